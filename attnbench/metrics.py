@@ -100,6 +100,12 @@ class Metric:
         unit = self.key.rpartition("_")[2]
         return f"predicted_{unit}", f"refined_{unit}"
 
+    @property
+    def band(self) -> tuple[str, str]:
+        """The columns of the ends of its refined prediction, where a summary has them."""
+        unit = self.key.rpartition("_")[2]
+        return f"refined_lo_{unit}", f"refined_hi_{unit}"
+
 
 TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 

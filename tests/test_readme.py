@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 import attnbench
+from attnbench.analysis.report import analyse
+from attnbench.render.page import captions
+from attnbench.store.journal import load
+from attnbench.workloads.config import command
 from attnbench.workloads.options import Options
 from attnbench.workloads.requests import request
 from tests.cli.commands import here
@@ -92,6 +96,17 @@ def test_the_bytes_shown_are_those_counted(folder):
     shown = next(text for text in TEXTS if text.startswith("Bytes"))
     counted = [row.rstrip() for row in run(line, folder).stdout.splitlines()]
     assert counted[: len(shown.splitlines())] == shown.splitlines()
+
+
+def test_captions_are_those_of_the_journals():
+    picture = r"!\[[^]]*\]\(reports/([\w-]+)/(\w+)\.png\)\n\n\*(.*?)\*\n\n"
+    found = re.findall(picture, README, re.DOTALL)
+    assert [stem for _, stem, _ in found] == ["fig2", "decode"]
+    for name, stem, text in found:
+        sweep, said = load(ROOT / "reports" / name), " ".join(text.split())
+        assert captions(analyse(sweep).cases, [sweep])[stem] in said
+        assert f"`{command(sweep.request)} --out reports/{name}`" in said
+        assert not re.search(r"\d[×%]|\bms\b", said.replace("95 %", "")), "a number that was typed"
 
 
 def test_the_lines_of_the_notebook_run(folder, monkeypatch):

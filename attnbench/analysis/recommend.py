@@ -3,7 +3,7 @@
 Between two measured lengths the time of a token is interpolated linearly in log–log, and so are the
 ratios of two series with their intervals: errors of the two lengths may share a process, so half
 the interval is the weighted mean of both halves, which is conservative. A cost that was not
-measured is predicted as it was while the sweep ran, and is not ranked.
+measured is predicted from all that was, with a band, and is not ranked.
 """
 
 import math
@@ -44,7 +44,7 @@ class Choice:
     basis: Basis
     lengths: tuple[int, ...]  # where the time was measured or predicted: one, or two around it
     seconds: float
-    low: float  # 95 % confidence interval of the time; NaN where unknown
+    low: float  # 95 % confidence interval, or band of a prediction; NaN where unknown
     high: float
     margin: Margin
     peak_bytes: float  # NaN where unknown
@@ -148,8 +148,8 @@ def _at(series: str, rows: pd.DataFrame, seq_len: int) -> Choice | Excluded:
         basis=basis if all(measured) else Basis.PREDICTED,
         lengths=lengths,
         seconds=cost(TIME, "refined_s", "batch_scale"),
-        low=cost("time_lo_s", scale="batch_scale"),
-        high=cost("time_hi_s", scale="batch_scale"),
+        low=cost("time_lo_s", "refined_lo_s", "batch_scale"),
+        high=cost("time_hi_s", "refined_hi_s", "batch_scale"),
         margin=UNKNOWN,
         peak_bytes=cost(MEMORY, "refined_bytes"),
         state_bytes=cost(STATE),

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis import roofline, scaling, stacks, summary, trust
-from attnbench.analysis.answers import Answers, answers
+from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame
@@ -64,6 +64,7 @@ class Analysis:
     sweep: Sweep
     cases: Frame  # of `summary`
     against: str | None = None  # the series chosen to compare with
+    at_length: int | None = None  # the length chosen for the answers
 
     ratios = _of_sweep(Ratios)
     drift = _of_sweep(trust.drift)
@@ -97,9 +98,13 @@ class Analysis:
     def answers(self) -> Answers:
         """What the sweep found."""
         departing = {w.details["series"] for w in self.warnings if w.kind is WarningKind.DEPARTS}
-        return answers(
-            self.cases, self.standings, self.baseline, self.crossovers, self.speedups, departing
-        )
+        return answers(self.cases, self.standings, departing, self.at_length)
+
+    @cached_property
+    def rows(self) -> Frame:
+        """`answers.rows` at the length of the answers."""
+        pairs = self.baseline, self.speedups, self.crossovers
+        return rows(self.cases, self.answers, *pairs, self.exponents, self.decoding)
 
     @cached_property
     def speedups(self) -> Frame | None:
@@ -168,21 +173,21 @@ class Analysis:
     @cached_property
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
-        found = warnings(
-            self.sweep, self.cases, roof=self.roof, drift=self.drift, widening=self.widening
-        )
+        found = warnings(self.sweep, self.cases, roof=self.roof, drift=self.drift)
         return tuple(starmap(SweepWarning, found))
 
 
-def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
+def analyse(sweep: Sweep, against: str | None = None, at_length: int | None = None) -> Analysis:
     """The analysis of a sweep; `against` is the mechanism or series to compare with.
 
-    Raises `UnknownMechanism` with the known names if the sweep lacks it, and `UsageError` if it has
-    several variants.
+    Its answers are given `at_length`, by default the longest that all mechanisms reached. Raises
+    `UnknownMechanism` with the known names if the sweep lacks the mechanism; `answers` raise
+    `UsageError` if nothing was timed at the length, and this if there are several variants.
     """
     sweep = variant(sweep, None)
     cases = summary.summary(sweep)
-    return Analysis(sweep=sweep, cases=cases, against=_series(cases, against) if against else None)
+    series = _series(cases, against) if against else None
+    return Analysis(sweep=sweep, cases=cases, against=series, at_length=at_length)
 
 
 def _series(cases: Frame, name: str) -> str:

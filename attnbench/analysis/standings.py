@@ -1,7 +1,5 @@
 """Which series is the cheapest at each length, in time or memory, and which do not differ from it.
 
-Neighbouring lengths with the same answer are one span.
-
 Among many series some look the fastest by chance, so the intervals here are simultaneous: in 95 %
 of sweeps those of all pairs of series at all lengths and modes contain the truth together, and at
 most 5 % of sweeps of equal series call any of them slower than another. They are wider than the
@@ -163,52 +161,43 @@ class Rival:
 class Place:
     """The cheapest series at one length: the `first`, and those that it ties with."""
 
+    mode: str
     seq_len: int
     first: str
-    cost: float  # of the first: seconds of an iteration, or bytes
     ties: tuple[Rival, ...]  # their interval holds 1
     unsure: tuple[Rival, ...]  # they have no interval
     rest: Rival | None  # the cheapest of the others
     measured: int  # the number of series
 
+    @property
+    def answer(self) -> tuple[object, ...]:
+        """What lengths must share to be told together."""
+        first = frozenset((self.first, *(rival.series for rival in self.ties)))
+        # without intervals the first series is all that there is to say
+        return first, bool(self.unsure), self.measured == 1
 
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """Neighbouring lengths of the sweep at which the same series lead."""
 
-    mode: str
-    places: tuple[Place, ...]
-
-
-def spans(
+def places(
     cases: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],
-) -> Iterator[Span]:
-    """The spans of each mode; a length at which nothing was measured ends one."""
-    for mode, own in cases.groupby("mode", sort=False):
-        run: list[Place] = []
+) -> Iterator[Place]:
+    """The place of each mode and length at which something was measured."""
+    for mode, own in cases[cases[metric] > 0].groupby("mode", sort=False):
         for _, block in own.groupby("seq_len"):
-            place = _place(block[block[metric] > 0], metric, standings, functions)
-            if run and (place is None or _answer(place) != _answer(run[-1])):
-                yield Span(mode=str(mode), places=tuple(run))
-                run = []
-            run += [place] if place else []
-        if run:
-            yield Span(mode=str(mode), places=tuple(run))
+            yield _place(str(mode), block, metric, standings, functions)
 
 
 def _place(
+    mode: str,
     block: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],
-) -> Place | None:
-    """The place of these cases of one mode and length; None without any."""
-    if not len(block):
-        return None
-    mode, seq_len = str(block["mode"].iloc[0]), int(block["seq_len"].iloc[0])
+) -> Place:
+    """The place of these cases of one mode and length."""
+    seq_len = int(block["seq_len"].iloc[0])
     costs = {str(s): float(c) for s, c in zip(block["series"], block[metric], strict=True)}
 
     def margin(a: str, b: str) -> Margin:
@@ -224,18 +213,11 @@ def _place(
 
     ties = [rival(name) for name in level]
     return Place(
+        mode=mode,
         seq_len=seq_len,
         first=first,
-        cost=costs[first],
         ties=tuple(tie for tie in ties if tie.margin.known),
         unsure=tuple(tie for tie in ties if not tie.margin.known),
         rest=rival(others[0][0]) if others else None,
         measured=len(costs),
     )
-
-
-def _answer(place: Place) -> tuple[object, ...]:
-    """What neighbouring places must share to be one span."""
-    leaders = frozenset((place.first, *(rival.series for rival in place.ties)))
-    # without intervals the first series is all that there is to say
-    return leaders, bool(place.unsure), place.measured == 1

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnbench.analysis.extrapolation import extrapolated
 from attnbench.metrics import ROWS, TABLE, TIME, Join
 from attnbench.records import (
     ITEM_BYTES,
@@ -81,15 +82,20 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     from the one over that from the other, where both were taken.
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
-    predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran.
-    Then a column for each metric whose largest value counts, and for every other recorded number.
+    predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran. The
+    refined_s of a case that was not timed is predicted from the estimates of all that was, with the
+    95 % band refined_lo_s to refined_hi_s (`extrapolation`); of others the band is NaN. Then a
+    column for each metric whose largest value counts, and for every other recorded number.
     """
     names = series_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
-    measured = (Rates.measured(session) for session in sweep.sessions)
-    predicted = predicted_costs(sweep.plan, sweep.runs, next(measured, None))
+    rates = next((Rates.measured(session) for session in sweep.sessions), None)
+    predicted = predicted_costs(sweep.plan, sweep.runs, rates)
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
+    every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
+    known = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
+    unknown = extrapolated(sweep.plan, known, rates)
     rows = [
         _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
         | _ending(planned, own)
@@ -101,9 +107,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
             "samples": sum(len(run.samples) for run in timed_runs(own)),
             "launch_bound": launch_bound(own),
         }
-        | _planned(planned, predicted[planned.case.key])
+        | _planned(planned, predicted[planned.case.key], unknown.get(planned.case.key))
         | _values(own)
-        for planned, own, estimates in zip(sweep.plan, cases, _estimates(cases), strict=True)
+        for planned, own, estimates in every
     ]
     return pd.DataFrame(rows)
 
@@ -301,13 +307,20 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
     return values | dict.fromkeys(guesses, math.nan)
 
 
-def _planned(planned: Planned, refined: Prediction) -> dict[str, float]:
-    """Work and predictions: the first guess, and the refined one from before the case ran."""
+def _planned(planned: Planned, refined: Prediction, unknown: Estimate | None) -> dict[str, float]:
+    """Work and predictions: the first guess, and the refined one; `unknown`, if it was not timed.
+
+    What cannot run has no refined one.
+    """
     work = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
+    if unknown is None or math.isnan(refined.seconds):
+        unknown = Estimate(point=refined.seconds)
     return {name: getattr(planned, name) for name in (*work, "filled")} | {
         "predicted_s": planned.predicted_s or math.nan,
         "predicted_bytes": planned.predicted_bytes or math.nan,
-        "refined_s": refined.seconds,
+        "refined_s": unknown.point,
+        "refined_lo_s": unknown.low,
+        "refined_hi_s": unknown.high,
         "refined_bytes": refined.bytes,
     }
 

@@ -44,7 +44,6 @@ class WarningKind(StrEnum):
     HIDDEN = "NVML did not show the memory of processes"  # reason
     DISTURBED = "laps were disturbed"  # laps: how many by each `Disturbance`; of
     DRIFTED = "times drifted over the sweep"  # drift
-    WIDENED = "variation between processes widened the intervals"  # factor
     ONE_ROUND = "there was one round only"
 
 
@@ -58,9 +57,7 @@ class SweepWarning(NamedTuple):
 Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
 
 
-def warnings(
-    sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | None, widening: float | None
-) -> Warnings:
+def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | None) -> Warnings:
     """The warnings of a sweep, the most serious first: the kind of each with its details."""
     if missing := (*islice(sweep.missing, SHOWN),):
         held = sweep.shards
@@ -83,10 +80,7 @@ def warnings(
     if roof is not None and roof.raised:
         yield WarningKind.ROOF_RAISED, {}
     yield from _of_a_gpu(sweep.runs, cases)
-    disturbed = [*_disturbed(sweep, drift)]
-    yield from disturbed
-    if disturbed and (widening or 0.0) > 1:
-        yield WarningKind.WIDENED, {"factor": widening}
+    yield from _disturbed(sweep, drift)
     kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
     if kinds and IntervalKind.ROUNDS not in kinds:
         yield WarningKind.ONE_ROUND, {}

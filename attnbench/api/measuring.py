@@ -166,7 +166,7 @@ def refuse_empty(folder: Path) -> None:
     raise CannotRun(
         f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
         f" {why_most(sweep.plan, sweep.runs)};"
-        f" '{folder}' lists the cases that did not run, and why"
+        f" attnbench report '{folder}' lists all, and why"
     )
 
 

@@ -22,8 +22,10 @@ from attnbench.api.servers import own_server
 from attnbench.errors import UsageError
 from attnbench.metrics import DRAWN, NAMED, TIME
 from attnbench.records import PASSES
-from attnbench.render.answers import TITLE, paragraphs
+from attnbench.render import markdown
+from attnbench.render.answers import TITLE, answer, paragraphs
 from attnbench.render.conditions import warnings
+from attnbench.render.names import named
 from attnbench.render.terminal import watched_line
 from attnbench.run.session import Progress
 from attnbench.store import output
@@ -95,14 +97,21 @@ class Sweep:
         """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
         return joined(each.cases for each in self._analyses.values()).drop(columns=[*KEYS])
 
-    @property
-    def answer(self) -> str:
-        """What the sweep found, in sentences: a paragraph for each question."""
-        return "\n".join(
-            f"{name}: {paragraph.text}" if self.variants else paragraph.text
-            for name, each in self._analyses.items()
-            for paragraph in paragraphs(each.answers)
-        )
+    def answer(self, at_length: int | str | None = None) -> str:
+        """What the sweep found: a sentence for each question, then one table, in Markdown.
+
+        The table is that of one length, by default the longest that all mechanisms reached. Raises
+        `UsageError` if nothing was timed there.
+        """
+        length = None if at_length is None else axes.size(str(at_length), "at_length")
+        parts = []
+        for name, each in self._analyses.items():
+            analysis = replace(each, at_length=length)
+            parts += [f"# {name}"] * bool(self.variants)
+            parts += [paragraph.text for paragraph in paragraphs(analysis.answers)]
+            shown = named([answer(analysis)], analysis.answers.series)
+            parts += map(markdown.table, shown)
+        return "\n".join(parts)
 
     @property
     def warnings(self) -> list[str]:
@@ -231,17 +240,23 @@ def shown(variant: str, analysis: Analysis) -> str:
     """HTML of what was found, and the tables and chart of times."""
     from attnbench.render.cost_tables import latency
     from attnbench.render.html import fragment
+    from attnbench.render.page import captions
 
     of, tokens = f"{variant}: " * bool(variant), analysis.sweep.request.batch_tokens
-    tables = [latency(analysis.cases, mode, tokens) for mode in analysis.modes]
+    tables = [answer(analysis)]
+    tables += [latency(analysis.cases, mode, tokens) for mode in analysis.modes]
     chart = "fig2" if set(PASSES) & {*analysis.modes} else analysis.modes[0]
+    caption = captions(analysis.cases, [analysis.sweep])[chart]
     return fragment(
         f"{of}{TITLE}",
         # names are the targets of links, which a page has only once
-        [replace(t, name=f"{variant} {t.name}".strip(), title=f"{of}{t.title}") for t in tables],
+        [
+            replace(t, name=f"{variant} {t.name}".strip(), title=f"{of}{t.title}")
+            for t in named(tables, analysis.answers.series)
+        ],
         answers=paragraphs(analysis.answers, most=MOST),
         warnings=warnings(analysis),
-        pictures={f"{chart}.png": drawn(analysis, "time", "png").content},
+        pictures={f"{chart}.png": (drawn(analysis, "time", "png").content, caption)},
     )
 
 
@@ -316,7 +331,7 @@ def watched(progress: bool | Callable[[Progress], None]) -> Iterator[Callable[[P
         yield lambda progress: None
         return
     with line:
-        yield lambda p: line.show(p.running, f"N={p.seq_len:,} {p.mode}", p.done, p.total, p.left_s)
+        yield line.turn
 
 
 def refuse_useless(given: Mapping[str, Any]) -> None:

@@ -134,10 +134,12 @@ def of_packages(mechanism: str) -> dict[str, "type[Attention]"]:
 
 
 def unknown(name: str, known: tuple[str, ...], kind: str = "mechanism") -> str:
-    """The error text for an unknown name of some kind: the nearest known names, or all."""
+    """The error text for an unknown name of some kind: the nearest known, or where to find all."""
     containing = [candidate for candidate in known if len(name) > 2 and name in candidate]
     near = containing[:3] or get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    hint = "attnbench models lists them" if known == names() else f"known: {', '.join(known)}"
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
     return f"unknown {kind} {name!r}; {hint}"
 
 

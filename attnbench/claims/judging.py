@@ -58,7 +58,7 @@ def compare(found: Measured, value: Range, few: str = "") -> Judgement:
     elif inside and not few:
         answer = Answer.REPRODUCED
     elif not few:
-        answer, why = Answer.NOT_REPRODUCED, f"the claim is {value.text}"
+        answer, why = Answer.NOT_REPRODUCED, f"the source says {value.text}"
     at = found.lengths[0] if len(found.lengths) == 1 else None
     number = Number.ratio(found.label, mean, low, high, at)
     return Judgement(answer=answer, why=why, numbers=(number,), lengths=found.lengths)

@@ -134,7 +134,7 @@ def publish(
     junit: Path | None,
 ) -> None:
     """Print, write the files that were asked for, and annotate a job on GitHub."""
-    from attnbench.render import check_page
+    from attnbench.render import check_ci, check_page
 
     if as_json:
         console.data(check_page.data(report, strict))
@@ -150,9 +150,9 @@ def publish(
         with output.writing(summary), open(summary, "ab") as file:
             file.write(page)
     if junit is not None:
-        output.write(junit, check_page.junit(report), stream=True)
+        output.write(junit, check_ci.junit(report), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
-        for line in check_page.annotations(report):
+        for line in check_ci.annotations(report):
             typer.echo(line, err=as_json)
 
 

@@ -192,9 +192,8 @@ def watched(drive: Drive) -> Iterator[None]:
     with ProgressLine(console.err()) as line:
 
         def observe(p: FleetProgress) -> None:
-            line.show(
-                "runs;", f"{p.running} of {many(p.shards, 'shard')} running", p.runs, p.of, p.left_s
-            )
+            running = f"{p.running} of {many(p.shards, 'shard')} running"
+            line.show("", running, f"{p.runs} of {many(p.of, 'run')}", p.left_s)
 
         drive.observe = observe
         yield

@@ -83,11 +83,7 @@ def doubts(here: Environment, clock: Clock) -> Iterator[str]:
 def watched() -> Iterator[Callable[[Progress], None]]:
     """Show progress while the block runs, as it is reported to what this gives."""
     with ProgressLine(console.err()) as line:
-
-        def observe(p: Progress) -> None:
-            line.show(p.running, f"N={p.seq_len:,} {p.mode}", p.done, p.total, p.left_s)
-
-        yield observe
+        yield line.turn
 
 
 def kept(folder: Path) -> str:

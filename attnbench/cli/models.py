@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,11 @@ from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import choose
 from attnbench.errors import UnknownMechanism
+
+CLASSES = (
+    "Classes of the survey: FP fixed patterns, LP learned patterns, M memory, LR low rank, KR"
+    " kernel, RC recurrence; others: SH shared or compressed keys, ST state, MX fixed mixing."
+)
 
 
 def models(
@@ -112,16 +118,24 @@ def show_words(
 
 
 def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print one row for each mechanism; forms that do not run here are in brackets."""
-    columns = ("mechanism", "class", "complexity", "causal", "forms", "paper")
-    table = []
-    for row in rows:
-        forms = (form if says == "runs" else f"({form})" for form, says in row["forms"].items())
-        paper = (str(row["paper"][key] or "") for key in ("authors", "year"))
-        facts = [row[key] for key in ("name", "class", "complexity", "causal")]
-        table.append([*facts, " ".join(forms), " ".join(paper)])
-    note = "A form in brackets does not run here; `attnbench models NAME` says why."
-    show_words("Mechanisms", columns, table, note)
+    """Print one line for each mechanism: the columns that fit, the most important first."""
+    running = [" ".join(f for f, says in row["forms"].items() if says == "runs") for row in rows]
+    width = console.out().width
+    room = width - sum(max(len(row[key]) for row in rows) + 2 for key in ("name", "complexity"))
+    columns = {
+        "mechanism": [row["name"] for row in rows],
+        "complexity": [row["complexity"] for row in rows],
+        "forms": [shorten(forms, max(room, 9), placeholder=" …") for forms in running],
+        "causal": [row["causal"] for row in rows],
+        "class": [row["class"] for row in rows],
+        "paper": [f"{row['paper']['authors']} {row['paper']['year'] or ''}" for row in rows],
+    }
+    widths = [max(map(len, (name, *cells))) + 2 for name, cells in columns.items()]
+    fit = [sum(widths[: i + 1]) - 2 <= width for i in range(len(widths))]
+    shown = {name: columns[name] for name, fits in zip(columns, fit, strict=True) if fits}
+    note = "`attnbench models NAME` says the rest, and why a form does not run here."
+    lines = [*zip(*shown.values(), strict=True)]
+    show_words("Mechanisms", tuple(shown), lines, f"{note} {CLASSES}" if "class" in shown else note)
 
 
 def show_one(row: Mapping[str, Any]) -> None:

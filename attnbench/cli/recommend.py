@@ -20,11 +20,15 @@ def recommend(
     at: str | None = options.variant(),
     json_: bool = options.as_json(),
 ) -> None:
-    """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why."""
+    """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why.
+
+    The exit code is 1 if no mechanism fits into --memory.
+    """
     from attnbench.analysis.recommend import recommend
     from attnbench.analysis.report import analyse, variant
-    from attnbench.render.answers import ranking, recommended
     from attnbench.render.conditions import warnings
+    from attnbench.render.names import named
+    from attnbench.render.recommendation import ranking, recommended
     from attnbench.store.journal import load_results
     from attnbench.workloads import axes
 
@@ -42,9 +46,10 @@ def recommend(
     ]
     if json_:
         console.data([asdict(each) for each in found])
-        return
-    for each in found:
+    for each in found if not json_ else ():
         console.out().print(recommended(each))
         console.out().print()
-        console.show(ranking(each))
+        console.show(*named([ranking(each)], analysis.answers.series))
         console.out().print()
+    if limit is not None and not any(each.choices for each in found):
+        raise typer.Exit(1)

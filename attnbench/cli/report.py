@@ -1,7 +1,7 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from attnbench.cli.asking import typed
 from attnbench.cli.options import option, switch
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, FigureSize
+from attnbench.workloads import axes
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -36,6 +37,9 @@ def report(
     ),
     slopes: bool = switch("--slopes", "Draw local exponents below the figure of times."),
     at: str | None = options.variant(),
+    at_length: str | None = option(
+        "N", "Length of the table of answers.  [default: the longest that all reached]"
+    ),
     everything: bool = switch("--all", "Also show prediction errors and rates of work."),
     out: Path | None = option(
         "FOLDER", "Folder for the report; several devices need one.  [default: that of the sweep]"
@@ -45,10 +49,13 @@ def report(
     figures, drawn = options.read("formats", formats), options.read("size", size)
     if len(sweeps) == 1:
         with gc_disabled():
-            publish(sweeps[0], figures, json_, against, slopes, everything, at, drawn, out)
+            length = axes.size(at_length, "--at-length") if at_length else None
+            shown = against, length, slopes, everything
+            publish(sweeps[0], figures, json_, *shown, at, drawn, out)
         return
-    if against or slopes or everything:
-        raise UsageError("--against, --slopes and --all are for one sweep; report each separately")
+    if against or slopes or everything or at_length:
+        alone = "--against, --slopes, --all and --at-length"
+        raise UsageError(f"{alone} are for one sweep; report each separately")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
     with gc_disabled():
@@ -75,6 +82,7 @@ def publish_devices(
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
     from attnbench.analysis.report import analyse, device_names, side_by_side, variant
+    from attnbench.render.names import named
     from attnbench.render.page import devices_files, devices_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -87,7 +95,7 @@ def publish_devices(
     if as_json:
         console.data(cases)
         return
-    for table in devices_tables(analyses, cases):
+    for table in named(devices_tables(analyses, cases), cases["series"]):
         console.show(table)
         console.out().print()
     console.err().print(f"figures and tables are in {out}; report.html has them all")
@@ -98,6 +106,7 @@ def publish(
     formats: tuple[str, ...],
     as_json: bool,
     against: str | None = None,
+    at_length: int | None = None,
     slopes: bool = False,
     everything: bool = False,
     at: str | None = None,
@@ -118,7 +127,7 @@ def publish(
     sweep = load_results(folder)
     folder = out or (folder if folder.is_dir() else folder.parent)
     parts = variants(sweep) if at is None else {at: variant(sweep, at)}
-    analyses = {name: analyse(part, against) for name, part in parts.items()}
+    analyses = {name: analyse(part, against, at_length) for name, part in parts.items()}
     if slopes and not set(sweep.request.modes) & set(PASSES):
         console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
     tables = {name: report_tables(each, everything) for name, each in analyses.items()}
@@ -131,7 +140,12 @@ def publish(
         output.fill(folder, batch_files(across, formats, size), then=INTACT)
     if as_json:
         found = {
-            name: {"answers": asdict(a.answers), "warnings": warnings(a), "cases": a.cases}
+            name: {
+                "answers": asdict(a.answers),
+                "rows": a.rows,
+                "warnings": warnings(a),
+                "cases": a.cases,
+            }
             for name, a in analyses.items()
         }
         console.data(found if len(found) > 1 else next(iter(found.values())))
@@ -146,15 +160,16 @@ def publish(
     console.err().print(f"figures and tables are in {within}; report.html has them all")
 
 
-def show(variant: str, analysis: "Analysis", tables: Iterable["Table"]) -> None:
-    """Print what was found, and tables of an analysis."""
+def show(variant: str, analysis: "Analysis", tables: Sequence["Table"]) -> None:
+    """Print what was found, and tables of an analysis, the first of them next to the sentences."""
     from attnbench.render.answers import TITLE, paragraphs
+    from attnbench.render.names import named
     from attnbench.render.terminal import prose
 
-    title = f"{variant}: {TITLE}" if variant else TITLE
-    terminal = console.out()
-    terminal.print(prose(title, paragraphs(analysis.answers, most=MOST), terminal.width))
+    terminal, of = console.out(), f"{variant}: " * bool(variant)
+    terminal.print(f"{of}{TITLE}", style="bold")
+    terminal.print(prose([p.text for p in paragraphs(analysis.answers, most=MOST)], terminal.width))
     terminal.print()
-    for table in tables:
-        console.show(replace(table, title=f"{variant}: {table.title}") if variant else table)
-        console.out().print()
+    for table in named(tables, analysis.answers.series):
+        console.show(replace(table, title=f"{of}{table.title}"))
+        terminal.print()

@@ -1,6 +1,6 @@
 """The cases of a plan, in words and tables: what they need, and why some were not measured."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,39 +13,40 @@ from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, wor
 if TYPE_CHECKING:
     from attnbench.run.forecast import Forecast
 
+# the columns of what was not measured, and their names in its file
+OUTCOMES = MappingProxyType({
+    **{name: name for name in ("series", "mode", "seq_len", "outcome", "reason")},
+    "refined_s": "predicted_s", "refined_lo_s": "predicted_lo_s", "refined_hi_s": "predicted_hi_s",
+    "refined_bytes": "predicted_bytes",
+})  # fmt: skip
 FACTOR = 3  # by which first predictions are often too high or too low
 # the predictions of a quantity, and what their columns call them
 PREDICTIONS = MappingProxyType({"first": "first guess", "refined": "refined"})
 
-# in the cell of a table, and after "5 cases"
-ENDINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
-    Outcome.OK: ("not measured", "were not measured in full"),  # only the memory is missing
-    Outcome.OOM: ("out of memory", "ran out of memory"),
-    Outcome.TIMEOUT: ("timed out", "timed out"),
-    Outcome.CRASHED: ("crashed", "crashed"),
-    Outcome.FAILED: ("failed", "failed"),
-    Outcome.UNSUPPORTED: ("cannot run", "cannot run here"),
-    Outcome.SKIPPED: ("skipped", "did not start"),
-    MISSING: ("not run", "did not run before the sweep ended"),
+# why a case was not measured, in the cell of a table
+ENDINGS: Mapping[str, str] = MappingProxyType({
+    Outcome.OK: "not measured",  # only the memory is missing
+    Outcome.OOM: "out of memory",
+    Outcome.TIMEOUT: "timed out",
+    Outcome.CRASHED: "crashed",
+    Outcome.FAILED: "failed",
+    Outcome.UNSUPPORTED: "cannot run",
+    Outcome.SKIPPED: "skipped",
+    MISSING: "not run",
 })  # fmt: skip
-CAUSES: Mapping[str, tuple[str, str]] = MappingProxyType({
-    Cause.BUDGET: ("over budget", "did not fit into the time budget"),
-    Cause.CASE_TIMEOUT: ("over time limit", "would have exceeded the time limit of a case"),
-    Cause.MEMORY_LIMIT: ("exceeds memory", "would have exceeded memory"),
-    Cause.OOM: ("out of memory", "did not start, since a shorter length ran out of memory"),
-    Cause.TIMEOUT: ("timed out", "did not start, since a shorter length timed out"),
-    Cause.KILLED: ("killed", "died of SIGKILL twice, and will be tried again by --resume"),
+CAUSES: Mapping[str, str] = MappingProxyType({
+    Cause.BUDGET: "over budget",
+    Cause.CASE_TIMEOUT: "over time limit",
+    Cause.MEMORY_LIMIT: "over memory",
+    Cause.OOM: "out of memory",
+    Cause.TIMEOUT: "timed out",
+    Cause.KILLED: "killed",
 })  # fmt: skip
 
 
 def why(outcome: str, cause: str) -> str:
     """Why a case was not measured, in two or three words; never empty."""
-    return (CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING])[0]
-
-
-def outcome_phrase(outcome: str, cause: str) -> str:
-    """Why cases were not measured, as what they did: `ran out of memory`."""
-    return (CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING])[1]
+    return CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING]
 
 
 def split_common(workloads: Sequence[Workload]) -> tuple[str, list[str]]:
@@ -163,28 +164,10 @@ def _reason(run: Run) -> str:
     return run.reason if run.outcome is Outcome.UNSUPPORTED else why(run.outcome, run.cause or "")
 
 
-def outcomes(summary: Frame, plan: Iterable[Planned]) -> Table:
+def outcomes(summary: Frame) -> Frame:
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
-    keys = set(lost["key"])
-    common, _ = split_common([line.case.workload for line in plan if line.case.key in keys])
-    return table(
-        lost.to_dict("records"),
-        [
-            Column.words("Mechanism", "series"),
-            Column.words("Mode", "mode"),
-            Column.number("N", "seq_len", units.length),
-            Column.words("Outcome", "outcome"),
-            Column.words("Reason", "reason"),
-            Column.number("Predicted time", "refined_s", units.seconds, key="predicted_s"),
-            Column.number("Predicted memory", "refined_bytes", units.size, key="predicted_bytes"),
-        ],
-        name="outcomes",
-        title="Cases not measured" + (f" ({common})" if common else ""),
-        note=f"{len(summary) - len(lost)} of {len(summary)} cases were measured in full."
-        " Predictions are for one iteration.",
-        leading=3,
-    )
+    return lost[[*OUTCOMES]].rename(columns=OUTCOMES)
 
 
 def predictions(errors: Frame) -> Table:

@@ -1,13 +1,13 @@
 """The data of a page's interactive charts: what Vega-Lite draws, and in which looks.
 
-The charts themselves are the specifications `web/*.vl.json`; `web/page.js` gives them the points of
-the chosen quantity and mode. Every point carries its text, so that a page shows the same digits as
-the tables.
+All are drawn from the specification `web/chart.vl.json`, of which `web/charts.js` takes layers and
+to which it gives the points of what is chosen. Every point carries its text, so that a page shows
+the same digits as the tables.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -15,23 +15,25 @@ from typing import Any
 import numpy as np
 
 from attnbench import units
-from attnbench.analysis.report import Analysis
+from attnbench.analysis.report import AT, Analysis
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import MEMORY, ROWS, TABLE, TIME, Better, Metric, Unit
+from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Better, Metric, Unit
+from attnbench.modes import find
 from attnbench.records import PASSES, Part, Run, Sweep
 from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
-from attnbench.render.styles import on_dark, series_styles
+from attnbench.render.styles import labels, on_dark, series_styles
 
 MOSTLY = 0.5  # of the FLOPs
-SPECS = ("costs", "roofline", "samples")
 DIGITS = 6  # significant, of what is drawn; texts and files have all that is known
 
 COSTS = (TIME, "token_s", "tokens_per_s", MEMORY)
-INTERVALS = "Bars are 95 % confidence intervals."
+PASS, STEP = (TIME, MEMORY), ("tpot_s", STATE)  # the two axes of a plane
+LONGEST = 1000  # characters of a name, which a page breaks
+INTERVALS = "Bars are 95 % confidence intervals, thin ones bands of predictions."
 
 SECONDS = tuple(step for step in units.TIMES if step[1] <= 1)  # ticks are powers of ten
 
@@ -48,18 +50,18 @@ PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 class Drawn:
     """A quantity along the lengths: an array with a value per case, NaN where it is unknown.
 
-    `text` writes a value with its unit, `unit` decides in which unit the axis counts, and the
-    quantity is offered under the heading `group`.
+    `key` names it in links, `text` writes a value with its unit, `unit` decides in which unit the
+    axis counts, and the quantity is offered under the heading `group`.
     """
 
+    key: str
     label: str
     axis: str
     values: np.ndarray
-    text: Callable[[float], str]
-    unit: Unit = Unit.RATIO
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
+    ends: Sequence[np.ndarray] = ()  # of intervals: low, high
     predicted: np.ndarray | None = None
+    text: Callable[[float], str] = units.ratio
+    unit: Unit = Unit.RATIO
     note: str = ""
     group: str = "Costs"
 
@@ -72,7 +74,9 @@ def charts(analysis: Analysis) -> dict[str, Any]:
         # behind the time of a batch, which a step of decoding does not have
         behind = 1 if set(PASSES) & {*analysis.modes} else 2
         drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
-    data = page_data(cases, drawn) | {"samples": [*_samples(sweep, cases)]}
+    further = {"planes": planes(cases), "samples": [*_samples(sweep, cases)]}
+    further["at"] = analysis.answers.seq_len
+    data = page_data(cases, drawn) | further
     if analysis.roof is not None and analysis.roofline is not None:
         data["roofline"] = _roofline(analysis.roofline, analysis.roof, cases)
     return data
@@ -81,15 +85,22 @@ def charts(analysis: Analysis) -> dict[str, Any]:
 def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
     """The data of quantities of these cases; columns needed: series, mode, seq_len."""
     names, modes = _orders(cases)
-    styles = series_styles(names)
+    styles, shown = series_styles(names), labels(names, longest=LONGEST)
     return {
-        "specs": {name: json.loads(WEB.joinpath(f"{name}.vl.json").read_text()) for name in SPECS},
+        "spec": json.loads(WEB.joinpath("chart.vl.json").read_text()),
         "modes": modes,
-        "series": [_look(name, styles[name]) for name in names],
+        "series": [_look(name, label, styles[name]) for name, label in shown.items()],
         "quantities": [q for q in (_quantity(one, cases) for one in drawn) if q["points"]],
+        "planes": [],
+        "at": None,
         "samples": [],
         "roofline": None,
     }
+
+
+def planes(cases: Frame) -> list[list[str]]:
+    """The two quantities that are shown against one another in each mode."""
+    return [[*(STEP if find(mode).steps else PASS)] for mode in _orders(cases)[1]]
 
 
 def _orders(cases: Frame) -> tuple[list[str], list[str]]:
@@ -130,60 +141,64 @@ def ratios(rows: Frame) -> Iterator[Drawn]:
     """The ratio of each metric of `analysis.compare`, second sweep to first."""
     for key in dict.fromkeys(map(str, rows["metric"])):
         of = np.where(rows["metric"] == key, 1.0, np.nan)
-        values, low, high = (of * rows[name].to_numpy(float) for name in ("ratio", "low", "high"))
-        label = TABLE[key].label
-        yield Drawn(
-            label=label, axis=f"{label}, second sweep over first", text=units.ratio,
-            values=values, low=low, high=high,
-            note=f"Above 1 the second sweep needs more. {INTERVALS}",
-        )  # fmt: skip
+        values, *ends = (of * rows[name].to_numpy(float) for name in ("ratio", "low", "high"))
+        axis = f"{TABLE[key].label}, second sweep over first"
+        note = f"Above 1 the second sweep needs more. {INTERVALS}"
+        yield Drawn(key=key, label=TABLE[key].label, axis=axis, values=values, ends=ends, note=note)
 
 
 def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
     paired = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
-    values, low, high = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))
+    values, *ends = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))
     label = f"speed-up over {clean(baseline)}"
+    note = f"Above 1 is faster than {clean(baseline)}. {INTERVALS}"
     return Drawn(
-        label=label, axis=f"{label}, ×", text=units.ratio, values=values, low=low, high=high,
-        note=f"Above 1 is faster than {clean(baseline)}. {INTERVALS}",
-    )  # fmt: skip
+        key="speedup", label=label, axis=f"{label}, ×", values=values, ends=ends, note=note
+    )
 
 
 def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Drawn:
     columns = metric.estimate[:3] if metric.interval else metric.estimate[:1]
     values, *ends = (cases[column].to_numpy(float) * scale for column in columns)
-    low, high = ends or (None, None)
     guesses = cases[metric.predictions[1]].to_numpy(float) * scale if metric.predicted else None
+    if metric.predicted and {*metric.band} <= {*cases}:
+        bands = (cases[name].to_numpy(float) * scale for name in metric.band)
+        known = cases[metric.key].notna()
+        ends = [np.where(known, *pair) for pair in zip(ends, bands, strict=True)]
     text = f"{metric.description[0].upper()}{metric.description[1:]}."
-    group = "Conditions" if metric.better is Better.NEITHER else "Further metrics"
     return Drawn(
-        label=metric.label, axis=metric.label, unit=metric.unit,
+        key=metric.key, label=metric.label, axis=metric.label, unit=metric.unit,
         text=lambda value: quantity(value, metric.unit),
-        values=values, low=low, high=high, predicted=guesses,
+        values=values, ends=ends, predicted=guesses,
         note=f"{text} {INTERVALS}" if metric.interval else text,
-        group="Costs" if metric.key in COSTS else group,
+        group="Conditions" if metric.better is Better.NEITHER else "Costs",
     )  # fmt: skip
 
 
 def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
-    nothing, known = np.full(len(cases), np.nan), (drawn.low, drawn.high, drawn.predicted)
-    low, high, guesses = (nothing if values is None else values for values in known)
+    nothing = np.full(len(cases), np.nan)
+    low, high = drawn.ends or (nothing, nothing)
     measured = np.isfinite(drawn.values)
-    heights = np.where(measured, drawn.values, guesses)
+    heights = (
+        drawn.values
+        if drawn.predicted is None
+        else np.where(measured, drawn.values, drawn.predicted)
+    )
     places, points = _places(cases, cases), []
     for i in np.flatnonzero(np.isfinite(heights)):
         text = drawn.text(heights[i])
         point: dict[str, Any] = {**places[i], "value": _short(heights[i])}
+        if low[i] < high[i]:
+            point |= {"low": _short(low[i]), "high": _short(high[i])}
+            text = units.interval(text, drawn.text(low[i]), drawn.text(high[i]))
         if not measured[i]:
             point["predicted"] = True
             text = f"predicted {text}; {why(cases['outcome'].iloc[i], cases['cause'].iloc[i])}"
-        elif units.known(low[i]) and units.known(high[i]) and low[i] < high[i]:
-            point |= {"low": _short(low[i]), "high": _short(high[i])}
-            text = units.interval(text, drawn.text(low[i]), drawn.text(high[i]))
         points.append(point | {"text": text})
     named = drawn.unit not in STEPS and drawn.unit not in PLAIN
     points.sort(key=lambda point: (point["mode"], point["series"], point["n"]))
     return {
+        "key": drawn.key,
         "label": drawn.label,
         "group": drawn.group,
         "axis": f"{drawn.axis}, {drawn.unit}" if named else drawn.axis,
@@ -206,15 +221,15 @@ def _roofline(roofline: Frame, roof: Roof, cases: Frame) -> dict[str, Any] | Non
         f" {units.size(roof.bytes_per_s)}/s. Large markers: mostly FLOPs of the attention core."
         " A point may lie above the slope if its operands came from a cache.",
         "roof": [
-            {"intensity": _short(x), "value": _short(height / size)}
+            {"x": _short(x), "value": _short(height / size)}
             for x, height in zip(*roof.outline(known), strict=True)
         ],
         "points": [
             {
                 **place,
-                "intensity": _short(row["intensity"]),
+                "x": _short(row["intensity"]),
                 "value": _short(row["rate"] / size),
-                "core": bool(row["core_share"] > MOSTLY),
+                "large": bool(row["core_share"] > MOSTLY),
                 "text": f"{units.rate(row['rate'])} at {units.plain(row['intensity'])} FLOP/byte",
             }
             for row, place in zip(known.to_dict("records"), _places(known, cases), strict=True)
@@ -233,7 +248,7 @@ def _samples(sweep: Sweep, cases: Frame) -> Iterator[dict[str, Any]]:
             seconds = np.array([sample.seconds for run in runs for sample in run.samples])
             fitting = [step for step in SECONDS if step[1] <= seconds.min()]
             name, size = fitting[-1] if fitting else SECONDS[0]
-            columns = zip(("value", "low", "high"), TABLE[TIME].estimate, strict=False)
+            columns = zip(("x", "low", "high"), TABLE[TIME].estimate, strict=False)
             ends = {key: row[column] / size for key, column in columns}
             known = {key: _short(end) for key, end in ends.items() if units.known(end)}
             yield {
@@ -247,15 +262,15 @@ def _samples(sweep: Sweep, cases: Frame) -> Iterator[dict[str, Any]]:
                     for run in runs
                 ],
                 "estimate": [known] if known else [],
-                "text": f"The line is the estimate, {units.estimate(*ends.values())} {name},"
-                " the band its 95 % confidence interval.",
+                "text": f"{units.estimate(*ends.values())} {name}",
             }
 
 
-def _look(name: str, style: Mapping[str, Any]) -> dict[str, Any]:
+def _look(name: str, label: str, style: Mapping[str, Any]) -> dict[str, Any]:
     stroke = style["linestyle"]
     return {
-        "name": clean(name),
+        "name": label.replace("\n", AT),
+        "title": clean(name),
         "light": style["color"],
         "dark": on_dark(style["color"]),
         "shape": marker_path(style["marker"]),

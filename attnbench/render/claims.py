@@ -11,6 +11,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.claims.bench import Judged
 from attnbench.claims.claim import Answer, Claim, Judgement, Number
+from attnbench.metrics import Unit
 from attnbench.render import markdown
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.grid import Cell, Table, quantity, words
@@ -23,7 +24,8 @@ NOTE = (
     "not reproduced only if all of it lies on the other; otherwise the answer is “cannot tell”. "
     "A number alone allows a factor of two. Hardware, code and sizes are not those of the source, "
     "so shapes are compared. Where a claim names no form or options, those of the sweep are judged "
-    "and named."
+    "and named: of several forms the one measured at the most lengths, then the first. Claims of "
+    "papers whose softmax attention stored its scores are judged by transformer:eager, which does."
 )
 
 
@@ -38,23 +40,23 @@ def listing(claims: Sequence[Claim]) -> Table:
 
 
 def answers(judged: Sequence[Judged]) -> Table:
-    """One row per claim: the answer, the lengths behind it, and numbers or why there are none."""
+    """One row per claim: the answer, the lengths behind it, and its number or why there is none."""
     return Table(
         name="claims",
         title="Claims of papers, judged",
         columns=("Claim", "Answer", "Lengths", "Evidence"),
-        rows=tuple(map(_row, judged)),
+        rows=tuple(_row(one, most=1) for one in judged),
         note=NOTE,
     )
 
 
-def _row(judged: Judged) -> tuple[Cell, Cell, Cell, Cell]:
+def _row(judged: Judged, most: int = SHOWN) -> tuple[Cell, Cell, Cell, Cell]:
     claim, judgement = judged
     return (
         words(f"{claim.id}: {claim.claim}"),
         words(judgement.answer),
         words(span(judgement)),
-        words(reasons(judgement)),
+        words(reasons(judgement, most)),
     )
 
 
@@ -64,9 +66,9 @@ def counts(judged: Sequence[Judged]) -> str:
     return ", ".join(f"{given.count(answer)} {answer}" for answer in Answer)
 
 
-def reasons(judgement: Judgement) -> str:
+def reasons(judgement: Judgement, most: int = SHOWN) -> str:
     """The reason and the most informative numbers."""
-    shown = judgement.numbers[:SHOWN]
+    shown = judgement.numbers[:most]
     more = len(judgement.numbers) - len(shown)
     parts = [judgement.why] if judgement.why else []
     for label, group in groupby(shown, key=lambda number: number.what):
@@ -137,9 +139,12 @@ def _definitions(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _number(number: Number) -> str:
-    shown = quantity(number.value, number.unit)
-    ends = [quantity(end, number.unit) for end in (number.low, number.high) if units.known(end)]
+    value, low, high, less = number.value, number.low, number.high, ""
+    if number.unit is Unit.RATIO and 0 < value < 1 and not high >= 1:
+        value, low, high, less = 1 / value, 1 / high, 1 / low, " less"
+    shown = quantity(value, number.unit) + less
+    ends = [quantity(end, number.unit) for end in (low, high) if units.known(end)]
     # exact numbers, and intervals that round to the value itself, are shown without an interval
-    if len(ends) == 2 and set(ends) != {shown}:
+    if len(ends) == 2 and set(ends) != {shown.removesuffix(less)}:
         shown = units.interval(shown, *(end.removesuffix("×") for end in ends))
     return shown + (f" at {units.length(number.length)}" if number.length is not None else "")

@@ -13,6 +13,7 @@ from attnbench.analysis.warnings import SweepWarning, WarningKind
 from attnbench.records import PASSES, Clock, Disturbance, Environment, Level, Request, Shell, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
+from attnbench.workloads.config import command
 
 WALL = 1.05  # times the CPU time, from which wall time is named beside it
 # beside a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;
@@ -29,29 +30,40 @@ BESIDE = MappingProxyType({
     Disturbance.SLOW_CORE: "{} ran while the core was slow",
 })  # fmt: skip
 
+# what asks for nothing stands among the conditions
+NOTES = frozenset({
+    WarningKind.ROOF_RAISED, WarningKind.HIDDEN, WarningKind.DISTURBED, WarningKind.DRIFTED,
+})  # fmt: skip
+
 # the sentences of warnings from their details; after the colon, how `units` writes a number
 SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     WarningKind.INCOMPLETE: "incomplete: {shards} of {of:many shard}; missing {missing:few};"
     " attnbench merge adds them",
     WarningKind.JOURNAL: "{text}",
     WarningKind.UNFINISHED: "the sweep did not finish; --resume continues it",
-    WarningKind.MIXED: "times are mixed from sessions on different machines or versions",
+    WarningKind.MIXED: "times are mixed from sessions on different machines or versions;"
+    " measure each part again on one",
     WarningKind.MEDDLED: "{mechanism} {change}; times and results may depend on it",
     WarningKind.OTHER_TYPE: "{mechanism} computed in {types:listed}, through autocast or its own"
     " casts; compare its costs with those of that type, not {dtype}",
     WarningKind.DEPARTS: "{series} ({package}) departs from the equations: {departs}",
-    WarningKind.LEAKS: "{mechanism} leaks memory: {bytes:size} per iteration",
+    WarningKind.LEAKS: "{mechanism} leaks memory: {bytes:size} per iteration; a longer"
+    " sweep may run out of it",
     WarningKind.AWAY: "{series} sleeps or lets other processes compute for {share:percent} of its"
     " time, which CPU time does not see; its times are wall time without waiting for a core",
-    WarningKind.TOO_FAST: "{series} took less time than reading its input takes here",
+    WarningKind.TOO_FAST: "{series} took less time than reading its input takes here;"
+    " check that it computes its output",
     WarningKind.ROOF_RAISED: "a case exceeded the peaks measured at the start, so the roofline is"
     " raised to it; on a busy machine the measured peaks are too low",
-    WarningKind.BUSY: "the machine was busy: load {load:.1f} on {cores:many core} at the start",
+    WarningKind.BUSY: "the machine was busy: load {load:.1f} on {cores:many core} at the start;"
+    " measure again when it is idle",
     WarningKind.LOADED: "{runs} of {of} timed runs began under a load above {limit:g}, up to"
-    " {load:.1f}: other programs ran next to the sweep's {threads:many thread}",
-    WarningKind.THROTTLED: "the GPU was throttled: {reasons:counted}",
+    " {load:.1f}: other programs ran next to the sweep's {threads:many thread}; measure again"
+    " without them",
+    WarningKind.THROTTLED: "the GPU was throttled: {reasons:counted}; cool it or raise its limits,"
+    " and measure again",
     WarningKind.LOW_CLOCK: "the GPU's clock was far below its maximum in samples of {runs} of {of}"
-    " timed runs",
+    " timed runs; lock its clock, and measure again",
     WarningKind.LAUNCH_BOUND: "{cases} of {of} cases are launch-bound: the host enqueues an"
     " iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
     " --cuda-graphs avoids most of it",
@@ -59,24 +71,30 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     " has that of the whole GPU, before each case and at its peak",
     WarningKind.DISTURBED: "of {of:many lap}, {laps:disturbed}",
     WarningKind.DRIFTED: "the machine drifted: times changed by {drift:changed} over the sweep",
-    WarningKind.WIDENED: "variation between processes makes confidence intervals {factor:twofold}"
-    " times as wide as variation within one process suggests",
     WarningKind.ONE_ROUND: "one round only: confidence intervals do not include variation between"
-    " processes",
+    " processes; a larger --budget or more --rounds do",
 })  # fmt: skip
 
 
-def conditions(analysis: Analysis) -> list[str]:
-    """Request, machine and method, each a line of plain text; warnings are separate."""
-    sweep = analysis.sweep
+def origin(sweep: Sweep) -> list[str]:
+    """Request, machine, versions, date and command, each a line of plain text."""
     lines = [_asked(sweep)]
     # sessions of one machine differ in free memory: the first of each machine is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
-    lines += _nodes(analysis)
+    begun = f" on {sweep.begun[:10]}" * bool(sweep.begun)
+    return [clean(line) for line in [*lines, f"Measured{begun} by: {command(sweep.request)}"]]
+
+
+def conditions(analysis: Analysis) -> list[str]:
+    """`origin` and the method, each a line of plain text; warnings are separate."""
+    sweep = analysis.sweep
+    lines = [*origin(sweep), *_nodes(analysis)]
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
+    notes = (_sentence(found) for found in analysis.warnings if found.kind in NOTES)
+    lines += (f"{note[0].upper()}{note[1:]}." for note in notes)
     if reason := analysis.no_roof:
         lines.append(f"There is no roofline: {reason}.")
     scores = analysis.prediction_errors
@@ -86,8 +104,9 @@ def conditions(analysis: Analysis) -> list[str]:
 
 
 def warnings(analysis: Analysis) -> list[str]:
-    """One line of plain text for each warning, the most serious first."""
-    return [clean(_sentence(warning)) for warning in analysis.warnings]
+    """One line of plain text for each warning that asks for something, the most serious first."""
+    asking = (warning for warning in analysis.warnings if warning.kind not in NOTES)
+    return [clean(_sentence(warning)) for warning in asking]
 
 
 def ended(analysis: Analysis) -> str:
@@ -106,7 +125,7 @@ def ended(analysis: Analysis) -> str:
     worst = f"to {units.percent(least)}" if math.isfinite(least) else "from one round only"
     return (
         f"Ended {by}: {known} of {units.many(len(halves), 'block')} known to {wanted}, the least"
-        f" certain ratio {worst}."
+        f" certain {worst}."
     )
 
 
@@ -141,8 +160,6 @@ class _Sentence(Formatter):
             case ["changed"]:
                 point, low, high = value.change.point, value.change.low, value.change.high
                 return units.interval(*(units.percent(end - 1) for end in (point, low, high)))
-            case ["twofold"]:
-                return units.plain(value, 2)
             case ["many", noun]:
                 return units.many(value, noun)
             case ["few" | "size" | "percent" as name]:

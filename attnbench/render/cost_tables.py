@@ -15,7 +15,8 @@ from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import Cause, Clock, Outcome
 from attnbench.render.cases import why
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, bounded, number, table, words
+from attnbench.render.names import labels_of
 from attnbench.statistics.estimate import IntervalKind
 
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
@@ -26,6 +27,7 @@ SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / un
 LAUNCHES = " l"  # marks a launch-bound case
 FILLED = " f"  # marks a step from a filled state
 OF_FILLED = "marks steps from states filled with random numbers, without a prompt"
+UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
 
@@ -61,10 +63,10 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         return milliseconds(row, scale=row["batch_scale"], mark=mark)
 
     cases = summary[summary["mode"] == mode]
-    notes = [_intervals(summary), *_launches(cases), *_forms(cases), *_compiled(cases)]
+    notes = [_intervals(summary, mode), *_launches(cases), *_forms(cases), *_compiled(cases)]
     if cases["filled"].any():
         notes.append(f"“{FILLED.strip()}” {OF_FILLED}.")
-    if tokens and not facts.steps and summary["tokens"].max() > tokens:
+    if tokens and not facts.steps and cases.loc[cases[TIME].notna(), "tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
@@ -97,7 +99,7 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
         name=f"{metric.name}_{mode}",
         title=f"{metric.heading}, {mode}, {unit}",
         across=f"{metric.name}_{unit.lower()}",
-        note=f"{what[0].upper()}{what[1:]}." + f" {_intervals(summary)}" * metric.interval,
+        note=f"{what[0].upper()}{what[1:]}." + f" {_intervals(summary, mode)}" * metric.interval,
     )
 
 
@@ -115,18 +117,18 @@ def memory(summary: Frame, mode: str) -> Table:
 
 def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
     """How many times faster than the series `baseline` each other series is, by length."""
-    others = summary[summary["series"] != baseline]
+    others, base = summary[summary["series"] != baseline], labels_of(summary["series"])[baseline]
     pairs = others.merge(speedups, on=["series", "mode", "seq_len"], how="left")
     paired = pairing(pairs.loc[pairs["mode"] == mode, "paired"].dropna())
     return by_length(
         pairs,
         mode,
         "ratio",
-        lambda row: bounded(row["ratio"], row["low"], row["high"]),
+        lambda row: speedup_cell(row["ratio"], row["low"], row["high"], units.estimate),
         name=f"speedup_{mode}",
-        title=f"Speed-up over {baseline} in {mode}, ×",
+        title=f"Speed-up over {base} in {mode}, ×",
         across="speedup",
-        note=f"Above 1 is faster than {baseline}. {paired}",
+        note=f"Times as fast as {base}, or as slow. {paired}",
     )
 
 
@@ -154,7 +156,7 @@ def by_length(
         title=title,
         columns=("Mechanism", *map(units.length, lengths)),
         rows=tuple(
-            (words(series), *(_cell(cases.get(n), metric, cell) for n in lengths))
+            (words(series), *(measured_or_why(cases.get(n), metric, cell) for n in lengths))
             for series, cases in rows.items()
         ),
         note=note,
@@ -167,6 +169,23 @@ def milliseconds(row: Row, key: str = TIME, scale: float = 1.0, mark: str = "") 
     """A time of a case with its 95 % confidence interval."""
     point, low, high = (1e3 * scale * row[column] for column in TABLE[key].estimate[:3])
     return bounded(point, low, high, mark)
+
+
+def speedup_cell(
+    point: float, low: float, high: float, text: Callable[[float, float, float], str]
+) -> Cell:
+    """A speed-up; one below 1 is written as how many times slower: `2.80× slower [2.30, 3.30]`."""
+    if point >= 1:
+        return Cell(text(point, low, high), point, bare(low), bare(high))
+    slower = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
+    return Cell(slower, point, bare(low), bare(high))
+
+
+def factor(point: float, low: float, high: float) -> str:
+    """`1.18× [1.02, 1.36]`; without the interval where it is unknown or says nothing."""
+    if not (units.known(low) and units.known(high)) or high > UNCERTAIN * low:
+        return units.ratio(point)
+    return units.interval(units.ratio(point), units.plain(low), units.plain(high))
 
 
 def counted(value: float) -> Cell:
@@ -241,7 +260,8 @@ def _span(row: Row) -> Cell:
     return words(ends + several)
 
 
-def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
+def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
+    """The cell of a case in which the metric was measured, else why it was not."""
     if row is not None and units.known(row[metric]):
         return cell(row)
     if row is None or row["outcome"] == Outcome.OK:
@@ -250,13 +270,16 @@ def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
 
 
 def _forms(cases: Frame) -> Iterator[str]:
-    """The form that ran from each length on, for each curve along which the form changes."""
+    """The form that ran from each length on, for the curves along which the form changes."""
+    names, parts = labels_of(cases["series"]), []
     for series, rows in cases.sort_values("seq_len").groupby("series", sort=False):
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
-            parts = (f"{form} from {units.length(length)}" for form, length in pairs)
-            yield f"Forms of {series}: {', '.join(parts)}."
+            first, *later = (f"{form} from {units.length(length)}" for form, length in pairs)
+            parts.append(f"{names[series]} {', '.join([first.partition(' ')[0], *later])}")
+    if parts:
+        yield f"Forms: {'; '.join(parts)}."
 
 
 def _launches(cases: Frame) -> Iterator[str]:
@@ -272,19 +295,22 @@ def _compiled(cases: Frame) -> Iterator[str]:
     """The compile time of each series that torch.compile compiles."""
     known = cases[cases["compile_s"].notna()]
     spans = known.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
+    names = labels_of(cases["series"])
     parts = [
-        f"{series} {units.between(least, most, units.seconds)}"
+        f"{names[series]} {units.between(least, most, units.seconds)}"
         for series, least, most in spans.itertuples()
     ]
     if parts:
         yield f"Times do not include compiling, which took, per length: {', '.join(parts)}."
 
 
-def _intervals(summary: Frame) -> str:
+def _intervals(summary: Frame, mode: str) -> str:
     """The variation that the confidence intervals of a table include."""
-    kinds = set(summary.loc[summary[TIME].notna(), "interval_kind"])
+    timed = summary[summary[TIME].notna()]
+    kinds, own = set(timed["interval_kind"]), timed[timed["mode"] == mode]
+    point, low, high = (own[column] for column in TABLE[TIME].estimate[:3])
+    wide = bool((high - point > units.NARROW * point).any())
+    ends = (f"; {WIDE}" if wide else ".") + f" {MARK}" * bool(low.isna().any())
     if IntervalKind.ROUNDS in kinds:
-        return f"{BOUNDS} over rounds; {WIDE} {MARK}"
-    if IntervalKind.WITHIN in kinds:
-        return f"{BOUNDS} {WITHIN}; {WIDE} {MARK}"
-    return MARK
+        return f"{BOUNDS} over rounds{ends}"
+    return f"{BOUNDS} {WITHIN}{ends}" if IntervalKind.WITHIN in kinds else MARK

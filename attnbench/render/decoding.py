@@ -9,8 +9,8 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import STATE, TABLE, TIME
 from attnbench.records import FigureSize
-from attnbench.render.cost_tables import by_length, measured, milliseconds
-from attnbench.render.figures import clock, clock_note, curves, draw_row, notes
+from attnbench.render.cost_tables import by_length, measured
+from attnbench.render.figures import clock, clock_note, curves, draw_row, faded, notes
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 from attnbench.render.panels import PanelGrid, styled
 from attnbench.render.styles import SHEETS
@@ -30,12 +30,13 @@ def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT)
     step, state = (curves(summary, mode, metric) for metric in (time, kept))
     axis = f"{clock(summary)} per output token"
     with styled(SHEETS[size]):
-        panels = PanelGrid(SHEETS[size], summary["series"], rows=2, columns=1)
+        series = summary["series"]
+        panels = PanelGrid(SHEETS[size], series, rows=2, columns=1, faded=faded([step, state]))
         legends = [
-            draw_row(panels, 0, {"Step": step}, axis, time.unit),
-            draw_row(panels, 1, {"State": state}, "bytes of the state", kept.unit, "context"),
+            draw_row(panels, 0, {"Time per decoding step": step}, axis, time.unit),
+            draw_row(panels, 1, {"Size of the state": state}, "bytes", kept.unit, "context"),
         ]
-        return panels.finished(legends, [*clock_note(summary), *notes(step), *_fills(summary)])
+        return panels.finished(legends, [*clock_note(summary), *notes([step]), *_fills(summary)])
 
 
 def _fills(summary: Frame) -> Iterator[str]:
@@ -93,6 +94,10 @@ def first_token(summary: Frame, mode: str) -> Table:
 
 def state(summary: Frame, mode: str) -> Table:
     """KiB of the state that the tokens of a batch leave."""
+    d = int((summary["width"] // summary["heads"]).min())
+    narrow = (
+        f" Recurrent states grow with d²: here d = {d}, in today's models at least {USUAL_WIDTH}."
+    )
     return by_length(
         summary,
         mode,
@@ -102,33 +107,5 @@ def state(summary: Frame, mode: str) -> Table:
         title="State after N tokens, KiB",
         across="state_bytes",
         note="Counted from the state's own tensors, each storage once; of one layer and the whole"
-        " batch. Exact. 1 KiB = 1,024 bytes.",
-    )
-
-
-def overview(decoding: Frame) -> Table:
-    """A row for each series at its longest context; `decoding` is that of the analysis."""
-    notes = ["One layer. A step of a batch gives one token of each of its sequences."]
-    if (d := int((decoding["width"] // decoding["heads"]).min())) < USUAL_WIDTH:
-        notes.append(
-            f"Recurrent states grow with d²: here d = {d}, in today's models at least"
-            f" {USUAL_WIDTH}."
-        )
-    return table(
-        decoding.to_dict("records"),
-        [
-            Column.words("Mechanism", "series"),
-            Column.number("N", "seq_len", units.length),
-            Column.number("Batch", "batch", units.length),
-            Column("TPOT, ms", milliseconds),
-            Column.number("Tokens per second", "tokens_per_s"),
-            Column("TTFT, ms", lambda row: milliseconds(row, "ttft_s")),
-            Column.number("State", STATE, units.size),
-            Column.number(
-                "State per further token", "token_bytes", units.size, key="state_token_bytes"
-            ),
-        ],
-        name="decode",
-        title="Decoding at the longest context",
-        note=" ".join(notes),
+        f" batch. Exact. 1 KiB = 1,024 bytes.{narrow * (d < USUAL_WIDTH)}",
     )

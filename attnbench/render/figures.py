@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETUP
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
@@ -24,12 +25,13 @@ from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import quantity
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
-from attnbench.render.styles import SHEETS, tinted
+from attnbench.render.styles import SHEETS, tinted, uncoloured
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 # predictions beyond what was measured leave the panel after this factor, so that curves keep room
 BEYOND = 4.0
+LIGHTER = 0.35  # how far predictions are moved towards white
 SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
 MARGIN = 0.25  # below the least and above the greatest local exponent
 LONGEST = 22  # characters of the reason in a legend
@@ -40,7 +42,8 @@ TOO_FEW = "fewer than 2 lengths"  # for a slope
 class Curve:
     """One series in one mode, shortest length first.
 
-    `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any.
+    `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any, and
+    `least` and `most` their bands.
     `causes` are the reasons, and `missing` names lengths without a prediction with theirs.
     """
 
@@ -50,6 +53,8 @@ class Curve:
     low: np.ndarray
     high: np.ndarray
     guesses: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
     causes: tuple[str, ...] = ()
     missing: str = ""
 
@@ -82,8 +87,8 @@ def cost_figure(
     rows = sheet.rows([mode for mode in PASSES if mode in set(summary["mode"])])
     drawn = {mode: curves(summary, mode, metric) for row in rows for mode in row}
     with styled(sheet):
-        count = len(rows) * (1 if slopes is None else 2)
-        panels = PanelGrid(sheet, summary["series"], count, len(rows[0]))
+        count, grey = len(rows) * (1 if slopes is None else 2), faded(drawn.values())
+        panels = PanelGrid(sheet, summary["series"], count, len(rows[0]), faded=grey)
         legends = [
             draw_row(panels, i, {find(mode).title: drawn[mode] for mode in row}, axis, metric.unit)
             for i, row in enumerate(rows)
@@ -92,9 +97,17 @@ def cost_figure(
             for i, row in enumerate(rows, len(rows)):
                 by_mode = {mode: slopes[slopes["mode"] == mode] for mode in row}
                 legends.append(_draw_slopes(panels, i, by_mode, set(summary["seq_len"])))
-        every = [curve for panel in drawn.values() for curve in panel]
         above = clock_note(summary) if timed else ()
-        return panels.finished(legends, [*above, *notes(every)])
+        said = notes([[curve for mode in row for curve in drawn[mode]] for row in rows])
+        return panels.finished(legends, [*above, *said])
+
+
+def faded(panels: Iterable[Sequence[Curve]]) -> frozenset[str]:
+    """The series that these panels leave grey: of many, those that end far above the others."""
+    ends: dict[str, list[float]] = {}
+    for curve in (curve for panel in panels for curve in panel):
+        ends.setdefault(curve.series, []).append(math.log(curve.entry.height or math.inf))
+    return uncoloured({name: sum(logs) / len(logs) for name, logs in ends.items()})
 
 
 def clock(summary: Frame) -> str:
@@ -126,7 +139,10 @@ def _curve(series: str, rows: Frame, metric: Metric) -> Curve:
     column, lower, upper, *_ = metric.estimate
     values = scaled(column)
     missing = ~np.isfinite(values)
-    guesses = np.where(missing, scaled(metric.predictions[1], metric.predicted), np.nan)
+    guesses, least, most = (
+        np.where(missing, scaled(name, metric.predicted and name in rows), np.nan)
+        for name in (metric.predictions[1], *metric.band)
+    )
     ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
     reasons = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
     unseen = ["" if np.isfinite(guess) else r for guess, r in zip(guesses, reasons, strict=True)]
@@ -137,6 +153,8 @@ def _curve(series: str, rows: Frame, metric: Metric) -> Curve:
         low=scaled(lower, metric.interval),
         high=scaled(upper, metric.interval),
         guesses=guesses,
+        least=least,
+        most=most,
         causes=tuple(dict.fromkeys(filter(None, reasons))),
         missing=_missing([int(n) for n in rows["seq_len"]], unseen),
     )
@@ -184,15 +202,29 @@ def draw_row(
         panels.length_axis(axes, (int(n) for curve in panel for n in curve.lengths), label)
     axes, every = panels.rows[i][0], [curve for panel in drawn.values() for curve in panel]
     axes.set_ylabel(axis)
-    _set_heights(axes, every, unit)
+    low, high = _heights(every)
+    axes.set_ylim(low, high)
+    ticks = log_ticks(low, high, 2 if unit is Unit.BYTES else 10)
+    fixed_ticks(axes.yaxis, {tick: units.round_tick(quantity(tick, unit)) for tick in ticks})
+    for axes, panel in zip(panels.rows[i], drawn.values(), strict=True):
+        for curve in panel:
+            at, colour = curve.lengths[curve.guesses > high], panels.styles[curve.series]["color"]
+            axes.plot(
+                at, np.full(len(at), high), color=tinted(colour, LIGHTER), linestyle="none",
+                marker=CARETUP, markersize=0.6 * panels.sheet.type,
+            )  # fmt: skip
     return [*{curve.series: curve.entry for curve in every}.values()]
 
 
-def notes(drawn: Sequence[Curve]) -> Iterator[str]:
-    """What open markers and bands are, if there are any."""
+def notes(rows: Iterable[Sequence[Curve]]) -> Iterator[str]:
+    """What open markers, arrows and bands of rows of panels are, if there are any."""
+    rows = [*rows]
+    drawn = [curve for row in rows for curve in row]
     guessed = [curve for curve in drawn if np.isfinite(curve.guesses).any()]
     if causes := dict.fromkeys(cause for curve in guessed for cause in curve.causes):
         yield f"Open markers: predicted, not measured ({', '.join(causes)})."
+    if any((curve.guesses > _heights(row)[1]).any() for row in rows for curve in row):
+        yield "Arrows: predictions above the axis."
     if any(np.isfinite(curve.low).any() for curve in drawn):
         yield "Bands and bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
 
@@ -200,13 +232,14 @@ def notes(drawn: Sequence[Curve]) -> Iterator[str]:
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     colour, weight = style["color"], style["linewidth"]
     axes.plot(curve.lengths, curve.values, **style)
-    _intervals(axes, curve, colour, weight)
+    _intervals(axes, curve.lengths, curve.low, curve.high, colour, weight)
     if not np.isfinite(curve.guesses).any():
         return
     guessed = np.isfinite(curve.guesses)
     beside = np.r_[guessed[1:], False] | np.r_[False, guessed[:-1]]
     joined = np.where(guessed | beside, curve.drawn, np.nan)
-    light = tinted(colour, 0.35)
+    light = tinted(colour, LIGHTER)
+    _intervals(axes, curve.lengths, curve.least, curve.most, light, 0.7 * weight)
     axes.plot(curve.lengths, joined, color=light, linestyle=":", linewidth=0.7 * weight, zorder=2)
     axes.plot(
         curve.lengths[guessed], curve.guesses[guessed], color=light, linestyle="none", zorder=2,
@@ -215,21 +248,27 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
-def _intervals(axes: Axes, curve: Curve, colour: str, weight: float) -> None:
+def _intervals(
+    axes: Axes,
+    lengths: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    colour: str,
+    weight: float,
+) -> None:
     """A band, and a bar where neither neighbour has an interval."""
-    low, high = curve.low, curve.high
     known = np.r_[False, np.isfinite(low) & np.isfinite(high), False]
     alone = known[1:-1] & ~known[:-2] & ~known[2:]
     if known.any():
         band: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0, "zorder": 1}
-        axes.fill_between(curve.lengths, low, high, **band)
+        axes.fill_between(lengths, low, high, **band)
     if alone.any():
-        bars = (curve.lengths[alone], low[alone], high[alone])
+        bars = (lengths[alone], low[alone], high[alone])
         axes.vlines(*bars, color=colour, linewidth=weight, zorder=2)
 
 
-def _set_heights(axes: Axes, drawn: Sequence[Curve], unit: Unit) -> None:
-    """Scale and ticks of the vertical axis for what was measured and predictions close to it."""
+def _heights(drawn: Sequence[Curve]) -> tuple[float, float]:
+    """The ends of a vertical axis for what was measured and predictions close to it."""
     measured = _finite([curve.values for curve in drawn])
     guesses = _finite([curve.guesses for curve in drawn])
     if measured.size:
@@ -242,10 +281,7 @@ def _set_heights(axes: Axes, drawn: Sequence[Curve], unit: Unit) -> None:
     low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)
     # a flat curve looks flat, and there is room for distinct tick labels
     wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
-    low, high = float(low / wider), float(high * wider)
-    axes.set_ylim(low, high)
-    ticks = log_ticks(low, high, 2 if unit is Unit.BYTES else 10)
-    fixed_ticks(axes.yaxis, {tick: units.round_tick(quantity(tick, unit)) for tick in ticks})
+    return float(low / wider), float(high * wider)
 
 
 def _finite(parts: Sequence[np.ndarray]) -> np.ndarray:

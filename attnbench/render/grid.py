@@ -44,7 +44,8 @@ class Table:
     is set where the columns after the first are lengths: the file then has a row for each of their
     cells, with the numbers in a column of that name. The first `leading` columns tell the rows
     apart, so that on a narrow terminal they start every block of columns. A terminal moves words
-    that all rows share into the title, but not those of the columns `kept`.
+    that all rows share into the title, but not those of the columns `kept`. The other columns stay
+    in groups of `together`.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Table:
     across: str = ""
     leading: int = 1
     kept: tuple[str, ...] = ()
+    together: int = 1
 
     @property
     def anchor(self) -> str:
@@ -105,6 +107,7 @@ def table(
     note: str = "",
     leading: int = 1,
     kept: tuple[str, ...] = (),
+    together: int = 1,
 ) -> Table:
     """The table with a row of these columns for each of `rows`."""
     return Table(
@@ -116,6 +119,7 @@ def table(
         keys=tuple(column.key or snake_case(column.heading) for column in columns),
         leading=leading,
         kept=kept,
+        together=together,
     )
 
 

@@ -120,7 +120,7 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
     at_most = bool(length <= row["from_len" + suffix])
     text, *ends = (units.length(round(value)) for value in (length, low, high))
-    shown = "≤ " * at_most + (text if low == high else units.interval(text, *ends))
+    shown = f"≤ {ends[1]}" if at_most else text if low == high else units.interval(text, *ends)
     return Cell(shown, length, low, high, at_most)
 
 

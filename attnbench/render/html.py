@@ -9,7 +9,7 @@ tables stay readable without scripts.
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from attnbench.metrics import DRAWN, TABLE, TIME
 from attnbench.render import delimited
 from attnbench.render.grid import Cell, Table, clean, pieces
 
@@ -31,40 +30,30 @@ TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
 
 NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, see pip install -e ."
 
-CAPTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        row.figure: f"{row.heading}{' per token' * row.per_token} against length"
-        f"{', with 95 % confidence intervals' * row.interval}"
-        f"{'; open markers are predicted' * row.predicted}."
-        for row in DRAWN
-    }
-    | {
-        "decode": "Time per output token and bytes of the state against context.",
-        "roofline": "Roofline: achieved FLOP/s against arithmetic intensity; markers grow with the"
-        " length.",
-    }
-)
-
-OF_TIMES = (TABLE[TIME].figure, "decode")
+# the bytes of a PNG or SVG, and its caption
+Picture = tuple[bytes, str]
 
 
 def page(
     name: str,
     tables: Sequence[Table],
     *,
+    head: Sequence[str] = (),
+    answer: Table | None = None,
     warnings: Sequence[str] = (),
     conditions: Sequence[str] = (),
     conditions_title: str = "Conditions",
     answers: Sequence[tuple[str, Sequence[str]]] = (),
-    pictures: Mapping[str, bytes] = MappingProxyType({}),
+    pictures: Mapping[str, Picture] = MappingProxyType({}),
     charts: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """The whole document.
 
-    `answers` are headings with sentences, shown first; `pictures` maps file names to PNG or SVG;
-    `charts` is the data of `charts.charts`; `files` are the CSV files that the page offers, by
-    their names, if there are others than those of its tables.
+    `head` are lines below the name. `answers` are headings with sentences: those that begin as the
+    first does stand above the table `answer`, the others below the charts. `pictures` are by the
+    names of their files; `charts` is the data of `charts.charts`; `files` are the CSV files that
+    the page offers, by their names, if there are others than those of its tables.
     """
     drawn = charts is not None and VEGA.is_file()
     names = ("page.css", "page.js", *["charts.js"] * drawn)
@@ -77,14 +66,18 @@ def page(
         vega = VEGA.read_bytes()
         packed |= {"data": _packed(charts), "vega": b64encode(vega).decode("ascii")}
         allowed.append(gzip.decompress(vega))
+    subject = next((heading.partition(" ")[0] for heading, _ in answers), "")
     text = _template().render(
         name=name,
+        head=" ".join(head),
+        lead=sum(text.partition(" ")[0] == subject for text, _ in answers),
+        answer=answer,
         tables=tables,
         warnings=[*warnings, *[NO_CHARTS] * (charts is not None and not drawn)],
         conditions=conditions,
         conditions_title=conditions_title,
         answers=answers,
-        figures=[_figure(file, content, answers) for file, content in pictures.items()],
+        figures=_figures(pictures, answers),
         data=drawn,
         every_case="cases.csv" in files,
         packed=packed,
@@ -101,7 +94,7 @@ def fragment(
     *,
     answers: Sequence[tuple[str, Sequence[str]]],
     warnings: Sequence[str],
-    pictures: Mapping[str, bytes],
+    pictures: Mapping[str, Picture],
 ) -> str:
     """The body of a page without its style, to stand within another page."""
     return _template("fragment.html").render(
@@ -109,7 +102,7 @@ def fragment(
         tables=tables,
         answers=answers,
         warnings=warnings,
-        figures=[_figure(file, content) for file, content in pictures.items()],
+        figures=_figures(pictures),
     )
 
 
@@ -172,13 +165,14 @@ def _hash(content: bytes) -> str:
     return f"'sha256-{b64encode(sha256(content).digest()).decode('ascii')}'"
 
 
-def _figure(
-    file: str, content: bytes, answers: Sequence[tuple[str, Sequence[str]]] = ()
-) -> dict[str, str]:
-    """A figure with its caption; one of times is described by the first answer."""
-    stem, _, suffix = file.rpartition(".")
-    source = f"data:{TYPES[suffix]};base64,{b64encode(content).decode('ascii')}"
-    caption = CAPTIONS.get(stem, stem)
-    first = [f"{heading}: {sentences[0]}" for heading, sentences in answers[:1]]
-    described = " ".join([caption, *(first if stem in OF_TIMES else ())])
-    return {"source": source, "caption": caption, "described": described}
+def _figures(
+    pictures: Mapping[str, Picture], answers: Sequence[tuple[str, Sequence[str]]] = ()
+) -> Iterator[dict[str, str]]:
+    """Figures with their captions; the first one is described by the first answer too."""
+    first = [f"{heading}: {' '.join(sentences)}" for heading, sentences in answers[:1]]
+    for file, (content, caption) in pictures.items():
+        kind = TYPES[file.rpartition(".")[2]]
+        source = f"data:{kind};base64,{b64encode(content).decode('ascii')}"
+        described = " ".join([caption, *first])
+        yield {"source": source, "caption": caption, "described": described}
+        first = []

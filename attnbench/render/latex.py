@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from attnbench.render.cost_tables import BOUNDS, WIDE
 from attnbench.render.grid import Cell, Table, clean, pieces
+from attnbench.render.names import SERIES
 from attnbench.render.styles import labels
 from attnbench.units import NOTHING, magnitude
 
@@ -39,9 +40,6 @@ SPECIAL = MappingProxyType({
     "≤": r"$\le$", "≥": r"$\ge$", "σ": r"$\sigma$", "ε": r"$\epsilon$",
     "✓": r"$\surd$", "✗": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
 })  # fmt: skip
-
-# columns of series, which are named as papers name mechanisms
-SERIES = frozenset({"Mechanism", "Faster", "Smaller", "Than", "Measured"})
 
 NUMBER = re.compile(r"(\D*)(\d[\d,]*)(\.\d+)?(?: ±[\d.,]+| \[[^]]*\])?(.*)", re.DOTALL)
 
@@ -220,7 +218,9 @@ def _number(cell: Cell, bold: bool) -> str:
         return ""
     before, whole, fraction, rest = (text or "" for text in match.groups())
     uncertainty = ""
-    if cell.low is not None and cell.high is not None:
+    # `≤ 139`, `within 1.1×` and `2.8× slower [2.3, 3.3]` are not the value
+    other = cell.at_most or re.search("within|slower", cell.text)
+    if cell.low is not None and cell.high is not None and not other:
         above, below = cell.high - cell.value, cell.value - cell.low
         places = len(fraction) - 1 if fraction else min(0, 1 - magnitude(max(above, below)))
         up, down = (f"{round(max(x, 0.0), places):,.{max(0, places)}f}" for x in (above, below))

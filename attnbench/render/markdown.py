@@ -16,19 +16,23 @@ def page(
     warnings: Sequence[str],
     conditions: Sequence[str],
     pictures: Iterable[str],
-    sections: Iterable[str],
+    sections: Sequence[str],
     lead: str = "",
     answers: Sequence[Paragraph] = (),
+    first: int = 0,
 ) -> bytes:
-    """A title, a lead sentence, answers, warnings, conditions and pictures, then sections."""
+    """A title, a lead sentence, answers, warnings, conditions and pictures, then sections.
+
+    So many of the `first` sections belong to the answers.
+    """
     lines = [f"# {escape(title)}", "", *([escape(lead), ""] if lead else ())]
     if answers:
         lines += [f"## {TITLE}", "", *(f"- {escape(answer.text)}" for answer in answers), ""]
-        lines += ["## Conditions", ""]
+        lines += [*sections[:first], "## Conditions", ""]
     lines += [f"- Warning: {escape(warning)}" for warning in warnings]
     lines += [f"- {escape(condition)}" for condition in conditions]
     lines += ["", *(f"![{name.partition('.')[0]}]({name})" for name in pictures), ""]
-    return "\n".join([*lines, *sections]).encode()
+    return "\n".join([*lines, *sections[first:]]).encode()
 
 
 def table(table: Table) -> str:

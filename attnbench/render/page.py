@@ -1,21 +1,25 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnbench import units
-from attnbench.analysis.report import Analysis
+from attnbench.analysis.report import AT, Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
-from attnbench.records import PASSES, FigureSize
+from attnbench.modes import find
+from attnbench.records import PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown, stacks
-from attnbench.render.answers import Paragraph, paragraphs
+from attnbench.render.answers import Paragraph, answer, not_measured, paragraphs
 from attnbench.render.cases import outcomes, predictions
-from attnbench.render.conditions import conditions, warnings
+from attnbench.render.conditions import conditions, origin, warnings
+from attnbench.render.cost_tables import timed_by
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
+from attnbench.render.names import named
 from attnbench.render.panels import saved
 from attnbench.render.roofline import over_bound, rates, roofline_figure
 from attnbench.render.symbols import explained
@@ -51,11 +55,13 @@ def report_files(
         analysis.sweep.name,
         (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
         _pictures(analysis, slopes, size),
+        captions(analysis.cases, [analysis.sweep]),
         tables or report_tables(analysis),
         analysis.cases,
         formats,
         charts.charts(analysis),
         best(analysis),
+        origin(analysis.sweep),
     )
 
 
@@ -72,15 +78,14 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
         name if name == "state" else f"{name}_{mode}": latex.Best(
             frozenset(
                 (series, units.length(place.seq_len))
-                for span in spans
-                if span.mode == mode
-                for place in span.places
+                for place in places
+                if place.mode == mode
                 for series in (place.first, *(rival.series for rival in place.ties))
             ),
             note,
         )
-        for spans, names, note in kinds
-        for mode in dict.fromkeys(span.mode for span in spans)
+        for places, names, note in kinds
+        for mode in dict.fromkeys(place.mode for place in places)
         for name in names
     }
 
@@ -110,10 +115,11 @@ def devices_files(
         " and ".join(analyses),
         (answers, lines[0], lines[1]),
         _costs(cases, tokens, size),
+        captions(cases, [analysis.sweep for analysis in analyses.values()]),
         devices_tables(analyses, cases),
         cases,
         formats,
-        charts.page_data(cases, charts.costs(cases, tokens)),
+        charts.page_data(cases, charts.costs(cases, tokens)) | {"planes": charts.planes(cases)},
     )
 
 
@@ -121,11 +127,13 @@ def _files(
     name: str,
     above: tuple[Sequence[Paragraph], Sequence[str], Sequence[str]],
     figures: Iterable[tuple[str, "Figure"]],
+    captions: Mapping[str, str],
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
     interactive: Mapping[str, Any],
     best: Mapping[str, latex.Best] = latex.NO_BEST,
+    head: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """The files of a report, below its answers, warnings and conditions; a figure is drawn once."""
     answers, warned, conditions = above
@@ -135,25 +143,59 @@ def _files(
     }
     # an HTML page holds SVG if there is any, else PNG
     end = next((end for end in html.TYPES if end in formats), "png")
-    held = {f"{stem}.{end}": figure for stem, figure in drawn.items()}
-    pictures = {file: files.get(file) or saved(figure, end) for file, figure in held.items()}
+    pictures = {
+        f"{stem}.{end}": (files.get(f"{stem}.{end}") or saved(figure, end), captions[stem])
+        for stem, figure in drawn.items()
+    }
     shown = [file for file in files if file.endswith(".png")]
-    sections = map(markdown.table, tables)
-    files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
+    labelled = named(tables, cases["series"])
+    first = sum(table.name == "answer" for table in labelled)
+    sections = [*map(markdown.table, labelled)]
+    files["tables.md"] = markdown.page(
+        name, warned, conditions, shown, sections, answers=answers, first=first
+    )
     files |= {file: text.encode() for file, text in latex.files(tables, best).items()}
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
     sheets["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
+    sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
     files["report.html"] = html.page(
         name,
-        tables,
+        labelled[first:],
+        head=head,
+        answer=next(iter(labelled[:first]), None),
         answers=answers,
         warnings=warned,
-        conditions=conditions,
+        conditions=[line for line in conditions if line not in head],
         pictures=pictures,
         charts=interactive,
         files=sheets,
     )
     return files | sheets
+
+
+def captions(cases: Frame, sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """What each figure of these cases shows, by the stem of its file, and how it was measured."""
+    sessions = [session for sweep in sweeps for session in sweep.sessions]
+    versions = dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sessions)
+    rounds, lengths = cases.loc[cases[TIME].notna(), "rounds"], cases["seq_len"]
+    how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
+    if len(rounds):
+        most = units.many(int(rounds.max()), "round")
+        how.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
+    shown = {
+        row.figure: f"{row.heading}{' per token' * row.per_token} against length"
+        f"{', with 95 % confidence intervals' * row.interval}"
+        f"{'; open markers are predicted' * bool(row.predicted and cases[row.key].isna().any())}"
+        for row in DRAWN
+    }
+    shown |= {
+        mode: "Time per output token, with 95 % confidence intervals, and size of the state against"
+        " context"
+        for mode in dict.fromkeys(cases["mode"])
+        if find(mode).steps
+    }
+    shown["roofline"] = "Achieved FLOP/s against arithmetic intensity; markers grow with the length"
+    return {stem: f"{text}. {'; '.join([*how, *versions])}." for stem, text in shown.items()}
 
 
 def _pictures(analysis: Analysis, slopes: bool, size: FigureSize) -> Iterator[tuple[str, "Figure"]]:
@@ -182,7 +224,9 @@ def _costs(
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     """Every table of the report, in reading order; `everything` adds those that few need."""
     cases, request, base = analysis.cases, analysis.sweep.request, analysis.baseline
-    tables = [cost_tables.latency(cases, mode, request.batch_tokens) for mode in analysis.modes]
+    tokens = request.batch_tokens
+    tables = [answer(analysis)]
+    tables += [cost_tables.latency(cases, mode, tokens) for mode in analysis.modes]
     if base is not None and analysis.speedups is not None:
         speedups = analysis.speedups
         tables += [cost_tables.speedup(cases, mode, base, speedups) for mode in analysis.modes]
@@ -190,7 +234,6 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     further = [row for row in ROWS if row.table and cases[row.key].notna().any()]
     tables += [cost_tables.measured(cases, mode, row) for row in further for mode in analysis.modes]
     if len(analysis.decoding):
-        tables += [decoding.overview(analysis.decoding)]
         for mode in dict.fromkeys(analysis.decoding["mode"]):
             tables += [decoding.first_token(cases, mode), decoding.state(cases, mode)]
     if cases["filled"].any():
@@ -213,7 +256,7 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         tables.append(cost_tables.kernels(analysis.kernels))
     if everything:
         tables.append(predictions(analysis.prediction_errors))
-    tables.append(outcomes(cases, analysis.sweep.plan))
+    tables.append(not_measured(analysis.answers.missing, analysis.answers.lengths))
     return tables
 
 
@@ -224,8 +267,12 @@ def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table
     tokens = first.sweep.request.batch_tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
     tables += [cost_tables.memory(cases, mode) for mode in modes]
-    plan = [planned for analysis in analyses.values() for planned in analysis.sweep.plan]
-    return [*tables, outcomes(cases, plan)]
+    missing = [
+        replace(lost, series=f"{lost.series}{AT}{device}")
+        for device, analysis in analyses.items()
+        for lost in analysis.answers.missing
+    ]
+    return [*tables, not_measured(missing, sorted(set(cases["seq_len"])))]
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
@@ -233,7 +280,7 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {"decode", "filled", "stacks", "outcomes"}
+    names = {"answer", "filled", "stacks", "not_measured"}
     names |= {f"latency_{mode}" for mode in analysis.modes}
     if analysis.against is not None:
         names.add("crossovers")

@@ -33,6 +33,12 @@ LABEL = 1.6  # height of the label below the last row
 BESIDE, SCALE = 16.0, 7.0  # widths of a usual legend on the right, and of a vertical scale
 LETTER = 0.6  # a usual letter
 
+# of series that stay in the background
+GREY: Mapping[str, Any] = MappingProxyType({
+    "color": "#B4B4B4", "markerfacecolor": "#B4B4B4", "markeredgecolor": "#B4B4B4", "marker": ".",
+    "zorder": 1.5, "linestyle": "-",
+})  # fmt: skip
+
 WIDEST = 23  # letters in a line of the legend
 
 # multiples of the powers of each base at which an axis may have ticks, from coarse to fine
@@ -92,12 +98,21 @@ class LegendEntry(NamedTuple):
 class PanelGrid:
     """Rows of panels on a sheet, each row with one vertical scale, and their legend.
 
-    `styles` are those of the series that the panels show.
+    `styles` are those of the series that the panels show; those that are `faded` share a grey and
+    an entry of the legend, and are named below.
     """
 
-    def __init__(self, sheet: Sheet, series: Iterable[str], rows: int, columns: int) -> None:
-        self.sheet = sheet
-        self.styles = series_styles(series, sheet.type)
+    def __init__(
+        self,
+        sheet: Sheet,
+        series: Iterable[str],
+        rows: int,
+        columns: int,
+        faded: frozenset[str] = frozenset(),
+    ) -> None:
+        self.sheet, self.faded = sheet, faded
+        own = series_styles(series, sheet.type)
+        self.styles = {name: {**own[name], **(GREY if name in faded else {})} for name in own}
         self.figure = Figure(figsize=(sheet.width, sheet.width), dpi=DPI)
         self.rows: list[list[Axes]] = [
             [*row] for row in self.figure.subplots(rows, columns, sharey="row", squeeze=False)
@@ -108,16 +123,21 @@ class PanelGrid:
     ) -> None:
         """Lengths along the bottom of a panel: a tick for each, of many for the powers of two.
 
-        As many ticks have texts as there is room for, the longest length first.
+        The first and last have texts, and as many others as there is room for, the longest first.
         """
         whole = sorted(set(lengths))
         ticks = whole if len(whole) <= 12 else [n for n in whole if n & (n - 1) == 0] or whole
         legend = BESIDE * (len(self.rows) == 1)
         room = (self.sheet.units - legend) / len(self.rows[0]) - SCALE
-        shown = [ticks[-1]]
-        for n in ticks[-2::-1]:
-            letters = max(len(units.tick(n)), len(units.tick(shown[-1])))
-            if room * log(shown[-1] / n, whole[-1] / whole[0]) > LETTER * letters + 0.8:
+        room /= log(whole[-1] / whole[0]) or 1
+
+        def apart(n: int, other: int) -> bool:
+            letters = max(len(units.tick(n)), len(units.tick(other)))
+            return room * abs(log(other / n)) > LETTER * letters + 0.8
+
+        shown = [*dict.fromkeys((whole[0], whole[-1]))]
+        for n in ticks[::-1]:
+            if all(apart(n, other) for other in shown):
                 shown.append(n)
         axes.set_xscale("log", base=2)
         axes.set_xlim(whole[0] / 1.15, whole[-1] * 1.15)
@@ -135,13 +155,17 @@ class PanelGrid:
         """
         figure, unit, beside = self.figure, self.sheet.type, len(legends) == 1
         names = labels(entry.name for legend in legends for entry in legend)
-        entries = {e.name: e for e in _highest_first(legends)}
+        every = {e.name: e for e in _highest_first(legends)}
+        entries = {name: entry for name, entry in every.items() if name not in self.faded}
         if beside:
             texts = {name: entry_text(names[name], e.reason) for name, e in entries.items()}
             said = [*notes]
         else:
             texts = {name: entry_text(names[name]) for name in entries}
             said = [*notes, *self._reasons(legends, names)]
+        if grey := [names[name].replace("\n", ", ") for name in every if name in self.faded]:
+            texts[min(self.faded)] = f"{units.count(len(grey))} others"
+            said.append(f"Grey, from top to bottom: {', '.join(grey)}.")
         legend = self._legend(texts, 1)
         if not beside:
             columns = max(1, int(72 * self.sheet.width / (_size(legend)[0] + unit)))

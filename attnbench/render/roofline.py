@@ -19,7 +19,7 @@ from attnbench.records import PASSES, FigureSize
 from attnbench.render.cost_tables import by_length
 from attnbench.render.grid import Cell, Column, Table, bounded, table
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
-from attnbench.render.styles import SHEETS
+from attnbench.render.styles import SHEETS, uncoloured
 
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type
 
@@ -39,7 +39,9 @@ def roofline_figure(
     rows = sheet.rows(modes)
     unit, scale = units.rate_unit(roof.flops_per_s)
     with styled(sheet):
-        panels = PanelGrid(sheet, [*series, *roofline["series"]], len(rows), len(rows[0]))
+        slowness = (-points.groupby("series")["rate"].max()).to_dict()
+        every = [*series, *roofline["series"]]
+        panels = PanelGrid(sheet, every, len(rows), len(rows[0]), faded=uncoloured(slowness))
         legends = []
         for row, drawn in zip(panels.rows, rows, strict=True):
             shown = points[points["mode"].isin(drawn)]

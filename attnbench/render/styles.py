@@ -19,19 +19,19 @@ from attnbench.records import FigureSize, Mode
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 
-# Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white
-HUES = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-# target and share of each further cycle of hues: darker, lighter, then darker still
-SHADES = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.45), (0.0, 0.65))
-GREY = 0.55  # share of white where a later cycle would be black again
+# after Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white, and
+# moved further apart for eyes with deuteranopia
+HUES = ("#C14A00", "#000000", "#0A599D", "#40975F", "#BE75A1", "#EAA20F", "#53BCF9")
+OWN = 2  # hues of the strongest alone, which later cycles leave out
+SHADES = (0.0, 0.42, 0.6, 0.22)  # how far towards black in each cycle of hues
 MARKERS = "osD^vPX<>ph*8dH"
 # solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
 FILLS = (0.0, 0.6, 0.3, 0.75, 0.45)  # how far towards white, inside the markers of each form
 STROKES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 2, 2, 2, 2, 2)))
 
 # The mechanisms as papers name them. The position here decides the style of a mechanism in every
-# figure. The first seven, those of Fig. 2 of the Fastformer paper, have the pure hues. A mechanism
-# that is not listed, such as a user's own, gets a position derived from its name.
+# figure. The first seven, those of Fig. 2 of the Fastformer paper, have the pure hues and solid
+# lines. A mechanism that is not listed, such as a user's own, gets a position from its name.
 NAMES: Mapping[str, str] = MappingProxyType({
     "fastformer": "Fastformer", "transformer": "Transformer", "longformer": "Longformer",
     "linformer": "Linformer", "poolingformer": "Poolingformer", "bigbird": "Big Bird",
@@ -40,13 +40,14 @@ NAMES: Mapping[str, str] = MappingProxyType({
     "compressive_transformer": "Compressive Transformer", "etc": "ETC",
     "image_transformer": "Image Transformer", "local": "Local attention",
     "memory_compressed": "Memory-compressed", "nystromformer": "Nyströmformer",
-    "performer": "Performer", "reformer": "Reformer",
+    "performer": "Performer", "grouped_query": "Grouped-query", "latent": "Latent attention",
+    "sliding_window": "Sliding-window", "retention": "RetNet",
+    "gated_delta_net": "Gated DeltaNet", "reformer": "Reformer",
     "routing_transformer": "Routing Transformer", "set_transformer": "Set Transformer",
     "sinkhorn": "Sinkhorn", "smart_bird": "Smart Bird", "sparse_transformer": "Sparse Transformer",
     "star_transformer": "Star-Transformer", "synthesizer": "Synthesizer",
-    "transformer_xl": "Transformer-XL", "fnet": "FNet", "gated_delta_net": "Gated DeltaNet",
-    "grouped_query": "Grouped-query", "latent": "Latent attention", "mamba2": "Mamba-2",
-    "retention": "RetNet", "sliding_window": "Sliding-window", "kimi_delta": "Kimi delta",
+    "transformer_xl": "Transformer-XL", "fnet": "FNet", "mamba2": "Mamba-2",
+    "kimi_delta": "Kimi delta",
     "gated_linear": "Gated linear", "lightning": "Lightning attention",
     "forgetting": "Forgetting attention", "differential": "Differential",
     "indexed": "Indexed attention", "moba": "MoBA", "native_sparse": "NSA",
@@ -54,7 +55,8 @@ NAMES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 MECHANISMS = tuple(NAMES)
 STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with
-PERIOD = 105  # positions after which hue and marker repeat together
+MOST = 10  # series in colour
+PERIOD = 300  # positions after which hue, shade, marker and line repeat together
 
 BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
 DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
@@ -64,9 +66,9 @@ LONGEST = 48  # characters of a label, which a legend folds
 def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[str, Any]]:
     """The matplotlib style of each series, by name, next to text of `points`.
 
-    Colour and marker are those of the mechanism, whose lines are strong if it is one of the
-    strongest. Its forms, options and devices, sorted by name, differ in line style and in the shade
-    inside the marker.
+    Colour, marker and first line style are those of the mechanism, whose lines are strong if it is
+    one of the strongest. Its forms, options and devices, sorted by name, differ in line style and
+    in the shade inside the marker.
     """
     styles: dict[str, dict[str, Any]] = {}
     seen: Counter[str] = Counter()
@@ -75,7 +77,7 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
         style, i = mechanism_style(mechanism), seen[mechanism]
         strong = mechanism in STRONGEST
         styles[name] = style | {
-            "linestyle": STROKES[i % len(STROKES)],
+            "linestyle": STROKES[(STROKES.index(style["linestyle"]) + i) % len(STROKES)],
             "markerfacecolor": tinted(style["color"], FILLS[i % len(FILLS)]),
             "linewidth": points * (0.21 if strong else 0.13),
             "markersize": points * (0.58 if strong else 0.46),
@@ -84,6 +86,12 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
         }
         seen[mechanism] += 1
     return styles
+
+
+def uncoloured(ends: Mapping[str, float]) -> frozenset[str]:
+    """Of many series, all but the strongest and those with the lowest ends."""
+    first = sorted(ends, key=lambda name: (mechanism_of(name) not in STRONGEST, ends[name]))
+    return frozenset(first[MOST:])
 
 
 def mechanism_of(series: str) -> str:
@@ -107,18 +115,17 @@ def printed_name(mechanism: str) -> str:
 
 
 def mechanism_style(mechanism: str) -> dict[str, Any]:
-    """Colour and marker of a mechanism, the same in every figure."""
+    """Colour, marker and line style of a mechanism, the same in every figure.
+
+    Mechanisms of one cycle of hues differ in colour, those of others in marker and line too.
+    """
     listed = mechanism in MECHANISMS
     name = printed_name(mechanism).encode("utf-8", "replace")
-    i = MECHANISMS.index(mechanism) if listed else crc32(name)
-    cycle = i % PERIOD // len(HUES)
-    target, amount = SHADES[cycle % len(SHADES)]
-    hue = HUES[i % len(HUES)]
-    if not _levels(hue).any():  # black has no darker shade: its further cycles are greys
-        target, amount = 1.0, amount or GREY * (cycle > 0)
-    colour = tinted(hue, amount, target)
-    marker = MARKERS[i % len(MARKERS)]
-    return {"color": colour, "marker": marker, "markeredgecolor": colour}
+    i = MECHANISMS.index(mechanism) if listed else len(HUES) + crc32(name) % PERIOD
+    cycle, place = divmod(i - OWN, len(HUES) - OWN) if i >= OWN else (0, i - OWN)
+    colour = tinted(HUES[OWN + place], SHADES[cycle % len(SHADES)], 0.0)
+    marker, line = MARKERS[i % len(MARKERS)], STROKES[cycle % len(STROKES)]
+    return {"color": colour, "marker": marker, "markeredgecolor": colour, "linestyle": line}
 
 
 def readable(colour: str) -> str:

@@ -1,14 +1,14 @@
 """Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import rich.table
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -16,14 +16,12 @@ from attnbench import units
 from attnbench.render.grid import Table, clean, pieces
 
 if TYPE_CHECKING:
-    from attnbench.render.answers import Paragraph  # which loads pandas
+    from attnbench.run import session
 
 GAP = 2  # after a column
-LINES = 24  # of prose above the tables
-REST = "…: everything is in tables.md and report.html."
-INDENT = 2  # of its lines after the first
+INDENT = 2  # of lines of prose after the first
 BAR = 24  # width of the bar of progress
-WIDE, NARROW = 100, 60  # terminals with room for the bar, and for the time elapsed
+WIDE = 100  # a terminal with room for the bar
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
 
@@ -32,7 +30,7 @@ def table(table: Table, width: int) -> RenderableType:
 
     A table of numbers has the same rows at every width, so that tables can be compared.
     """
-    table = without_shared(table)
+    table = without_shared(without_empty(table))
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     if not table.rows:
         parts.append(Text("none"))
@@ -43,6 +41,12 @@ def table(table: Table, width: int) -> RenderableType:
     if table.note:
         parts.append(Text(clean(table.note), style="dim"))
     return Group(*parts)
+
+
+def without_empty(table: Table) -> Table:
+    """The table without lengths at which nothing was measured, unless that is all of them."""
+    kept = [i for i, known in enumerate(table.numeric) if known or not (i and table.across)]
+    return _only(table, kept) if len(kept) > 1 else table
 
 
 def without_shared(table: Table) -> Table:
@@ -56,12 +60,19 @@ def without_shared(table: Table) -> Table:
         elif (text := texts.pop()) not in ("", units.NOTHING):
             shared.append(f"{table.columns[i]}: {text}")
     return replace(
-        table,
+        _only(table, kept),
         title="; ".join([table.title, *shared]),
+        leading=sum(i < table.leading for i in kept),
+    )
+
+
+def _only(table: Table, kept: Sequence[int]) -> Table:
+    """The table with these columns."""
+    return replace(
+        table,
         columns=tuple(table.columns[i] for i in kept),
         rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
         keys=(),
-        leading=sum(i < table.leading for i in kept),
     )
 
 
@@ -71,21 +82,27 @@ def _blocks(table: Table, width: int) -> list[list[int]]:
     # a table across lengths counts as numbers even where few of them were measured
     if not table.across and 2 * sum(table.numeric) <= len(table.columns):
         return [[*leading, *others]]
-    # headings and words of other columns fold before a name is broken
-    start = max(_least(table, 0), min(_width(table, 0), width // 2)) + GAP
+    start = _name(table, width) + GAP
     start += sum(_width(table, column) + GAP for column in leading[1:])
+
+    def fit(columns: Sequence[int]) -> bool:
+        return start + sum(_narrowest(table, i) + GAP for i in columns) - GAP <= width
+
+    groups = [others[i : i + table.together] for i in range(0, len(others), table.together)]
     blocks: list[list[int]] = [[]]
-    for column in others:
-        needed = sum(_width(table, i) + GAP for i in (*blocks[-1], column))
-        if blocks[-1] and start + needed - GAP > width:
-            blocks.append([])
-        blocks[-1].append(column)
+    for group in groups:
+        for columns in [group] if fit(group) else ([column] for column in group):
+            if blocks[-1] and not fit((*blocks[-1], *columns)):
+                blocks.append([])
+            blocks[-1] += columns
     return [[*leading, *block] for block in blocks]
 
 
 def _widths(table: Table, columns: Sequence[int], width: int) -> dict[int, int]:
     """The width of each column, at least its longest piece; empty if they do not fit."""
     widths = {column: _least(table, column) for column in columns}
+    if any(table.numeric):  # headings fold before names do
+        widths[0] = _name(table, width)
     left = width + GAP - GAP * len(columns) - sum(widths.values())
     if left < 0:
         return {}
@@ -145,6 +162,17 @@ def _width(table: Table, column: int) -> int:
     return max(map(cell_len, _texts(table, column)))
 
 
+def _name(table: Table, width: int) -> int:
+    """The width of the first column: a name is broken only if it takes more than half of all."""
+    return max(_least(table, 0), min(_width(table, 0), width // 2))
+
+
+def _narrowest(table: Table, column: int) -> int:
+    """The width of a column whose heading is folded, and nothing else."""
+    heading, *texts = _texts(table, column)
+    return max(cell_len(part.rstrip()) for part in (*pieces(heading), *texts))
+
+
 def _least(table: Table, column: int) -> int:
     """The width of a column's longest piece; numbers must not be broken at all."""
     heading, *texts = _texts(table, column)
@@ -153,35 +181,10 @@ def _least(table: Table, column: int) -> int:
     return max((cell_len(part.rstrip()) for part in parts), default=1)
 
 
-def prose(title: str, paragraphs: "Sequence[Paragraph]", width: int) -> Text:
-    """A title, and as many sentences of each paragraph as `LINES` lines of that width hold.
-
-    Each paragraph gets one sentence, then the first ones get more; the last may be left out. What
-    is left out is said to be in the report.
-    """
-    rest = folded(REST, width - INDENT).split("\n")
-    most = LINES - len(rest)
-    folds = [partial(_folded, paragraph, width=width - INDENT) for paragraph in paragraphs]
-    shown = [fold(1) for fold in folds]
-    for i, paragraph in enumerate(paragraphs):
-        for said in range(2, len(paragraph.sentences) + 1):
-            more = [*shown[:i], folds[i](said), *shown[i + 1 :]]
-            if sum(map(len, more)) > most:
-                break
-            shown = more
-    while len(shown) > 1 and sum(map(len, shown)) > most:
-        shown.pop()
-    if len(shown) < len(paragraphs) or any(fold[-1].endswith("…") for fold in shown):
-        shown.append(rest)
-    lines = "\n".join(f"\n{' ' * INDENT}".join(lines) for lines in shown)
-    return Text.assemble((clean(title), "bold"), "\n", lines)
-
-
-def _folded(paragraph: "Paragraph", said: int, width: int) -> list[str]:
-    """The heading and the first sentences, in lines; an ellipsis stands for the others."""
-    rest = ["…"] * (said < len(paragraph.sentences))
-    text = paragraph._replace(sentences=(*paragraph.sentences[:said], *rest)).text
-    return folded(text, width).split("\n")
+def prose(lines: Iterable[str], width: int) -> Text:
+    """Paragraphs of text, whose lines after the first are indented."""
+    indented = f"\n{' ' * INDENT}"
+    return Text("\n".join(folded(line, width - INDENT).replace("\n", indented) for line in lines))
 
 
 def watched_line(widgets: bool) -> "ProgressLine | None":
@@ -191,10 +194,18 @@ def watched_line(widgets: bool) -> "ProgressLine | None":
 
 
 class ProgressLine:
-    """A live line on a terminal, with a bar where there is room; elsewhere a line per stage."""
+    """A live line on a terminal, with a bar where there is room; elsewhere a line per stage.
 
-    def __init__(self, console: Console, widgets: bool = False) -> None:
-        self.console = console
+    The bar is the share of the time, and never goes back where more turns out to be left.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        widgets: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.console, self.clock, self.begun, self.share = console, clock, clock(), 0.0
         self.live = console.is_terminal or (console.is_jupyter and widgets)
         self.last = ""
         # the line alone is cut where it does not fit, at its end
@@ -206,7 +217,6 @@ class ProgressLine:
         )
         columns: list[ProgressColumn] = [text]
         columns += [BarColumn(BAR)] * (console.width >= WIDE)
-        columns += [TimeElapsedColumn()] * (console.width >= NARROW)
         self.progress = Progress(
             *columns,
             console=console,
@@ -215,7 +225,8 @@ class ProgressLine:
             expand=True,
             disable=not self.live,
         )
-        self.task = self.progress.add_task("", visible=False)  # until there is something to show
+        # until there is something to show
+        self.task = self.progress.add_task("", visible=False, total=1.0)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -224,16 +235,21 @@ class ProgressLine:
     def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
-    def show(self, running: str, stage: str, done: int, total: int, left_s: float) -> None:
-        """Show how much is done, the predicted time left, and then what is running."""
-        left = f"{units.span(left_s)} left" if left_s >= 1 else "almost done"
-        counts = f"{done}/{total} · {left}"
+    def turn(self, now: "session.Progress") -> None:
+        """Show whose turn it is in a sweep."""
+        counts = f"{units.many(now.done, 'run')}, round {now.round + 1}"
+        self.show(now.running, f"N={now.seq_len:,} {now.mode}", counts, now.left_s)
+
+    def show(self, running: str, stage: str, counts: str, left_s: float) -> None:
+        """Show the time spent and in all, as predicted, what is done, and what is running."""
+        spent_s = self.clock() - self.begun
+        of = f" of {units.span(spent_s + left_s)}" if left_s >= 1 else ", almost done"
+        done = f"{units.span(spent_s)}{of} · {counts}"
         if self.live:
-            text = clean(f"{counts} · {running} {stage}")
-            self.progress.update(
-                self.task, description=text, completed=done, total=total, visible=True
-            )
+            self.share = max(self.share, spent_s / (spent_s + max(left_s, 1.0)))
+            text = clean(" · ".join((done, f"{running} {stage}".strip())))
+            self.progress.update(self.task, description=text, completed=self.share, visible=True)
         elif stage != self.last:
-            text = clean(f"{counts} · {stage}")
+            text = clean(f"{done} · {stage}")
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
         self.last = stage

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Self
 
+from attnbench import units
 from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy, SweepExists
 from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
 from attnbench.store import reading, schema
@@ -251,6 +252,6 @@ def _holder(folder: Path) -> str:
 
 
 def _missing(folder: Path) -> str:
-    near = get_close_matches(folder.name, list_sweeps(folder.parent), n=5, cutoff=0.0)
-    others = ", ".join(map(repr, near)) or "none yet"
+    near = get_close_matches(folder.name, list_sweeps(folder.parent), n=6, cutoff=0.0)
+    others = units.few(map(repr, near)) or "none yet"
     return f"no sweep in {str(folder)!r}; sweeps in {str(folder.parent)!r}: {others}"

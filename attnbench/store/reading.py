@@ -24,8 +24,8 @@ def parse(data: bytes, origin: str) -> Sweep:
     later version wrote any line.
     """
     pieces = list(lines(data))
-    contents, order = _Contents(_head(pieces, origin)), _Order()
-    order.read(pieces[0][1])
+    head, order = _head(pieces, origin), _Order()
+    contents = _Contents(head, begun=order.read(pieces[0][1]).at)
     for number, line in pieces[1:]:
         try:
             contents.take(number, order.read(line))
@@ -102,6 +102,7 @@ class _Contents:
     """What has been read so far."""
 
     head: Head
+    begun: str
     sessions: list[Start] = field(default_factory=list)
     cards: dict[str, CardFacts] = field(default_factory=dict)
     cases: dict[str, Planned] = field(default_factory=dict)
@@ -141,6 +142,7 @@ class _Contents:
         asked = self.sessions[-1] if self.sessions else self.head
         return Sweep(
             name=self.head.name,
+            begun=self.begun,
             request=asked.request,
             sessions=tuple(session.environment for session in self.sessions),
             cards=tuple(self.cards.values()),

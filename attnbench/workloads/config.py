@@ -1,13 +1,18 @@
 """Options of a sweep in a TOML file: what `--config` reads, and the `sweep.toml` of a sweep."""
 
 import json
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from attnbench.errors import UsageError
 from attnbench.records import Request
-from attnbench.workloads.options import Options, declared, flag, texts
+from attnbench.workloads.options import Options, as_text, declared, flag, texts
+from attnbench.workloads.requests import request as requested
 
 FILE = "sweep.toml"
 LARGEST = 1 << 14  # bytes of such a file; the memory of tomllib is quadratic in those of a key
@@ -46,6 +51,52 @@ def content(options: Options, request: Request) -> bytes:
     """
     lines = [HEAD, *_lines(options, request.options)] if request.options else []
     return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def command(request: Request) -> str:
+    """`attnbench sweep --budget 15m`: what asks for the same, without what is usual."""
+    own = _given(request)
+    start = {name: own[name] for name in ("mode", "preset", "device")}
+    usual: dict[str, str | bool | None] = dict.fromkeys(own)
+    with suppress(UsageError):  # a preset or device that this version does not know
+        usual |= _given(requested(Options.of(start), elsewhere=True))
+    usual |= {"mode": ",".join(Options().value("mode")), "preset": Options.preset}
+    parts = [_part(name, own[name]) for name in own if own[name] not in (None, usual[name])]
+    return " ".join(["attnbench sweep", *parts])
+
+
+def _given(request: Request) -> dict[str, str | bool | None]:
+    """The text of every option that would ask for the request."""
+    values: dict[str, Any] = {
+        name: getattr(request, name, getattr(request.settings, name, None))
+        for name, option in declared().items()
+        if option.measures
+    }
+    for name in ("width", "heads", "dtype", "batch"):
+        values[name] = [*dict.fromkeys(getattr(one, name) for one in request.each)]
+    lengths = request.lengths
+    if len(lengths) > 2 and all(b == 2 * a for a, b in pairwise(lengths)):
+        values["lengths"] = f"{lengths[0]}..{lengths[-1]}:x2"
+    values |= {"mode": list(request.modes), "tokens": request.batch_tokens}
+    times = {"budget": request.budget_s, "case_timeout": request.case_timeout_s}
+    values |= {name: _time(seconds) for name, seconds in times.items()}
+    if request.precision is not None:
+        values["precision"] = f"{100 * request.precision:g}%"
+    known = {name: value for name, value in values.items() if value not in (None, [None])}
+    return dict.fromkeys(values) | {name: as_text(name, value) for name, value in known.items()}
+
+
+def _time(seconds: float | None) -> str:
+    """`15m`."""
+    if seconds is None:
+        return "none"
+    return f"{seconds / 60:g}m" if seconds % 60 == 0 else f"{seconds:g}s"
+
+
+def _part(name: str, text: str | bool | None) -> str:
+    if isinstance(text, bool):
+        return flag(name) if text else flag(f"no_{name}")
+    return f"{flag(name)} {shlex.quote(str(text))}"
 
 
 def _lines(options: Options, chosen: Mapping[str, str | bool]) -> Iterator[str]:

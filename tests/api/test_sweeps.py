@@ -93,8 +93,12 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch):
 def test_a_sweep_says_what_it_found_and_what_to_take():
     sweep = attnbench.load(CROSSED)
     one = sweep.at(NAMES[0])
-    assert sweep.answer.startswith(f"{NAMES[0]}: Fastest, ")
-    assert one.answer.count("Fastest, ") == len(set(one.cases["mode"]))
+    assert sweep.answer().startswith(f"# {NAMES[0]}\nFastest")
+    assert sweep.answer().count("## The answer at N = ") == len(NAMES)
+    shortest = int(one.cases["seq_len"].min())
+    assert f"## The answer at N = {shortest} (" in one.answer(at_length=shortest)
+    with pytest.raises(UsageError, match="at a length of 5; measured: "):
+        one.answer(at_length=5)
     assert not {"key", "match"} & set(one.cases)
     length = int(one.cases["seq_len"].max())
     for asked in (length, f"{length}"):
@@ -126,13 +130,13 @@ def test_a_stored_sweep_has_its_cases_ratios_and_crossovers(sweep):
 def test_it_shows_itself_as_tables_and_a_chart(sweep):
     page = unescape(sweep._repr_html_().replace("<wbr>", ""))
     assert "<script" not in page
-    assert page.count("<table") == sweep.cases["mode"].nunique()
+    assert page.count("<table") == 1 + sweep.cases["mode"].nunique()
     assert page.count('src="data:image/png;base64,') == 1
-    assert all(series.split(":")[0] in page for series in sweep.cases["series"])
+    assert all(series in page for series in sweep.cases["series"]), "in full in a note"
     assert repr(sweep).endswith("cases measured)")
     assert all(line in page for line in sweep.warnings)
     assert page.lstrip().startswith("<h1>What the sweep found</h1>")
-    assert page.index("Fastest, ") < page.index("<table")
+    assert page.index("Fastest") < page.index("<table")
 
 
 def test_of_several_variants_all_are_shown_and_one_is_chosen_to_compare():
@@ -145,7 +149,7 @@ def test_of_several_variants_all_are_shown_and_one_is_chosen_to_compare():
     page = unescape(crossed._repr_html_().replace("<wbr>", ""))
     assert re.findall("<h1>(.*): What the sweep found</h1>", page) == [*NAMES]
     ids = re.findall(' id="([^"]*)"', page)
-    assert len(ids) == len(set(ids)) == len(NAMES)
+    assert len(ids) == len(set(ids)) == 2 * len(NAMES)
     for needs_one in (crossed.plot, crossed.ratios, crossed.crossovers):
         with pytest.raises(
             UsageError, match=r"variants, D16-float32, .*sweep\.at\('D16-float32'\)"

@@ -114,7 +114,8 @@ def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
     with pytest.raises(CannotRun, match=r"0 of \d cases ran; nothing was planned"):
         refuse_empty(path)
     journal.append(refused(made.plan[0], "no causal form"))
-    with pytest.raises(CannotRun, match=r"0 of 2 cases ran; fastformer:eager: no causal form; '"):
+    found = r"0 of 2 cases ran; fastformer:eager: no causal form; attnbench report '"
+    with pytest.raises(CannotRun, match=found):
         refuse_empty(path)
     journal.append(refused(made.plan[-1], "another"))
     with pytest.raises(CannotRun, match=r"no causal form \(1 of 2 cases; 1 other reason\)"):

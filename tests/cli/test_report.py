@@ -38,15 +38,17 @@ def test_a_report_opens_with_what_the_sweep_found(folder: Path):
     done = report(folder)
     lines = done.stdout.splitlines()
     assert lines[0] == "What the sweep found"
-    assert lines[1].startswith("Fastest, inference: N = 512 to 2,048: fastformer:eager, 11.4×")
+    assert lines[1].startswith("Fastest in inference: Fastformer at 512 to 2,048 (11.4× [")
     page, text = ((folder / name).read_text() for name in ("report.html", "tables.md"))
     assert "## What the sweep found" in text
     for shown in (page, text):
-        where = [shown.index(part) for part in ("Fastest, inference", "Request")]
+        where = [
+            shown.index(part) for part in ("Fastest in inference", "The answer at N", "Request")
+        ]
         assert where == sorted(where)
     found = json.loads(report(folder, "--json").stdout)
-    assert list(found) == ["answers", "warnings", "cases"]
-    assert found["answers"]["fastest"][0]["places"][0]["first"] == "fastformer:eager"
+    assert list(found) == ["answers", "rows", "warnings", "cases"]
+    assert found["answers"]["fastest"][0]["first"] == "fastformer:eager"
 
 
 def test_slopes_change_the_figure_alone(folder: Path):

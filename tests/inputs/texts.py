@@ -58,6 +58,7 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "length": ("512", "4k"),
         "a": ("fastformer", "transformer:eager", "synthesizer[n_max=64]"),
         "b": ("fnet", "transformer", "stack(local+fnet)"),
+        "at_length": ("128", "512"),
         "budget": ("1s", "10m", "none"),
         "case_timeout": ("1s", "20m", "none"),
         "mode": ("both", "inference", "inference,training"),

@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.answers import Speed
 from attnbench.analysis.recommend import Basis, recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import Cause, Mode, Outcome, Part, Run
-from attnbench.render.answers import Paragraph, paragraphs, ranking, ratio, recommended
-from attnbench.render.terminal import LINES, prose
-from tests.sweeps import sweep
+from attnbench.render.answers import answer, between, not_measured, paragraphs
+from attnbench.render.cost_tables import factor
+from attnbench.render.names import named
+from attnbench.render.page import report_tables
+from attnbench.render.recommendation import ranking, recommended
+from attnbench.render.terminal import prose
+from tests.sweeps import decoded, sweep
 
 NAMES = ("fastformer", "linformer", "transformer:eager", "transformer:sdpa", "a", "b")
 LENGTHS = (128, 512, 16_384)
@@ -68,22 +71,36 @@ def test_sentences_of_any_sweep_are_true_and_fit_to_read(whole, width):
         assert paragraph.sentences
         for text in paragraph.sentences:
             fit_to_read(text)
-    shown = prose("Title", paragraphs(found, most=2), width).plain.split("\n")
-    assert all(len(line) <= width for line in shown)
-    # one sentence is shown, however long
-    own = (line for line in shown[2:] if not line.startswith("…"))
-    assert len(shown) <= LINES + 1 or all(line.startswith("  ") for line in own)
-    for span in found.fastest:
-        for place in span.places:
-            assert all(tie.margin.low <= 1 <= tie.margin.high for tie in place.ties)
-            assert place.rest is None or place.rest.margin.low > 1
-    for against in found.against:
-        if against.finding in (Speed.FASTER, Speed.FASTER_FROM):
-            assert against.ratio_low > 1
-        if against.finding in (Speed.SLOWER, Speed.SLOWER_FROM):
-            assert against.ratio_high < 1
-    lost = sum(missing.cases for missing in found.missing)
+    texts = [paragraph.text for paragraph in paragraphs(found, most=2)]
+    lines = prose(texts, width).plain.split("\n")
+    assert all(len(line) <= width for line in lines)
+    squeezed = "".join("".join(texts).split())
+    assert "".join("".join(lines).split()) == squeezed, "nothing is cut"
+    for place in found.fastest:
+        assert all(tie.margin.low <= 1 <= tie.margin.high for tie in place.ties)
+        assert place.rest is None or place.rest.margin.low > 1
+    lost = sum(len(missing.lengths) for missing in found.missing)
     assert lost == (analysis.cases["outcome"] != "ok").sum()
+
+
+@settings(max_examples=30, deadline=None)
+@given(shapes())
+def test_the_table_of_any_sweep_has_every_series_and_no_speed_up_below_one(whole):
+    analysis = analyse(whole)
+    table = answer(analysis)
+    if analysis.answers.seq_len is None:
+        assert not table.rows
+        return
+    assert sorted(row[0].text for row in table.rows) == sorted(set(analysis.cases["series"]))
+    for row in table.rows:
+        for heading, cell in zip(table.columns, row, strict=True):
+            assert not re.search(r"\b(nan|inf)\b", cell.text)
+            if " vs " in heading and (number := re.match(r"[\d.,]+", cell.text)):
+                assert float(number[0].replace(",", "")) >= 1
+                assert ("slower" in cell.text) == (cell.value < 1)
+    entries = not_measured(analysis.answers.missing, analysis.answers.lengths)
+    keys = [(row[0].text, mode) for row in entries.rows for mode in row[1].text.split(", ")]
+    assert len(keys) == len(set(keys)), "one line for each series and mode"
 
 
 @settings(max_examples=30, deadline=None)
@@ -106,120 +123,172 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
     if limit is not None:
         assert all(choice.peak_bytes <= limit for choice in found.choices)
         return
-    for span in analysis.answers.fastest:
-        for place in span.places:
-            if (span.mode, place.seq_len) == (mode, seq_len):
-                leaders = {place.first, *(r.series for r in (*place.ties, *place.unsure))}
-                assert {choice.series for choice in ranked if choice.rank == 1} == leaders
-                assert ranked[0].series == place.first
+    for place in analysis.answers.fastest:
+        if (place.mode, place.seq_len) == (mode, seq_len):
+            leaders = {place.first, *(r.series for r in (*place.ties, *place.unsure))}
+            assert {choice.series for choice in ranked if choice.rank == 1} == leaders
+            assert ranked[0].series == place.first
 
 
 def text(whole, most=None):
     return {p.heading: " ".join(p.sentences) for p in paragraphs(analyse(whole).answers, most)}
 
 
+def missing(whole):
+    """The rows of the table of what was not measured."""
+    found = analyse(whole).answers
+    (table,) = named([not_measured(found.missing, found.lengths)], found.series)
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+FASTEST, MEMORY = "Fastest", "Least memory"
+VERSUS = "Inference vs Transformer"
 QUIET = {"restart": 0.001, "noise": 0.001, "lengths": (128, 512, 2048)}
 
 
 def test_the_answers_read_well():
     found = text(sweep(("transformer", "fastformer", "longformer"), **QUIET))
-    assert list(found) == [
-        "Fastest, training",
-        "Fastest, inference",
-        "Compared with transformer:eager, training",
-        "Compared with transformer:eager, inference",
-        "Least memory, training",
-        "Least memory, inference",
-        "Confidence intervals",
-    ]
+    assert list(found) == [FASTEST, MEMORY]
     interval = r"[\d.]+× \[[\d.]+, [\d.]+\]"
     assert re.fullmatch(
-        rf"N = 128 to 2,048: fastformer:eager, {interval} as fast as longformer:eager at 2,048\.",
-        found["Fastest, training"],
+        rf"Fastformer at all lengths \({interval} as fast as Longformer at 2,048\)\.",
+        found[FASTEST],
     )
+    assert found[MEMORY] == "Fastformer and Longformer tie at all lengths."
+
+
+def test_lengths_with_the_same_leaders_are_named_together_those_of_the_table_first():
+    lengths = (128, 512, 4096, 8192)
+    found = text(sweep(("transformer", "longformer"), **QUIET | {"lengths": lengths}))
     assert re.fullmatch(
-        rf"Faster at every common length \(speed-up at 2,048\): fastformer:eager {interval}\."
-        rf" Faster from a length on \(speed-up at 2,048\):"
-        rf" longformer:eager from 1,\d+ \[1,\d+, 1,\d+\], {interval}\.",
-        found["Compared with transformer:eager, training"],
+        r"Longformer at 4,096 to 8,192 \(.* as fast as Transformer at 8,192\);"
+        r" Transformer at 128 to 512\.",
+        found[FASTEST],
     )
 
 
-def test_ties_say_how_much_they_leave_open():
-    found = text(sweep(("a", "b"), **QUIET))
-    assert re.fullmatch(
-        r"N = 128 to 2,048: (a:eager and b:eager|b:eager and a:eager) tie;"
-        r" differences up to [\d.]+ % are possible\.",
-        found["Fastest, training"],
-    )
+def test_lengths_are_told_in_runs_of_neighbours():
+    assert between((128, 256, 1024), (128, 256, 512, 1024)) == ["128 to 256", "1,024"]
 
 
 def test_forms_of_one_function_are_called_that():
     found = text(sweep(("transformer:eager", "transformer:sdpa"), **QUIET))
-    assert ", forms of the same function, tie;" in found["Fastest, training"]
-    assert (
-        "transformer:sdpa (the same function) "
-        in found["Compared with transformer:eager, training"]
-    )
+    assert ", forms of the same function, tie at all lengths" in found[FASTEST]
 
 
 def test_a_single_series_wins_nothing():
-    found = text(sweep(("fastformer",), **QUIET))
-    assert found["Fastest, training"] == "N = 128 to 2,048: only fastformer:eager was measured."
-    assert not any("Compared" in heading for heading in found)
+    whole = sweep(("fastformer",), **QUIET)
+    only = "only Fastformer was measured at all lengths."
+    assert text(whole)[FASTEST] == only
+    assert answer(analyse(whole)).columns == (
+        *("Mechanism", "Training, ms", "Training: peak, MiB"),
+        *("Inference, ms", "Inference: peak, MiB"),
+    )
 
 
 def test_after_one_round_no_winner_is_named():
-    found = text(sweep(("fastformer", "longformer"), rounds=1, **QUIET))
-    assert found["Fastest, training"] == (
-        "After one round no difference in time is certain."
-        " N = 128 to 2,048: fastformer:eager took the least time."
+    whole = sweep(("fastformer", "longformer"), rounds=1, **QUIET)
+    assert text(whole)[FASTEST] == (
+        "After one round no difference in time is certain. Fastformer at all lengths."
     )
-    assert found["Compared with fastformer:eager, training"].startswith("Cannot tell")
+    found = dict(zip(answer(analyse(whole)).columns, answer(analyse(whole)).rows[1], strict=True))
+    assert found["Training: faster from N"].text == "cannot tell"
 
 
 def test_nothing_measured_is_said():
-    whole = sweep(("fastformer", "longformer"), **QUIET)
-    found = text(replace(whole, runs=()))
+    whole = replace(sweep(("fastformer", "longformer"), **QUIET), runs=())
+    found = text(whole)
     assert found["Fastest"] == "Nothing was timed."
-    assert found["Not measured"] == (
-        "12 of 12 cases. 12 cases did not run before the sweep ended"
-        " (fastformer:eager and longformer:eager, N = 128 to 2,048)."
-    )
+    assert found["Not measured"] == "12 of 12 cases (12 not run)."
+    assert missing(whole) == [
+        ["Fastformer", "training, inference", "128–2K (not run)"],
+        ["Longformer", "training, inference", "128–2K (not run)"],
+    ]
 
 
-def test_limits_and_reasons_are_counted_in_words():
-    found = text(sweep(("transformer", "fastformer")))
-    assert found["Limits of length"] == (
-        "transformer:eager in training: measured up to 16,384; 32,768 ran out of memory."
+def test_limits_and_reasons_are_short():
+    whole = sweep(("transformer", "fastformer"))
+    found = text(whole)
+    assert found["Limits of length"] == "Transformer: out of memory at 32,768 in training."
+    assert found["Not measured"] == "3 of 40 cases (2 budget, 1 out of memory)."
+    assert missing(whole) == [
+        ["Transformer", "training", "32K (out of memory), 64K (budget)"],
+        ["Transformer", "inference", "64K (budget)"],
+    ]
+
+
+def test_a_failure_is_told_with_its_reason():
+    def end(case):
+        run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.FAILED)
+        return replace(run, reason="no such table") if case.workload.seq_len == 512 else None
+
+    (row,) = missing(sweep(("fastformer",), **QUIET | {"end": end}))
+    assert row[2] == "512 (failed: no such table)"
+
+
+def test_the_answer_says_how_much_slower_and_from_where_on_faster():
+    """At 512 tokens Longformer takes 1.7 times as long as the Transformer, from 1,600 on less."""
+    whole = sweep(("transformer", "fastformer", "longformer"), **QUIET)
+    table = answer(analyse(whole, at_length=512))
+    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert list(rows) == ["fastformer:eager", "transformer:eager", "longformer:eager"]
+    slow = rows["longformer:eager"]
+    assert re.match(r"1\.6\d× slower \[1\.\d+, 1\.\d+\]", slow[VERSUS].text)
+    assert slow[VERSUS].value == pytest.approx(0.592, rel=0.01)
+    assert slow["Inference: faster from N"].text.startswith("1,")
+    assert rows["fastformer:eager"]["Inference: faster from N"].text == "all"
+    assert rows["transformer:eager"][VERSUS].text == "1"
+    assert rows["fastformer:eager"]["Inference: peak, MiB"].value == pytest.approx(65.9, rel=0.01)
+
+
+def test_what_one_pair_leaves_open_is_told_as_a_factor():
+    table = answer(analyse(sweep(("a", "b"), **QUIET)))
+    at = table.columns.index("Training vs a")
+    assert {row[at].text[:10] for row in table.rows} == {"1", "within 1.0"}
+
+
+def test_decoding_is_answered_with_the_state_of_a_sequence_and_its_growth():
+    whole = decoded({"transformer": lambda n: 512 * n, "retention": lambda n: 4096})
+    table = answer(analyse(whole))
+    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    grows, steady = rows["transformer:eager"], rows["retention:eager"]
+    assert (grows["Decode: state"].text, steady["Decode: state"].text) == (
+        "32.00 MiB",
+        "4.000 KiB",
     )
-    assert found["Not measured"] == (
-        "3 of 40 cases."
-        " 2 cases did not fit into the time budget (transformer:eager, N = 65,536)."
-        " 1 case ran out of memory (transformer:eager, N = 32,768)."
+    assert (grows["Decode: state per token"].text, steady["Decode: state per token"].text) == (
+        "512 B",
+        "0 B",
     )
+    assert grows["Decode: exponent of time"].value > 0.5 > steady["Decode: exponent of time"].value
+
+
+def test_series_are_named_as_in_figures_and_written_in_full_once():
+    names = ("transformer:eager", "transformer:sdpa", "longformer")
+    analysis = analyse(sweep(names, **QUIET))
+    found, *times = named(report_tables(analysis)[:3], analysis.answers.series)
+    rows = {row[0].text for row in found.rows}
+    assert rows == {"Transformer (eager)", "Transformer (sdpa)", "Longformer"}
+    assert found.note.endswith("In full: longformer:eager.")
+    assert [bool(table.note) for table in times] == [False, True], "the same note is told once"
 
 
 def test_lists_may_be_cut():
-    names = ("longformer", "fastformer", "linformer", "a", "b", "c")
-    found = text(sweep(names, **QUIET), most=2)["Compared with longformer:eager, training"]
-    assert re.fullmatch(
-        r"Faster .*: fastformer:eager [^;]*; linformer:eager [^;]*; 3 more\.", found
-    )
+    names = ("a", "b", "c", "d", "e")
+    whole = sweep(names, **QUIET | {"restart": 0.1})
+    found = text(whole, most=2)["Fastest in inference"]
+    assert re.match(r"[a-e], [a-e] and 3 more tie", found)
 
 
 def test_an_interval_that_says_nothing_is_left_out():
-    assert ratio(1.5, 1.25, 1.8) == "1.50× [1.25, 1.80]"
-    assert ratio(1.5, 1e-9, 1e9) == ratio(1.5, float("nan"), 2.0) == "1.50×"
+    assert factor(1.5, 1.25, 1.8) == "1.50× [1.25, 1.80]"
+    assert factor(1.5, 1e-9, 1e9) == factor(1.5, float("nan"), 2.0) == "1.50×"
 
 
 @pytest.mark.parametrize("width", [50, 80, 160])
-def test_a_terminal_shows_the_most_and_says_where_the_rest_is(width):
-    many = [Paragraph(f"Question {i}", ("A short answer.",) * 90) for i in range(5)]
-    shown = prose("Title", many, width).plain.split("\n")
-    assert LINES - 4 <= len(shown) - 1 <= LINES
+def test_a_terminal_shows_every_sentence(width):
+    lines = prose([f"Question {i}: {'A short answer. ' * 9}" for i in range(5)], width).plain
+    shown = lines.split("\n")
     assert all(len(line) <= width for line in shown)
-    assert shown[1].count("answer") > 1
+    assert lines.count("answer") == 45
     assert sum(line.startswith("Question") for line in shown) == 5
-    assert "tables.md" in shown[-1]
-    assert "tables.md" not in prose("Title", many[:1], 1000).plain

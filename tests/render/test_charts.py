@@ -52,7 +52,7 @@ def test_points_are_the_cases_with_their_predictions(found, data):
     points = quantity(data, "time per batch")["points"]
     cases = found.cases.reset_index()
     for point in points:
-        name = data["series"][point["series"]]["name"]
+        name = data["series"][point["series"]]["title"]
         (row,) = cases[
             (cases["series"] == name)
             & (cases["mode"] == data["modes"][point["mode"]])

@@ -12,7 +12,7 @@ from attnbench.gate.cases import CheckPlan
 from attnbench.gate.finding import Conditions, Finding, Report
 from attnbench.gate.selftest import Detection, Rate
 from attnbench.render import check_page
-from attnbench.render.check_page import annotations, junit
+from attnbench.render.check_ci import annotations, junit
 from attnbench.statistics.verdict import Verdict
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"

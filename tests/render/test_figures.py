@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+from matplotlib.markers import CARETUP
 from matplotlib.text import Text
 
 from attnbench.analysis.roofline import roof, roofline
@@ -21,7 +22,7 @@ from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import cost_figure
 from attnbench.render.panels import DPI, entry_text
 from attnbench.render.roofline import roofline_figure
-from attnbench.render.styles import SHEETS
+from attnbench.render.styles import MOST, SHEETS
 from attnbench.store.journal import load
 from tests.store.recorded import CLOCKED
 from tests.sweeps import on_gpu, sweep
@@ -131,9 +132,19 @@ def test_texts_of_any_sweep_are_apart(examples):
     def every(count, lengths, share, seed, size):
         for figure in figures(with_ends(count, lengths, share, seed), size):
             check(figure, size)
-            assert len(entries(figure)) == count
+            named(figure, count)
 
     every()
+
+
+def named(figure, count):
+    """Every series has an entry, or is one of the others that are named below."""
+    *_, last = found = entries(figure)
+    _, grey, below = written(figure).partition("Grey, from top to bottom: ")
+    others = below.partition(".")[0].split(", ") if grey else []
+    assert (bool(grey), last == f"{len(others)} others") == (count > MOST,) * 2
+    names = {name.partition("\n")[0] for name in found[: MOST if grey else None]}
+    assert names | {*others} == {f"mechanism_{i}" for i in range(count)}
 
 
 @pytest.mark.parametrize("size", FigureSize)
@@ -141,7 +152,7 @@ def test_the_roofline_has_every_series_in_its_legend(size):
     whole = sweep([f"mechanism_{i}" for i in range(26)], lengths=(128, 2048), rounds=1, samples=1)
     figure = roofline_figure(roofline(summary(whole), roof(whole)), roof(whole), size)
     check(figure, size)
-    assert len(entries(figure)) == 26
+    named(figure, 26)
 
 
 def test_panels_of_a_row_share_their_scale():
@@ -187,6 +198,50 @@ def test_predictions_leave_room_to_what_was_measured():
     lines = [line for axes in figure.axes for line in axes.lines]
     assert sum(line.get_markerfacecolor() == "white" for line in lines) == 2
     assert "predicted, not measured (over budget)" in written(figure)
+
+
+def test_arrows_mark_predictions_above_the_axis():
+    def end(case):
+        over = case.mechanism == "transformer" and case.workload.seq_len > 1024
+        return ended(case, cause=Cause.BUDGET) if over else None
+
+    cases = summary(sweep(end=end))
+    axes = cost_figure(cases, TIME, 8192).axes[0]
+    (arrows,) = [
+        line for line in axes.lines if line.get_marker() == CARETUP and len(line.get_xdata())
+    ]
+    high = axes.get_ylim()[1]
+    own = cases[(cases["mode"] == "training") & (cases["mechanism"] == "transformer")]
+    times = (8192 * own["refined_s"] / own["tokens"]).where(own["time_s"].isna())
+    assert [*arrows.get_xdata()] == [*own["seq_len"][times > high]]
+    assert {*arrows.get_ydata()} == {high}
+    assert "Arrows: predictions above the axis." in written(axes.figure)
+    assert "Arrows" not in written(cost_figure(summary(sweep(("fastformer",))), TIME, 8192))
+
+
+def test_predictions_have_bands_where_the_summary_has_them():
+    def end(case):
+        return ended(case, cause=Cause.BUDGET) if case.workload.seq_len > 512 else None
+
+    cases = summary(sweep(("fastformer",), lengths=(128, 512, 1024, 2048), end=end))
+    banded = cases.assign(refined_lo_s=cases["refined_s"] / 2, refined_hi_s=2 * cases["refined_s"])
+    without, drawn = (
+        cost_figure(
+            frame.drop(columns=[*TIME.band], errors="ignore") if plain else frame, TIME, 8192
+        )
+        for plain, frame in ((True, cases), (False, banded))
+    )
+    assert len(drawn.axes[0].collections) == len(without.axes[0].collections) + 1
+
+
+@pytest.mark.parametrize("size", FigureSize)
+def test_the_first_and_last_length_are_labelled(size):
+    lengths = tuple(128 * 2**i for i in range(10))
+    for axes in cost_figure(
+        summary(sweep(("fastformer",), lengths=lengths)), TIME, 8192, size
+    ).axes:
+        texts = {text.get_text() for text in axes.get_xticklabels() if text.get_text()}
+        assert {"128", "64K"} <= texts
 
 
 def test_memory_is_drawn_per_token():

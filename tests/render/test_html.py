@@ -2,6 +2,7 @@ import gzip
 import json
 import re
 from base64 import b64decode, b64encode
+from dataclasses import replace
 from hashlib import sha256
 from html import unescape
 from html.parser import HTMLParser
@@ -72,11 +73,13 @@ def test_a_name_is_shown_literally(name: str):
     made = html.page(
         name,
         [one(name)],
-        warnings=[name],
+        head=[name],
+        answer=replace(one(name), name="answer"),
+        warnings=["w", name],
         conditions=[name],
         conditions_title=name,
         answers=[(name, [name])],
-        pictures={"fig2.png": b"x"},
+        pictures={"fig2.png": (b"x", name)},
     )
     seen = Seen(made.decode())
     assert seen.open == []
@@ -84,9 +87,9 @@ def test_a_name_is_shown_literally(name: str):
     assert not [key for key, _ in seen.attributes if key.startswith("on") or key == "style"]
     links = [value for key, value in seen.attributes if key in ("href", "src")]
     assert all(link.startswith(("#", "data:image/png;base64,", "data:,")) for link in links)
-    # heading; answer's heading and sentence; warning; two contents; table's title, column, two
-    # cells and note; title and line of the conditions
-    assert sum(text == clean(name) for text in seen.text) == 13
+    # heading and line below; answer's heading and sentence; warning; two contents; caption; of two
+    # tables title, column, two cells and note; title and line of the conditions
+    assert sum(text == clean(name) for text in seen.text) == 20
     assert f"{clean(name)} – attnbench" in seen.text
 
 
@@ -144,9 +147,12 @@ def test_numbers_carry_their_value_for_sorting():
 
 def test_answers_then_warnings_then_tables():
     found = [("Found", ["fastest"])]
-    made = html.page("s", [one("t")], warnings=["busy"], answers=found, conditions=["asked"])
+    made = html.page(
+        "s", [one("t")], head=["on"], warnings=["busy"], answers=found, conditions=["asked"]
+    )
     text = made.decode()
-    places = [text.index(f">{each}</") for each in ("s", "Found", "fastest", "busy", "t", "asked")]
+    read = ("s", "on", "Found", "fastest", "1 warning: busy", "t", "asked")
+    places = [text.index(f">{each}</") for each in read]
     assert places == sorted(places)
     assert 'class="warnings"' not in html.page("s", []).decode()
 

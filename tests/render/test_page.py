@@ -62,7 +62,8 @@ def test_a_report_has_all_its_files(found, files):
     assert stems == {
         *(f"{what}_{mode}" for what in ("latency", "memory", "speedup", "over_floor")
           for mode in ("training", "inference")),
-        *("complexity", "crossovers", "crossovers_memory", "outcomes", "cases"),
+        *("answer", "not_measured", "outcomes", "cases"),
+        *("complexity", "crossovers", "crossovers_memory"),
         *("survey_table1", "fastformer_table7"),
     }  # fmt: skip
     every = page.report_files(found, tables=page.report_tables(found, everything=True))
@@ -201,9 +202,9 @@ def test_a_gap_in_a_curve_is_named(lengths, gone, cause, said):
 
 def test_what_cannot_run_has_no_predicted_cost():
     whole = sweep(("fastformer",), lengths=(128, 512), end=ended(Outcome.UNSUPPORTED))
-    table = outcomes(summary(whole), whole.plan)
-    assert table.title == "Cases not measured (D256-H16/model/float32/cpu)"
-    assert [row[-2:] for row in texts(table)] == [["–", "–"]] * 4
+    lost = outcomes(summary(whole))
+    assert len(lost) == 4
+    assert lost[["predicted_s", "predicted_lo_s", "predicted_bytes"]].isna().all(axis=None)
     (curve,) = curves(summary(whole), "training", TIME)
     assert curve.entry == ("fastformer:eager", None, "cannot run")
 
@@ -227,7 +228,7 @@ def test_bad_conditions_are_at_the_top():
         assert word in warned(whole)
     text = page.report_files(analyse(whole))["tables.md"].decode()
     above, _, below = text.partition("## Conditions")
-    assert "## What the sweep found\n\n- Fastest, training: After one round" in above
+    assert "## What the sweep found\n\n- Fastest: After one round" in above
     assert below.lstrip().startswith("- Warning: ")
     assert warned(sweep(("fastformer",), machine=FAST)) == ""
 
@@ -246,10 +247,11 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
         "1 of 1 cases are launch-bound",
         "the GPU's times of 1 of them include it",
         "far below its maximum in samples of 2 of 2 timed runs",
-        "NVML does not show the memory of single processes (no such process)",
     ):
         assert text in warned(whole)
     lines = conditions.conditions(analyse(whole))
+    hidden = "NVML does not show the memory of single processes (no such process)"
+    assert any(line.startswith(hidden) for line in lines)
     assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
     assert any("cold cache, CUDA graphs" in line for line in lines)
     assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
@@ -293,7 +295,7 @@ def test_prediction_errors_are_shown():
 def test_speed_ups_name_the_baseline_and_leave_it_out():
     analysis = analyse(sweep())
     table = cost_tables.speedup(analysis.cases, "inference", analysis.baseline, analysis.speedups)
-    assert "transformer:eager" in table.title
+    assert table.title == "Speed-up over Transformer in inference, ×"
     assert [row[0] for row in texts(table)] == ["fastformer:eager", "linformer:eager"]
     assert table.rows[0][-1].text == "–"
 
@@ -301,7 +303,7 @@ def test_speed_ups_name_the_baseline_and_leave_it_out():
 def test_a_baseline_can_be_named():
     whole = sweep(("fastformer", "transformer", "linformer"))
     made = page.report_files(analyse(whole, "fastformer"))
-    assert "Speed-up over fastformer:eager" in made["tables.md"].decode()
+    assert "Speed-up over Fastformer in" in made["tables.md"].decode()
     rows = rows_of(made["crossovers.csv"])
     assert rows
     assert all("fastformer:eager" in (row["faster"], row["than"]) for row in rows)
@@ -315,7 +317,7 @@ def test_a_form_that_changes_along_a_curve_is_named():
 
     table = cost_tables.latency(summary(sweep(("fastformer",), form=form)), "training", 8192)
     assert table.rows[0][0].text == "fastformer"
-    assert "Forms of fastformer: eager from 128, folded from 512." in table.note
+    assert "Forms: Fastformer eager, folded from 512." in table.note
 
 
 def test_the_roofline_has_a_figure_and_a_table_where_peaks_are_known():
@@ -341,7 +343,7 @@ def test_a_roof_below_its_cases_is_raised_with_a_warning():
     whole = sweep(("fastformer",), machine=environment(matmul_flops=1e9, copy_bytes=5e9))
     raised = analyse(whole)
     assert (raised.roofline["over"] >= 1 - 1e-9).all()
-    assert "roofline is raised" in warned(whole)
+    assert any("roofline is raised" in line for line in conditions.conditions(raised))
     note = over_bound(raised.roofline, "training", raised.roof).note
     assert "raised to what the best case did" in note
 
@@ -409,9 +411,9 @@ def test_the_time_to_compile_stands_below_the_times_that_leave_it_out():
         if planned.case.form == "compiled"
     }
     runs = (replace(run, values={**run.values, **taken.get(run.case, {})}) for run in whole.runs)
-    table = page.report_tables(analyse(replace(whole, runs=tuple(runs))))[0]
-    assert "compiling, which took, per length: transformer:compiled 31.0 s to 74.0 s." in table.note
-    assert "compiling" not in page.report_tables(analyse(whole))[0].note
+    table = page.report_tables(analyse(replace(whole, runs=tuple(runs))))[1]
+    assert "compiling, which took, per length: Transformer 31.0 s to 74.0 s." in table.note
+    assert "compiling" not in page.report_tables(analyse(whole))[1].note
 
 
 def test_a_warning_names_a_time_below_that_of_reading_the_input():

@@ -2,6 +2,14 @@
 // The charts of a page, after page.js.
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
+const PLANE = { type: "log", nice: false, padding: 18 };
+const SPARSE = { labelOverlap: "greedy" };
+const LENGTH =
+  "datum.value % 1024 === 0 ? datum.value / 1024 + 'K' : format(datum.value, ',')";
+const MULTIPLES = {
+  10: [[5, [1]], [2.5, [1, 3]], [1, [1, 2, 5]], [0, [1, 1.5, 2, 3, 4, 5, 6, 8]]],
+  2: [[2, [1]], [0, [1, 1.25, 1.5, 1.75]]],
+};
 const SVG = "http://www.w3.org/2000/svg";
 
 function colours() {
@@ -25,11 +33,6 @@ function config() {
   };
 }
 
-// a name may be broken after a bracket or a comma
-function breakable(name) {
-  return name.split(/(?<=[[,])/).flatMap((part, i) => (i ? [made("wbr"), part] : [part]));
-}
-
 function swatch(series) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "-22 -9 44 18");
@@ -50,29 +53,40 @@ function swatch(series) {
   return svg;
 }
 
-// series keep their looks whichever of them are shown
-function dressed(spec, series) {
-  const names = series.map((each) => each.name);
-  const scale = (range) => ({ domain: names, range });
+// a chart of these layers; series keep their looks whichever of them are shown
+function drawing({ series, spec }, layers, { x, y, description }) {
+  const made = structuredClone(spec);
+  const theme = colours();
+  const domain = series.map(({ name }) => name);
   const looks = {
-    color: scale(series.map(colour)),
-    fill: scale(series.map(colour)),
-    shape: scale(series.map((each) => each.shape)),
-    strokeDash: scale(series.map((each) => each.dash)),
+    color: series.map(colour),
+    fill: series.map(colour),
+    shape: series.map(({ shape }) => shape),
+    strokeDash: series.map(({ dash }) => dash),
   };
-  for (const { encoding } of [spec, ...spec.layer]) {
+  made.description = description;
+  made.layer = made.layer.filter(({ name }) => layers.includes(name));
+  Object.assign(made.encoding.x, x);
+  for (const { encoding } of made.layer) if (encoding.y) Object.assign(encoding.y, y);
+  for (const { encoding } of [made, ...made.layer]) {
     for (const [channel, range] of Object.entries(looks)) {
-      if (encoding?.[channel]?.field) encoding[channel].scale = range;
+      const own = encoding[channel];
+      if (own?.field) own.scale = { domain, range };
+      for (const one of [own, own?.condition]) if (theme[one?.value]) one.value = theme[one.value];
     }
   }
-  return spec;
+  return made;
+}
+
+function extent(points) {
+  const ends = points.flatMap(({ value, low = value, high = value }) => [value, low, high]);
+  return [Math.min(...ends), Math.max(...ends)];
 }
 
 // round values: powers of the base on a logarithmic axis, with others between if there are few;
 // on a linear one multiples of a power of two, or whatever Vega takes
 function ticks(points, type, base) {
-  const ends = points.flatMap((point) => [point.value, point.low ?? point.value, point.high ?? point.value]);
-  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  const [low, high] = extent(points);
   if (type === "linear") {
     const step = 2 ** Math.floor(Math.log2(high / 3));
     return base === 2 && step > 0 ? Array.from({ length: 8 }, (_, i) => i * step) : undefined;
@@ -82,9 +96,10 @@ function ticks(points, type, base) {
   const step = base === 2 ? Math.ceil(span / 7) : 1;
   const first = step * (Math.floor(Math.log(low) / Math.log(base) / step) - 1);
   const powers = Array.from({ length: Math.ceil(span / step) + 3 }, (_, i) => first + i * step);
-  const factors = base === 2 || span > 5 ? [1] : span > 2.5 ? [1, 3] : [1, 2, 5];
+  // the finest multiples are taken of the shortest span
+  const [, factors] = MULTIPLES[base].find(([longer]) => span > longer);
   return powers.flatMap((power) =>
-    factors.map((factor) => (base === 2 ? 2 ** power : Number(`${factor}e${power}`))));
+    factors.map((factor) => (base === 2 ? factor * 2 ** power : Number(`${factor}e${power}`))));
 }
 
 // `300 ms`, `1 GiB`: each label in the largest unit that it reaches
@@ -95,7 +110,7 @@ function axis(points, type, base, units) {
       `datum.value >= ${0.999 * size} ? format(datum.value / ${size}, ',~r') + ' ${name}' : ${smaller}`,
     "format(datum.value, ',~r')",
   );
-  return { values, labelExpr, labelOverlap: "greedy", tickCount: values?.length ?? 6 };
+  return { ...SPARSE, values, labelExpr, tickCount: values?.length ?? 6 };
 }
 
 // Vega-Lite 6.4 reads text one level too high in the cells that select the nearest point
@@ -108,10 +123,12 @@ function patch(spec) {
 }
 
 class Chart {
-  constructor(figure) {
-    this.plot = figure.querySelector(".plot");
-    this.output = figure.querySelector("output");
-    this.caption = figure.querySelector("figcaption");
+  constructor(title, pick) {
+    this.plot = made("div", { className: "plot", tabIndex: 0, role: "group" });
+    this.plot.setAttribute("aria-describedby", "keys");
+    this.output = made("output");
+    this.figure = made("figure", {}, made("figcaption", {}, title), this.plot, this.output);
+    this.pick = pick;
     this.points = [];
     this.order = Promise.resolve();
     this.plot.addEventListener("keydown", (event) => this.step(event));
@@ -119,11 +136,11 @@ class Chart {
   }
 
   // one drawing after the other: an older one must not replace a newer
-  draw(spec, points, caption) {
-    this.points = points;
-    this.at = null;
-    this.output.value = "";
-    this.caption.textContent = caption;
+  draw(spec, points) {
+    const drawn = JSON.stringify([spec, points]);
+    if (drawn === this.drawn) return this.order;
+    Object.assign(this, { drawn, points, at: null });
+    this.output.value = spec.usermeta?.said ?? "";
     this.plot.setAttribute("aria-label", spec.description);
     spec.data = { values: points };
     this.plot.ariaBusy = "true";
@@ -134,7 +151,7 @@ class Chart {
   async embed(spec, points) {
     this.result?.finalize();
     this.result = null;
-    this.plot.replaceChildren("Nothing to show.");
+    this.plot.replaceChildren("Nothing was measured.");
     if (points.length) {
       this.result = await vegaEmbed(this.plot, spec, {
         mode: "vega-lite",
@@ -146,9 +163,11 @@ class Chart {
         patch,
         config: config(),
       });
-      this.result.view.addEventListener("pointermove", (_, item) => {
-        const datum = item?.datum?.datum ?? item?.datum;
-        if (datum?.text) this.output.value = this.said(datum);
+      const { view } = this.result;
+      const under = (item) => item?.datum?.datum ?? item?.datum;
+      view.addEventListener("click", (_, item) => this.pick(under(item)));
+      view.addEventListener("pointermove", (_, item) => {
+        if (under(item)?.text) this.output.value = this.said(under(item));
       });
     }
     if (points === this.points) this.plot.ariaBusy = "false";
@@ -172,6 +191,7 @@ class Chart {
   step(event) {
     const along = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (event.key === "Enter") this.pick(this.at);
     if ((!along && !across) || !this.points.length) return;
     event.preventDefault();
     if (!this.at) {
@@ -191,162 +211,222 @@ class Chart {
   }
 }
 
-const options = (select, labels) => {
-  labels.forEach((label, value) => select.append(made("option", { value }, label)));
-  select.parentElement.hidden = labels.length < 2;
-};
+function options(select, values, label = (value) => value) {
+  select.append(...values.map((value) => made("option", { value }, label(value))));
+  select.parentElement.hidden = values.length < 2;
+}
+
+function box(name, value, ...children) {
+  const input = made("input", { type: "checkbox", name, value, defaultChecked: true });
+  input.setAttribute("form", "choices");
+  return made("label", {}, input, ...children);
+}
 
 class Charts {
   constructor(data) {
     this.data = data;
     this.form = byId("choices").elements;
-    this.series = byId("series");
-    this.costs = new Chart(byId("costs"));
-    this.roofline = new Chart(byId("roofline"));
-    this.samples = new Chart(byId("samples"));
-    this.quantities();
-    options(this.form.mode, data.modes);
-    const guessed = data.quantities.some(({ points }) => points.some((point) => point.predicted));
-    this.form.predicted.parentElement.hidden = !guessed;
-    this.list();
-    byId("choices").addEventListener("change", () => this.draw());
+    this.fill();
+    const pick = (point) => {
+      if (!point?.n) return;
+      this.form.n.value = point.n;
+      this.form.case.value = point.name;
+      this.changed();
+    };
+    this.panels = ["costs", "plane", "samples", "roofline"].map((id) => {
+      const charts = data.modes.map((mode) => new Chart(mode, pick));
+      byId(id).querySelector(".charts").append(...charts.map(({ figure }) => figure));
+      return { id, charts };
+    });
+    byId("charts").addEventListener("change", () => this.changed());
     byId("choices").addEventListener("submit", (event) => event.preventDefault());
-    this.series.addEventListener("click", ({ target }) => {
-      if (target.type === "button") {
-        for (const box of this.boxes()) box.checked = target.value === "all";
-        this.draw();
-      }
+    byId("series").addEventListener("click", ({ target }) => {
+      if (target.type !== "button") return;
+      for (const { control } of this.labels) control.checked = target.value === "all";
+      this.changed();
     });
     DARK.addEventListener("change", () => {
-      this.list();
+      this.labels.forEach((label, i) => label.querySelector("svg").replaceWith(swatch(data.series[i])));
       this.draw();
-      if (data.samples.length) this.distribution();
     });
-    if (data.samples.length) this.cases();
+    addEventListener("popstate", () => this.read());
   }
 
-  quantities() {
+  fill() {
+    const { form, data } = this;
     const groups = new Map();
-    this.data.quantities.forEach(({ label, group }, value) => {
+    for (const { key, label, group } of data.quantities) {
       if (!groups.has(group)) groups.set(group, made("optgroup", { label: group }));
-      groups.get(group).append(made("option", { value }, label));
-    });
-    this.form.quantity.append(...groups.values());
-  }
-
-  boxes() {
-    return [...this.series.querySelectorAll("input")];
-  }
-
-  list() {
-    const hidden = new Set(this.boxes().filter((box) => !box.checked).map((box) => box.value));
-    const items = this.data.series.map((series, i) => {
-      const box = made("input", { type: "checkbox", value: i, checked: !hidden.has(`${i}`) });
-      const label = made("label", {}, box, swatch(series), ...breakable(series.name));
+      groups.get(group).append(made("option", { value: key }, label));
+    }
+    form.show.append(...groups.values());
+    byId("modes").append(...data.modes.map((mode) => box("mode", mode, mode)));
+    byId("modes").hidden = data.modes.length < 2;
+    const points = data.quantities.flatMap((quantity) => quantity.points);
+    form.predicted.parentElement.hidden = !points.some(({ predicted }) => predicted);
+    const lengths = [...new Set(points.map(({ n }) => n))].sort((a, b) => a - b);
+    options(form.n, lengths, (n) => n.toLocaleString("en"));
+    form.n.options[lengths.indexOf(data.at ?? lengths.at(-1))].defaultSelected = true;
+    options(form.case, [...new Set(data.samples.map(({ series }) => data.series[series].name))]);
+    const items = data.series.map((series) => {
+      const label = box("series", series.name, swatch(series), series.name);
+      label.title = series.title;
       const light = (name) => () => {
-        this.costs.highlight(name);
-        this.roofline.highlight(name);
+        for (const { charts } of this.panels) charts.forEach((chart) => chart.highlight(name));
       };
       for (const event of ["pointerenter", "focusin"]) label.addEventListener(event, light(series.name));
       for (const event of ["pointerleave", "focusout"]) label.addEventListener(event, light(""));
       return made("li", {}, label);
     });
-    this.series.querySelector("ul").replaceChildren(...items);
+    byId("series").querySelector("ul").append(...items);
+    this.labels = items.map(({ firstChild }) => firstChild);
   }
 
-  shown() {
-    return new Set(this.boxes().filter((box) => box.checked).map((box) => Number(box.value)));
+  // what is chosen is the state of the form, and the fragment of the address
+  changed() {
+    history.pushState(null, "", `#${new URLSearchParams(new FormData(byId("choices")))}`);
+    this.draw();
+  }
+
+  // a link to a heading chooses nothing
+  read() {
+    const fragment = location.hash.slice(1);
+    const chosen = new URLSearchParams(fragment);
+    if (!fragment || chosen.has("show")) byId("choices").reset();
+    for (const control of chosen.has("show") ? this.form : []) {
+      const values = chosen.getAll(control.name);
+      if (control.type === "checkbox") control.checked = values.includes(control.value);
+      const option = [...(control.options ?? [])].find(({ value }) => value === values[0]);
+      if (option) option.selected = true;
+    }
+    return this.draw();
   }
 
   draw() {
-    const { data, form } = this;
-    const quantity = data.quantities[form.quantity.value];
-    const mode = Number(form.mode.value);
-    form.scale.disabled = !quantity.log;
-    const type = quantity.log ? form.scale.value : "linear";
-    const points = this.of(quantity.points, mode)
-      .filter((point) => form.predicted.checked || !point.predicted)
-      .map((point) => ({ ...point, measured: point.predicted ? null : point.value }));
-    const spec = dressed(structuredClone(data.specs.costs), data.series);
-    const lengths = [...new Set(points.map((point) => point.n))].sort((a, b) => a - b);
-    spec.encoding.x.axis.values = lengths;
-    // Vega-Lite warns of a layer without a single value
-    if (!points.some((point) => "low" in point)) {
-      spec.layer = spec.layer.filter((layer) => layer.mark.type !== "rule");
-    }
-    for (const { encoding } of spec.layer) {
-      encoding.y.title = quantity.axis;
-      encoding.y.scale = type === "log" ? { type, nice: false, padding: 12 } : { type, zero: true };
-      encoding.y.axis = axis(points, type, quantity.base, quantity.units);
-    }
-    const { fill } = spec.layer.at(-1).encoding;
-    fill.condition.value = colours().paper;
-    spec.description = `${quantity.label} against sequence length, ${data.modes[mode]}`;
-    const drawn = [this.costs.draw(spec, points, `${quantity.axis}; ${data.modes[mode]}. ${quantity.note}`)];
-    if (data.roofline) drawn.push(this.roof(mode));
-    return Promise.all(drawn);
+    const ticked = new FormData(byId("choices")).getAll("mode");
+    const modes = [...this.data.modes.keys()].filter((i) => ticked.includes(this.data.modes[i]));
+    this.quantity = this.data.quantities.find(({ key }) => key === this.form.show.value);
+    this.form.scale.parentElement.hidden = !this.quantity.log;
+    byId("costs").querySelector(".note").textContent = this.quantity.note;
+    const drawn = this.panels.flatMap(({ id, charts }) => {
+      const all = modes.map((mode) => this[id](mode, modes));
+      byId(id).hidden = !all.some(([, points]) => points.length) && id !== "costs";
+      charts.forEach(({ figure }, mode) => (figure.hidden = !modes.includes(mode)));
+      return byId(id).hidden ? [] : all.map((one, i) => charts[modes[i]].draw(...one));
+    });
+    // charts that stay share the width anew
+    return Promise.all(drawn).then(() => dispatchEvent(new Event("resize")));
   }
 
+  // the rows of a mode and of series that are shown
   of(rows, mode) {
-    const shown = this.shown();
+    const shown = new Set(new FormData(byId("choices")).getAll("series"));
     return rows
-      .filter((row) => row.mode === mode && shown.has(row.series))
-      .map((row, id) => ({ id, ...row, name: this.data.series[row.series].name }));
+      .filter((row) => row.mode === mode)
+      .map((row, id) => ({ id, ...row, name: this.data.series[row.series].name }))
+      .filter(({ name }) => shown.has(name));
   }
 
-  roof(mode) {
-    const { data } = this;
-    const points = this.of(data.roofline.points, mode);
-    const spec = dressed(structuredClone(data.specs.roofline), data.series);
-    spec.encoding.y.title = data.roofline.axis;
-    spec.encoding.y.axis = axis([...points, ...data.roofline.roof], "log", 10, []);
-    spec.layer[0].mark.color = colours().soft;
-    spec.datasets = { roof: data.roofline.roof };
-    spec.description = `Roofline, ${data.modes[mode]}`;
-    byId("roofline").hidden = !points.length;
-    return points.length ? this.roofline.draw(spec, points, data.roofline.note) : null;
-  }
-
-  // the choice of a case: only those of which there are samples
-  cases() {
-    byId("samples").hidden = false;
-    const form = byId("samples").querySelector("form");
-    const { series, mode, n } = form.elements;
-    const { samples } = this.data;
-    const unique = (values) => [...new Set(values)];
-    const fill = (select, values, label) => {
-      const old = select.value;
-      select.replaceChildren(...values.map((value) => made("option", { value }, label(value))));
-      if (values.map(String).includes(old)) select.value = old;
+  costs(mode, modes) {
+    const { data, form, quantity } = this;
+    const of = (one) => this.of(quantity.points, one)
+      .filter((point) => form.predicted.checked || !point.predicted)
+      .map((point) => ({ ...point, x: point.n, measured: point.predicted ? null : point.value }));
+    const [points, every] = [of(mode), modes.flatMap(of)];
+    const type = quantity.log ? form.scale.value : "linear";
+    const [low, high] = extent(every);
+    const logarithmic = type === "log";
+    const domain = [logarithmic ? low : Math.min(0, low), high];
+    const x = {
+      title: "sequence length N, tokens",
+      scale: { type: "log", base: 2, nice: false, padding: 14 },
+      axis: { ...SPARSE, values: [...new Set(every.map(({ n }) => n))], labelExpr: LENGTH, grid: false },
     };
-    const update = () => {
-      fill(series, unique(samples.map((s) => s.series)), (i) => this.data.series[i].name);
-      const own = samples.filter((s) => s.series === Number(series.value));
-      fill(mode, unique(own.map((s) => s.mode)), (i) => this.data.modes[i]);
-      const lengths = own.filter((s) => s.mode === Number(mode.value)).map((s) => s.n);
-      fill(n, unique(lengths), (length) => length.toLocaleString("en"));
-      this.chosen = own.find((s) => s.mode === Number(mode.value) && s.n === Number(n.value));
-      this.distribution();
+    const y = {
+      title: quantity.axis,
+      scale: { type, domain, nice: false, padding: logarithmic ? 12 : 0 },
+      axis: axis(every, type, quantity.base, quantity.units),
     };
-    form.addEventListener("change", update);
-    form.addEventListener("submit", (event) => event.preventDefault());
-    update();
+    const description = `${quantity.label} against sequence length, ${data.modes[mode]}`;
+    // Vega-Lite warns of a layer without a single value
+    const bars = points.some((point) => "low" in point) ? ["bars"] : [];
+    return [drawing(data, ["dotted", "solid", ...bars, "markers"], { x, y, description }), points];
   }
 
-  distribution() {
-    const { chosen, data } = this;
-    const series = data.series[chosen.series];
-    const spec = structuredClone(data.specs.samples);
+  // times against sizes at one length
+  plane(mode) {
+    const { data, form } = this;
+    const quantities = (data.planes[mode] ?? []).map((key) =>
+      data.quantities.find((quantity) => quantity.key === key) ?? { points: [] });
+    const [times, sizes] = [0, 1].map((i) => this.of(quantities[i]?.points ?? [], mode)
+      .filter(({ n, predicted }) => n === Number(form.n.value) && !predicted));
+    const points = times
+      .flatMap((time) => sizes.filter(({ series }) => series === time.series)
+        .map(({ value, text }) => ({ ...time, x: time.value, value, text: `${time.text}; ${text}` })))
+      .sort((a, b) => a.x - b.x || a.value - b.value);
+    if (!points.length) return [{}, []];
+    const middle = Math.sqrt(points[0].x * points.at(-1).x);
+    let least = Infinity;
+    for (const point of points) {
+      point.large = point.value < least;
+      Object.assign(point, { label: point.large ? point.name : "", late: point.x > middle });
+      least = Math.min(least, point.value);
+    }
+    const [x, y] = ["x", "value"].map((field, i) => {
+      const { axis: title, base, units } = quantities[i];
+      const ends = points.map((point) => ({ value: point[field] }));
+      return { title, scale: PLANE, axis: axis(ends, "log", base, units) };
+    });
+    const names = quantities.map(({ label }) => label).join(" against ");
+    const description = `${names}, N = ${form.n.value}, ${data.modes[mode]}`;
+    const spec = drawing(data, ["guide", "labels", "markers"], { x, y, description });
+    spec.layer[0].mark.interpolate = "step-after";
+    const front = points.filter(({ large }) => large).map(({ x, value }, n) => ({ x, value, n }));
+    return [{ ...spec, datasets: { guide: front } }, points];
+  }
+
+  samples(mode) {
+    const { data, form } = this;
+    const chosen = data.samples.find(({ series, mode: own, n }) => own === mode
+      && n === Number(form.n.value) && data.series[series].name === form.case.value);
+    if (!chosen) return [{}, []];
+    const name = form.case.value;
     const points = chosen.rounds.flatMap(({ round, values }) =>
-      values.map((value) => ({ round, value, name: `round ${round}`, text: `round ${round}: ${value} ${chosen.unit}` })),
-    );
+      values.map((x) => ({ round, x, name, text: `round ${round}: ${x} ${chosen.unit}` })));
     points.forEach((point, id) => (point.id = id));
-    for (const layer of spec.layer) layer.mark.color = colour(series);
-    spec.encoding.x.title = `one iteration, ${chosen.unit}`;
-    spec.height = 26 * chosen.rounds.length;
-    spec.datasets = { estimate: chosen.estimate };
-    spec.description = `Samples of ${series.name}, ${data.modes[chosen.mode]}, N = ${chosen.n}`;
-    return this.samples.draw(spec, points, `${spec.description}: ${points.length} samples. ${chosen.text}`);
+    const x = {
+      title: `one iteration, ${chosen.unit}`,
+      scale: { zero: false, padding: 10 },
+      axis: { ...SPARSE, format: ",~r", tickCount: 6 },
+    };
+    const y = { field: "round", type: "ordinal", title: "round" };
+    const description = `Samples of ${name}, ${data.modes[mode]}, N = ${chosen.n}`;
+    const spec = drawing(data, ["markers"], { x, y, description });
+    const estimate = (type, opacity, more) => ({
+      data: { name: "guide" },
+      mark: { type, aria: false },
+      encoding: { color: { value: colours().soft }, opacity: { value: opacity }, ...more },
+    });
+    const [low, high] = ["low", "high"].map((field) => ({ field, type: "quantitative" }));
+    spec.layer.unshift(estimate("rect", 0.25, { x: low, x2: high }), estimate("rule", 1));
+    const said = `${points.length} samples; estimate ${chosen.text}`;
+    const height = 26 * chosen.rounds.length;
+    return [{ ...spec, height, usermeta: { said }, datasets: { guide: chosen.estimate } }, points];
+  }
+
+  roofline(mode) {
+    const { data, data: { roofline, modes } } = this;
+    const points = this.of(roofline?.points ?? [], mode);
+    for (const point of points) point.measured = point.value;
+    if (!points.length) return [{}, []];
+    byId("roofline").querySelector(".note").textContent = roofline.note;
+    const values = axis([...points, ...roofline.roof], "log", 10, []);
+    const y = { title: roofline.axis, scale: PLANE, axis: values };
+    const intensities = { ...SPARSE, format: ",~r" };
+    const x = { title: "arithmetic intensity, FLOP/byte", scale: PLANE, axis: intensities };
+    const description = `Roofline, ${modes[mode]}`;
+    const spec = drawing(data, ["guide", "solid", "markers"], { x, y, description });
+    return [{ ...spec, datasets: { guide: roofline.roof.map((corner, n) => ({ ...corner, n })) } }, points];
   }
 }
 
@@ -355,7 +435,7 @@ async function charts() {
   const [code, data] = await Promise.all(["vega", "data"].map(unpacked));
   document.head.append(made("script", { text: code }));
   byId("charts").hidden = false;
-  await new Charts(JSON.parse(data)).draw();
+  await new Charts(JSON.parse(data)).read();
   document.documentElement.classList.add("drawn");
 }
 

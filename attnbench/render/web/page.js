@@ -43,6 +43,13 @@ function sort(body, column, direction) {
 
 function sortable(table) {
   const heads = [...table.tHead.rows[0].cells];
+  // on a narrow screen each cell names its column
+  for (const { cells } of table.tBodies[0].rows) {
+    [...cells].forEach((cell, i) => {
+      cell.dataset.column = heads[i].textContent.trim();
+      cell.classList.toggle("empty", cell.textContent === "–");
+    });
+  }
   heads.forEach((head, column) => {
     const button = made("button", { type: "button" }, ...head.childNodes);
     head.append(button);
@@ -108,6 +115,9 @@ const wide = matchMedia("(min-width: 86rem)");
 const contents = () => (document.querySelector("nav details").open = wide.matches);
 wide.addEventListener("change", contents);
 contents();
+addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+});
 for (const table of document.querySelectorAll("table")) {
   sortable(table);
   tools(table);

@@ -1,0 +1,75 @@
+"""Times that were not measured, predicted from those that were, with a band.
+
+The rule is that by which a running sweep decides, but with the estimates over all rounds. How well
+it predicts is tried on what is known: each length of a series is predicted from shorter ones, at
+least two, as if the sweep had ended there. Like that of an exponent, the error of a logarithm is
+taken to grow in proportion to the distance in log N from the nearest measured length. Its variance
+at a distance of 1 is the mean square of the errors tried, each divided by its distance; shrunk, as
+variances of estimates are, towards that of all series; with as many degrees of freedom as lengths
+were tried. The band (95 %) adds the error of the nearest estimate.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from attnbench.records import Planned
+from attnbench.run.predict import Rates, Times, seq_len
+from attnbench.statistics.curves import series_names
+from attnbench.statistics.estimate import LEVEL, Estimate, shrunk, student_quantile
+
+FEWEST = 2  # lengths from which the rule tells the growth of a series
+
+
+def extrapolated(
+    plan: Sequence[Planned], known: Mapping[str, Estimate], rates: Rates | None
+) -> dict[str, Estimate]:
+    """The predicted time of each case of the plan that is not `known`, by its key.
+
+    `known` are the measured times of one iteration. There is no band for a series of which no
+    length was measured in the mode, nor if no series has more than two.
+    """
+    times, plan = Times(series_names(plan), rates), sorted(plan, key=seq_len)
+    curves: dict[tuple[str, ...], list[Planned]] = {}  # by series and mode
+    for planned in plan:
+        if planned.case.key in known:
+            times.learn(planned, known[planned.case.key].point)
+            curves.setdefault(times.groups(planned)[0], []).append(planned)
+    tried = [[*_tried(curve, times)] for curve in curves.values()]
+    dfs = np.array([len(lengths) for lengths in tried], float)
+    own = np.array([sum(map(sum, lengths)) / max(1, sum(map(len, lengths))) for lengths in tried])
+    spread = shrunk(own, dfs) if dfs.any() else (own * math.nan, own + 1)
+    spreads = dict(zip(curves, zip(*spread, strict=True), strict=True))
+    found = {}
+    for planned in plan:
+        if planned.case.key not in known:
+            point, curve = times.of(planned) or math.nan, times.groups(planned)[0]
+            half = math.nan
+            if curve in curves:
+                variance, df = spreads[curve]
+                near = min(curves[curve], key=lambda other: _distance(planned, other))
+                error = np.nan_to_num(known[near.case.key].log_se)
+                total = math.sqrt(variance * _distance(planned, near) ** 2 + error**2)
+                half = student_quantile(LEVEL, df) * total
+            ends = point * math.exp(-half), point * math.exp(half)
+            found[planned.case.key] = Estimate(point=point, low=ends[0], high=ends[1])
+    return found
+
+
+def _tried(curve: Sequence[Planned], times: Times) -> Iterator[list[float]]:
+    """Squares of errors over distances, for each length from the third on."""
+    for last in range(FEWEST, len(curve)):
+        shorter, squares = Times(times.names, times.rates), []
+        for before, known in enumerate(curve[:last], 1):
+            shorter.learn(known, times.of(known))
+            far = _distance(curve[last], known)
+            if before >= FEWEST and far:
+                error = math.log(shorter.of(curve[last]) / times.of(curve[last]))
+                squares.append((error / far) ** 2)
+        yield squares
+
+
+def _distance(a: Planned, b: Planned) -> float:
+    """How far apart two lengths are, in the logarithm of N."""
+    return abs(math.log(seq_len(a) / seq_len(b)))

@@ -1,0 +1,49 @@
+"""The names of series in text and tables: as papers and figures name them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from attnbench.analysis.report import AT
+from attnbench.render.grid import Cell, Table, clean
+from attnbench.render.styles import labels, mechanism_of
+
+# the headings of columns of series
+SERIES = frozenset({"Mechanism", "Faster", "Smaller", "Than", "Measured"})
+
+
+def labels_of(series: Iterable[str]) -> dict[str, str]:
+    """The label of each series in one line: `Transformer (sdpa)`."""
+    return {name: label.replace("\n", AT) for name, label in labels(series).items()}
+
+
+def in_full(names: Mapping[str, str]) -> str:
+    """`In full: linformer[rank=16]; bigbird:eager.`: series of which labels leave something out."""
+    longer = []
+    for name, label in names.items():
+        form, _, options = name.removeprefix(mechanism_of(name)).removesuffix("]").partition("[")
+        told = (form.removeprefix(":"), options.replace(",", ", "))
+        longer += [clean(name)] * any(part not in label for part in told)
+    return f"In full: {'; '.join(longer)}." if longer else ""
+
+
+def named(tables: Sequence[Table], series: Iterable[str]) -> list[Table]:
+    """The tables with labels in place of the identifiers of series and mechanisms.
+
+    A note that the next table repeats is told there alone.
+    """
+    names, following = labels_of(series), [table.note for table in tables[1:]]
+
+    def shown(heading: str, cell: Cell) -> Cell:
+        if heading not in SERIES:
+            return cell
+        return cell._replace(text=names.get(cell.text) or labels([cell.text])[cell.text])
+
+    return [
+        replace(
+            table,
+            rows=tuple(tuple(map(shown, table.columns, row)) for row in table.rows),
+            note="" if table.note == later else table.note,
+        )
+        for table, later in zip_longest(tables, following)
+    ]

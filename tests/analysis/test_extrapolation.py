@@ -1,0 +1,120 @@
+"""Predictions of lengths that were not measured: from all rounds, with a band."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnbench.analysis.recommend import recommend
+from attnbench.analysis.report import analyse
+from attnbench.analysis.summary import summary
+from attnbench.records import Cause, Mode, Outcome, Part, Run
+from attnbench.render.recommendation import ranking, recommended
+from attnbench.run.predict import predicted_costs
+from tests.sweeps import LENGTHS, seconds, sweep
+
+MEASURED = 8192  # up to here
+MODES = (Mode.INFERENCE,)
+
+
+def over_budget(case):
+    if case.workload.seq_len <= MEASURED:
+        return None
+    run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
+    return replace(run, cause=Cause.BUDGET, reason="over the budget")
+
+
+def ended(*series, **how):
+    return sweep(series, modes=MODES, end=over_budget, **{"restart": 0.01, "noise": 0.01} | how)
+
+
+def slow_at_last(whole, mechanism, factor):
+    """The sweep, whose last round of the mechanism's longest length took so many times as long."""
+    (key,) = (
+        line.case.key
+        for line in whole.plan
+        if (line.case.mechanism, line.case.workload.seq_len) == (mechanism, MEASURED)
+    )
+    return replace(
+        whole,
+        runs=tuple(
+            replace(
+                run,
+                samples=tuple(
+                    s._replace(wall_s=factor * s.wall_s, cpu_s=factor * s.cpu_s)
+                    for s in run.samples
+                ),
+            )
+            if (run.case, run.round) == (key, 2)
+            else run
+            for run in whole.runs
+        ),
+    )
+
+
+def chosen(whole, seq_len=65_536):
+    found = analyse(whole)
+    return recommend(found.cases, found.standings, 8192, seq_len, "inference")
+
+
+def test_the_last_round_does_not_reverse_a_ranking():
+    """Fastformer takes 1.1 µs a token and Linformer 1.5, in all rounds but the last: then 2.2."""
+    whole = slow_at_last(ended("fastformer", "linformer"), "fastformer", 2.0)
+    last = predicted_costs(whole.plan, whole.runs)
+    far = {p.case.mechanism: p.case.key for p in whole.plan if p.case.workload.seq_len == 65_536}
+    assert last[far["fastformer"]].seconds > last[far["linformer"]].seconds
+    cases = summary(whole).set_index("key")
+    fast, slow = (cases.loc[far[name]] for name in ("fastformer", "linformer"))
+    assert fast["refined_s"] < slow["refined_s"]
+    assert fast["refined_s"] / cases["time_s"][cases["series"] == "fastformer:eager"].iloc[
+        LENGTHS.index(MEASURED)
+    ] == pytest.approx(8.0)
+
+
+def test_bands_hold_what_would_have_been_measured_and_widen_with_the_distance():
+    held = []
+    for seed in range(20):
+        whole = ended("transformer", "fastformer", "linformer", seed=seed)
+        cases = summary(whole)
+        far = cases[cases["seq_len"] > MEASURED]
+        truths = [seconds(line.case.mechanism, line.case.workload) for line in whole.plan]
+        truth = np.array(truths)[far.index]
+        held += list((far["refined_lo_s"] < truth) & (truth < far["refined_hi_s"]))
+        for _, own in far.groupby("series"):
+            widths = own["refined_hi_s"] / own["refined_lo_s"]
+            assert list(widths) == sorted(widths)
+    assert sum(held) >= 0.9 * len(held)
+    assert cases.loc[cases["time_s"].notna(), "refined_lo_s"].isna().all()
+
+
+def test_with_two_lengths_and_no_other_series_there_is_no_band():
+    whole = ended("fastformer", lengths=(4096, 8192, 16_384))
+    last = summary(whole).iloc[-1]
+    assert last["refined_s"] > 0
+    assert np.isnan(last["refined_lo_s"])
+
+
+def test_series_whose_bands_overlap_cannot_be_told_apart():
+    found = chosen(ended("a", "b", "transformer"))
+    assert [choice.rank for choice in found.choices] == [None] * 3
+    text = recommended(found)
+    assert text.startswith("At N = 65,536 in inference: no series was measured; ")
+    assert text.partition("; ")[2].startswith(("a and b cannot be", "b and a cannot be"))
+    assert " cannot be told apart: predicted " in text
+    assert text.count(" to ") == 2
+    table = ranking(found)
+    assert all(row[2].text.startswith("≈ ") for row in table.rows)
+    assert table.rows[0][2].low < table.rows[0][2].value < table.rows[0][2].high
+
+
+def test_a_series_whose_band_lies_below_is_predicted_to_be_the_fastest():
+    text = recommended(chosen(ended("fastformer", "transformer")))
+    assert "; Fastformer is predicted to take the least time, " in text
+
+
+def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
+    def end(case):
+        return over_budget(case) if case.mechanism == "fastformer" else None
+
+    text = recommended(chosen(sweep(("fastformer", "linformer"), modes=MODES, end=end)))
+    assert "Linformer, the only series that was measured; Fastformer, not measured," in text
