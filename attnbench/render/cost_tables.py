@@ -277,7 +277,7 @@ def _forms(cases: Frame) -> Iterator[str]:
         if len(starts) > 1:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
             first, *later = (f"{form} from {units.length(length)}" for form, length in pairs)
-            parts.append(f"{names[series]} {', '.join([first.partition(' ')[0], *later])}")
+            parts.append(f"{names[str(series)]} {', '.join([first.partition(' ')[0], *later])}")
     if parts:
         yield f"Forms: {'; '.join(parts)}."
 

@@ -39,7 +39,8 @@ def roofline_figure(
     rows = sheet.rows(modes)
     unit, scale = units.rate_unit(roof.flops_per_s)
     with styled(sheet):
-        slowness = (-points.groupby("series")["rate"].max()).to_dict()
+        fastest = points.groupby("series")["rate"].max()
+        slowness = {str(name): -rate for name, rate in fastest.items()}
         every = [*series, *roofline["series"]]
         panels = PanelGrid(sheet, every, len(rows), len(rows[0]), faded=uncoloured(slowness))
         legends = []
