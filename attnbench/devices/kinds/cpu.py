@@ -7,6 +7,7 @@ from dataclasses import replace
 from shutil import which
 from typing import Any
 
+from attnbench.devices import rapl
 from attnbench.devices.host import memory_bytes
 from attnbench.devices.protocol import Build, Device, Meter, Stopwatch, Weighed
 from attnbench.devices.timing import HostStopwatch
@@ -29,14 +30,17 @@ class Cpu(Device):
     threads = 1
     hides_page_faults = True
     weighs_afresh = True  # what the allocator keeps of earlier cases is resident
+    shared = 0.6
     gpus = 0
     matmul_size = 1024
     copy_elements = 1 << 24
+    peak_calls = 1
     bytes_per_s = 1e10
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.probe: Any = None  # of this process's core, once a meter needs it
+        self.packages = rapl.Packages()
 
     def usual_tokens(self, width: int) -> int:
         """As many as cost a layer's products no more than at a width of 1,024."""
@@ -81,6 +85,9 @@ class Cpu(Device):
         if probed and self.probe is None:
             self.probe = Probe()
         return CoreMeter(self.probe if probed else None)
+
+    def joules(self) -> float:
+        return self.packages.joules()
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}
