@@ -5,7 +5,7 @@ turns while the others wait. Laps come in pairs, a random order and its mirror i
 so that drift within a pair affects all entrants alike. An entrant that dies, hangs, fails or
 changes its process is replaced for the next race; the others go on. A process ends as soon as its
 entrant has failed, since it may hold memory that the others need. Where memory ran out, others may
-have held it: the entrant races again, alone. One whose process is killed may not be the reason
+have held it: the entrant can race again alone. One whose process is killed may not be the reason
 either: it builds again at once, or all race again. If all processes die at once, the one that was
 running is blamed. What was killed twice has crashed.
 """
@@ -92,6 +92,7 @@ class Race:
     rehearse: bool = False  # run a short iteration once untimed before each sample
     first_lap: int = 0  # the number of the first lap
     end_others: bool = False
+    again_alone: bool = False  # once, for what runs out of memory beside others
     suspects: frozenset[str] = frozenset()  # entrants that were killed in this race before
 
 
@@ -150,7 +151,7 @@ class Round(AbstractContextManager["Round"]):
     ) -> dict[str, Entrant]:
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
         entries = self.attempt(race, observe)
-        if len(entries) > 1:
+        if race.again_alone and len(entries) > 1:
             entries |= self.alone(race, entries, observe)
         # the first one noticed was the one running when all died
         lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)

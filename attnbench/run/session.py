@@ -240,6 +240,7 @@ class Session(Outlook):
             left_s=self.left_s,
             rehearse=True,
             first_lap=history.next_lap(cases[0].block, self.number(cases[0])),
+            again_alone=True,
             end_others=self.crowds(cases, idle, schedule.FRAGMENTED),
         )
         entries = processes.race(race, lambda name: self.show(names[name], name))

@@ -33,8 +33,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).parent
 LIBRARIES = {"libcuda.c": "libcuda.so.1", "libnvml.c": "libnvidia-ml.so.1"}
 
@@ -58,6 +56,8 @@ def compile_library(source: Path, library: Path) -> None:
     """A shared library from a C file."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
+        import pytest  # which a command alone does without
+
         pytest.skip("the emulated GPU needs a C compiler")
     command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source]
     subprocess.run(command, check=True)

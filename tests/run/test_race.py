@@ -34,6 +34,7 @@ def race(pairs=3, limit_s=1e9, first_lap=0, left_s=lambda: math.inf):
         limit_s=lambda name, iteration_s: limit_s,
         left_s=left_s,
         first_lap=first_lap,
+        again_alone=True,
     )
 
 

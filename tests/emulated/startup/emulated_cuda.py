@@ -61,6 +61,7 @@ class Queue:
 
     def __init__(self):
         self.waited = self.free = 0.0
+        self.spins = False  # whether it was the last to be enqueued
         self.ends = deque()  # when what is in the queue will have ended
         self.seen = self.now()
 
@@ -74,11 +75,15 @@ class Queue:
         return self.free
 
     def hold(self, cycles):
-        """Enqueue a kernel that spins; its time is that of the clock, which may be low."""
-        self.enter(self.advance() + cycles / (1000 * said("MHZ", CYCLES_PER_MS / 1000)) / 1000)
+        """Enqueue a kernel that spins; between it and others there is no work."""
+        self.spins, self.seen = True, self.now()
+        hertz = 1e6 * said("MHZ", CYCLES_PER_MS / 1000)
+        self.enter(max(self.free, self.seen) + cycles / hertz)
 
     def record(self):
         """Enqueue an event; returns when it will happen."""
+        if self.spins:
+            self.spins, self.seen = False, self.now()
         return self.enter(self.advance())
 
     def enter(self, end):
