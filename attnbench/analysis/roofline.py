@@ -126,6 +126,8 @@ def with_shares(cases: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
     The columns are `SHARES`; NaN where a number is unknown. A share of bytes may exceed 1, where
     operands came from a cache.
     """
+    if cases.empty:
+        return cases
     dtype, sessions = sweep.request.dtype, sweep.sessions
     least = least_bytes(cases, ITEM_BYTES.get(dtype, 0))
     flops, moved = _work(cases), cases["moved_bytes"].fillna(least)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
@@ -63,7 +62,7 @@ def measure(
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
     if shard:
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
-    if find(request.device).gpus and any(planned.compiles for planned in plan.cases):
+    if here.device_memory_bytes and any(planned.compiles for planned in plan.cases):
         server.load_compiler()  # on a CPU it would count as resident memory of all
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
