@@ -219,7 +219,9 @@ def measuring_option(copy):
     copy.insert("workloads/options.py", 'inputs and order.", kinds.SEED, "0")\n', NAPS)
     copy.insert("records/request.py", "    seed: Count = 0", SETTING)
     copy.insert(
-        "measure/worker.py", "        probed: bool = False,\n", "        naps: int | None = None,\n"
+        "measure/worker.py",
+        "        core: int | None = None,\n",
+        "        naps: int | None = None,\n",
     )
     copy.insert("measure/worker.py", "load_before=load_before", ", naps=float(naps or 0)")
 

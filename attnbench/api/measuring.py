@@ -4,14 +4,16 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
-from attnbench.records import CardFacts, Environment, Planned, Request, Run, Shard, Sweep
+from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run import schedule
+from attnbench.run.pace import of_quietest_core
 from attnbench.run.predict import Rates
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
@@ -75,7 +77,10 @@ def measure(
         journal = resumed(folder, begin, anyway)
     else:
         journal = Journal.create(folder, folder.name, begin)
-    with journal:
+    with journal, ExitStack() as stack:
+        pace = None
+        if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.worker)):
+            stack.enter_context(pace)
         if shard is None and options_file:
             keep(folder, options_file)
         stored = described(journal, plan)
@@ -85,6 +90,7 @@ def measure(
             plan=plan.cases,
             store=journal,
             start=start,
+            pace=pace,
             memory_bytes=here.device_memory_bytes or here.memory_bytes,
             earlier=stored.runs,
             finished=done(stored),

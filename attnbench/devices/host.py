@@ -79,6 +79,17 @@ def busy_cores() -> float | None:
     return max(0.0, sum(share for core, share in taken.items() if core in allowed) - spare)
 
 
+def quietest_core() -> int:
+    """The core of this process's of which other processes are using least now.
+
+    Of equal ones the last: the first serves most interrupts. Needs `os.sched_getaffinity`.
+    """
+    before = read(PROC, "stat")
+    time.sleep(LOOK_S)
+    taken = taken_cores(before, read(PROC, "stat"))
+    return min(os.sched_getaffinity(0), key=lambda core: (round(taken.get(core, 0.0), 1), -core))
+
+
 def taken_cores(before: str, after: str) -> dict[int, float]:
     """For each core, the share of time it was not idle between two texts of /proc/stat.
 

@@ -65,17 +65,13 @@ class Meter:
     """What a device reports of the samples of one case, added up over `with` blocks around them.
 
     This one is of a device that reports nothing. `is_slow`: whether the last sample was disturbed,
-    as by a low clock, so that it shall be taken again. `disturbed`, `waited_s` and `probe_s` are
-    those of the sample, where they are known.
+    as by a low clock, so that it shall be taken again. `disturbed` and `waited_s` are those of the
+    sample, where they are known.
     """
 
     is_slow = False
     disturbed: Disturbance | None = None
     waited_s: float | None = None
-    probe_s: float | None = None
-
-    def ready(self) -> None:
-        """Look at the device before a sample, and before anything is rehearsed for it."""
 
     def faults(self) -> int:
         """Page faults of this process so far, where they take time of a sample; else 0."""
@@ -202,11 +198,8 @@ class Device(ABC):
     def synchronise(self) -> None:
         """Wait until the device has finished all enqueued work."""
 
-    def meter(self, probed: bool = False) -> Meter:
-        """What adds up the device's reports of the samples of a case.
-
-        If `probed`, its speed is measured beside each sample, where only that shows it.
-        """
+    def meter(self) -> Meter:
+        """What adds up the device's reports of the samples of a case."""
         return Meter()
 
     def captured(self, subject: Built) -> Iterate:

@@ -31,7 +31,7 @@ def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
     with meter:
         taken = take()
     meter.saw(taken)
-    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed, probe_s=meter.probe_s)
+    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
 
 
 def rehearsed(take: Callable[[], Sample], faults: Callable[[], int]) -> None:

@@ -8,6 +8,7 @@ outcome with its reason.
 import gc
 import itertools
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -31,6 +32,7 @@ from attnbench.measure.environment import environment
 from attnbench.measure.further import NOT_CAPTURED, further
 from attnbench.measure.inputs import Iterations
 from attnbench.measure.oddities import Witness, some_numbers
+from attnbench.measure.probes import Probes
 from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
 from attnbench.measure.samples import (
     both_ways,
@@ -72,7 +74,7 @@ class Worker:
         limit_bytes: int | None = None,
     ) -> None:
         self.cards, self.seed = Cards(Path(tree) if tree else None, own), seed
-        self.device = cache(find)
+        self.device, self.probes = cache(find), cache(Probes)
         self.built: Any = None
         self.keep_bytes, self.most_bytes = keep_bytes, math.inf
         allocator.return_pages() if weighs else allocator.keep_pages()
@@ -119,7 +121,7 @@ class Worker:
         sparing: bool = False,
         clock: str = Clock.CPU,
         faulting_s: float = 0.0,
-        probed: bool = False,
+        core: int | None = None,
         inputs_seed: int = 0,
         filled: bool = False,
         compared: bool = False,
@@ -132,8 +134,8 @@ class Worker:
         If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
         iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
         system. With `cuda_graphs`, the iteration is captured once it is checked. `clock` counts
-        where there is no device time; if `probed`, the speed of the core is measured beside each
-        sample. A step's state is `filled` with random numbers, or left by a prompt;
+        where there is no device time; from now on the process is bound to the `core`, if one is
+        given. A step's state is `filled` with random numbers, or left by a prompt;
         if `compared`, a step is timed from both. With `energy`, `finish` measures that of an
         iteration. The answer has `iteration_s`, the time of one with all it takes, and `wall_s`,
         what passes meanwhile.
@@ -148,7 +150,9 @@ class Worker:
         if extra:
             work = slowed(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
-        meter = device.meter(probed)
+        meter = device.meter()
+        if core is not None:
+            os.sched_setaffinity(0, {core})
         start_watch = partial(device.stopwatch, cold, Clock(clock))
         watch = start_watch()
         iterate, clear = subject.iteration(), subject.clear
@@ -228,7 +232,6 @@ class Worker:
             built.prepare(iterations)
             return metered(built.meter, partial(timed, iterations))
 
-        built.meter.ready()
         if rehearse:
             rehearsed(partial(timed, 1), built.meter.faults)
         unheld_s = None
@@ -248,6 +251,10 @@ class Worker:
             built.witness.see(built.iterate, partial(timed, 1))
         built.laps.append(taken)
         return {"sample": taken._replace(unheld_s=unheld_s)}
+
+    def probed(self, core: int) -> Answer:
+        """Seconds of each probe of the core since this was last asked, which began them."""
+        return {"probes": self.probes(core).taken()}
 
     def finish(self) -> Answer:
         """Drop the case; return values and notes since its build began.

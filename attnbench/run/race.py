@@ -23,6 +23,7 @@ from typing import Any, NotRequired, TypedDict
 from msgspec import ValidationError, convert
 
 from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample
+from attnbench.run.pace import Pace, typical
 from attnbench.run.seen import Seen, unbelievable
 from attnbench.run.workers import Answer, Worker
 from attnbench.store.schema import wrong
@@ -129,7 +130,8 @@ class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
 
     Memory is measured in processes of their own, since a profiler that has run makes the process
-    slower. `start` is called with the entrant's name, and for these with `weighs=True`.
+    slower. `start` is called with the entrant's name, and for these with `weighs=True`. With a
+    `pace`, they are measured on its core.
     """
 
     def __init__(
@@ -137,8 +139,9 @@ class Round(AbstractContextManager["Round"]):
         start: Callable[..., Worker],
         draw: random.Random,
         clock: Callable[[], float] = time.monotonic,
+        pace: Pace | None = None,
     ) -> None:
-        self.start, self.draw, self.clock = start, draw, clock
+        self.start, self.draw, self.clock, self.pace = start, draw, clock, pace
         self.running: dict[str, Worker] = {}
         self.weighing: dict[str, Worker] = {}
         self.stack = ExitStack()
@@ -191,12 +194,15 @@ class Round(AbstractContextManager["Round"]):
             for worker in self.weighing.values():
                 worker.end()
         # the same for all, but new ones, which no file kept from earlier runs can know
-        seed = random.SystemRandom().getrandbits(62)
+        common: dict[str, Any] = {"inputs_seed": random.SystemRandom().getrandbits(62)}
+        if self.pace:
+            self.pace.ready()
+            common["core"] = self.pace.core
         for name in self.draw.sample(list(entries), len(entries)):
             observe(name)
             entry = entries[name]
             if race.left_s() > 0:
-                asked = {"do": "build", "inputs_seed": seed, **race.builds[name]}
+                asked = {"do": "build", **common, **race.builds[name]}
                 built = self.ask(race, name, entry, **asked)
                 if entry.killed and not entry.suspect and entry.lost_s is None:
                     entry.failed, entry.suspect = None, True
@@ -208,6 +214,8 @@ class Round(AbstractContextManager["Round"]):
                 entry.failed = CUT_OFF
         running = {name: entry for name, entry in entries.items() if entry.failed is None}
         turns = race.turns({name: entry.iteration_s for name, entry in running.items()})
+        if self.pace:
+            self.pace.ready()
         pair = -1
         for lap, name in in_turns(turns, self.draw):
             if lap // 2 > pair and race.left_s() <= 0:
@@ -218,7 +226,9 @@ class Round(AbstractContextManager["Round"]):
                 asked = {"iterations": turns[name].iterations, "rehearse": race.rehearse}
                 answer = self.ask(race, name, entry, do="lap", left_s=race.left_s(), **asked)
                 if entry.failed is None:
-                    entry.laps[race.first_lap + lap] = answer["sample"]
+                    taken = answer["sample"]
+                    beside = self.pace.beside(taken) if self.pace else taken
+                    entry.laps[race.first_lap + lap] = beside
                     entry.judge(self.running[name].seen)
         for name, entry in entries.items():
             if entry.failed is None and not entry.laps:
@@ -227,7 +237,8 @@ class Round(AbstractContextManager["Round"]):
                 entry.finished = self.ask(race, name, entry, do="finish")
             if entry.failed is None:
                 notes = self.running[name].seen.added_to(entry.finished.get("notes", {}))
-                entry.finished = {**entry.finished, "notes": notes}
+                values = entry.finished.get("values", {}) | typical(entry.laps.values())
+                entry.finished = {**entry.finished, "notes": notes, "values": values}
             if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()
         return entries

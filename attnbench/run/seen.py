@@ -15,7 +15,7 @@ from attnbench.records import Sample
 # The kernel counts in hundredths of a second; two kinds of time, at two ends.
 TICKS_S = 0.05
 # Laps may take this much times what is claimed, as samples are taken up to three times and one
-# iteration is repeated, and so much each: rehearsals for at most 0.1 s, and a probe at either end.
+# iteration is repeated, and so much each: rehearsals for at most 0.1 s.
 MOST, LAP_S = 4.0, 0.25
 IDLE = 0.02  # share of a wait in which a process may compute: runtimes poll
 

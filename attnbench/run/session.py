@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
-from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Run
+from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
 from attnbench.run import schedule
 from attnbench.run.history import blocks
 from attnbench.run.outlook import Outlook
+from attnbench.run.pace import Pace
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, run_of
 from attnbench.run.workers import Worker
 from attnbench.statistics.ratios import Certainty
@@ -65,6 +66,7 @@ class Session(Outlook):
 
     store: Store
     start: Callable[..., Worker]
+    pace: Pace | None = None  # None: the speed of the core is not known
     earlier: tuple[Run, ...] = ()
     observe: Callable[[Progress], None] = lambda progress: None
     name: str = ""  # of the shard; it seeds the orders of the turns
@@ -225,7 +227,6 @@ class Session(Outlook):
             name: {
                 **asdict(planned.case),
                 **settings.of_worker,
-                "probed": settings.clock is Clock.CPU,
                 "filled": planned.filled,
                 "compared": self.compares(planned),
                 "suspicious": schedule.family(planned.case) not in history.examined,
@@ -309,7 +310,7 @@ class Session(Outlook):
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""
-        return Round(self.start, self.draw(), self.clock)
+        return Round(self.start, self.draw(), self.clock, self.pace)
 
     def draw(self) -> random.Random:
         """The random generator of this round's order."""

@@ -28,12 +28,12 @@ variance and of ρ are too small at once, so a plug-in estimate of ρ gives inte
 short: coverage down to 92 % for two series in three rounds, and 89 % in two. ρ is therefore taken
 at an upper confidence limit.
 
-Coverage in simulations of drift, steps, a busy neighbour, bursts, a slow core with laps taken
-again, process effects and heavy tails is 94.6 to 96 % (tests/benchmarks/coverage.py). It is lower
-where one series is much less steady than the rest: with process effects four times those of five
-others, its own ratios reach 83 % in three rounds and 89 % in eight, since its variance is shrunk
-towards theirs. Three rounds cannot distinguish an unsteady series from an unlucky one; all ratios
-of such a sweep together reach 93 to 94 %.
+Coverage in simulations of drift, steps, a busy neighbour, bursts, a slow core, process effects and
+heavy tails is 94.6 to 96 % (tests/benchmarks/coverage.py). It is lower where one series is much
+less steady than the rest: with process effects four times those of five others, its own ratios
+reach 83 % in three rounds and 89 % in eight, since its variance is shrunk towards theirs. Three
+rounds cannot distinguish an unsteady series from an unlucky one; all ratios of such a sweep
+together reach 93 to 94 %.
 """
 
 import math
@@ -58,12 +58,12 @@ from attnbench.statistics.estimate import LEVEL, shrunk, student_quantile
 # hardly anything is known about ρ, up to 2.6 times as wide.
 CONFIDENCE = 0.75
 
-# By how much the log time of a lap follows that of the probe beside it, which sees only its ends:
-# fitted to how rounds differ, 0.31, 0.50 and 0.55 in three sweeps beside other work (correlation
-# 0.6). A constant biases no ratio, and takes nothing from the degrees of freedom of small sweeps.
-# Half-widths became 0.7 to 0.85 times as wide: beside a load of 5, 4.2 % in place of 5.8 %.
-SLOPE = 0.3
-USUAL_S = 0.005  # of a probe; any constant serves
+# By how much the log time of a lap follows that of the probes beside it (`run.pace`). Fitted to how
+# rounds of a sweep of Fig. 2 differ on a busy host: the standard deviation of a ratio of one round
+# is 5.6 % without probes, 3.2 % at 0.8, 3.1 % at 0.9 and 3.2 % at 1. A constant biases no ratio,
+# and takes nothing from the degrees of freedom of small sweeps.
+SLOPE = 0.9
+USUAL_S = 0.0005  # of a probe; any constant serves
 
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
 Block = tuple[str, int]  # mode and length; a sweep of several variants is analysed one by one

@@ -14,9 +14,8 @@ blocks of a process. The situations add
 - bursts: each lap is, with a probability of 15 %, slower by 10 to 80 %;
 - processes: processes vary by 3 %, and by a further 1 % in each block;
 - first laps: that of each visit pays for page faults, up to the 1 % that the warm-up may leave;
-- slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 40 %; laps
-  beside a probe that is 25 % slower than usual are taken again, as `devices.disturbances` does, and
-  the probes, which correlate with their laps by 0.8, serve as a control variate;
+- slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 40 %; the
+  probes beside the laps, which correlate with them by 0.8 to 0.95, serve as a control variate;
 - heavy tails: laps and processes follow Student's t with 3 degrees of freedom;
 - all: all of these at once;
 - one unsteady: processes of the first series vary by 3.2 %, four times as much as others; the
@@ -35,7 +34,6 @@ from itertools import combinations
 
 import numpy as np
 
-from attnbench.devices.disturbances import AGAIN, SLOW, TAKES
 from attnbench.records import LEAST_ROUNDS
 from attnbench.statistics.estimate import LEVEL, student_quantile
 from attnbench.statistics.ratios import SLOPE, certainties, final, means
@@ -44,7 +42,6 @@ from tests.benchmarks.header import begin
 BLOCKS, LAP_PAIRS, MOST = 8, 6, 12
 UNSTEADY = "one unsteady"
 LAP = 0.02  # standard deviation of a lap
-LASTS = 0.5  # probability that a spell lasts until a lap is taken again
 AT_ONCE = 200  # sweeps simulated together, so that the arrays stay small
 
 
@@ -58,7 +55,7 @@ class Situation:
     bursts: float = 0.0  # probability in each lap
     first: float = 0.0  # at most, in the first lap of a visit
     spells: tuple[float, float] = (0.0, 0.0)  # least and most slowness of the core
-    probe: float = 0.02  # of probes; in spells 0.08, which makes the correlation with laps 0.8
+    probe: float = 0.02  # of probes; in spells 0.05, which makes the correlation with laps 0.9
     between: float = 0.008  # processes
     in_block: float = 0.004
     heavy: bool = False
@@ -72,7 +69,7 @@ SITUATIONS = {
     "bursts": Situation(bursts=0.15),
     "processes": Situation(between=0.03, in_block=0.01),
     "first laps": Situation(first=0.01),
-    "slow core": Situation(spells=(0.05, 0.4), probe=0.08),
+    "slow core": Situation(spells=(0.05, 0.4), probe=0.05),
     "heavy tails": Situation(heavy=True),
     "all": Situation(
         drift=0.2,
@@ -81,7 +78,7 @@ SITUATIONS = {
         bursts=0.15,
         first=0.01,
         spells=(0.05, 0.4),
-        probe=0.08,
+        probe=0.05,
         between=0.03,
         in_block=0.01,
         heavy=True,
@@ -194,7 +191,8 @@ def laps(situation, series, rounds, sweeps, rng):
     turn = when(series, *visits, rng)
     logs = LAP * draw(*visits, series, LAP_PAIRS, 2)
     slow = np.take_along_axis(spells(situation, sweeps, turns, series, rng), turn, 1)
-    logs, probes = taken_again(logs, slow.reshape(logs.shape), situation.probe, draw, rng)
+    slow = slow.reshape(logs.shape)
+    logs += slow - SLOPE * probed(slow, situation.probe, rng)
     between = np.full((series, 1, 1), situation.between)
     between[0] *= situation.unsteady
     logs += between * draw(sweeps, rounds, 1, series, 1, 1)
@@ -206,28 +204,7 @@ def laps(situation, series, rounds, sweeps, rng):
         logs[..., 0, 0] += rng.uniform(0, situation.first, logs.shape[:-2])
     speed = slowness(situation, sweeps, turns, series, rng)
     logs += np.take_along_axis(speed, turn, 1).reshape(logs.shape)
-    return logs - SLOPE * probes
-
-
-def taken_again(logs, slow, noise, draw, rng):
-    """The laps that are kept of those on a core that is `slow`, and the log probes beside them."""
-    shape = logs.shape
-    logs, slow = (a.reshape(*shape[:-2], 2 * LAP_PAIRS).copy() for a in (logs + slow, slow))
-    probes = probed(slow, noise, rng)
-    usual = np.quantile(probes, 0.25, axis=-1)
-    kept, again = np.zeros((2, *usual.shape))
-    for lap in range(2 * LAP_PAIRS):
-        for _ in range(TAKES - 1):
-            worst = probes[..., lap]
-            due = (worst > usual + np.log1p(SLOW)) & (again <= AGAIN * kept)
-            again += due
-            lasting = slow[..., lap] * (rng.random(due.shape) < LASTS)
-            slow[..., lap] = np.where(due, lasting, slow[..., lap])
-            retaken = lasting + LAP * draw(*due.shape)
-            logs[..., lap] = np.where(due, retaken, logs[..., lap])
-            probes[..., lap] = np.where(due, probed(lasting, noise, rng), worst)
-        kept += 1
-    return logs.reshape(shape), probes.reshape(shape)
+    return logs
 
 
 def probed(slow, noise, rng):

@@ -9,12 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from attnbench.devices.disturbances import (
-    FIRST,
-    LATELY,
-    PARTS,
     Account,
     CoreMeter,
-    Probe,
     account,
     stolen_s,
     waited_s,
@@ -60,27 +56,12 @@ def test_what_a_system_does_not_say_is_left_out(tmp_path):
     assert meter.values().keys() == {"retaken_s", "fault_share"}
 
 
-def parts(durations):
-    """Seconds of each piece of work of probes that take so long; the first is not timed."""
-    for seconds in durations:
-        yield from [9.0, *[seconds / PARTS] * PARTS]
-
-
 class Core:
-    """A core on which laps take CPU time, wait and fault, as a test scripts it.
+    """A core on which laps take CPU time, wait and fault, as a test scripts it."""
 
-    `fast`: seconds of each probe, from the first one after those of the start.
-    """
-
-    def __init__(self, fast=(), probed=True):
+    def __init__(self):
         self.now = Account(0.0, 0.0, 0, 0.0, 0.0)
-        self.fast = parts(itertools.chain([0.004] * FIRST, fast, itertools.repeat(0.004)))
-        self.clock = 0.0
-        probe = Probe(self.work, lambda: self.clock) if probed else None
-        self.meter = CoreMeter(probe, lambda: self.now)
-
-    def work(self):
-        self.clock += next(self.fast)
+        self.meter = CoreMeter(lambda: self.now)
 
     def lap(self, cpu_s=0.1, faults=0, waited_s=0.0, stolen_s=0.0):
         with self.meter:
@@ -89,7 +70,6 @@ class Core:
 
     def takes(self, left_s=math.inf, **lap):
         """How often a lap is taken."""
-        self.meter.ready()
         self.lap(**lap)
         take = 1
         while self.meter.again(take, left_s):
@@ -102,53 +82,26 @@ MANY = round(0.011 * 0.1 / FAULT_S)
 
 
 @pytest.mark.parametrize(
-    ("fast", "lap", "disturbed"),
+    ("lap", "disturbed"),
     [
-        ((), {}, None),
-        ((), {"faults": MANY}, Disturbance.FAULTS),
-        ((), {"faults": MANY // 2}, None),
-        ((), {"waited_s": 9.0}, None),
-        ((0.0049, 0.0049), {}, None),
-        ((0.0062, 0.004), {}, Disturbance.SLOW_CORE),
-        ((0.004, 0.0062), {}, Disturbance.SLOW_CORE),
-        ((0.004, 0.0062), {"faults": MANY}, Disturbance.FAULTS),
+        ({}, None),
+        ({"faults": MANY}, Disturbance.FAULTS),
+        ({"faults": MANY // 2}, None),
+        ({"waited_s": 9.0}, None),
     ],
 )
-def test_a_lap_is_disturbed_by_page_faults_or_a_slow_core(fast, lap, disturbed):
-    core = Core(fast)
-    core.meter.ready()
+def test_a_lap_is_disturbed_by_page_faults(lap, disturbed):
+    core = Core()
     core.lap(**lap)
     assert core.meter.disturbed is disturbed
     assert core.meter.is_slow == (disturbed is not None)
     assert core.meter.waited_s == lap.get("waited_s", 0.0)
-    before_s, after_s = (*fast, 0.004, 0.004)[:2]
-    assert core.meter.probe_s == pytest.approx((before_s + after_s) / 2)
-
-
-def test_a_probe_knows_what_is_usual_lately():
-    durations = parts([*[0.004] * FIRST, *[0.006] * LATELY])
-    now = [0.0]
-    probe = Probe(lambda: now.__setitem__(0, now[0] + next(durations)), lambda: now[0])
-    assert probe.look() == pytest.approx(0.006)
-    assert probe.usual_s == pytest.approx(0.004)
-    for _ in range(LATELY - 1):
-        probe.look()
-    assert probe.usual_s == pytest.approx(0.006), "a core that stays slow is usual"
-
-
-def test_a_disturbed_lap_is_taken_again_until_it_is_not():
-    assert Core().takes() == 1
-    # before the lap, after it, after the next
-    assert Core([0.004, 0.007, 0.004]).takes() == 2, "its end is slow, and so begins the next"
-    core = Core([0.007])
-    assert core.takes() == 2
-    assert core.meter.disturbed is None
 
 
 def test_laps_taken_again_take_half_as_long_as_those_kept():
-    core = Core(itertools.repeat(0.006, 99))
-    core.meter.probe.lately.extend([0.004] * LATELY)
-    assert [core.takes(cpu_s=0.125) for _ in range(4)] == [2, 1, 2, 1]
+    core = Core()
+    takes = [core.takes(cpu_s=0.125, faults=2 * MANY) for _ in range(4)]
+    assert takes == [2, 1, 2, 1]
     assert core.meter.values()["retaken_s"] == 0.25
     calm = Core()
     assert [calm.takes() for _ in range(4)] == [1] * 4
@@ -160,50 +113,37 @@ def test_no_lap_is_taken_again_that_the_budget_may_not_hold(left_s, takes):
     assert Core().takes(left_s, faults=MANY) == takes
 
 
-def test_a_long_lap_is_not_taken_again_because_of_a_probe_but_because_of_faults():
-    assert Core([0.006, 0.006]).takes(cpu_s=0.6) == 1
-    assert Core().takes(cpu_s=0.6, faults=6 * MANY) == 2
-
-
 @pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
-def test_taking_a_lap_again_does_not_depend_on_how_long_it_took(factor):
-    durations = [0.004, 0.0065, 0.004, 0.0039, 0.0047]
-    core = Core(durations)
-    core.takes(cpu_s=0.1 * factor)
-    assert len(core.meter.used) == 2
+def test_a_lap_is_taken_again_for_the_share_of_faults_however_long_it_took(factor):
+    assert Core().takes(cpu_s=0.1 * factor, faults=round(factor * MANY)) == 2
+    assert Core().takes(cpu_s=0.1 * factor, faults=round(factor * MANY / 2)) == 1
 
 
 def test_a_meter_says_what_disturbed_the_samples_in_all(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    core = Core([0.004, 0.005])
-    core.meter.ready()
+    core = Core()
     core.lap(cpu_s=0.6, faults=1000, waited_s=0.4, stolen_s=0.1)
-    assert core.meter.values() == pytest.approx(
-        {
-            "retaken_s": 0.0,
-            "fault_share": 1000 * FAULT_S / 0.6,
-            "stolen_share": 0.05,
-            "probe_s": 0.0045,
-        }
-    )
-    without = Core(probed=False)
-    without.lap()
-    assert "probe_s" not in without.meter.values()
+    values = {"retaken_s": 0.0, "fault_share": 1000 * FAULT_S / 0.6, "stolen_share": 0.05}
+    assert core.meter.values() == pytest.approx(values)
 
 
 def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
-    core, laps = Core([0.006, 0.006, 0.006]), []
+    core, laps, faults = Core(), [], iter([MANY, MANY, MANY])
 
     def iterate(lap):
         laps.append(1)
-        core.now = core.now._replace(wall_s=core.now.wall_s + 0.1, cpu_s=core.now.cpu_s + 0.1)
+        now = core.now
+        core.now = now._replace(
+            wall_s=now.wall_s + 0.1, cpu_s=now.cpu_s + 0.1, faults=now.faults + next(faults, 0)
+        )
         lap("forward")
 
     watch = HostStopwatch(lambda: core.now.wall_s, lambda: core.now.cpu_s, Clock.CPU)
     answers = timing(iterate, watch, core.meter, 0.1)
-    slow = answers.answer("lap", iterations=1, rehearse=True)["sample"]
+    cold = answers.answer("lap", iterations=1, rehearse=True)["sample"]
     assert len(laps) == 2
-    assert (slow.disturbed, slow.waited_s, slow.seconds) == (Disturbance.SLOW_CORE, 0.0, 0.1)
+    assert (cold.disturbed, cold.waited_s, cold.seconds) == (Disturbance.FAULTS, 0.0, 0.1)
+    assert answers.answer("lap", iterations=1)["sample"].disturbed is Disturbance.FAULTS
     calm = answers.answer("lap", iterations=1)["sample"]
     assert calm.disturbed is None
     answers.built.iteration_s = 0.001

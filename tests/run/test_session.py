@@ -857,7 +857,6 @@ def test_workers_are_told_the_clock_and_how_to_warm_up(request_, clock):
     sweep(machine, request=request_)
     for asked in machine.builds:
         assert asked["clock"] == clock
-        assert asked["probed"] == (clock is Clock.CPU)
         assert asked["faulting_s"] == request_.settings.faulting_s
 
 

@@ -256,7 +256,7 @@ def test_laps_are_taken_to_one_speed_of_the_core_where_a_probe_tells_it():
     assert by_pair(plain)[0] == min(lap.seconds for lap in laps[:2])
 
 
-@pytest.mark.parametrize(("slope", "probe_sd", "gains"), [(0.8, 0.08, True), (0.0, 0.0, False)])
+@pytest.mark.parametrize(("slope", "probe_sd", "gains"), [(0.9, 0.05, True), (0.0, 0.0, False)])
 def test_probes_bias_no_ratio(slope: float, probe_sd: float, gains: bool):
     rng, plain, found = np.random.default_rng(0), [], []
     for _ in range(400):

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from shutil import which
 from typing import Any
 
@@ -36,11 +37,6 @@ class Cpu(Device):
     copy_elements = 1 << 24
     peak_calls = 1
     bytes_per_s = 1e10
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.probe: Any = None  # of this process's core, once a meter needs it
-        self.packages = rapl.Packages()
 
     def usual_tokens(self, width: int) -> int:
         """As many as cost a layer's products no more than at a width of 1,024."""
@@ -79,12 +75,15 @@ class Cpu(Device):
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
         return HostStopwatch(counts=clock)
 
-    def meter(self, probed: bool = False) -> Meter:
-        from attnbench.devices.disturbances import CoreMeter, Probe
+    def meter(self) -> Meter:
+        from attnbench.devices.disturbances import CoreMeter
 
-        if probed and self.probe is None:
-            self.probe = Probe()
-        return CoreMeter(self.probe if probed else None)
+        return CoreMeter()
+
+    @cached_property
+    def packages(self) -> rapl.Packages:
+        """The counters of energy."""
+        return rapl.Packages()
 
     def joules(self) -> float:
         return self.packages.joules()

@@ -114,7 +114,7 @@ class Cuda(Device):
 
         torch.cuda.synchronize(self.index)
 
-    def meter(self, probed: bool = False) -> Meter:
+    def meter(self) -> Meter:
         return nvml.GpuMeter(self.uuid())
 
     def captured(self, subject: Built) -> Iterate:

@@ -1,0 +1,79 @@
+"""How fast the core is on which processes are measured, while they are.
+
+Other guests of a host, and what computes on the other half of a core, slow it by tens of per cent
+for milliseconds or minutes, and CPU time with it. So a process on the same core repeats a small
+product every 25 ms, 3 % of the time, and what that takes serves as a control variate
+(`statistics.ratios`). Measured on a shared host for 150 s, the CPU time of iterations of 0.15 to
+0.7 s varied by 7 to 17 %, and relative to the probes beside them by 2 to 7 %: both follow each
+other with correlations of 0.8 to 0.95. A probe before and after each lap, in its process, had seen
+too little of it (0.4 to 0.6).
+"""
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from statistics import harmonic_mean, median
+
+from attnbench.devices.host import quietest_core
+from attnbench.records import Disturbance, Sample
+from attnbench.run.workers import Worker
+
+LIMIT_S = 60.0  # of an answer
+# A lap beside probes that took so much longer than usual ran on a slow core.
+SLOW = 0.25
+LATELY = 4096  # probes whose lower quartile is usual: those of two minutes
+
+
+class Pace(AbstractContextManager["Pace"]):
+    """A process that probes the core of all others; a context manager.
+
+    `start` starts it, and again if it has ended.
+    """
+
+    def __init__(self, start: Callable[[], Worker], core: int) -> None:
+        self.start, self.core = start, core
+        self.worker: Worker | None = None
+        self.lately: deque[float] = deque(maxlen=LATELY)
+
+    def __exit__(self, *error: object) -> None:
+        if self.worker is not None:
+            self.worker.end()
+
+    def ready(self) -> None:
+        """See that the core is probed; what has been found so far is beside no lap."""
+        if self.worker is None or not self.worker.alive:
+            self.worker = self.start()
+        self.lately.extend(self.taken())
+
+    def beside(self, sample: Sample) -> Sample:
+        """A sample that has just been taken, with the time of a probe meanwhile, if it is known."""
+        probes = self.taken()
+        self.lately.extend(probes)
+        if not self.lately:
+            return sample
+        # a lap takes as long as its work does at the mean speed
+        probe_s = harmonic_mean(probes or [self.lately[-1]])
+        usual_s = sorted(self.lately)[len(self.lately) // 4]
+        slow = Disturbance.SLOW_CORE if probe_s > (1 + SLOW) * usual_s else None
+        return sample._replace(probe_s=probe_s, disturbed=sample.disturbed or slow)
+
+    def taken(self) -> list[float]:
+        """Seconds of each probe since the last call; none if the process has ended."""
+        assert self.worker is not None
+        answer = self.worker.ask(LIMIT_S, do="probed", core=self.core)
+        return [s for s in answer.get("probes", ()) if 0 < s < math.inf]
+
+
+def typical(samples: Iterable[Sample]) -> dict[str, float]:
+    """The median of the probes beside these samples, under its key of `metrics.TABLE`."""
+    probes = [sample.probe_s for sample in samples if sample.probe_s is not None]
+    return {"probe_s": median(probes)} if probes else {}
+
+
+def of_quietest_core(start: Callable[[], Worker]) -> Pace | None:
+    """The pace of the core of which others take least; None where processes cannot be bound."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    return Pace(start, quietest_core())
