@@ -335,6 +335,13 @@ def test_predictions_learn_from_what_was_measured():
     assert third.outcome is Outcome.SKIPPED
 
 
+@pytest.mark.parametrize(("tunes", "outcome"), [(False, Outcome.TIMEOUT), (True, Outcome.OK)])
+def test_kernels_that_try_configurations_at_first_have_time_for_them(tunes, outcome):
+    machine = Machine(other_s=100.0)
+    sweep(machine, (replace(PLAN[0], tunes=tunes),), replace(REQUEST, rounds=1))
+    assert outcomes(machine)[PLAN[0].case.key, Part.TIME, 0].outcome is outcome
+
+
 def test_after_memory_ran_out_longer_ones_are_not_tried_and_others_go_on():
     def fate(case, do):
         if (case.mechanism, case.workload.seq_len, do) == ("slow", 256, "build"):
