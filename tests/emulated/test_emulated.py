@@ -82,7 +82,7 @@ def test_a_sweep_times_weighs_and_reports_both_modes(usual):
     assert usual.sweep.request.device == "cuda", "auto takes the GPU"
     for run in usual.timed:
         assert all(s.device_s and s.enqueue_s and s.unheld_wall_s for s in run.samples)
-        assert run.values["sm_clock_hz"] == pytest.approx(1.98e9)
+        assert run.values["sm_clock_hz"] == pytest.approx(1.98e9, rel=0.05)
         assert "energy_j" not in run.values
         assert not {"throttle", "clock"} & run.notes.keys()
     assert all(run.values["context_bytes"] == 500 << 20 for run in usual.weighed)
@@ -115,7 +115,7 @@ def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(ailing):
     for run in ailing.timed:
         assert run.notes["throttle"] == "power cap"
         assert run.values["throttled_s"] > 0
-        assert run.values["sm_clock_hz"] == pytest.approx(3.45e8)
+        assert run.values["sm_clock_hz"] == pytest.approx(3.45e8, rel=0.05)
     for run in ailing.weighed:
         assert "device_process_bytes" not in run.values
         assert run.values["device_used_bytes"] >= run.values["device_before_bytes"] > 0
