@@ -3,10 +3,12 @@
 import gc
 import os
 import sys
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
 
+from attnbench.devices import host
 from tests.forked import forked_servers
 
 settings.register_profile("attnbench", deadline=None, derandomize=True)
@@ -37,6 +39,13 @@ def careful_torch():
         torch.set_num_threads(1)
         torch.utils.deterministic.fill_uninitialized_memory = True
         torch.use_deterministic_algorithms(True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hasty_looks():
+    """No test cares which core a sweep takes."""
+    with patch.object(host, "LOOK_S", 0.01):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

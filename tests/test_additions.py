@@ -19,6 +19,8 @@ import pytest
 from attnbench.store.journal import load
 from tests.driven import Driven
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1] / "attnbench"
 DEVICE = '''"""A device for a test."""
 

@@ -27,7 +27,14 @@ README, CONTRIBUTING, REPORTS = (
 )
 BLOCKS = re.findall(r"```sh\n(.*?)```", README + REPORTS, re.DOTALL)
 TEXTS = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
-LINES = tuple(line for block in BLOCKS for line in block.splitlines() if line.strip())
+LINES = tuple(
+    dict.fromkeys(
+        line.partition("  #")[0].rstrip()
+        for block in BLOCKS
+        for line in block.splitlines()
+        if line.strip()
+    )
+)
 COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
 # the files of the user that the commands name
 ((MODULE, NOTEBOOK), (CLAIMS,)) = (
@@ -60,8 +67,7 @@ def of(*verbs):
 
 @pytest.mark.parametrize("line", of("sweep"))
 def test_a_sweep_can_be_planned(line, folder):
-    command, *_ = line.partition("#")
-    done = run(command.replace("--dry-run", "") + " --dry-run", folder)
+    done = run(line.replace("--dry-run", "") + " --dry-run", folder)
     assert done.returncode == 0, done.stderr
     assert "Nothing was run." in done.stdout
 

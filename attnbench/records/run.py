@@ -113,7 +113,8 @@ class Sample(NamedTuple):
     clock: Clock = Clock.WALL  # which time counts, where there is no device time
     waited_s: Seconds | None = None  # of its threads, for a core; None where unknown
     disturbed: Disturbance | None = None
-    probe_s: Duration | None = None  # fixed work beside it, which tells how fast the core was
+    probe_s: Duration | None = None  # fixed work before and after it, in earlier versions
+    pace_s: Duration | None = None  # fixed work on its core meanwhile, which tells how fast it was
     clock_hz: Duration | None = None  # of a GPU's multiprocessors, right behind its last iteration
 
     @property

@@ -54,10 +54,10 @@ class Pace(AbstractContextManager["Pace"]):
         if not self.lately:
             return sample
         # a lap takes as long as its work does at the mean speed
-        probe_s = harmonic_mean(probes or [self.lately[-1]])
+        pace_s = harmonic_mean(probes or [self.lately[-1]])
         usual_s = sorted(self.lately)[len(self.lately) // 4]
-        slow = Disturbance.SLOW_CORE if probe_s > (1 + SLOW) * usual_s else None
-        return sample._replace(probe_s=probe_s, disturbed=sample.disturbed or slow)
+        slow = Disturbance.SLOW_CORE if pace_s > (1 + SLOW) * usual_s else None
+        return sample._replace(pace_s=pace_s, disturbed=sample.disturbed or slow)
 
     def taken(self) -> list[float]:
         """Seconds of each probe since the last call; none if the process has ended."""
@@ -68,7 +68,7 @@ class Pace(AbstractContextManager["Pace"]):
 
 def typical(samples: Iterable[Sample]) -> dict[str, float]:
     """The median of the probes beside these samples, under its key of `metrics.TABLE`."""
-    probes = [sample.probe_s for sample in samples if sample.probe_s is not None]
+    probes = [sample.pace_s for sample in samples if sample.pace_s is not None]
     return {"probe_s": median(probes)} if probes else {}
 
 

@@ -64,6 +64,7 @@ CONFIDENCE = 0.75
 # and takes nothing from the degrees of freedom of small sweeps.
 SLOPE = 0.9
 USUAL_S = 0.0005  # of a probe; any constant serves
+EARLIER_SLOPE = 0.3  # where the process of the lap itself probed the core, before and after it
 
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
 Block = tuple[str, int]  # mode and length; a sweep of several variants is analysed one by one
@@ -155,20 +156,20 @@ class Ratios:
 
 
 def by_pair(samples: Iterable[Sample]) -> Laps:
-    """Seconds of one iteration in each complete pair of laps: the faster of the two.
-
-    A lap beside a probe is first taken to the usual speed of the core.
-    """
-    seconds: dict[int, float] = {
-        s.lap: s.seconds / ((s.probe_s or USUAL_S) / USUAL_S) ** SLOPE
-        for s in samples
-        if s.lap is not None
-    }
+    """Seconds of one iteration in each complete pair of laps: the faster of the two."""
+    seconds = {s.lap: at_usual_speed(s) for s in samples if s.lap is not None}
     return {
         lap // 2: min(seconds[lap], seconds[lap + 1])
         for lap in seconds
         if lap % 2 == 0 and lap + 1 in seconds
     }
+
+
+def at_usual_speed(sample: Sample) -> float:
+    """Seconds of one iteration, had the core been as fast as usual, as far as probes tell."""
+    slope = SLOPE if sample.pace_s else EARLIER_SLOPE
+    slowed = (sample.pace_s or sample.probe_s or USUAL_S) / USUAL_S
+    return sample.seconds / math.pow(slowed, slope)
 
 
 def processes(

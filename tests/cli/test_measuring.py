@@ -205,6 +205,7 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
     assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
 
 
+@pytest.mark.long
 def test_a_stack_is_decoded_from_filled_states_at_several_batches(tmp_path):
     layers = "retention,grouped_query[kv_heads=2]"
     done = here(

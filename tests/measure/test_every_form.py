@@ -24,7 +24,8 @@ ALLOWED = {
 
 
 def cases(name, mode):
-    """Each form of this package at each level, in float32; all forms in narrow types, as a layer.
+    """Each form of this package as a layer, in float32, and the usual one at each level; all forms
+    in narrow types, as a layer.
 
     Without those that are compiled, which takes minutes.
     """
@@ -33,7 +34,8 @@ def cases(name, mode):
         if form == "compiled" or tested.forms[form].compiles:
             continue
         one = case(name, form, options, level=level, mode=mode, causal=causal, seq_len=33)
-        if form in tested.own_forms:
+        usual = form == tested.default_form(tested.configure(dict(options)), one.workload)
+        if form in tested.own_forms and (usual or level is Level.ATTENTION):
             yield one
         if level is Level.ATTENTION and causal == (tested.causality is Causality.ALWAYS):
             others = ALLOWED.keys() - {"float32"} if form in tested.own_forms else ALLOWED

@@ -14,7 +14,15 @@ from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
 from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
-from attnbench.statistics.ratios import SLOPE, USUAL_S, Ratios, by_pair, log_ratio
+from attnbench.statistics.ratios import (
+    EARLIER_SLOPE,
+    SLOPE,
+    USUAL_S,
+    Ratios,
+    at_usual_speed,
+    by_pair,
+    log_ratio,
+)
 from tests import sweeps
 
 A, B, C = (f"{name}:eager" for name in ("fastformer", "linformer", "bigbird"))
@@ -244,7 +252,7 @@ def beside_probes(
     seconds = np.exp(slope * slow + lap_sd * rng.standard_normal(6))
     probes = USUAL_S * np.exp(slow + probe_sd * rng.standard_normal(6))
     return [
-        Sample(1, float(s), 0, None, 0, 0, 0, lap, probe_s=float(probe))
+        Sample(1, float(s), 0, None, 0, 0, 0, lap, pace_s=float(probe))
         for lap, (s, probe) in enumerate(zip(seconds, probes, strict=True))
     ]
 
@@ -252,8 +260,17 @@ def beside_probes(
 def test_laps_are_taken_to_one_speed_of_the_core_where_a_probe_tells_it():
     laps = beside_probes(np.random.default_rng(0), SLOPE)
     assert by_pair(laps) == {pair: pytest.approx(1.0) for pair in range(3)}
-    plain = [lap._replace(probe_s=None) for lap in laps]
+    plain = [lap._replace(pace_s=None) for lap in laps]
     assert by_pair(plain)[0] == min(lap.seconds for lap in laps[:2])
+
+
+def test_sweeps_of_earlier_versions_have_probes_that_saw_less():
+    lap = Sample(1, 2.0, 2.0, None, 2.0, 0, 0, 0)
+    slow = lap._replace(pace_s=2 * USUAL_S)
+    assert at_usual_speed(slow) == pytest.approx(2.0 / 2**SLOPE)
+    earlier = lap._replace(probe_s=2 * USUAL_S)
+    assert at_usual_speed(earlier) == pytest.approx(2.0 / 2**EARLIER_SLOPE)
+    assert at_usual_speed(lap) == 2.0
 
 
 @pytest.mark.parametrize(("slope", "probe_sd", "gains"), [(0.9, 0.05, True), (0.0, 0.0, False)])
@@ -262,7 +279,7 @@ def test_probes_bias_no_ratio(slope: float, probe_sd: float, gains: bool):
     for _ in range(400):
         a, b = (beside_probes(rng, slope, 0.02, probe_sd) for _ in range(2))
         found.append(log_ratio(by_pair(a), by_pair(b)) or 0.0)
-        without = ([lap._replace(probe_s=None) for lap in laps] for laps in (a, b))
+        without = ([lap._replace(pace_s=None) for lap in laps] for laps in (a, b))
         plain.append(log_ratio(*map(by_pair, without)) or 0.0)
     assert abs(np.mean(found)) < 3 * np.std(found) / len(found) ** 0.5
     assert (np.var(found) < 0.8 * np.var(plain)) == gains
