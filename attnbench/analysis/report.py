@@ -237,8 +237,8 @@ def part(sweep: Sweep, single: Request) -> Sweep:
     )
     keys = {planned.case.key for planned in plan}
     sessions = sweep.sessions
-    if single.dtype != sweep.request.dtype:  # the peak was measured in the first type
-        sessions = tuple(replace(session, matmul_flops=None) for session in sessions)
+    if single.dtype != sweep.request.dtype:  # older journals have the peak of the first type alone
+        sessions = tuple(replace(s, matmul_flops=s.peaks.get(single.dtype)) for s in sessions)
     return replace(
         sweep,
         request=single,

@@ -11,6 +11,9 @@ backward pass does more than is counted. Least bytes are those that no implement
 parameters, inputs and outputs once; in training also the two moments of Adam, and parameters and
 moments written back; in decode the state instead of all tokens but one.
 
+On a GPU, fused attention in float32 may multiply on tensor cores, each number split in two. The
+bound of such a core is a third of the rate of products with TF32 allowed.
+
 Arithmetic intensity is FLOPs over the bytes that operators moved, as counted in the memory pass:
 operands and results of each operator, cached or not. A point may therefore lie above the slope of
 the roof if its operands came from a cache.
@@ -23,10 +26,13 @@ import numpy as np
 import pandas as pd
 
 from attnbench import modes
-from attnbench.records import ITEM_BYTES, Level, Sweep
+from attnbench.records import ITEM_BYTES, SPLIT, Level, Sweep
 from attnbench.statistics.estimate import LEVEL, student_quantile
 
 CACHE = 4.0  # bandwidth of a cache, which may hold an input of some MiB, over that of a large copy
+
+SPLIT_PRODUCTS = 3  # for one of numbers split in two
+SHARES = ("flops_share", "bytes_share", "nominal_flops_share", "nominal_bytes_share")
 
 FEWEST = 4  # lengths for fitting two rates and their errors
 ROOM = 1.4  # from a point to the ends of the outline, as a factor
@@ -48,6 +54,7 @@ class Roof:
     bytes_per_s: float
     item_bytes: int = 4
     raised: bool = False  # to the best case, which exceeded the measured peaks
+    split_flops_per_s: float = 0.0  # of products of numbers that are split in two; 0: unknown
 
     @property
     def ridge(self) -> float:
@@ -74,6 +81,7 @@ def roof(sweep: Sweep, summary: pd.DataFrame | None = None) -> Roof | None:
         flops_per_s=max(session.matmul_flops or 0.0 for session in sweep.sessions),
         bytes_per_s=max(session.copy_bytes or 0.0 for session in sweep.sessions),
         item_bytes=ITEM_BYTES[sweep.request.dtype],
+        split_flops_per_s=max(s.peaks.get("tf32", 0.0) for s in sweep.sessions) / SPLIT_PRODUCTS,
     )
     return measured if summary is None else _raised(measured, summary)
 
@@ -85,7 +93,9 @@ def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
     if not len(known):
         return roof
     least = least_bytes(known, roof.item_bytes)
-    flops = max(roof.flops_per_s, float((_work(known) / known["time_s"]).max()))
+    alone = known[~_splits(known)]  # others do more than products in one type can
+    best = (_work(alone) / alone["time_s"]).max() if len(alone) else 0.0
+    flops = max(roof.flops_per_s, float(best))
     moved = max(roof.bytes_per_s, float((least / known["time_s"]).max()))
     raised = (flops, moved) != (roof.flops_per_s, roof.bytes_per_s)
     return replace(roof, flops_per_s=flops, bytes_per_s=moved, raised=raised)
@@ -95,6 +105,43 @@ def _work(cases: pd.DataFrame) -> pd.Series:
     """FLOPs of an iteration, in all its passes."""
     forwards = cases["mode"].map(lambda mode: modes.find(mode).forwards).astype(float)
     return pd.Series(cases["flops"] * forwards, cases.index)
+
+
+def _splits(cases: pd.DataFrame) -> pd.Series:
+    """Which cases multiply float32 as numbers split in two."""
+    return pd.Series(cases.get("arithmetic", "") == SPLIT, cases.index)
+
+
+def _products_s(cases: pd.DataFrame, roof: Roof) -> pd.Series:
+    """Seconds of an iteration's products at the peak; of a core at the peak of its arithmetic."""
+    work, core = _work(cases), cases["core_flops"] / cases["flops"]
+    rate = max(roof.flops_per_s, roof.split_flops_per_s)
+    split_s = work * ((1 - core) / roof.flops_per_s + core / rate)
+    return (work / roof.flops_per_s).where(~_splits(cases), split_s)
+
+
+def with_shares(cases: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+    """The cases with FLOP/s and bytes/s as shares of measured and of nominal peaks, if known.
+
+    The columns are `SHARES`; NaN where a number is unknown. A share of bytes may exceed 1, where
+    operands came from a cache.
+    """
+    if cases.empty:
+        return cases
+    dtype, sessions = sweep.request.dtype, sweep.sessions
+    least = least_bytes(cases, ITEM_BYTES.get(dtype, 0))
+    flops, moved = _work(cases), cases["moved_bytes"].fillna(least)
+    peaks = (
+        (flops, [session.matmul_flops for session in sessions]),
+        (moved, [session.copy_bytes for session in sessions]),
+        (flops, [session.nominal.get(dtype) for session in sessions]),
+        (moved, [session.nominal.get("copy") for session in sessions]),
+    )
+    shares = {
+        name: work / cases["time_s"] / max((rate for rate in rates if rate), default=np.nan)
+        for name, (work, rates) in zip(SHARES, peaks, strict=True)
+    }
+    return cases.assign(**shares)
 
 
 def missing_peaks(sweep: Sweep) -> str:
@@ -116,7 +163,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     """
     known = summary[summary["time_s"] > 0]
     work = _work(known)
-    products_s = work / roof.flops_per_s
+    products_s = _products_s(known, roof)
     bytes_s = least_bytes(known, roof.item_bytes) / roof.bytes_per_s
     floor = np.maximum(products_s, bytes_s)
     return known[["series", "mode", "seq_len"]].assign(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.extrapolation import extrapolated
+from attnbench.analysis.roofline import with_shares
 from attnbench.metrics import ROWS, TABLE, TIME, Join
 from attnbench.records import (
     ITEM_BYTES,
@@ -41,14 +42,18 @@ ALL = "all"  # mechanisms together
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
 # notes that become columns: lists of names, joined by ", "
-NOTED = ("attention_kernel", "attention_device_kernels", "number_types")
+NOTED = (
+    *("attention_kernel", "attention_device_kernels", "number_types", "arithmetic"),
+    "costliest_kernels",
+)
 
 # what a sample says of one iteration, in seconds
 SAMPLED: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
     {
         TIME: lambda s: s.seconds,
         "wall_s": lambda s: s.unheld_wall_s,
-        "cpu_s": lambda s: s.cpu_s / s.iterations,
+        # a process that waits for a GPU spins
+        "cpu_s": lambda s: math.nan if s.device_s is not None else s.cpu_s / s.iterations,
         "device_s": lambda s: (s.device_s or math.nan) / s.iterations,
         "enqueue_s": lambda s: math.nan if s.enqueue_s is None else s.enqueue_s / s.iterations,
         "forward_s": lambda s: s.forward_s / s.iterations,
@@ -67,8 +72,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     causal, padding, tokens, outputs (the tokens that an iteration computes), layers. batch_scale is
     the factor from the time of an iteration to that of the sweep's tokens per batch, 1 in decode
     and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not started),
-    reason, rounds. Recorded, or empty: attention_kernel and attention_device_kernels (see
-    `devices.kernels`), number_types in which operators gave results.
+    reason, rounds. Recorded, or empty: attention_kernel, attention_device_kernels, arithmetic and
+    costliest_kernels (see `devices.kernels`), number_types in which operators gave results.
 
     Costs that rounds repeat (`Metric.interval`) have the columns `Metric.estimate`: the value, its
     95 % confidence interval, the standard error of its logarithm and the degrees of freedom. Those
@@ -111,7 +116,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | _values(own)
         for planned, own, estimates in every
     ]
-    return pd.DataFrame(rows)
+    return with_shares(pd.DataFrame(rows), sweep)
 
 
 def clock(sweep: Sweep) -> str:

@@ -11,7 +11,7 @@ from attnbench.analysis import roofline
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame, other_types, shows_launches, timed_runs
 from attnbench.analysis.trust import Drift
-from attnbench.records import AWAY, Clock, Run, Sweep
+from attnbench.records import AWAY, OTHERS, Clock, Run, Sweep
 from attnbench.statistics.estimate import IntervalKind
 
 # limits above which a warning is given
@@ -20,6 +20,7 @@ BUSY = 0.5  # load of other programs, as a share of the cores
 LEAK = 1 << 20  # bytes that each iteration leaves allocated
 SHOWN = 8  # missing shards; there may be millions
 LAPS = 0.01  # of all laps that were disturbed
+CLOCK = 0.95  # of the highest clock among cases that are compared
 
 
 class WarningKind(StrEnum):
@@ -31,16 +32,20 @@ class WarningKind(StrEnum):
     MIXED = "sessions ran on different machines or versions"
     MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
+    SPLITS = "a form multiplies float32 in a way of its own"  # series, arithmetic
     DEPARTS = "a form of another package computes another function"  # series, package, departs
     LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
     TOO_FAST = "a time is shorter than reading the input takes"  # series
-    ROOF_RAISED = "a case did more than the measured peaks"
+    ROOF_RAISED = "a case did more than the measured peaks"  # on_gpu
     BUSY = "the machine was busy at the start"  # load, cores
     LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
     THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
     LOW_CLOCK = "the clock of the GPU was low"  # runs, of
+    UNEVEN_CLOCK = "the clock of the GPU differed between cases that are compared"  # series, share
+    NO_ENERGY = "energy was not measured"  # reason
     LAUNCH_BOUND = "the host was slower than the GPU"  # cases, of, visible
+    SHARED = "other processes used the GPU at the start"  # others
     HIDDEN = "NVML did not show the memory of processes"  # reason
     DISTURBED = "laps were disturbed"  # laps: how many by each `Disturbance`; of
     DRIFTED = "times drifted over the sweep"  # drift
@@ -73,12 +78,16 @@ def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | No
     for mechanism, types in other_types(cases, sweep.request.dtype).items():
         details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
         yield WarningKind.OTHER_TYPE, details
+    yield from _splitting(cases)
     yield from _departing(sweep)
     yield from _away(sweep)
     for series in roofline.too_fast(sweep, cases):
         yield WarningKind.TOO_FAST, {"series": series}
     if roof is not None and roof.raised:
-        yield WarningKind.ROOF_RAISED, {}
+        on_gpu = any(session.cuda for session in sweep.sessions)
+        yield WarningKind.ROOF_RAISED, {"on_gpu": on_gpu}
+    for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
+        yield WarningKind.SHARED, {"others": others}
     yield from _of_a_gpu(sweep.runs, cases)
     yield from _disturbed(sweep, drift)
     kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
@@ -106,6 +115,13 @@ def _meddled(sweep: Sweep) -> Warnings:
     for name, kept_bytes in kept.items():
         if kept_bytes > LEAK:
             yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
+
+
+def _splitting(cases: Frame) -> Warnings:
+    """Each series whose float32 products are not those of the other forms, once."""
+    noted = cases.loc[cases["arithmetic"] != "", ["series", "arithmetic"]].drop_duplicates()
+    for series, arithmetic in noted.itertuples(index=False):
+        yield WarningKind.SPLITS, {"series": series, "arithmetic": arithmetic}
 
 
 def _departing(sweep: Sweep) -> Warnings:
@@ -136,12 +152,30 @@ def _away(sweep: Sweep) -> Warnings:
         yield WarningKind.AWAY, {"series": name, "share": share}
 
 
+def _clocks(cases: Frame) -> Warnings:
+    """Each series whose clock was lower than that of another it raced with, at its lowest share.
+
+    A clock that is low for all of them biases no ratio.
+    """
+    clocks = cases.get("sm_clock_hz")
+    if clocks is None:
+        return
+    blocks = [cases[name] for name in ("mode", "seq_len", "width", "heads", "dtype", "batch")]
+    shares = clocks / clocks.groupby(blocks).transform("max")
+    for series, share in shares.groupby(cases["series"], sort=False).min().items():
+        if share < CLOCK:
+            yield WarningKind.UNEVEN_CLOCK, {"series": series, "share": share}
+
+
 def _of_a_gpu(runs: Sequence[Run], cases: Frame) -> Warnings:
     """What times and memory of a GPU do not include."""
     if len(bound := cases.loc[cases["launch_bound"], "key"]):
         visible = len({run.case for run in runs if shows_launches(run)})
         measured = int(cases["time_s"].notna().sum())
         yield WarningKind.LAUNCH_BOUND, {"cases": len(bound), "of": measured, "visible": visible}
+    yield from _clocks(cases)
+    for reason in dict.fromkeys(run.notes["energy"] for run in runs if "energy" in run.notes):
+        yield WarningKind.NO_ENERGY, {"reason": reason}
     for reason in dict.fromkeys(run.notes["nvml"] for run in runs if "nvml" in run.notes):
         yield WarningKind.HIDDEN, {"reason": reason}
 

@@ -60,9 +60,12 @@ def measure(
     division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
     begun = time.monotonic()
-    here = environment(server, request.device, request.settings.threads, request.dtype)
+    dtypes = dict.fromkeys(single.dtype for single in request.each)
+    here = environment(server, request.device, request.settings.threads, tuple(dtypes))
     if shard:
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
+    if here.device_memory_bytes and any(planned.compiles for planned in plan.cases):
+        server.load_compiler()  # on a CPU it would count as resident memory of all
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
@@ -119,10 +122,12 @@ def resumed(folder: Path, start: Start, anyway: bool) -> Journal:
             time.sleep(BUSY_PAUSE_S)
 
 
-def environment(server: Server, device: str, threads: int, dtype: str = "float32") -> Environment:
+def environment(
+    server: Server, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
+) -> Environment:
     """This machine as a worker sees it, with measured peak rates. Raises `CannotRun`."""
     with server.worker() as worker:
-        asked = {"do": "environment", "device": device, "threads": threads, "dtype": dtype}
+        asked = {"do": "environment", "device": device, "threads": threads, "dtypes": dtypes}
         answer = worker.ask(PEAKS_TIMEOUT_S, **asked)
     if answer["outcome"] != "ok":
         raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")

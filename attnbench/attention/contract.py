@@ -73,6 +73,7 @@ class Attention(nn.Module):
     counted = False
 
     compiles = False  # whether torch.compile makes code for each shape
+    tunes = False  # whether its kernels try many configurations when they are first used
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__()

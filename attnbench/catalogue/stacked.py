@@ -203,6 +203,7 @@ def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:
         "departs": "; ".join(dict.fromkeys(each.departs for each in named if each.departs)),
         "counted": any(each.counted for each in named),
         "compiles": any(each.compiles for each in named),
+        "tunes": any(each.tunes for each in named),
         "__module__": __name__,
     }
     return type("Stack", (DecodingStack if decodes else Stack,), body)

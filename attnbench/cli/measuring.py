@@ -9,7 +9,7 @@ from typing import Any
 from attnbench.api import measuring
 from attnbench.api.measuring import begun_in
 from attnbench.cli import console
-from attnbench.records import Clock, Environment, Request
+from attnbench.records import OTHERS, Clock, Environment, Request
 from attnbench.render.terminal import ProgressLine
 from attnbench.run.session import Progress
 from attnbench.store.journal import Journal, load
@@ -70,6 +70,8 @@ def doubts(here: Environment, clock: Clock) -> Iterator[str]:
         yield f"{threads} share {cores}; try --threads {here.cores}"
     elif here.threads > 1 and here.device_memory_bytes is None:
         yield f"wall time on {threads} is less certain than CPU time on one core (--threads 1)"
+    if others := here.notes.get(OTHERS):
+        yield f"other processes use the GPU ({others}), and times will be noisy"
     spare = max(0, here.cores - here.threads)
     if here.busy_cores is not None and here.busy_cores - spare > TAKEN * here.threads:
         so = "measuring will take longer" if clock is Clock.CPU else "times will be noisy"

@@ -12,15 +12,15 @@ from torch.autograd.profiler import profile
 
 from attnbench.devices import kernels, nvml
 from attnbench.devices.counting import FUSED, Counter
-from attnbench.devices.protocol import Built, Weighed
+from attnbench.devices.protocol import Built, Unavailable, Weighed
 
 
 def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
     """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
 
     The first iteration warms up (autotuning allocates), the second is measured, operators are
-    counted in the third, and the kernels of attention recorded in a fourth, if there are any. Peaks
-    of decoding include its prefill. What is allocated already, and the workspaces of cuBLAS, are
+    counted in the third, and the GPU's kernels recorded in a fourth. Peaks of decoding include its
+    prefill. What is allocated already, and the workspaces of cuBLAS, are
     not part of the allocated peak. The context has the code of all kernels that the process has
     run, those of earlier cases included. Where NVML does not show the process, the memory in use on
     the whole device is used instead: before the case was built, and at its peak.
@@ -75,8 +75,8 @@ def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
         values |= counter.values
         notes |= counter.notes
     subject.clear()
-    notes |= kernels.of_attention(trace, iterate)
-    return values, notes
+    of_kernels, named = kernels.of_iteration(trace, iterate)
+    return values | of_kernels, notes | named
 
 
 def used_bytes(device: int) -> int:
@@ -120,5 +120,5 @@ class Peak:
         over = False
         while not over:
             over = self._done.wait(self.PERIOD_S)
-            with suppress(nvml.Unavailable):
+            with suppress(Unavailable):
                 self.peak = max(self.peak, self.ask())

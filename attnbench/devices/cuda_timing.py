@@ -11,23 +11,29 @@ from attnbench.records import Sample
 
 LONGEST_HOLD_S = 0.1
 HOLD = 1.5  # times the time of enqueuing, which varies; twice as much after each that was too short
-# enqueued during one hold, if one iteration does not take longer: about as many kernels as the
-# driver's queue takes (1,024) before it makes the host wait
-BURST_S = 0.005
+FALL = 10  # bursts in a row that were hidden, after which the hold is halved again
+# enqueued during one hold, if one iteration does not take longer. The driver's queue takes about
+# 1,000 launches and events before it makes the host wait: at 2 us each, the fastest, those of 2 ms
+BURST_S = 0.002
 NEGLIGIBLE = 0.01  # launches that take less of the device time are not worth a hold
 LEARNING = 3  # samples without a hold; the first of them loads kernels
-PATIENCE = 3  # consecutive holds that ended before everything was enqueued
+PATIENCE = 3  # consecutive holds that ended before one iteration was enqueued
 L2_FACTOR = 2  # a buffer this many times the second-level cache flushes it
+# cycles of two kernels that spin behind a sample, in whose difference the start of one cancels out
+SPUN = 100_000, 300_000
 
 
 class CudaStopwatch:
     """Device events around each phase; the queue is held until a burst of work is enqueued.
 
     The hold, a kernel that spins, hides launch latency. It lasts as long as enqueuing took in
-    samples without one. A burst is as many iterations as can be enqueued during one hold. Where the
-    host waits for the device within an iteration, or enqueuing takes longer than a hold may last,
-    holds are abandoned, and `visible_launches` says so. With `cold`, each iteration starts with a
-    flushed cache.
+    samples without one. A burst is as many iterations as can be enqueued during one hold, fewer
+    once the queue had no room for as many. Where the host waits for the device within an iteration,
+    or enqueuing one takes longer than a hold may last, holds are abandoned, and `visible_launches`
+    says so. With `cold`, each iteration starts with a flushed cache.
+
+    A sample that may hide launches ends with further kernels that spin, which tell the clock at
+    which it ran.
     """
 
     def __init__(self, cold: bool = False, device: str = "cuda") -> None:
@@ -37,8 +43,9 @@ class CudaStopwatch:
         self.flush = torch.empty(flush_bytes, dtype=torch.int8, device=device) if cold else None
         # the shortest times of one iteration in samples without a hold
         self.enqueue_s = self.device_s = math.inf
-        self.learnt = self.late = 0  # samples without a hold; consecutive holds that were too short
-        self.hold = HOLD
+        self.learnt = 0  # samples without a hold
+        self.late = self.good = 0  # consecutive holds that were too short, and that were not
+        self.hold, self.most = HOLD, math.inf  # the most iterations of a burst
         self.visible_launches = ""
 
     @property
@@ -54,13 +61,13 @@ class CudaStopwatch:
     def reset(self, iterations: int, hide: bool = True) -> None:
         torch.cuda.synchronize()
         self.phases: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
-        self.holds = hide and self.hiding
-        self.burst = max(1, int(BURST_S / self.enqueue_s)) if self.holds else iterations
+        self.spun: list[torch.cuda.Event] = []
+        self.hides, self.holds = hide, hide and self.hiding
         self.to_come, self.in_burst, self.enqueued_s = iterations, 0, 0.0
         self.begun, self.cpu_begun = time.perf_counter(), time.process_time()
 
     def start(self) -> None:
-        if self.in_burst == self.burst:
+        if self.holds and self.in_burst == self.burst:
             self._finish_burst()
         if not self.in_burst:
             self._begin_burst()
@@ -76,8 +83,16 @@ class CudaStopwatch:
         self.mark = now
 
     def sample(self, iterations: int) -> Sample:
-        self._finish_burst()
+        enqueued_s = time.perf_counter() - self.held
+        if self.hides:
+            torch.cuda._sleep(SPUN[0])  # while the rest is enqueued
+            self.spun = [self._event()]
+            for cycles in SPUN:
+                torch.cuda._sleep(cycles)
+                self.spun.append(self._event())
+        self.mark.synchronize()
         wall, cpu = time.perf_counter() - self.begun, time.process_time() - self.cpu_begun
+        self._finish_burst(enqueued_s)
         self.laps: defaultdict[str, float] = defaultdict(float)
         for phase, a, b in self.phases:
             self.laps[phase] += a.elapsed_time(b) / 1000
@@ -88,8 +103,15 @@ class CudaStopwatch:
             self.enqueue_s = min(self.enqueue_s, self.enqueued_s / iterations)
             self.device_s = min(self.device_s, device / iterations)
         return Sample(
-            *(iterations, wall, cpu, device, forward, backward, step), enqueue_s=self.enqueued_s
+            *(iterations, wall, cpu, device, forward, backward, step),
+            enqueue_s=self.enqueued_s,
+            clock_hz=self._clock_hz(),
         )
+
+    @property
+    def burst(self) -> int:
+        """How many iterations a hold shall hide."""
+        return int(max(1, min(self.most, BURST_S / self.enqueue_s)))
 
     @property
     def _negligible(self) -> bool:
@@ -103,21 +125,39 @@ class CudaStopwatch:
             torch.cuda._sleep(int(self.hold_s * self.cycles_per_s))
         self.held = time.perf_counter()
 
-    def _finish_burst(self) -> None:
+    def _finish_burst(self, enqueued_s: float | None = None) -> None:
         """Wait for the device, and note whether the hold was long enough."""
-        enqueued_s = time.perf_counter() - self.held
+        if enqueued_s is None:
+            enqueued_s = time.perf_counter() - self.held
         torch.cuda.synchronize()
         self.enqueued_s += enqueued_s
-        self.in_burst = 0
+        iterations, self.in_burst = self.in_burst, 0
         if not self.holds:
             return
         if enqueued_s < self.hold_s:
-            self.late = 0
+            self.late, self.good = 0, self.good + 1
+            if self.good % FALL == 0:
+                self.hold = max(HOLD, self.hold / 2)
+            return
+        self.good = 0
+        if iterations > 1:  # the queue may have been full
+            self.most = iterations // 2
             return
         self.late += 1
         self.hold *= 2
         if self.late == PATIENCE:
-            self.visible_launches = "not hidden: the host waits for the device, or enqueues slowly"
+            self.visible_launches = (
+                "not hidden: the host waits for the device, enqueues slowly, or enqueues more"
+                " kernels than the queue takes"
+            )
+
+    def _clock_hz(self) -> float | None:
+        """The clock of the multiprocessors behind the sample."""
+        if not self.spun:
+            return None
+        a, b, c = self.spun
+        seconds = (b.elapsed_time(c) - a.elapsed_time(b)) / 1000
+        return (SPUN[1] - SPUN[0]) / seconds if seconds > 0 else None
 
     def _event(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)

@@ -5,29 +5,36 @@ packages choose theirs, so what runs is recorded, as notes of a run. `attention_
 operators without the backward pass: `scaled_dot_product_` followed by `flash_attention`,
 `flash_attention_for_cpu`, `efficient_attention`, `cudnn_attention` or `attention_math`, the last of
 which stores the weights. `attention_device_kernels` names what these operators, or compiled code,
-started on a GPU.
+started on a GPU, and `arithmetic` how they multiply float32 where that is not one product in
+float32. Of all kernels of an iteration there are number, share of time and the costliest.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
+
+from attnbench.devices.protocol import Weighed
+from attnbench.records import SPLIT
 
 FORWARD = r"(?!\S*(?:backward|bwd))"
 OF_TORCH = re.compile(rf"{FORWARD}aten::_(scaled_dot_product_\w+)")
 OF_OTHERS = re.compile(rf"{FORWARD}(?=\S*(?:attention|attn|flash|fmha))(\w+::\w+)")
 COMPILED = "Torch-Compiled Region"  # how the profiler calls what torch.compile has compiled
+# torch's memory-efficient attention in float32, by the architecture that it was compiled for. From
+# 8.0 on it multiplies on tensor cores (`OpMultiplyAddFastF32` in gemm_kernel_utils.h of torch)
+EFFICIENT = re.compile(r".*fmha_cutlass\w_f32_\w*sm(\d+)")
+SPLIT_FROM = 80
+COSTLIEST = 3  # kernels that are named
 
 
-def of_attention(trace: profile, iterate: Callable[..., Any]) -> dict[str, str]:
-    """The notes on an iteration on a GPU that `trace` has seen; runs one more if there is any."""
-    names = names_in(trace)
-    notes = operators(names)
-    if notes or any(name.startswith(COMPILED) for name in names):
-        notes |= started_on_gpu(iterate)
-    return notes
+def of_iteration(trace: profile, iterate: Callable[..., Any]) -> Weighed:
+    """Values and notes on an iteration on a GPU that `trace` has seen, and on one more."""
+    values, notes = started_on_gpu(iterate)
+    return values, operators(names_in(trace)) | notes
 
 
 def names_in(trace: profile) -> set[str]:
@@ -48,19 +55,54 @@ def operators(names: Iterable[str]) -> dict[str, str]:
     return {}
 
 
-def started_on_gpu(iterate: Callable[..., Any]) -> dict[str, str]:
-    """The note on the GPU's kernels in one iteration; empty if the profiler shows none."""
+def started_on_gpu(iterate: Callable[..., Any]) -> Weighed:
+    """Values and notes on the GPU's kernels in one iteration; none if the profiler shows none."""
     if ProfilerActivity.CUDA not in supported_activities():
-        return {}
+        return {}, {}
     with profile(use_kineto=True, use_device="cuda") as trace:
         iterate(lambda phase: None)
+    events = list(trace.function_events or ())
+    values, notes = of_all(events)
+    found = of_attention(events)
+    if found:
+        notes["attention_device_kernels"] = ", ".join(dict.fromkeys(map(short, found)))
+    if any((match := EFFICIENT.match(name)) and int(match[1]) >= SPLIT_FROM for name in found):
+        notes["arithmetic"] = SPLIT
+    return values, notes
+
+
+def of_all(events: Iterable[Any]) -> Weighed:
+    """How many kernels there are, the share of time in which they ran, and the costliest.
+
+    The time is that from the first to the last, under the profiler.
+    """
+    ran = [e for e in events if e.device_type is not DeviceType.CPU and not e.is_user_annotation]
+    if not ran:
+        return {}, {}
+    took: dict[str, float] = {}
+    for event in ran:
+        one = event.time_range
+        took[short(event.name)] = took.get(short(event.name), 0.0) + one.end - one.start
+    total = sum(took.values())
+    span = max(e.time_range.end for e in ran) - min(e.time_range.start for e in ran)
+    costliest = sorted(took, key=took.__getitem__, reverse=True)[:COSTLIEST]
+    named = (f"{name} {100 * took[name] / (total or 1):.0f} %" for name in costliest)
+    kernels = sum(not event.name.startswith("Mem") for event in ran)
+    values: dict[str, float] = {"kernels": kernels}
+    if span > 0:
+        values["busy_share"] = min(1.0, total / span)
+    return values, {"costliest_kernels": ", ".join(named)}
+
+
+def of_attention(events: Iterable[Any]) -> list[str]:
+    """The kernels that operators of attention started, or attention in compiled code."""
     found: dict[str, None] = {}
-    for event in trace.function_events or ():
-        of_attention = OF_TORCH.fullmatch(event.name) or OF_OTHERS.fullmatch(event.name)
-        if of_attention or event.name.startswith(COMPILED):
-            names = (short(kernel.name) for kernel in kernels_of(event))
-            found |= {name: None for name in names if of_attention or "attention" in name}
-    return {"attention_device_kernels": ", ".join(found)} if found else {}
+    for event in events:
+        fused = OF_TORCH.fullmatch(event.name) or OF_OTHERS.fullmatch(event.name)
+        if fused or event.name.startswith(COMPILED):
+            names = (kernel.name for kernel in kernels_of(event))
+            found |= {name: None for name in names if fused or "attention" in name}
+    return list(found)
 
 
 def kernels_of(event: Any) -> Iterator[Any]:
@@ -73,4 +115,4 @@ def kernels_of(event: Any) -> Iterator[Any]:
 def short(kernel: str) -> str:
     """A kernel's name without return type, template arguments and parameters."""
     named = kernel.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return re.split(r"[<(]", named, maxsplit=1)[0]
+    return re.split(r"[<(]", named, maxsplit=1)[0].strip()

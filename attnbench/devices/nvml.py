@@ -14,11 +14,13 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Self
 
-from attnbench.devices.protocol import Meter
+from attnbench.devices.protocol import Meter, Unavailable
+from attnbench.records import Sample
 
 SLOW = 0.75  # of the largest clock of the multiprocessors; samples below it are taken again
 THROTTLED = 0.05  # a reason that lowered the clock for less of the samples' time is not noted
 REASON = re.compile("nvmlClocks(?:Event|Throttle)Reason(.+)")
+BUSY = 5  # percent of the time; what a process itself does as it starts is less
 IDLE = 1
 PART = "MIG-"  # begins the UUID of a MIG instance
 POWER_CAP = "power cap"
@@ -34,10 +36,6 @@ COUNTERS: Mapping[str, str] = MappingProxyType(
         "NVML_FI_DEV_PERF_POLICY_RELIABILITY": "reliability",
     }
 )
-
-
-class Unavailable(Exception):
-    """NVML gives no answer, for the reason in the text."""
 
 
 def ask(uuid: str, question: Callable[[Any, Any], Any], whole: bool = False) -> Any:
@@ -93,7 +91,10 @@ def hides_process(uuid: str) -> str:
 
 
 class GpuMeter(Meter):
-    """What a GPU reports of the samples of one case; what it does not report is left out."""
+    """What a GPU reports of the samples of one case; what it does not report is left out.
+
+    The clock is that of the stopwatch: by the time NVML is asked, the GPU is idle.
+    """
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
@@ -101,35 +102,39 @@ class GpuMeter(Meter):
         self.grown: dict[str, float] = {}  # what cumulative counters grew by
         self.seen: dict[str, None] = {}  # reasons for a low clock, without counters of them
         self.clocks_hz: list[float] = []
-        self.slow = 0  # samples after which the clock was low
+        self.temperatures_c: list[float] = []
+        self.slow = 0  # samples at a low clock
+        self.capped = False  # whether the power was, in the last sample
+        self.largest_hz = answers(uuid, largest_clock).get("largest_hz", 0.0)
 
     def __enter__(self) -> Self:
-        self.before, self.begun = answers(self.uuid, energy, lowered), time.perf_counter()
+        self.before, self.begun = answers(self.uuid, lowered), time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.elapsed_s += time.perf_counter() - self.begun
-        low = False
-        with suppress(Unavailable):
-            now_mhz, largest_mhz = ask(self.uuid, clocks, whole=True)
-            self.clocks_hz.append(1e6 * now_mhz)
-            low = now_mhz < SLOW * largest_mhz
-        self.slow += low
-        after = answers(self.uuid, energy, lowered)
+        after = answers(self.uuid, lowered, temperature)
+        self.temperatures_c += [after.pop("temperature_c")] if "temperature_c" in after else []
         grown = {key: after[key] - self.before[key] for key in self.before.keys() & after.keys()}
         for key, more in grown.items():
             self.grown[key] = self.grown.get(key, 0.0) + more
-        # under a cap of the power the clock would be as low again
-        self.is_slow = low and not grown.get(POWER_CAP)
-        if not set(COUNTERS.values()) & after.keys() and (reasons := throttle(self.uuid)):
+        self.capped = bool(grown.get(POWER_CAP))
+        if not after and (reasons := throttle(self.uuid)):
             self.seen[reasons] = None
 
+    def saw(self, taken: Sample) -> None:
+        self.is_slow = False
+        if taken.clock_hz is not None:
+            self.clocks_hz.append(taken.clock_hz)
+            low = taken.clock_hz < SLOW * self.largest_hz
+            self.slow += low
+            # under a cap of the power the clock would be as low again
+            self.is_slow = low and not self.capped
+
     def values(self) -> Mapping[str, float]:
-        found = answers(self.uuid, temperature, power)
-        if "energy_j" in self.grown:
-            found["energy_j"] = self.grown["energy_j"]
-        if lowered := [seconds for reason, seconds in self.grown.items() if reason != "energy_j"]:
-            found["throttled_s"] = max(lowered)
+        found = {"throttled_s": max(self.grown.values())} if self.grown else {}
+        if self.temperatures_c:
+            found["temperature_c"] = median(self.temperatures_c)
         if self.clocks_hz:
             found["sm_clock_hz"] = median(self.clocks_hz)
         return found
@@ -137,7 +142,7 @@ class GpuMeter(Meter):
     def notes(self) -> Mapping[str, str]:
         least_s = THROTTLED * self.elapsed_s
         counted = [r for r in COUNTERS.values() if self.grown.get(r, 0.0) > least_s]
-        samples = f"after {self.slow} of {len(self.clocks_hz)} samples"
+        samples = f"in {self.slow} of {len(self.clocks_hz)} samples"
         return {
             "throttle": ", ".join((*counted, *self.seen)),
             "clock": f"below {100 * SLOW:.0f} % of its maximum {samples}" if self.slow else "",
@@ -157,12 +162,12 @@ def temperature(nvml: Any, gpu: Any) -> dict[str, float]:
     return {"temperature_c": nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)}
 
 
-def power(nvml: Any, gpu: Any) -> dict[str, float]:
-    return {"power_w": nvml.nvmlDeviceGetPowerUsage(gpu) / 1000}
-
-
-def energy(nvml: Any, gpu: Any) -> dict[str, float]:
-    return {"energy_j": nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000}
+def joules(uuid: str) -> float:
+    """What the GPU has consumed since its driver was loaded. Raises `Unavailable`."""
+    millijoules = ask(
+        uuid, lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu), whole=True
+    )
+    return float(millijoules) / 1000
 
 
 def lowered(nvml: Any, gpu: Any) -> dict[str, float]:
@@ -175,10 +180,46 @@ def lowered(nvml: Any, gpu: Any) -> dict[str, float]:
     }
 
 
-def clocks(nvml: Any, gpu: Any) -> tuple[float, float]:
-    """The clock of the multiprocessors now and its maximum, in MHz."""
-    kind = nvml.NVML_CLOCK_SM
-    return nvml.nvmlDeviceGetClockInfo(gpu, kind), nvml.nvmlDeviceGetMaxClockInfo(gpu, kind)
+def largest_clock(nvml: Any, gpu: Any) -> dict[str, float]:
+    """The largest clock of the multiprocessors."""
+    return {"largest_hz": 1e6 * nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)}
+
+
+def machine(uuid: str) -> dict[str, str]:
+    """The GPU's limits and settings, as far as NVML says them."""
+    found: dict[str, str] = {}
+    questions: Mapping[str, Callable[[Any, Any], str]] = {
+        "largest clock": lambda nvml, gpu: (
+            f"{nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)} MHz"
+        ),
+        "power limit": lambda nvml, gpu: f"{nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3:.0f} W",
+        "ECC": lambda nvml, gpu: on_off(nvml.nvmlDeviceGetEccMode(gpu)[0]),
+        "persistence": lambda nvml, gpu: on_off(nvml.nvmlDeviceGetPersistenceMode(gpu)),
+    }
+    for name, question in questions.items():
+        with suppress(Unavailable):
+            found[name] = ask(uuid, question, whole=True)
+    return found
+
+
+def on_off(mode: int) -> str:
+    return "on" if mode else "off"
+
+
+def others(uuid: str) -> str:
+    """What other processes do on the GPU now: `1 with 1024 MiB, busy 31 % of the time`, or nothing.
+
+    Containers often hide the processes, but not that they compute.
+    """
+    found = []
+    with suppress(Unavailable):
+        running = ask(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetComputeRunningProcesses(gpu))
+        held = [each.usedGpuMemory or 0 for each in running if each.pid != os.getpid()]
+        found += [f"{len(held)} with {sum(held) >> 20} MiB"] * bool(held)
+    with suppress(Unavailable):
+        busy = ask(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu, whole=True)
+        found += [f"busy {busy} % of the time"] * (busy > BUSY)
+    return ", ".join(found)
 
 
 def throttle(uuid: str) -> str:

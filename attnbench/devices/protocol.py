@@ -7,7 +7,8 @@ methods that a measuring process calls.
 import sys
 import sysconfig
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -19,6 +20,10 @@ PHASES = ("forward", "backward", "step")  # of an iteration, which a sample keep
 Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
 Lap = Callable[[str], None]  # called with the name of each phase as it ends
 Iterate = Callable[[Lap], Any]  # one iteration
+
+
+class Unavailable(Exception):
+    """The system does not say something about a device, for the reason in the text."""
 
 
 class Built(Protocol):
@@ -81,6 +86,9 @@ class Meter:
         """Seconds that the threads of this process have waited for a core so far, if known."""
         return 0.0
 
+    def saw(self, taken: Sample) -> None:
+        """Judge the last sample by what its stopwatch says of the device."""
+
     def again(self, take: int, left_s: float) -> bool:
         """Whether to take the last sample again, after `take` times; `left_s` of the budget."""
         return self.is_slow and take < 2
@@ -117,9 +125,11 @@ class Device(ABC):
     captures = False  # whether iterations can be captured in graphs
     weighs_afresh = False  # whether to measure memory a process must be new for each case
     context_bytes = 0  # of its memory that a process takes before any tensor, until measured
+    shared = 0.85  # share of its memory that the processes of one race may use together
     gpus = 1  # that a scheduler has to give to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
+    peak_calls = 20  # in a row, of which the mean counts as a peak rate
     bytes_per_s = 2e12  # of a large copy, guessed for a machine that has not been measured
 
     def __init__(self, name: str) -> None:
@@ -180,6 +190,9 @@ class Device(ABC):
     def select(self) -> None:
         """Make this the process's current device."""
 
+    def wake(self) -> None:
+        """Load what the first product of a process loads, which it keeps in the host's memory."""
+
     @abstractmethod
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
         """A stopwatch; with `cold`, one that flushes the device's cache before each iteration.
@@ -206,12 +219,22 @@ class Device(ABC):
     def weigh(self, build: Build, case: Case) -> Weighed:
         """Measure peak memory in bytes, operators and bytes moved of one iteration."""
 
+    def joules(self) -> float:
+        """What the device has consumed so far, by a counter. Raises `Unavailable`."""
+        raise Unavailable("nothing counts the energy of this device")
+
     def release(self) -> None:
         """Return unused memory of the device that torch caches, which other processes may need."""
 
     def left_bytes(self) -> int:
         """What this process still has allocated of the device's memory, if that is known."""
         return 0
+
+    def arithmetics(
+        self, dtypes: Sequence[str]
+    ) -> Iterable[tuple[str, AbstractContextManager[None]]]:
+        """Other ways to multiply float32, each with a block in which products do."""
+        return ()
 
     def facts(self) -> Mapping[str, Any]:
         """Fields of `Environment` that describe the device; of its memory, what is free."""

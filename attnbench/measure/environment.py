@@ -2,95 +2,100 @@
 
 import platform
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import find
 from attnbench.devices.host import busy_cores, host, load, memory_bytes, processor
-from attnbench.devices.protocol import Device
+from attnbench.devices.protocol import Device, Lap
+from attnbench.devices.timing import sample
 from attnbench.records import Clock, Environment
 from attnbench.version import __version__
-
-if TYPE_CHECKING:
-    import torch
 
 PEAK_S = 0.15  # per peak rate: precise enough, and short enough before every sweep
 
 
-def environment(device: str, threads: int, dtype: str) -> Environment:
-    """This machine with measured peak rates. Runs operations, so only workers may call it."""
-    import torch
+def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment:
+    """This machine with measured peak rates, those of products in each number type.
 
+    Runs operations, so only workers may call it.
+    """
     chosen = find(device)
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
     before, others = load(), busy_cores()
     clock = chosen.host_clock(threads)
-    matmul, copy = peaks(chosen, getattr(torch, dtype), seconds_of(clock))
+    products = {dtype: matmul_flops(chosen, dtype, clock) for dtype in dtypes}
+    for name, allowed in chosen.arithmetics(dtypes):
+        with allowed:
+            products[name] = matmul_flops(chosen, "float32", clock)
+    copy = copy_bytes(chosen, clock)
     chosen.release()
     return Environment(
         attnbench=__version__,
         python=platform.python_version(),
-        torch=torch.__version__,
+        torch=torch_version(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         host=host(),
         processor=processor(),
         cores=cores(),
         threads=threads,
         memory_bytes=memory_bytes(),
-        matmul_flops=matmul,
+        matmul_flops=products[dtypes[0]],
         copy_bytes=copy,
+        peaks={name: rate for name, rate in products.items() if rate},
         load=before,
         busy_cores=others,
         **facts,
     )
 
 
-def seconds_of(clock: Clock) -> Callable[[], float]:
-    """What gives the seconds of a clock of the host."""
-    return time.process_time if clock is Clock.CPU else time.perf_counter
-
-
-def peaks(
-    device: Device, dtype: "torch.dtype", clock: Callable[[], float] = time.perf_counter
-) -> tuple[float | None, float | None]:
-    """FLOP/s of a large matrix product in this type, and bytes/s of a large copy.
-
-    None where the device has too little memory.
-    """
+def torch_version() -> str:
+    """The version of torch."""
     import torch
 
-    def product() -> float:
-        size = device.matmul_size
-        a, b = torch.randn(2, size, size, device=device.torch_name).to(dtype)
-        return 2 * size**3 / best(lambda: torch.mm(a, b), device, clock)
+    return str(torch.__version__)
 
-    def copy() -> float:
+
+def matmul_flops(device: Device, dtype: str, clock: Clock) -> float | None:
+    """FLOP/s of a large product in this type; None where memory is too small for it."""
+    import torch
+
+    size = device.matmul_size
+    try:
+        a, b = torch.randn(2, size, size, device=device.torch_name).to(getattr(torch, dtype))
+        return 2 * size**3 / best(lambda: torch.mm(a, b), device, clock)
+    except torch.OutOfMemoryError:
+        return None
+
+
+def copy_bytes(device: Device, clock: Clock) -> float | None:
+    """Bytes/s of a large copy, read and written; None where memory is too small for it."""
+    import torch
+
+    try:
         source = torch.randn(device.copy_elements, device=device.torch_name)
         target = torch.empty_like(source)
         moved = 2 * source.numel() * source.itemsize
         return moved / best(lambda: target.copy_(source), device, clock)
-
-    rates: list[float | None] = []
-    for rate in (product, copy):
-        try:
-            rates.append(rate())
-        except torch.OutOfMemoryError:
-            rates.append(None)
-    return rates[0], rates[1]
+    except torch.OutOfMemoryError:
+        return None
 
 
-def best(
-    work: Callable[[], object], device: Device, clock: Callable[[], float] = time.perf_counter
-) -> float:
-    """Seconds of the fastest call within `PEAK_S`."""
-    work()
-    device.synchronise()
+def best(work: Callable[[], object], device: Device, clock: Clock) -> float:
+    """Seconds of one call, of the fastest calls in a row within `PEAK_S`."""
+    watch, calls = device.stopwatch(clock=clock), device.peak_calls
+
+    def iterate(lap: Lap) -> None:
+        for _ in range(calls):
+            work()
+        lap("forward")
+
+    def seconds() -> float:
+        return sample(iterate, lambda: None, watch, 1, hide=False).seconds / calls
+
+    seconds()
     fastest, end = float("inf"), time.perf_counter() + PEAK_S
     while time.perf_counter() < end:
-        begun = clock()
-        work()
-        device.synchronise()
-        fastest = min(fastest, clock() - begun)
+        fastest = min(fastest, seconds())
     return fastest

@@ -6,10 +6,13 @@ from typing import Any
 
 import torch
 
-# how torch, cuBLAS and cuDNN say that an allocation was refused
+# how torch and CUDA's libraries say that an allocation was refused; the last is how torch's
+# allocator ends on a MIG instance, or in a container, when it asks NVML what is free
 OUT_OF_MEMORY = (
     *("can't allocate memory", "out of memory", "not enough memory"),
     *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
+    *("cufft_alloc_failed", "cusolver_status_alloc_failed"),
+    "nvml_success == r internal assert failed",
 )
 OFF = "off"  # autocast, as usual
 

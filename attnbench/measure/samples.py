@@ -22,6 +22,7 @@ REHEARSAL_S = 0.1  # for which they go on while pages fault
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
 TURN_S, PAIRS = 0.03, 7  # of a sample of steps from either state, and how often both are taken
+ROUNDING = 100.0  # times the spacing of numbers by which outputs of the same work may differ
 PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
 
 
@@ -29,6 +30,7 @@ def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
     """A sample, with what the meter saw of it."""
     with meter:
         taken = take()
+    meter.saw(taken)
     return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
 
 
@@ -51,7 +53,9 @@ def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
         output[:] = [subject.prefill()]
         lap("forward")
 
-    prefill = partial(metered, meter, partial(sample, iterate, lambda: None, watch, 1))
+    # users wait for launches too
+    take = partial(sample, iterate, lambda: None, watch, 1, hide=False)
+    prefill = partial(metered, meter, take)
     taken = [prefill()]
     if output[0] is None:
         return None
@@ -61,7 +65,7 @@ def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
         taken.clear()
     while spent_s(taken) < PREFILLS_S and len(taken) < PREFILLS:
         taken.append(prefill())
-    return median(one.seconds for one in taken)
+    return median(one.seconds if one.device_s is None else one.wall_s for one in taken)
 
 
 def both_ways(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str, float]:
@@ -90,7 +94,7 @@ def both_ways(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str, flo
 def captured(device: Device, subject: Subject) -> Iterate:
     """The iteration as CUDA graphs. Raises `Unmeasured` if it cannot be captured."""
     try:
-        return device.captured(subject)
+        replay = device.captured(subject)
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -99,6 +103,32 @@ def captured(device: Device, subject: Subject) -> Iterate:
             first = first.__context__
         reason = f"a CUDA graph cannot capture it: {described(first)}"
         raise Unmeasured("unsupported", reason) from error
+    if wrong := subject.check(replay(lambda phase: None)) or differs(subject, replay):
+        raise Unmeasured("failed", f"replayed as CUDA graphs, {wrong}")
+    return replay
+
+
+def differs(subject: Subject, replay: Iterate) -> str:
+    """How a replay departs from the iteration itself, with other inputs than it was captured with.
+
+    Nothing where they agree, or cannot: training changes parameters, and some forms draw numbers.
+    """
+    if subject.mode.trains:
+        return ""
+    with torch.no_grad():
+        for x in subject.inputs:
+            x.copy_(x.flip(-1))
+    iterate = subject.iteration()
+    replayed, one, other = (run(lambda phase: None).clone() for run in (replay, iterate, iterate))
+    if apart(one, other) or not apart(replayed, one):
+        return ""
+    return "the output is not that of the iteration"
+
+
+def apart(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two outputs differ by more than the order of sums explains."""
+    most = ROUNDING * torch.finfo(b.dtype).eps
+    return float((a.double() - b.double()).norm()) > most * float(b.double().norm())
 
 
 def check(subject: Subject) -> None:

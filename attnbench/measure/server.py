@@ -29,6 +29,10 @@ from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
+# names the module whose import has started the CUDA driver, for `devices.kinds.cuda`
+CUDA_BEGUN = "ATTNBENCH_CUDA_BEGUN"
+COMPILER = "torch._inductor.compile_fx"
+
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 # a message on the control socket: a word, a process id, an exit code, a number of processes
@@ -83,6 +87,8 @@ class Server:
                 self.fork(descriptors)
             case b"kill" if pid in self.workers:
                 os.kill(pid, signal.SIGKILL)
+            case b"load":
+                load_shared(COMPILER)
         return True
 
     def fork(self, descriptors: list[int]) -> None:
@@ -139,13 +145,30 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     parent, modules = json.loads(control.recv(MESSAGE.size * 100))
     end_with(parent)
+    load_shared(*modules)
+    prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
+    Server(control).run()
+
+
+def load_shared(*modules: str) -> None:
+    """Import modules for all workers, and note if one has started the CUDA driver."""
     for name in modules:
         importlib.import_module(name)
-    prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
+        if uses_cuda():
+            os.environ.setdefault(CUDA_BEGUN, name)
     # otherwise workers spend a third of their time collecting torch's objects
     gc.collect()
     gc.freeze()
-    Server(control).run()
+
+
+def uses_cuda() -> bool:
+    """Whether this process has started the CUDA driver, which its forks cannot use any more."""
+    with suppress(OSError):
+        if "libcuda.so" in Path("/proc/self/maps").read_text():
+            # without cuInit every other function fails
+            driver = ctypes.CDLL("libcuda.so.1")
+            return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0)
+    return False
 
 
 def end_with(parent: int) -> None:

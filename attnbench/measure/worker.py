@@ -28,6 +28,7 @@ from attnbench.measure import allocator, compiling
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Cards, Unmeasured, Unusable
 from attnbench.measure.environment import environment
+from attnbench.measure.further import NOT_CAPTURED, further
 from attnbench.measure.inputs import Iterations
 from attnbench.measure.oddities import Witness, some_numbers
 from attnbench.measure.probes import Probes
@@ -74,7 +75,7 @@ class Worker:
         self.cards, self.seed = Cards(Path(tree) if tree else None, own), seed
         self.device, self.probes = cache(find), cache(Probes)
         self.built: Any = None
-        self.keep_bytes = keep_bytes + allocator.private_bytes()
+        self.keep_bytes, self.most_bytes = keep_bytes, math.inf
         allocator.return_pages() if weighs else allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
@@ -91,9 +92,9 @@ class Worker:
             outcome = "oom" if is_out_of_memory(error) else "failed"
             return {"outcome": outcome, "reason": described(error)}
 
-    def environment(self, device: str, threads: int, dtype: str) -> Answer:
+    def environment(self, device: str, threads: int, dtypes: list[str]) -> Answer:
         """This machine, versions, and measured peak rates."""
-        return {"environment": asdict(environment(device, threads, dtype))}
+        return {"environment": asdict(environment(device, threads, dtypes))}
 
     def forms(self, mechanism: str) -> Answer:
         """Names of the forms that the tree itself computes, and of those that torch compiles."""
@@ -123,6 +124,7 @@ class Worker:
         inputs_seed: int = 0,
         filled: bool = False,
         compared: bool = False,
+        energy: bool = False,
         **asked: Any,
     ) -> Answer:
         """Build a case, check one iteration, and warm up.
@@ -133,8 +135,9 @@ class Worker:
         system. With `cuda_graphs`, the iteration is captured once it is checked. `clock` counts
         where there is no device time; from now on the process is bound to the `core`, if one is
         given. A step's state is `filled` with random numbers, or left by a prompt;
-        if `compared`, a step is timed from both. The answer has
-        `iteration_s`, the time of one with all it takes, and `wall_s`, what passes meanwhile.
+        if `compared`, a step is timed from both. With `energy`, `finish` measures that of an
+        iteration. The answer has `iteration_s`, the time of one with all it takes, and `wall_s`,
+        what passes meanwhile.
         """
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
@@ -201,6 +204,9 @@ class Worker:
             iteration_s=iteration_s,
             witness=witness,
             sparing=sparing,
+            energy=energy,
+            cuda_graphs=cuda_graphs,
+            laps=[],
             graphs=compiling.graphs(),
         )
         # a collection would fall into the samples of a single process
@@ -246,6 +252,7 @@ class Worker:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
         if built.witness:
             built.witness.see(built.iterate, partial(timed, 1))
+        built.laps.append(taken)
         return {"sample": taken._replace(unheld_s=unheld_s)}
 
     def probed(self, core: int) -> Answer:
@@ -276,12 +283,14 @@ class Worker:
         }
         if built.sparing:
             notes["allocator"] = "pages kept, but those of large tensors"
-        device = built.device
+        device, (more, said) = built.device, further(built)
+        values, notes = values | more, notes | said
         del built
         gc.enable()
         gc.collect()
-        device.release()
-        spoiled = bool(changed) or self.keeps_too_much()
+        if not (spoiled := bool(changed) or NOT_CAPTURED in said):
+            device.release()
+            spoiled = self.keeps_too_much()
         notes = {key: note for key, note in notes.items() if note}
         return {"values": values, "notes": notes, "spoiled": spoiled}
 
@@ -309,7 +318,7 @@ class Worker:
 
     def keeps_too_much(self) -> bool:
         """Whether the process keeps more memory than it may."""
-        return allocator.private_bytes() > self.keep_bytes
+        return allocator.private_bytes() > self.most_bytes
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, trace it to `path`, and return its costliest operators."""
@@ -321,7 +330,11 @@ class Worker:
     def resolved(self, **asked: Any) -> tuple[Card, Any, Case]:
         """Card, config and case, on whose device this process now is. Raises `Unmeasured`."""
         card, config, case = self.cards.resolve(**asked)
-        self.device(case.workload.device).select()
+        device = self.device(case.workload.device)
+        device.select()
+        if self.most_bytes == math.inf:  # before the first case
+            device.wake()
+            self.most_bytes = self.keep_bytes + allocator.private_bytes()
         return card, config, case
 
     def calibrate(self, device: str) -> Answer:

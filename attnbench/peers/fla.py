@@ -20,6 +20,7 @@ class LinearTransformer(Kernel, linear_transformer.LinearTransformer):
     module = "fla.ops.linear_attn"
     takes_causal = True
     takes_padding = True
+    tunes = True  # of its kernels one has 48 configurations, each of which Triton compiles
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         q, k, v = (t.transpose(1, 2) for t in (feature(q), feature(k), v))  # [B, N, H, d]

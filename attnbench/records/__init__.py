@@ -39,7 +39,7 @@ from attnbench.records.case import (
     Workload,
     canonical,
 )
-from attnbench.records.machine import Environment, Fingerprint
+from attnbench.records.machine import OTHERS, Environment, Fingerprint
 from attnbench.records.region import Region
 from attnbench.records.request import (
     LEAST_ROUNDS,
@@ -51,6 +51,7 @@ from attnbench.records.request import (
 )
 from attnbench.records.run import (
     AWAY,
+    SPLIT,
     Cause,
     Clock,
     Disturbance,

@@ -6,6 +6,8 @@ from typing import Self
 
 from attnbench.records.bounds import Amount, Count, Load, Size
 
+OTHERS = "other processes"  # the note on those that used the GPU when a session began
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
@@ -44,6 +46,9 @@ class Environment:
     tf32: bool = False
     matmul_flops: Amount | None = None  # measured peak, FLOP/s
     copy_bytes: Amount | None = None  # measured peak, bytes/s
+    # FLOP/s by number type, and with TF32 allowed as `tf32`; the maker's, with bytes/s as `copy`
+    peaks: Mapping[str, Amount] = field(default_factory=dict)
+    nominal: Mapping[str, Amount] = field(default_factory=dict)
     load: Load | None = None  # one-minute load average when it started
     busy_cores: Load | None = None  # of `cores`, taken by other processes when it started
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -52,6 +52,8 @@ class Settings:
     cold: bool = setting(False, worker=True, compared=True, said="cold cache")
     # on CUDA: capture each iteration, and replay it
     cuda_graphs: bool = setting(False, worker=True, compared=True, said="CUDA graphs")
+    # measure the energy of an iteration in a window of its own
+    energy: bool = setting(False, worker=True, said="energy")
     memory_limit_bytes: Count | None = None  # of one worker's address space
 
     def having(self, key: str) -> Iterator[tuple[str, Any, Any]]:

@@ -12,6 +12,11 @@ from attnbench.records.bounds import Amount, Count, Duration, Many, Number, Seco
 AWAY = 0.05
 
 
+# The note `arithmetic` of fused attention that multiplies float32 on tensor cores: each number is
+# split into two in TF32, and three products of theirs stand for one.
+SPLIT = "3xTF32"
+
+
 class Outcome(StrEnum):
     """How a run ended; all of them are results."""
 
@@ -110,6 +115,7 @@ class Sample(NamedTuple):
     disturbed: Disturbance | None = None
     probe_s: Duration | None = None  # fixed work before and after it, in earlier versions
     pace_s: Duration | None = None  # fixed work on its core meanwhile, which tells how fast it was
+    clock_hz: Duration | None = None  # of a GPU's multiprocessors, right behind its last iteration
 
     @property
     def seconds(self) -> float:

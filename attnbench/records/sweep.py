@@ -32,7 +32,8 @@ class Planned:
     FLOPs are those of the forward pass on the whole workload, in decode of one step, exact; those
     of its prefill are apart, none if the state is filled: its seconds are then those of filling.
     Seconds (of one iteration), bytes and bytes moved are predictions. `refusal` says why it cannot
-    run at all, or is empty. What `compiles` is compiled by torch in every process.
+    run at all, or is empty. What `compiles` is compiled by torch in every process; what `tunes`
+    tries configurations of its kernels at first.
     """
 
     case: Case
@@ -44,6 +45,7 @@ class Planned:
     predicted_s: Amount
     refusal: str = ""
     compiles: bool = False
+    tunes: bool = False
     prefill_flops: Work = 0  # in decode, of the pass over the prompt
     prefill_s: Amount = 0.0  # of the same pass
     moved_bytes: Count = 0  # by the forward pass; 0 in older journals

@@ -46,6 +46,8 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     WarningKind.MEDDLED: "{mechanism} {change}; times and results may depend on it",
     WarningKind.OTHER_TYPE: "{mechanism} computed in {types:listed}, through autocast or its own"
     " casts; compare its costs with those of that type, not {dtype}",
+    WarningKind.SPLITS: "{series} multiplies float32 on tensor cores ({arithmetic}: each number is"
+    " split in two), and other forms do not; --dtype bf16 compares both on the same units",
     WarningKind.DEPARTS: "{series} ({package}) departs from the equations: {departs}",
     WarningKind.LEAKS: "{mechanism} leaks memory: {bytes:size} per iteration; a longer"
     " sweep may run out of it",
@@ -64,9 +66,13 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     " and measure again",
     WarningKind.LOW_CLOCK: "the GPU's clock was far below its maximum in samples of {runs} of {of}"
     " timed runs; lock its clock, and measure again",
+    WarningKind.UNEVEN_CLOCK: "{series} ran at {share:percent} of the GPU's clock in others that it"
+    " is compared with",
+    WarningKind.NO_ENERGY: "energy was not measured: {reason}",
     WarningKind.LAUNCH_BOUND: "{cases} of {of} cases are launch-bound: the host enqueues an"
-    " iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
-    " --cuda-graphs avoids most of it",
+    " iteration more slowly than the GPU runs it; cases.csv has their wall times, and those of"
+    " replayed CUDA graphs, which --cuda-graphs times throughout",
+    WarningKind.SHARED: "other processes used the GPU when the sweep began: {others}",
     WarningKind.HIDDEN: "NVML does not show the memory of single processes ({reason}); cases.csv"
     " has that of the whole GPU, before each case and at its peak",
     WarningKind.DISTURBED: "of {of:many lap}, {laps:disturbed}",
@@ -141,6 +147,8 @@ def _sentence(warning: SweepWarning) -> str:
     match warning.kind:
         case WarningKind.LAUNCH_BOUND if shown := details["visible"]:
             return f"{text}; the GPU's times of {shown} of them include it"
+        case WarningKind.ROOF_RAISED if not details["on_gpu"]:
+            return f"{text}; on a busy machine the measured peaks are too low"
         case WarningKind.DRIFTED if wider := details["drift"].widening:
             return f"{text}, which widens intervals {units.plain(wider, 2)}×"
     return text

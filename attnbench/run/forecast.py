@@ -98,7 +98,7 @@ class Simulated:
         took_s = {
             "build": before_s + OTHER_S[Part.TIME] + schedule.warm_s(each_s, self.machine.settings),
             "lap": each_s * iterations,
-            "finish": 0.0,
+            "finish": schedule.ENERGY_S * self.machine.settings.energy,
             "weigh": before_s + schedule.memory_s(each_s),
         }[do]
         limit_s = math.inf if timeout_s is None else timeout_s

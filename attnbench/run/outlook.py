@@ -15,7 +15,7 @@ from attnbench.run.schedule import Refusal
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
-COMPILING_S = 300.0  # further seconds for torch.compile, which depends on more than FLOPs
+COMPILING_S = 300.0  # further seconds for compiling, which depends on more than FLOPs
 # Steps are short, and building their modules and states is not: samples last up to `PAYS` times
 # what a process takes besides, so that four fifths of a visit measure; but rounds are what is
 # repeated, so a visit must not become much longer than that of a pass.
@@ -54,10 +54,13 @@ class Outlook:
         self.rounds = every if self.share is None else self.share
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         self.blocks = blocks(self.plan)
-        context_bytes = find(self.request.device).context_bytes
+        self.device = find(self.request.device)
         weighed = {key for key, part, _ in self.finished if part == Part.MEMORY}
         self.history = History(
-            plan=self.plan, weighed=weighed, context_bytes=context_bytes, rates=self.rates
+            plan=self.plan,
+            weighed=weighed,
+            context_bytes=self.device.context_bytes,
+            rates=self.rates,
         )
         self.extras = schedule.extras(self.plan, self.request.batch_tokens)
         early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
@@ -132,7 +135,8 @@ class Outlook:
         stretch = stretched_s / own_s if own_s else 1.0
         visit_s = schedule.visit_s(own_s, settings, other_s, stretch)
         compared_s = planned.compared_s if self.compares(planned) else 0.0
-        return self.history.prepare_s(planned) + compared_s + visit_s
+        energy_s = schedule.ENERGY_S * settings.energy
+        return self.history.prepare_s(planned) + compared_s + energy_s + visit_s
 
     def compares(self, planned: Planned) -> bool:
         """Whether a visit in this round compares a step from a filled state with a prompt's.
@@ -165,8 +169,31 @@ class Outlook:
     def timeout_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
         """Seconds after which the process of a case is killed; `iteration_s` if measured."""
         usual_s, limit_s = self.visit_s(planned, iteration_s), self.request.case_timeout_s
-        longest_s = max(AT_LEAST_S, OVERTIME * usual_s) + COMPILING_S * planned.compiles
+        compiling_s = COMPILING_S if planned.compiles or planned.tunes else 0.0
+        longest_s = max(AT_LEAST_S, OVERTIME * usual_s) + compiling_s
         return min(longest_s, math.inf if limit_s is None else limit_s)
+
+    @property
+    def room_bytes(self) -> float:
+        """Memory that processes may use together."""
+        return self.device.shared * self.memory_bytes
+
+    def crowds(self, cases: Sequence[Planned], idle: int, fragmented: float = 1.0) -> bool:
+        """Whether cases that run together need the memory of so many idle processes.
+
+        On a GPU these keep contexts alone; what runs out of memory nevertheless races again without
+        them. On a CPU heaps are `fragmented`.
+        """
+        needed_bytes = sum(map(self.history.needed_bytes, cases))
+        contexts_bytes = idle * self.history.context_bytes
+        if self.device.gpus:
+            return needed_bytes / schedule.MARGIN + contexts_bytes > self.memory_bytes
+        return fragmented * needed_bytes + contexts_bytes > self.room_bytes
+
+    def is_sparing(self, planned: Planned) -> bool:
+        """Whether a process gives large freed tensors of the host back, since memory is short."""
+        heap_bytes = schedule.FRAGMENTED * self.history.needed_bytes(planned)
+        return not self.device.gpus and heap_bytes > self.memory_bytes
 
     def number(self, planned: Planned) -> int:
         """The number that this round has in the whole sweep."""

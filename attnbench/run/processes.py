@@ -31,6 +31,7 @@ STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to fre
 MEASURING = "attnbench.measure.worker"  # the module of a worker, unless another is named
 # loaded before processes are forked, each of which would take seconds; optimisers import the second
 TORCH = ("torch", "torch._dynamo")
+COMPILER = "torch._inductor.compile_fx"  # what compiled forms load besides, in seconds
 MESSAGE = struct.Struct("<4siii")  # as measure/server.py has it
 
 
@@ -60,7 +61,7 @@ class Server(AbstractContextManager["Server"]):
         self.script, self.preload, self.threads, self.about = script, preload, threads, about
         self.imports, self.layout = imports, layout
         self.end_s = math.inf
-        self.closed = False
+        self.closed = self.compiles = False
         self.living: dict[int, Worker] = {}  # by process id
         self.lock = threading.RLock()  # two threads may use it, one for each tree
         self.scratch = Scratch()
@@ -88,7 +89,15 @@ class Server(AbstractContextManager["Server"]):
                 env=environment(self.threads, self.folder, self.layout),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
-        self.control.sendall(json.dumps([os.getpid(), (*self.imports, *self.preload)]).encode())
+        modules = (*self.imports, *self.preload, *[COMPILER] * self.compiles)
+        self.control.sendall(json.dumps([os.getpid(), modules]).encode())
+
+    def load_compiler(self) -> None:
+        """Let later processes have torch's compiler already, for the forms that it compiles."""
+        self.wait()
+        self.compiles = True
+        with suppress(OSError), self.lock:  # a server that has ended is started again
+            self.control.sendall(MESSAGE.pack(b"load", 0, 0, 0))
 
     @contextmanager
     def until(self, end_s: float) -> Iterator[None]:
@@ -282,7 +291,9 @@ def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
 
     `layout` chooses the hashes, and the size of the environment, which moves the stack.
 
-    glibc asks for huge pages, which `measure.allocator` allows where it wants them. torch.compile
+    Triton keeps which configurations of kernels were fastest, so that one process looks for them.
+    Whether there is a GPU, torch asks NVML, since the driver could not be used after a fork. glibc
+    asks for huge pages, which `measure.allocator` allows where it wants them. torch.compile
     keeps its files in the folder, so that nothing has been compiled before, and starts no
     processes, which would be left running when a case is killed.
     """
@@ -296,6 +307,8 @@ def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
         "GLIBC_TUNABLES": tunables,
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TRITON_CACHE_AUTOTUNING": "1",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     return {**kept, **dict.fromkeys(names, str(threads)), **fixed}

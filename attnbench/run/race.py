@@ -3,9 +3,11 @@
 In a race every entrant builds and warms up its case before the first lap; then the processes take
 turns while the others wait. Laps come in pairs, a random order and its mirror image (A B C, C B A),
 so that drift within a pair affects all entrants alike. An entrant that dies, hangs, fails or
-changes its process is replaced for the next race; the others go on. One whose process is killed may
-not be the reason: it builds again at once, or all race again. If all processes die at once, the one
-that was running is blamed. What was killed twice has crashed.
+changes its process is replaced for the next race; the others go on. A process ends as soon as its
+entrant has failed, since it may hold memory that the others need. Where memory ran out, others may
+have held it: the entrant can race again alone. One whose process is killed may not be the reason
+either: it builds again at once, or all race again. If all processes die at once, the one that was
+running is blamed. What was killed twice has crashed.
 """
 
 import math
@@ -91,6 +93,7 @@ class Race:
     rehearse: bool = False  # run a short iteration once untimed before each sample
     first_lap: int = 0  # the number of the first lap
     end_others: bool = False
+    again_alone: bool = False  # once, for what runs out of memory beside others
     suspects: frozenset[str] = frozenset()  # entrants that were killed in this race before
 
 
@@ -106,6 +109,11 @@ class Entrant:
     wall_s: float = 0.0  # of an iteration
     lost_s: float | None = None  # when it was noticed that it had died together with all others
     suspect: bool = False  # whether it was killed before
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, if it failed."""
+        return self.failed["outcome"] if self.failed else Outcome.OK
 
     @property
     def killed(self) -> bool:
@@ -146,6 +154,8 @@ class Round(AbstractContextManager["Round"]):
     ) -> dict[str, Entrant]:
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
         entries = self.attempt(race, observe)
+        if race.again_alone and len(entries) > 1:
+            entries |= self.alone(race, entries, observe)
         # the first one noticed was the one running when all died
         lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
         innocent = {name for _, name in lost[1:]}
@@ -162,6 +172,18 @@ class Round(AbstractContextManager["Round"]):
                 if name in again or entry.failed is not CUT_OFF:
                     entries[name] = entry
         return entries
+
+    def alone(
+        self, race: Race, entries: Mapping[str, Entrant], observe: Callable[[str], None]
+    ) -> dict[str, Entrant]:
+        """What those give alone that ran out of memory; their laps are paired with no others."""
+        last = max((lap for e in entries.values() for lap in e.laps), default=race.first_lap - 1)
+        once = replace(race, end_others=True, first_lap=2 * (last // 2 + 1))
+        found: dict[str, Entrant] = {}
+        for name, entry in entries.items():
+            if entry.outcome == Outcome.OOM:
+                found |= self.race(replace(once, builds={name: race.builds[name]}), observe)
+        return found
 
     def attempt(self, race: Race, observe: Callable[[str], None]) -> dict[str, Entrant]:
         """What each entrant gave, whatever ended its process."""
@@ -238,6 +260,7 @@ class Round(AbstractContextManager["Round"]):
         if answer["outcome"] != "ok" and entry.failed is None:
             entry.failed = answer
             entry.lost_s = self.clock() if answer.get("lost") else None
+            worker.end()
         return answer
 
     def weigh(

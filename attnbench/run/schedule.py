@@ -15,8 +15,8 @@ from attnbench.statistics.curves import series_names
 OTHER_S = MappingProxyType({Part.TIME: 0.15, Part.MEMORY: 0.5})
 COMPILE_S = 20.0  # loading and running torch.compile, before a series has been compiled
 MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
+ENERGY_S = 5.0  # of a visit that also measures energy
 MARGIN = 1.1  # memory kept free, relative to the prediction
-SHARED = 0.6  # share of memory that the processes of one race may use together
 FRAGMENTED = 2.5  # a heap that keeps freed pages, relative to the largest allocation
 KEPT = 0.3  # share of memory that all processes of a round may keep for their next cases
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
@@ -71,12 +71,13 @@ def groups(
     cases: Sequence[Planned],
     needed: Callable[[Planned], float],
     room: float,
+    memory_bytes: float,
     anchor: Planned | None = None,
 ) -> list[list[Planned]]:
     """The races of a block: one if memory allows, otherwise groups that share the anchor.
 
-    Without an `anchor` it is the case that needs least. A case that does not fit together with it
-    runs alone.
+    A race may use `room` of the memory. Without an `anchor` it is the case that needs least. A case
+    that does not fit into memory together with it runs alone.
     """
     rest = sorted((planned for planned in cases if planned is not anchor), key=needed)
     if anchor is None:
@@ -90,7 +91,7 @@ def groups(
                 used[index] += needed(planned)
                 break
         else:
-            alone = needed(anchor) + needed(planned) > room / SHARED
+            alone = needed(anchor) + needed(planned) > memory_bytes
             groups.append([planned] if alone else [anchor, planned])
             used.append(room if alone else needed(anchor) + needed(planned))
     if anchor in cases and not any(anchor in group for group in groups):

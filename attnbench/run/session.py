@@ -211,16 +211,18 @@ class Session(Outlook):
         if not missing:
             return
         anchor = self.anchor(missing[0].block)
-        room = schedule.SHARED * self.memory_bytes
         racing = [*([anchor] if anchor else []), *missing]
-        for group in schedule.groups(racing, self.history.needed_bytes, room, anchor):
+        # processes of one group need not end for another
+        idle_bytes = len(set(self.history.names.values())) * self.history.context_bytes
+        memory = self.room_bytes - idle_bytes, self.memory_bytes
+        for group in schedule.groups(racing, self.history.needed_bytes, *memory, anchor):
             self.race(processes, group)
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
         settings, history = self.settings_of(cases[0]), self.history
-        together_bytes = schedule.FRAGMENTED * sum(map(history.needed_bytes, cases))
         names = {history.name(planned): planned for planned in cases}
+        idle = sum(worker.alive for name, worker in processes.running.items() if name not in names)
         builds = {
             name: {
                 **asdict(planned.case),
@@ -228,7 +230,7 @@ class Session(Outlook):
                 "filled": planned.filled,
                 "compared": self.compares(planned),
                 "suspicious": schedule.family(planned.case) not in history.examined,
-                "sparing": schedule.FRAGMENTED * history.needed_bytes(planned) > self.memory_bytes,
+                "sparing": self.is_sparing(planned),
             }
             for name, planned in names.items()
         }
@@ -239,7 +241,8 @@ class Session(Outlook):
             left_s=self.left_s,
             rehearse=True,
             first_lap=history.next_lap(cases[0].block, self.number(cases[0])),
-            end_others=together_bytes > schedule.SHARED * self.memory_bytes,
+            again_alone=True,
+            end_others=self.crowds(cases, idle, schedule.FRAGMENTED),
         )
         entries = processes.race(race, lambda name: self.show(names[name], name))
         runs: dict[str, Run] = {}
@@ -286,9 +289,7 @@ class Session(Outlook):
         self.show(planned, f"{name}, memory")
         begun = self.clock()
         limit_s = min(self.timeout_s(planned), max(LEAST_S, self.left_s()))
-        contexts = processes.alive * self.history.context_bytes
-        together_bytes = contexts + self.history.needed_bytes(planned)
-        crowded = together_bytes > schedule.SHARED * self.memory_bytes
+        crowded = self.crowds([planned], processes.alive)
         about = {**asdict(planned.case), "filled": planned.filled}
         answer = processes.weigh(name, limit_s, end_others=crowded, **about)
         if answer["outcome"] == "timeout" and self.left_s() <= 0:

@@ -114,6 +114,10 @@ class Options:
     )
     cold: bool = NUMBERS("On CUDA: flush the L2 cache before each iteration.", default=False)
     cuda_graphs: bool = NUMBERS("On CUDA: time replays of captured iterations.", default=False)
+    energy: bool = NUMBERS(
+        "Measure the energy of an iteration, by NVML or RAPL, in 5 s more for each run.",
+        default=False,
+    )
     budget: str | None = TIME(
         "Time for the whole sweep: 90s, 10m, none.", SECONDS, usual="5m on a CPU, else none"
     )

@@ -192,6 +192,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         moved_bytes=moved,
         refusal=refusal,
         compiles=form.compiles,
+        tunes=form.tunes,
         filled=filled,
         compared_s=compared_s,
         layers=tuple(layer.series(case.form, w) for layer in card.layers),

@@ -4,7 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.roofline import Roof, least_bytes, rates, roof, roofline, too_fast
+from attnbench.analysis.roofline import (
+    Roof,
+    least_bytes,
+    rates,
+    roof,
+    roofline,
+    too_fast,
+    with_shares,
+)
 from attnbench.analysis.summary import summary
 from attnbench.records import Level, Mode, Sweep
 from tests.sweeps import environment, sweep
@@ -90,6 +98,40 @@ def test_a_step_reads_its_state_and_one_token_of_each_sequence():
     read_s = 4 * 10 * 10 / 1e10
     assert too_fast(whole, step.assign(time_s=read_s)) == []
     assert too_fast(whole, step.assign(time_s=read_s / 5)) == ["a:eager"]
+
+
+SPLITS = {"arithmetic": "3xTF32"}
+
+
+def test_a_core_that_splits_its_numbers_has_a_roof_of_its_own():
+    split = replace(ROOF, split_flops_per_s=4e11)
+    row = roofline(case(**SPLITS), split).iloc[0]
+    assert row["floor_s"] == pytest.approx(3e9 / 1e11 + 1e9 / 4e11)
+    assert roofline(case(), split).iloc[0]["floor_s"] == pytest.approx(0.04)
+    assert roofline(case(**SPLITS), ROOF).iloc[0]["floor_s"] == pytest.approx(0.04), "unknown"
+
+
+def test_what_splits_its_numbers_raises_no_roof():
+    machine = environment(device="GPU", cuda="13.0", matmul_flops=1e11, peaks={"tf32": 6e11})
+    whole = sweep(("fastformer",), machine=machine)
+    fast = case(time_s=0.03, series="fastformer:eager")
+    assert roof(whole).split_flops_per_s == 2e11
+    assert roof(whole, fast).raised
+    assert not roof(whole, fast.assign(**SPLITS)).raised
+
+
+def test_rates_are_shares_of_measured_and_of_nominal_peaks():
+    nominal = {"float32": 4e11, "copy": 1e11}
+    whole = sweep(("fastformer",), machine=environment(matmul_flops=1e11, copy_bytes=1e10))
+    unknown = with_shares(case(), whole).iloc[0]
+    assert (unknown["flops_share"], unknown["bytes_share"]) == pytest.approx((0.4, 0.1))
+    assert unknown[["nominal_flops_share", "nominal_bytes_share"]].isna().all()
+    machine = replace(whole.sessions[0], nominal=nominal)
+    stated = with_shares(case(mode="training"), replace(whole, sessions=(machine,))).iloc[0]
+    assert stated["nominal_flops_share"] == pytest.approx(0.3), "in three passes"
+    assert stated["nominal_bytes_share"] == pytest.approx(0.01)
+    uncounted = with_shares(case(moved_bytes=np.nan), whole).iloc[0]
+    assert uncounted["bytes_share"] == pytest.approx(4 * 20_400 / 0.1 / 1e10)
 
 
 def test_no_case_of_a_plausible_sweep_beats_its_floor():

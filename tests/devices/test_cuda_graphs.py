@@ -5,7 +5,11 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices.cuda_graphs import captured
+from attnbench.devices.finding import find
+from attnbench.measure import samples
 from attnbench.measure.building import subject_of
+from attnbench.measure.cards import Unmeasured
+from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import case, sent
@@ -49,6 +53,60 @@ def test_gradients_are_recorded_in_training_alone(mode):
     one.forward = watched
     captured(one)
     assert seen == {mode is Mode.TRAINING}
+
+
+class Constant(Subject):
+    """Its forward pass depends on its inputs only when it is not captured."""
+
+    def forward(self):
+        y = super().forward()
+        return y if not torch.cuda.is_current_stream_capturing() else torch.zeros_like(y)
+
+
+def test_a_replay_that_computes_something_else_is_a_failure():
+    tested = case(mechanism="fastformer")
+    device = find("cuda")
+    assert samples.captured(device, subject(tested))
+    constant = Constant(card("fastformer"), tested, seed=0)
+    with pytest.raises(Unmeasured, match="the output is not that of the iteration") as wrong:
+        samples.captured(device, constant)
+    assert wrong.value.outcome == "failed"
+
+
+def test_a_form_that_draws_numbers_is_not_held_to_its_replay():
+    class Draws(Subject):
+        def forward(self):
+            y = super().forward()
+            return y + torch.randn(y.shape)
+
+    assert samples.captured(find("cuda"), Draws(card("fastformer"), case("fastformer"), seed=0))
+
+
+def finished(monkeypatch, rate, tested, **asked):
+    """A worker, and its answer after a lap on a GPU that works for so long relative to the host."""
+    monkeypatch.setenv("EMULATED_CUDA_RATE", str(rate))
+    worker = Worker(None, seed=0)
+    assert build(worker, tested, warmup_s=0.01, **asked)["outcome"] == "ok"
+    assert worker.answer("lap", iterations=3, rehearse=True)["outcome"] == "ok"
+    return worker.answer("finish")
+
+
+@pytest.mark.parametrize("mode", PASSES)
+def test_a_launch_bound_case_is_timed_as_graphs_too(monkeypatch, mode):
+    tested = case("fastformer", mode=mode, device="cuda")
+    bound = finished(monkeypatch, 0.05, tested)
+    assert bound["values"]["replay_s"] > 0
+    assert not bound["spoiled"]
+    assert "replay_s" not in finished(monkeypatch, 1000.0, tested)["values"]
+    assert "replay_s" not in finished(monkeypatch, 0.05, tested, cuda_graphs=True)["values"]
+
+
+def test_a_launch_bound_case_that_cannot_be_captured_says_why(monkeypatch):
+    """Its process measures nothing else: what has failed in a capture may go on failing."""
+    found = finished(monkeypatch, 0.05, case("adaptively_sparse", seq_len=16, device="cuda"))
+    assert "replay_s" not in found["values"]
+    assert "not permitted when stream is capturing" in found["notes"]["replays"]
+    assert found["spoiled"]
 
 
 def test_replays_train_like_iterations():

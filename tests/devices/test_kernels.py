@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from torch.autograd import DeviceType
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity
 
@@ -66,11 +67,36 @@ def test_a_form_without_fused_attention_has_none():
 
 def event(name, *started, inside=()):
     launched = [SimpleNamespace(name=kernel) for kernel in started]
-    return SimpleNamespace(name=name, kernels=launched, cpu_children=list(inside))
+    return SimpleNamespace(
+        name=name,
+        kernels=launched,
+        cpu_children=list(inside),
+        device_type=DeviceType.CPU,
+        is_user_annotation=False,
+    )
 
 
-def recorded(monkeypatch, *events, activities=(ProfilerActivity.CPU, ProfilerActivity.CUDA)):
-    """The note on kernels, if the profiler of a GPU had these events."""
+def on_gpu(name, begin, end, annotates=False):
+    return SimpleNamespace(
+        name=name,
+        kernels=[],
+        cpu_children=[],
+        device_type=DeviceType.CUDA,
+        is_user_annotation=annotates,
+        time_range=SimpleNamespace(start=begin, end=end),
+    )
+
+
+BOTH = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
+
+
+def recorded(monkeypatch, *events, activities=BOTH, note="attention_device_kernels"):
+    """A note on kernels, if the profiler of a GPU had these events."""
+    return traced(monkeypatch, *events, activities=activities)[1].get(note)
+
+
+def traced(monkeypatch, *events, activities=BOTH):
+    """Values and notes, if the profiler of a GPU had these events."""
 
     @contextmanager
     def profile(**_):
@@ -78,7 +104,7 @@ def recorded(monkeypatch, *events, activities=(ProfilerActivity.CPU, ProfilerAct
 
     monkeypatch.setattr(kernels, "profile", profile)
     monkeypatch.setattr(kernels, "supported_activities", lambda: set(activities))
-    return kernels.started_on_gpu(lambda lap: lap("forward")).get("attention_device_kernels")
+    return kernels.started_on_gpu(lambda lap: lap("forward"))
 
 
 def test_what_an_operator_and_those_inside_it_start_is_named(monkeypatch):
@@ -92,6 +118,34 @@ def test_of_compiled_code_only_attention_is_named(monkeypatch):
     inside = event("triton", "triton_tem_fused_flex_attention_0", "triton_poi_fused_add_1")
     region = event("Torch-Compiled Region: 0/0", inside=[inside])
     assert recorded(monkeypatch, region) == "triton_tem_fused_flex_attention_0"
+
+
+def test_the_kernels_of_an_iteration_are_counted_and_the_costliest_named(monkeypatch):
+    values, notes = traced(
+        monkeypatch,
+        event("aten::mm", "sgemm"),
+        on_gpu("attnbench", 100.0, 200.0, annotates=True),  # a label, which would count twice
+        on_gpu("void sgemm<float>(float*)", 100.0, 140.0),
+        on_gpu("void sgemm<float>(float*)", 150.0, 170.0),
+        on_gpu("softmax", 170.0, 180.0),
+        on_gpu("Memset (Device)", 190.0, 200.0),
+    )
+    assert values == {"kernels": 3, "busy_share": pytest.approx(0.8)}
+    assert notes["costliest_kernels"] == "sgemm 75 %, softmax 12 %, Memset 12 %"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(Params)", "3xTF32"),
+        ("void fmha_cutlassB_f32_aligned_64x64_k128_sm80(Params)", "3xTF32"),
+        ("fmha_cutlassF_f32_aligned_64x64_rf_sm75(Params)", None),
+        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(Params)", None),
+    ],
+)
+def test_fused_attention_that_splits_float32_is_noted(monkeypatch, kernel, found):
+    efficient = event("aten::_scaled_dot_product_efficient_attention", kernel)
+    assert recorded(monkeypatch, efficient, note="arithmetic") == found
 
 
 def test_a_torch_that_cannot_profile_a_gpu_names_nothing(monkeypatch):

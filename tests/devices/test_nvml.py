@@ -6,6 +6,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from attnbench.devices import nvml
+from attnbench.devices.protocol import Unavailable
+from attnbench.records import Sample
 
 
 @pytest.fixture
@@ -55,15 +57,20 @@ def test_an_older_library_is_a_reason_and_no_error(library):
 def test_values_leave_out_what_the_device_does_not_give(library):
     library.NVML_TEMPERATURE_GPU = 0
     library.nvmlDeviceGetTemperature = lambda gpu, sensor: 55
-    library.nvmlDeviceGetPowerUsage = missing
-    assert nvml.GpuMeter("GPU-1").values() == {"temperature_c": 55}
+    meter = nvml.GpuMeter("GPU-1")
+    assert meter.values() == {}, "nothing was sampled"
+    with meter:
+        pass
+    assert meter.values() == {"temperature_c": 55}
+    with pytest.raises(Unavailable):
+        nvml.joules("GPU-1")
 
 
 class Card:
     """Counters, a clock and reasons, which a test changes."""
 
     def __init__(self, library):
-        self.millijoules, self.nanoseconds, self.mhz, self.reasons = 0, {}, 1980, 0
+        self.millijoules, self.nanoseconds, self.reasons = 0, {}, 0
         names = ("POWER", "THERMAL", "SYNC_BOOST", "BOARD_LIMIT", "RELIABILITY")
         self.names = dict(zip((74, 75, 76, 77, 79), names, strict=True))
         for number, name in self.names.items():
@@ -72,7 +79,6 @@ class Card:
         library.nvmlClocksEventReasonSwPowerCap = 0x4
         library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: self.millijoules
         library.nvmlDeviceGetFieldValues = self.fields
-        library.nvmlDeviceGetClockInfo = lambda gpu, kind: self.mhz
         library.nvmlDeviceGetMaxClockInfo = lambda gpu, kind: 1980
         library.nvmlDeviceGetCurrentClocksEventReasons = lambda gpu: self.reasons
 
@@ -97,14 +103,10 @@ def test_a_meter_adds_up_what_counters_grow_by_during_samples(card):
     card.nanoseconds = {"POWER": 0, "THERMAL": 7 * 10**9}
     meter = nvml.GpuMeter("GPU-1")
     for _ in range(3):
-        card.millijoules += 100_000  # of other processes, between the samples
-        card.nanoseconds["POWER"] += 10**9
+        card.nanoseconds["POWER"] += 10**9  # between the samples
         with meter:
-            card.millijoules += 2000
             card.nanoseconds["POWER"] += 10**8
-    found = meter.values()
-    assert found["energy_j"] == pytest.approx(6)
-    assert found["throttled_s"] == pytest.approx(0.3)
+    assert meter.values()["throttled_s"] == pytest.approx(0.3)
     assert meter.notes() == {"throttle": "power cap", "clock": ""}
 
 
@@ -125,38 +127,79 @@ def test_without_counters_the_reasons_after_each_sample_are_noted(card):
     assert "throttled_s" not in meter.values()
 
 
-def test_the_clock_is_judged_by_its_maximum(card):
+def seen(meter, mhz):
+    """Whether a sample at this clock is to be taken again."""
+    meter.saw(Sample(1, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, clock_hz=1e6 * mhz))
+    return meter.is_slow
+
+
+def test_the_clock_is_that_of_the_sample_judged_by_the_largest(card):
     meter = nvml.GpuMeter("GPU-1")
     slow = []
-    for card.mhz in (1980, 1500, 345):
+    for mhz in (1980, 1500, 345):
         with meter:
             pass
-        slow.append(meter.is_slow)
+        slow.append(seen(meter, mhz))
     assert slow == [False, False, True]
     assert meter.values()["sm_clock_hz"] == 1.5e9
-    assert meter.notes()["clock"] == "below 75 % of its maximum after 1 of 3 samples"
+    assert meter.notes()["clock"] == "below 75 % of its maximum in 1 of 3 samples"
 
 
 def test_a_low_clock_under_a_power_cap_is_noted_but_no_reason_to_measure_again(card):
-    card.nanoseconds, card.mhz = {"POWER": 0, "THERMAL": 0}, 345
+    card.nanoseconds = {"POWER": 0, "THERMAL": 0}
     meter = nvml.GpuMeter("GPU-1")
     slow = []
     for reason in ("POWER", "THERMAL"):
         with meter:
             card.nanoseconds[reason] += 10**8
-        slow.append(meter.is_slow)
+        slow.append(seen(meter, 345))
     assert slow == [False, True]
-    assert meter.notes()["clock"] == "below 75 % of its maximum after 2 of 2 samples"
+    assert meter.notes()["clock"] == "below 75 % of its maximum in 2 of 2 samples"
+
+
+def test_energy_is_read_in_joules(card):
+    card.millijoules = 6500
+    assert nvml.joules("GPU-1") == 6.5
 
 
 def test_a_part_of_a_card_has_the_clock_and_energy_of_the_card(card, library):
     library.nvmlDeviceGetDeviceHandleFromMigDeviceHandle = lambda part: f"the card of {part}"
-    seen = []
-    library.nvmlDeviceGetClockInfo = lambda gpu, kind: seen.append(gpu) or 1980
+    asked = []
+    library.nvmlDeviceGetMaxClockInfo = lambda gpu, kind: asked.append(gpu) or 1980
+    library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: asked.append(gpu) or 0
     for uuid in ("MIG-1", "GPU-2"):
-        with nvml.GpuMeter(uuid):
-            pass
-    assert seen == ["the card of MIG-1", "GPU-2"]
+        nvml.GpuMeter(uuid)
+        nvml.joules(uuid)
+    assert asked == ["the card of MIG-1"] * 2 + ["GPU-2"] * 2
+
+
+def test_other_processes_and_what_they_compute_are_seen(library):
+    running = [SimpleNamespace(pid=os.getpid(), usedGpuMemory=5 << 20)]
+    rates = SimpleNamespace(gpu=0)
+    library.nvmlDeviceGetComputeRunningProcesses = lambda gpu: running
+    library.nvmlDeviceGetUtilizationRates = lambda gpu: rates
+    assert nvml.others("GPU-1") == ""
+    running += [
+        SimpleNamespace(pid=1, usedGpuMemory=3 << 20),
+        SimpleNamespace(pid=2, usedGpuMemory=None),
+    ]
+    assert nvml.others("GPU-1") == "2 with 3 MiB"
+    del running[1:]
+    rates.gpu = 40
+    assert nvml.others("GPU-1") == "busy 40 % of the time", "a container hides the process"
+    library.nvmlDeviceGetComputeRunningProcesses = library.nvmlDeviceGetUtilizationRates = missing
+    assert nvml.others("GPU-1") == ""
+
+
+def test_settings_are_those_that_the_driver_says(card, library):
+    library.nvmlDeviceGetEnforcedPowerLimit = lambda gpu: 700_000
+    library.nvmlDeviceGetEccMode = lambda gpu: [1, 1]
+    library.nvmlDeviceGetPersistenceMode = missing
+    assert nvml.machine("GPU-1") == {
+        "largest clock": "1980 MHz",
+        "power limit": "700 W",
+        "ECC": "on",
+    }
 
 
 def test_only_this_process_counts_and_it_may_be_hidden(library):

@@ -16,18 +16,22 @@ Environment variables, all optional (`environment` takes them as arguments):
     EMULATED_CUDA_DEVICES   number of GPUs, 1
     EMULATED_CUDA_RATE      time on the GPU over time to enqueue, 1.5; below 1 all is launch-bound
     EMULATED_CUDA_MODE      compute mode, 0; 3 allows one process
+    EMULATED_CUDA_MEMORY    GiB of each GPU, 8
+    EMULATED_CUDA_QUEUE     events and holds that the queue takes before the host waits, 1,000
+    EMULATED_CUDA_MHZ       clock, 1,980, which is also the largest
+    EMULATED_CUDA_SHARED    a folder where processes tell one another what they hold of the memory,
+                            which then runs out for all of them together; everything is slower
     EMULATED_CUDA_PROCESSES a file to which each process that uses a GPU adds its number
     EMULATED_CUDA_TENSORS   "1": `device="cuda"` means the CPU in every call of torch, for tests
                             that use torch themselves; not for compiled forms
-    EMULATED_NVML           words: hidden (no process is listed), mig, capped (power), slow (clock)
+    EMULATED_NVML           words: hidden (no process is listed), mig, capped (power), shared (by
+                            another process)
 """
 
 import os
 import shutil
 import subprocess
 from pathlib import Path
-
-import pytest
 
 HERE = Path(__file__).parent
 LIBRARIES = {"libcuda.c": "libcuda.so.1", "libnvml.c": "libnvidia-ml.so.1"}
@@ -52,6 +56,8 @@ def compile_library(source: Path, library: Path) -> None:
     """A shared library from a C file."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
+        import pytest  # which a command alone does without
+
         pytest.skip("the emulated GPU needs a C compiler")
     command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source]
     subprocess.run(command, check=True)

@@ -12,15 +12,18 @@ static int count(void)
     return said ? atoi(said) : 1;
 }
 
+static int initialised;
+
 int cuInit(unsigned flags)
 {
+    initialised = 1;
     return flags != 0;
 }
 
 int cuDeviceGetCount(int *answer)
 {
     *answer = count();
-    return 0;
+    return initialised ? 0 : 3;
 }
 
 int cuDeviceGetName(char *name, int size, int device)

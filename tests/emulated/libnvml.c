@@ -1,7 +1,7 @@
 /* A stand-in for NVIDIA's management library (NVML), for the GPUs of libcuda.c.
 
    Words in EMULATED_NVML: "hidden" lists no process, "mig" splits the GPUs, "capped" limits the
-   power all the time, "slow" lowers the clock. */
+   power all the time, "shared" lists another process too. */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
-enum { CARDS = 8, MHZ = 1980, SLOW_MHZ = 345, WATTS = 300 };
+enum { CARDS = 8, MHZ = 1980, WATTS = 300 };
 
-static const unsigned long long CONTEXT = 500ULL << 20, TOTAL = 8ULL << 30;
+static const unsigned long long CONTEXT = 500ULL << 20;
 
 typedef struct { int number, is_part; } gpu;
 typedef struct { unsigned pid; unsigned long long used; unsigned instance, compute; } process;
@@ -32,6 +32,12 @@ static int said(const char *word)
 {
     const char *words = getenv("EMULATED_NVML");
     return words && strstr(words, word);
+}
+
+static unsigned number(const char *name, unsigned usual)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : usual;
 }
 
 static unsigned long long nanoseconds(void)
@@ -70,19 +76,18 @@ int nvmlSystemGetDriverVersion(char *version, unsigned size)
 
 int nvmlDeviceGetCount_v2(unsigned *answer)
 {
-    const char *number = getenv("EMULATED_CUDA_DEVICES");
-    *answer = number ? atoi(number) : 1;
+    *answer = number("EMULATED_CUDA_DEVICES", 1);
     return OK;
 }
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **handle)
 {
-    unsigned number = strtoul(uuid + strlen(uuid) - 2, NULL, 16);
-    int is_part = number >= 128;
-    if (strncmp(uuid, is_part ? "MIG-" : "GPU-", 4) || number % 128 >= CARDS)
+    unsigned last = strtoul(uuid + strlen(uuid) - 2, NULL, 16);
+    int is_part = last >= 128;
+    if (strncmp(uuid, is_part ? "MIG-" : "GPU-", 4) || last % 128 >= CARDS)
         return NOT_FOUND;
-    *handle = (is_part ? parts : cards) + number % 128;
-    (*handle)->number = number % 128;
+    *handle = (is_part ? parts : cards) + last % 128;
+    (*handle)->number = last % 128;
     (*handle)->is_part = is_part;
     return OK;
 }
@@ -97,19 +102,22 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu *part, gpu **handle)
 
 int nvmlDeviceGetMemoryInfo(gpu *handle, memory *answer)
 {
+    unsigned long long total = (unsigned long long)number("EMULATED_CUDA_MEMORY", 8) << 30;
     unsigned long long used = CONTEXT + reserved[handle->number];
-    *answer = (memory){TOTAL, TOTAL - used, used};
+    *answer = (memory){total, total - used, used};
     return OK;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(gpu *handle, unsigned *count, process *list)
 {
-    unsigned room = *count;
-    *count = said("hidden") ? 0 : 1;
+    unsigned room = *count, of_others = said("shared") ? 1 : 0;
+    *count = of_others + (said("hidden") ? 0 : 1);
     if (room < *count)
         return INSUFFICIENT_SIZE;
-    if (*count)
-        list[0] = (process){getpid(), CONTEXT + reserved[handle->number], 0, 0};
+    if (of_others)
+        list[0] = (process){1, 1ULL << 30, 0, 0};
+    if (*count > of_others)
+        list[of_others] = (process){getpid(), CONTEXT + reserved[handle->number], 0, 0};
     return OK;
 }
 
@@ -125,6 +133,31 @@ int nvmlDeviceGetPowerUsage(gpu *handle, unsigned *milliwatts)
     return handle->is_part ? NOT_SUPPORTED : OK;
 }
 
+int nvmlDeviceGetUtilizationRates(gpu *handle, unsigned rates[2])
+{
+    rates[0] = said("shared") ? 31 : 0; /* of time, in percent */
+    rates[1] = 0;
+    return handle->is_part ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(gpu *handle, unsigned *milliwatts)
+{
+    *milliwatts = 700000;
+    return handle->is_part ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetEccMode(gpu *handle, unsigned *now, unsigned *later)
+{
+    *now = *later = 1;
+    return handle->is_part ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetPersistenceMode(gpu *handle, unsigned *mode)
+{
+    (void)handle, (void)mode;
+    return NOT_SUPPORTED;
+}
+
 int nvmlDeviceGetTotalEnergyConsumption(gpu *handle, unsigned long long *millijoules)
 {
     *millijoules = nanoseconds() / 1000000 * WATTS;
@@ -133,7 +166,7 @@ int nvmlDeviceGetTotalEnergyConsumption(gpu *handle, unsigned long long *millijo
 
 int nvmlDeviceGetClockInfo(gpu *handle, int kind, unsigned *mhz)
 {
-    *mhz = said("slow") ? SLOW_MHZ : MHZ;
+    *mhz = number("EMULATED_CUDA_MHZ", MHZ);
     return handle->is_part || kind != 1 ? NOT_SUPPORTED : OK;
 }
 

@@ -5,6 +5,7 @@ Three sweeps: a usual one, one where the host is slow and the card ails, and one
 
 import csv
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -59,7 +60,8 @@ def usual(attnbench):
 def ailing(attnbench):
     """The host enqueues for longer than the card works, whose NVML reports trouble."""
     models = ("--models", "transformer", "--mode", "inference", "--lengths", "32,64")
-    settings = {"EMULATED_CUDA_RATE": 0.05, "EMULATED_NVML": "hidden,capped,slow"}
+    settings = {"EMULATED_CUDA_RATE": 0.05, "EMULATED_NVML": "hidden,capped"}
+    settings |= {"EMULATED_CUDA_MHZ": 345, "EMULATED_CUDA_QUEUE": 50}
     return swept(attnbench, "ailing", *models, **settings)
 
 
@@ -80,11 +82,12 @@ def test_a_sweep_times_weighs_and_reports_both_modes(usual):
     assert usual.sweep.request.device == "cuda", "auto takes the GPU"
     for run in usual.timed:
         assert all(s.device_s and s.enqueue_s and s.unheld_wall_s for s in run.samples)
-        assert run.values["sm_clock_hz"] == 1.98e9
-        assert run.values["energy_j"] >= 0
+        assert run.values["sm_clock_hz"] == pytest.approx(1.98e9, rel=0.05)
+        assert "energy_j" not in run.values
         assert not {"throttle", "clock"} & run.notes.keys()
     assert all(run.values["context_bytes"] == 500 << 20 for run in usual.weighed)
-    assert "GPU settings: TF32 off; cuDNN TF32 off; float32 matmul precision highest." in usual.page
+    for setting in ("TF32 off", "cuDNN TF32 off", "float32 matmul precision highest", "ECC on"):
+        assert setting in re.search("GPU settings: (.*)", usual.page)[1].rstrip(".").split("; ")
     assert "8 of 8 cases are launch-bound" not in usual.page  # some may be, on a busy machine
     assert "driver 999.0" in usual.err
 
@@ -112,7 +115,7 @@ def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(ailing):
     for run in ailing.timed:
         assert run.notes["throttle"] == "power cap"
         assert run.values["throttled_s"] > 0
-        assert run.values["sm_clock_hz"] == 3.45e8
+        assert run.values["sm_clock_hz"] == pytest.approx(3.45e8, rel=0.05)
     for run in ailing.weighed:
         assert "device_process_bytes" not in run.values
         assert run.values["device_used_bytes"] >= run.values["device_before_bytes"] > 0
@@ -136,7 +139,6 @@ def test_the_second_card_and_a_part_of_a_card_are_measured(second):
     assert "instance; clock" in session.notes["MIG"]
     assert session.notes["NVIDIA_TF32_OVERRIDE"] == "0"
     timed = [run for run in second.timed if run.outcome is Outcome.OK]
-    assert {run.values["sm_clock_hz"] for run in timed} == {1.98e9}, "that of the card"
     weighed = [run.values for run in second.weighed if run.outcome is Outcome.OK]
     assert len(timed) == len(weighed) == 2
     for values in weighed:
@@ -159,8 +161,14 @@ def test_doctor_describes_the_gpu(attnbench):
     assert (facts["device"], facts["cuda"], facts["driver"]) == ("Emulated GPU", "13.0", "999.0")
     assert facts["nvml"] == "answers, 1 devices"
     assert facts["notes"]["cuDNN TF32"] == "off"
+    assert (facts["notes"]["power limit"], facts["notes"]["ECC"]) == ("700 W", "on")
+    assert not {"persistence", "other processes"} & facts["notes"].keys()
+    done = attnbench.run("doctor", EMULATED_NVML="shared")
+    assert "other processes use the GPU (1 with 1024 MiB, busy 31 % of the time)" in " ".join(
+        done.stdout.split()
+    )
     done = attnbench.run("doctor", EMULATED_NVML="mig")
-    assert "TF32 off; MIG instance" in " ".join(done.stdout.split())
+    assert "; MIG instance; clock, temp" in " ".join(done.stdout.split())
 
 
 @pytest.mark.long

@@ -26,6 +26,8 @@ CHOSEN = {
 @pytest.mark.parametrize(("module", "which"), CHOSEN.items())
 def test_a_test_for_a_gpu_runs(module, which, tmp_path):
     settings = emulated.environment(tmp_path, EMULATED_CUDA_TENSORS=1, PYTEST_ADDOPTS="")
+    if module == "endings":
+        settings["EMULATED_CUDA_SHARED"] = str(tmp_path)
     env = environment(**settings)
     env.pop("PYTEST_XDIST_WORKER", None)  # this process has the emulated device alone
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider"]

@@ -2,9 +2,10 @@
 
 Without a device one test of each file is skipped, with the reason, and the others are not selected.
 What a test finds out is among the properties of its case in a report in JUnit's format
-(`--junitxml`).
+(`--junitxml`), and, as soon as it is found, a line of the file that ATTNBENCH_ANSWERS names.
 """
 
+import json
 import os
 
 import pytest
@@ -44,12 +45,16 @@ def on_a_gpu(request, monkeypatch):
 
 
 @pytest.fixture
-def answer(record_property):
+def answer(record_property, request):
     """Records what was found: `answer(question, value)`."""
 
     def record(question, found):
         record_property(question, str(found))
         print(f"{question}: {found}")
+        if file := os.environ.get("ATTNBENCH_ANSWERS"):
+            line = {"test": request.node.name, "question": question, "found": str(found)}
+            with open(file, "a") as answers:
+                print(json.dumps(line, ensure_ascii=False), file=answers)
 
     return record
 

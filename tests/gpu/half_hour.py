@@ -1,21 +1,26 @@
-"""Half an hour on a machine with a GPU: all that is worth measuring there, the best first.
+"""Half an hour on a machine with a GPU, in four calls, each useful alone, the best first.
 
-    python -m tests.gpu.half_hour STEP --out DIR [--device cuda]
+    python -m tests.gpu.half_hour questions --out DIR
+    python -m tests.gpu.half_hour figure --out DIR
+    python -m tests.gpu.half_hour bfloat16 --out DIR
+    python -m tests.gpu.half_hour speed --out DIR
+
     python -m tests.gpu.half_hour --needs [FILE]
 
-A step takes at most nine minutes:
+A call takes at most nine minutes:
 
-    tests        what the machine is, a small sweep, and the tests marked `gpu`
-    figure       Fig. 2 at 131,072 tokens, 128 to 65,536 in both modes, and the claims judged by it
-    mechanisms   all mechanisms at two lengths
-    forms        the forms of softmax attention, d = 64, in float32 and in bfloat16
-    speed        the stopwatch against other timers, and speed against public implementations
+    questions   what the machine is, what only a GPU answers, and the other tests marked `gpu`
+    figure      Fig. 2 at 131,072 tokens and six lengths in both modes, and the claims judged by it
+    bfloat16    sub-layers with fused kernels, and decoding
+    speed       speed against public implementations, and the stopwatch against other timers
 
 It leaves one archive, DIR/STEP.tar.gz, with journals, reports, logs and versions, packed again
-after every command. Where DIR has that of an earlier call, sweeps in it are resumed. With `--tiny`
-the script is tried in minutes, where there is no GPU on an emulated one (`tests/emulated`).
-Nothing is fetched from a network. `--needs` lists the packages that the machine must have, without
-those that FILE (the output of `pip list --format freeze` there) names already.
+after every command; every answer is in `answers.jsonl` as soon as it is found. What fails or is cut
+off costs no other command. Where DIR has the archive of an earlier call (copy it there first, if
+what a call leaves is taken elsewhere), its sweeps are resumed, and what went well is not done
+again. With `--tiny` the script is tried in minutes, where there is no GPU on an emulated one
+(`tests/emulated`). Nothing is fetched from a network. `--needs` lists the packages that the machine
+must have, without those that FILE (the output of `pip list --format freeze` there) names already.
 """
 
 import argparse
@@ -40,9 +45,12 @@ ROOT = Path(__file__).parents[2]
 STEP_S = 540.0
 PACKING_S = 15.0
 GRACE_S = 20.0  # from TERM to KILL: a sweep closes its journal
-AROUND_S = 30.0  # for the start of a sweep, and its report
+AROUND_S = 45.0  # for the start of a sweep, and its report
 TAIL = 12  # lines of each command's output that are shown
 MOST_WORKERS = 8  # of the tests: a process with a GPU takes some GB of the host's memory
+COMMANDS = "commands.json"
+# one form of each kind that torch compiles, for which there is time
+COMPILED = "transformer-0 or fastformer-0 or longformer-0 or bigbird-0"
 CACHES = Path(tempfile.gettempdir(), "attnbench-caches")  # of compiled kernels, for all steps
 
 
@@ -62,11 +70,13 @@ class Size:
     """How much is measured: on the day, or when the script itself is tried."""
 
     models: str  # of the figure
-    everything: str  # of the step for all mechanisms
-    forms: str  # of softmax attention
+    fused: str  # further forms, of sub-layers
+    decoding: str
     lengths: str  # of the figure
-    few: str  # of other sweeps
+    few: str  # of sub-layers
+    contexts: str  # of decoding
     tokens: str
+    compared: str  # mechanisms of the stopwatch
     swept: tuple[str, ...] = ()  # options of every sweep
     timed: tuple[str, ...] = ()  # options of both benchmarks
     tested: tuple[str, ...] = ()  # options of pytest
@@ -75,20 +85,24 @@ class Size:
 
 FULL = Size(
     models="@fig2",
-    everything="@all",
-    forms="transformer:*",
-    lengths="128..65536:x2",
+    fused="transformer:flex,fastformer:triton",
+    decoding="@decode",
+    lengths="128,512,2048,8192,32768,65536",
     few="512,4096,32768",
+    contexts="1024,8192,65536",
     tokens="128k",
+    compared="transformer,fastformer,linformer,longformer,performer,linear_transformer",
     timed=("--lengths", "512,4096"),
 )
 TINY = Size(
     models="fastformer,transformer",
-    everything="fastformer,linformer",
-    forms="transformer:eager,transformer:sdpa",
+    fused="transformer:sdpa",
+    decoding="transformer,linear_transformer",
     lengths="16,32",
     few="16",
+    contexts="16",
     tokens="32",
+    compared="fastformer",
     swept=("--width", "16", "--rounds", "1", "--quick"),
     timed=("--lengths", "16", "--tokens", "32", "--models", "fastformer"),
     tested=("--collect-only",),
@@ -157,16 +171,24 @@ def run(step, out, device, size):
             with tarfile.open(archive) as packed:
                 packed.extractall(temporary, filter="data")
         (work / "versions.json").write_text(json.dumps(versions(), indent=1))
-        done = []
+        earlier, done = well_done(work), []
         for command in STEPS[step](work, device, size):
             try:
                 allowed = replace(command, limit_s=size.patience * command.limit_s)
-                done.append(carried_out(allowed, work, end))
+                done.append(earlier.get(command.name) or carried_out(allowed, work, end))
             finally:
-                (work / "commands.json").write_text(json.dumps([*map(asdict, done)], indent=1))
+                (work / COMMANDS).write_text(json.dumps([*map(asdict, done)], indent=1))
                 pack(work, archive)
     print(f"{archive}: {archive.stat().st_size:,} bytes")
     return int(any(command.code != 0 for command in done))
+
+
+def well_done(work):
+    """The commands of an earlier call that ended well, by name; sweeps may have more to do."""
+    file = work / COMMANDS
+    known = json.loads(file.read_text()) if file.exists() else []
+    good = (each for each in known if each["code"] == 0 and "sweep" not in each["words"])
+    return {each["name"]: Command(**each) for each in good}
 
 
 def carried_out(command, work, end):
@@ -181,7 +203,7 @@ def carried_out(command, work, end):
         process = subprocess.Popen(
             command.words,
             cwd=ROOT,
-            env=environment(),
+            env=environment(work),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -210,8 +232,8 @@ def ended(process):
     return process.wait()
 
 
-def environment():
-    """Variables of every command: this repository, and caches that outlive a command.
+def environment(work):
+    """Variables of every command: this repository, where answers go, and caches that outlive it.
 
     Tests run in several processes, each of which compiles by itself.
     """
@@ -224,6 +246,7 @@ def environment():
         "PYTHONUNBUFFERED": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "MPLBACKEND": "agg",
+        "ATTNBENCH_ANSWERS": str(work / "answers.jsonl"),
         "NO_COLOR": "1",
     }
 
@@ -256,25 +279,26 @@ def swept(work, name, limit_s, device, size, models, *options):
     return python(name, limit_s, *words, *options, *out, *resumed)
 
 
-def tests(work, device, size):
-    """What the machine is, a small sweep, and the tests: first those of time, alone."""
+def questions(work, device, size):
+    """What the machine is, and the tests, first those that need the device alone."""
     from attnbench.devices.cgroups import cores
 
-    usual = ("-m", "pytest", "-m", "gpu", "-v", "-p", "no:cacheprovider", *size.tested)
-    usual += ("-o", "filterwarnings=default")  # of other versions than those of this project
-    timing, parity = "tests/gpu/test_timing.py", "tests/gpu/test_parity.py"
-    several = (*usual, "-n", str(min(MOST_WORKERS, max(1, cores() // 2))))
+    alone = ("-m", "pytest", "-m", "gpu", "-v", "-rA", "-p", "no:cacheprovider", *size.tested)
+    alone += ("-o", "filterwarnings=default")  # of other versions than those of this project
+    several = (*alone, "-n", str(min(MOST_WORKERS, max(1, cores() // 2))))
     if shutil.which("nvidia-smi"):
         yield Command(name="machine", words=("nvidia-smi", "-q"), limit_s=40.0)
     yield python("doctor", 80.0, "-m", "attnbench", "doctor", "--device", device)
-    few = ("--lengths", size.few, "--quick")
-    yield swept(work, "smoke", 110.0, device, size, size.models, *few)
-    yield python("timing", 90.0, *usual, timing, f"--junitxml={work}/timing.xml")
-    rest = ("tests/gpu", f"--ignore={timing}", f"--ignore={parity}")
-    yield python("others", 130.0, *several, *rest, f"--junitxml={work}/others.xml")
-    for name, which in (("parity", "not compiled"), ("compiled", "compiled")):
-        chosen = (parity, "-k", which, f"--junitxml={work}/{name}.xml")
-        yield python(name, 200.0, *several, *chosen)
+    for name, file, limit_s, how, which in (
+        ("asked", "questions", 90.0, alone, ""),
+        ("timing", "timing", 90.0, alone, ""),
+        ("memory", "memory", 60.0, alone, ""),
+        ("endings", "endings", 90.0, several, ""),
+        ("parity", "parity", 110.0, several, "not compiled"),
+        ("compiled", "parity", 110.0, several, f"compiled and ({COMPILED})"),
+    ):
+        chosen = (f"tests/gpu/test_{file}.py", "-k", which, f"--junitxml={work}/{name}.xml")
+        yield python(name, limit_s, *how, *chosen)
 
 
 def figure(work, device, size):
@@ -283,31 +307,26 @@ def figure(work, device, size):
     yield python("claims", 40.0, "-m", "attnbench", "claims", str(work / "fig2"))
 
 
-def mechanisms(work, device, size):
-    """All mechanisms."""
-    few = ("--lengths", size.few)
-    yield swept(work, "all", 520.0, device, size, size.everything, *few)
-
-
-def forms(work, device, size):
-    """The forms of softmax attention, where they differ: in the core."""
-    core = ("--level", "core", "--heads", "4", "--lengths", size.few)
-    for dtype in ("fp32", "bf16"):
-        name, options = f"forms-{dtype}", (*core, "--dtype", dtype)
-        yield swept(work, name, 260.0, device, size, size.forms, *options)
+def bfloat16(work, device, size):
+    """Sub-layers and decoding, in the type that models use."""
+    chosen = f"{size.models},{size.fused}"
+    layers = ("--level", "attention", "--lengths", size.few, "--dtype", "bf16")
+    yield swept(work, "attention", 300.0, device, size, chosen, *layers)
+    steps = ("--mode", "decode", "--lengths", size.contexts, "--dtype", "bf16")
+    yield swept(work, "decode", 220.0, device, size, size.decoding, *steps)
 
 
 def speed(work, device, size):
-    """The stopwatch against other timers, and our forms against public implementations."""
-    for name, limit_s, option in (
-        ("stopwatch", 160.0, ("--rounds", "5")),
-        ("speed", 360.0, ("--seconds", "1")),
+    """Our forms against public implementations, and the stopwatch against other timers."""
+    for name, limit_s, *options in (
+        ("speed", 350.0, "--seconds", "0.5"),
+        ("stopwatch", 170.0, "--rounds", "3", "--models", size.compared),
     ):
         module = ("-W", "ignore", "-m", f"tests.benchmarks.{name}", "--device", device)
-        yield python(name, limit_s, *module, *option, *size.timed)
+        yield python(name, limit_s, *module, *options, *size.timed)
 
 
-STEPS = {step.__name__: step for step in (tests, figure, mechanisms, forms, speed)}
+STEPS = {step.__name__: step for step in (questions, figure, bfloat16, speed)}
 
 if __name__ == "__main__":
     main()

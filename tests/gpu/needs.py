@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 ITSELF = "# the machine's own: Python 3.12 or later, a driver, torch>=2.11 built with CUDA, Triton"
 OWN = "torch"  # with all that it needs
 ALWAYS = "# for every step"
+TESTS = ("pytest", "pytest-xdist", "hypothesis")  # what tests of a GPU need of all that tests need
 COMPARED = "# for comparisons with public implementations; without one, its row says so"
 
 
@@ -22,9 +23,10 @@ def needed(project, there):
     groups = described["dependency-groups"]
     has = {canonical(re.split(r"[=@<>~ ]", line, maxsplit=1)[0]) for line in there.splitlines()}
     has.add(OWN)
+    tests = [need for need in groups["test"] if Requirement(need).name in TESTS]
     yield ITSELF
     for title, needs in (
-        (ALWAYS, [*described["project"]["dependencies"], *groups["test"]]),
+        (ALWAYS, [*described["project"]["dependencies"], *tests]),
         (COMPARED, groups["oracles"]),
     ):
         found = closure(needs, has)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 
 import torch
 from torch import nn
@@ -39,6 +40,20 @@ class Hungry(Usual):
     def end(self, x):
         _, total = torch.cuda.mem_get_info()
         torch.empty(2 * total, dtype=torch.int8, device=x.device)
+
+
+class Fills(Usual):
+    """Takes all memory there is before it asks for more."""
+
+    def end(self, x):
+        _, size = torch.cuda.mem_get_info()
+        held = []
+        while size > 1 << 20:
+            size //= 2
+            with suppress(torch.OutOfMemoryError):
+                while True:
+                    held.append(torch.empty(size, dtype=torch.int8, device=x.device))
+        raise torch.OutOfMemoryError(f"after {len(held)} tensors")
 
 
 class Dies(Usual):

@@ -33,11 +33,13 @@ def of(cases, mechanism, column="outcome"):
     return [cases.loc[(mechanism, seq_len), column] for seq_len in LENGTHS]
 
 
-def test_running_out_of_memory_is_an_outcome_and_ends_a_curve(tmp_path):
-    cases = swept(tmp_path / "s", f"{FILE}:Hungry,fastformer,{FILE}:Usual")
+@pytest.mark.parametrize("name", ["Hungry", "Fills"])
+def test_running_out_of_memory_is_an_outcome_and_ends_one_curve(tmp_path, name):
+    """What a process holds when its memory runs out would be missing for the others."""
+    cases = swept(tmp_path / "s", f"{FILE}:{name},fastformer,{FILE}:Usual")
     ok, skipped = Outcome.OK, Outcome.SKIPPED
-    assert of(cases, f"{FILE}:Hungry") == [ok, ok, Outcome.OOM, skipped]
-    assert of(cases, f"{FILE}:Hungry", "cause")[-1] == Cause.OOM
+    assert of(cases, f"{FILE}:{name}") == [ok, ok, Outcome.OOM, skipped]
+    assert of(cases, f"{FILE}:{name}", "cause")[-1] == Cause.OOM
     for mechanism in ("fastformer", f"{FILE}:Usual"):
         assert of(cases, mechanism) == [ok] * len(LENGTHS)
 

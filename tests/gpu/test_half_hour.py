@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,9 @@ from tests.gpu.needs import canonical, needed
 
 ROOT = Path(__file__).parents[2]
 HELD = {
-    "tests": {"doctor.log", "smoke/sweep.jsonl", "smoke/report.html", "timing.log", "compiled.log"},
+    "questions": {"doctor.log", "asked.log", "timing.log", "compiled.log"},
     "figure": {"fig2/sweep.jsonl", "fig2/fig2.png", "fig2/report.html", "claims.log"},
-    "mechanisms": {"all/sweep.jsonl", "all/report.html"},
-    "forms": {"forms-fp32/kernels.csv", "forms-bf16/report.html"},
+    "bfloat16": {"attention/report.html", "decode/sweep.jsonl", "decode/report.html"},
     "speed": {"stopwatch.log", "speed.log"},
 }
 
@@ -53,19 +53,42 @@ EACH = [
 
 
 @pytest.mark.parametrize("step", EACH)
-def test_a_step_leaves_one_archive(step, tmp_path, tmp_path_factory):
+def test_a_call_that_is_cut_off_is_finished_by_the_next_one(step, tmp_path, tmp_path_factory):
     emulated.environment(tmp_path_factory.mktemp("libraries"))  # or this test is skipped
+    archive = tmp_path / f"{step}.tar.gz"
+    printed = cut_off(step, tmp_path, after=2)
+    assert [path.name for path in tmp_path.iterdir()] == [archive.name]
+    (before,) = json.loads(contents(archive)["commands.json"])
+    assert before["code"] == 0, printed
     done = half_an_hour(step, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("tried on an emulated GPU" in done.stdout) == bool(find("cuda").missing())
-    assert [path.name for path in tmp_path.iterdir()] == [f"{step}.tar.gz"]
-    found = contents(tmp_path / f"{step}.tar.gz")
+    found = contents(archive)
     assert HELD[step] | {"commands.json", "versions.json"} <= found.keys()
     commands = json.loads(found["commands.json"])
+    first = commands[0]
     assert {command["code"] for command in commands} == {0}
+    assert (first != before) == ("sweep" in first["words"]), "what went well is not done again"
     assert {f"{command['name']}.log" for command in commands} <= found.keys()
     assert "torch" in json.loads(found["versions.json"])["packages"]
-    assert all(b'"device":"cuda"' in found[name] for name in found if name.endswith(".jsonl"))
+    assert all(b'"device":"cuda"' in found[name] for name in found if name.endswith("sweep.jsonl"))
+    if step == "figure":
+        journal = found["fig2/sweep.jsonl"]
+        assert journal.count(b'"kind":"session"') == 2
+        assert journal.count(b'"part":"time"') == 8, "nothing is measured twice"
+
+
+def cut_off(step, out, after):
+    """What a call printed that was ended as it began its command of that number."""
+    command = [sys.executable, "-m", "tests.gpu.half_hour", step, "--out", str(out), "--tiny"]
+    printed, begun = "", 0
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            printed += line
+            begun += ", at most " in line
+            if begun == after:
+                process.terminate()
+    return printed
 
 
 @pytest.mark.parametrize("name", ["cuda:99", "tpu"])
@@ -80,18 +103,35 @@ def test_without_the_device_nothing_begins(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.faults
-def test_a_second_call_goes_on_with_the_sweep_of_the_first(tmp_path):
-    journals = []
-    for _ in range(2):
-        done = half_an_hour("mechanisms", tmp_path, "--device", "cpu")
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = contents(tmp_path / "mechanisms.tar.gz")
-        journals.append(found["all/sweep.jsonl"])
-    first, second = journals
-    assert second.startswith(first)
-    assert first.count(b'"kind":"run"') == second.count(b'"kind":"run"') > 0
-    assert second.count(b'"kind":"session"') == 2
+def test_what_went_well_is_known_to_the_next_call(tmp_path):
+    good = Command(name="good", words=["true"], limit_s=1.0, code=0, took_s=0.5)
+    others = [
+        replace(good, name="bad", code=1),
+        replace(good, name="late", code=None),
+        replace(good, name="fig2", words=["attnbench", "sweep"]),  # it knows itself what is done
+    ]
+    (tmp_path / "commands.json").write_text(json.dumps([*map(asdict, [good, *others])]))
+    assert half_hour.well_done(tmp_path) == {"good": good}
+    assert half_hour.well_done(tmp_path / "none") == {}
+
+
+def test_answers_are_written_as_they_are_found(tmp_path):
+    """A command that is cut off leaves no report, and shows nothing of what it has captured."""
+    (tmp_path / "conftest.py").write_text("from tests.gpu.conftest import answer\n")
+    (tmp_path / "test_it.py").write_text(
+        "import os\n\ndef test_it(answer):\n    answer('how many µs', 3)\n    os._exit(9)\n"
+    )
+    file = tmp_path / "answers.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ATTNBENCH_ANSWERS": str(file)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 9, done.stdout
+    (line,) = file.read_text().splitlines()
+    assert json.loads(line) == {"test": "test_it", "question": "how many µs", "found": "3"}
 
 
 @pytest.mark.parametrize("step", STEPS)

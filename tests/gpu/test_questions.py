@@ -4,6 +4,7 @@ Each test records what it found, and asserts the least.
 """
 
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,10 @@ import torch
 import torch.nn.functional as F
 
 from attnbench.catalogue.registry import card
+from attnbench.devices.finding import find
+from attnbench.devices.protocol import Unavailable
 from attnbench.measure.building import subject_of
+from attnbench.measure.energy import STILL_S, step
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import case, sent
@@ -20,6 +24,7 @@ pytestmark = pytest.mark.gpu
 
 DTYPES = ("float32", "bfloat16", "float16")
 WIDE = {"batch": 4, "seq_len": 1024, "heads": 4, "level": Level.CORE}
+SEQUENCES = {"batch": 16, "seq_len": 1024, "heads": 4}
 STEPS = 20
 
 
@@ -43,6 +48,35 @@ def test_whether_convolutions_and_products_are_exact_in_float32(answer, allowed,
     product = relative(a @ b, a.double() @ b.double())
     answer("error of a matrix product", product)
     assert product < 1e-5, "matrix products in float32 are not exact"
+
+
+def test_how_long_the_readings_of_a_lap_take(answer):
+    device = find("cuda")
+    meter, begun = device.meter(), time.perf_counter()
+    for _ in range(STEPS):
+        with meter:
+            pass
+    answer("NVML's readings of a sample, s", (time.perf_counter() - begun) / STEPS)
+
+
+def test_how_often_the_counter_of_energy_moves(answer):
+    try:
+        moments = [step(find("cuda").joules, time.perf_counter) for _ in range(STEPS)]
+    except Unavailable as error:
+        pytest.skip(str(error))
+    apart = (moments[-1][0] - moments[0][0]) / (STEPS - 1)
+    answer("time between two steps of the counter of energy, s", apart)
+    assert apart < STILL_S
+
+
+def test_what_an_iteration_consumes(answer):
+    one = on_gpu(case("transformer", level=Level.ATTENTION, width=256, **SEQUENCES))
+    worker = Worker(None, seed=0)
+    for do, asked in (("build", {**sent(one), "energy": True}), ("lap", {"iterations": 5})):
+        assert worker.answer(do, **asked)["outcome"] == "ok"
+    found = worker.answer("finish")
+    answer("energy of an iteration", {**found["values"], **found["notes"]})
+    assert "energy" in found["notes"] or found["values"]["energy_j"] > 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -86,6 +86,25 @@ def test_a_hold_hides_launches(answer):
     assert held >= 0.95 * MANY * alone
 
 
+def test_what_events_around_each_iteration_add(answer):
+    """Steps of decoding take some 50 us, and two events 1 or 2."""
+    watch, iterate = find("cuda").stopwatch(), spinning(TINY)
+    each = seconds(iterate, MANY, watch)
+    all_of_them = seconds(spinning(TINY, MANY), 1) / MANY
+    answer("a kernel between two events of its own, and among others between two, s",
+           (each, all_of_them))  # fmt: skip
+    assert each == pytest.approx(all_of_them, abs=5e-6)
+
+
+def test_the_clock_of_a_sample_is_that_of_its_kernels(answer):
+    watch = find("cuda").stopwatch()
+    taken = [sample(spinning(LONG), lambda: None, watch, 2) for _ in range(LEARNING + TAKEN)]
+    clock = median(one.clock_hz for one in taken)
+    answer("clock behind samples and from their kernels, Hz",
+           (clock, LONG / median(one.seconds for one in taken)))  # fmt: skip
+    assert clock == pytest.approx(LONG / median(one.seconds for one in taken), rel=0.03)
+
+
 def test_an_iteration_that_waits_for_the_device_is_marked():
     def iterate(lap):
         torch.cuda._sleep(SHORT)

@@ -39,5 +39,6 @@ def timing(iterate, watch, meter, iteration_s):
         watch=watch,
         meter=meter,
         witness=None,
+        laps=[],
     )
     return worker

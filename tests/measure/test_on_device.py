@@ -127,6 +127,6 @@ def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     free, _ = torch.cuda.mem_get_info()
-    found = environment.environment("cuda", 1, "float32")
+    found = environment.environment("cuda", 1, ("float32",))
     assert torch.cuda.max_memory_reserved() >= 32 * MIB
     assert found.device_memory_bytes == free == torch.cuda.mem_get_info()[0]

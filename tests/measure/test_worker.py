@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from attnbench.devices.kinds.cpu import Cpu
 from attnbench.devices.protocol import Meter
 from attnbench.measure import allocator
 from attnbench.measure.process import is_out_of_memory
@@ -27,6 +28,14 @@ from tests.measure.cases import case, timing
             "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
         ),
         RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"),
+        RuntimeError(
+            "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`"
+        ),
+        RuntimeError(
+            'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/pytorch/c10/cuda/CUDACachingAllocator.'
+            'cpp":1131, please report a bug to PyTorch.'
+        ),
     ],
     ids=lambda error: str(error)[:40] or type(error).__name__,
 )
@@ -66,6 +75,18 @@ def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(
     assert worker.answer("build", **asdict(case()))["outcome"] == "ok"
     private[0] += more
     assert worker.answer("finish")["spoiled"] is spoiled
+
+
+def test_what_a_device_loads_at_first_is_not_what_cases_leave(monkeypatch):
+    """A context and the code of kernels take some hundred MiB of the host."""
+    private = [7000]
+    monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
+    monkeypatch.setattr(Cpu, "wake", lambda self: private.append(private.pop() + 600))
+    worker = Worker(None, seed=0, keep_bytes=500)
+    for spoiled in (False, True):
+        assert worker.answer("build", **asdict(case()))["outcome"] == "ok"
+        assert worker.answer("finish")["spoiled"] is spoiled
+        private[0] += 600
 
 
 def test_a_sample_without_time_is_a_failure_and_no_number():

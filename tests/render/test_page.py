@@ -233,6 +233,39 @@ def test_bad_conditions_are_at_the_top():
     assert warned(sweep(("fastformer",), machine=FAST)) == ""
 
 
+def test_other_users_of_a_gpu_an_uneven_clock_and_missing_energy_are_said():
+    whole = sweep(("fastformer", "transformer"), lengths=(128,))
+    fast, slow = (planned.case.key for planned in whole.plan if planned.case.workload.trains)
+    clocks = {fast: 1.9e9, slow: 1.3e9}
+    runs = [
+        replace(run, values={**run.values, "sm_clock_hz": clocks.get(run.case, 1.9e9)})
+        for run in whole.runs
+    ]
+    runs[-1] = replace(runs[-1], notes={"arithmetic": "3xTF32"})
+    runs[0] = replace(runs[0], notes={"energy": "it cannot be read: Permission denied"})
+    notes = {"other processes": "1 with 1024 MiB"}
+    whole = replace(whole, runs=tuple(runs), sessions=(environment(cuda="13.0", notes=notes),))
+    for text in (
+        "transformer:eager ran at 68",
+        "% of the GPU's clock in others that it is compared with",
+        "energy was not measured: it cannot be read: Permission denied",
+        "other processes used the GPU when the sweep began: 1 with 1024 MiB",
+        "multiplies float32 on tensor cores (3xTF32: each number is split in two)",
+    ):
+        assert text in warned(whole)
+    assert "fastformer:eager ran at" not in warned(whole)
+
+
+def test_on_a_gpu_no_busy_machine_is_blamed_for_low_peaks():
+    peaks = {"matmul_flops": 1e9, "copy_bytes": 5e9}
+    found = {
+        cuda: warned(sweep(("fastformer",), machine=environment(cuda=cuda, **peaks)))
+        for cuda in ("", "13.0")
+    }
+    assert all("roofline is raised" in text for text in found.values())
+    assert ["busy machine" in found[cuda] for cuda in ("", "13.0")] == [True, False]
+
+
 def test_what_is_special_about_a_gpu_is_said_and_marked():
     sample = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.4)
     whole = on_gpu(sample, clock="low", nvml="no such process", launches="not hidden")
@@ -255,6 +288,7 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
     assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
     assert any("cold cache, CUDA graphs" in line for line in lines)
     assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
+    assert summary(whole)["cpu_s"].isna().all(), "the process spins while it waits"
     table = cost_tables.latency(summary(whole), "inference", 8192)
     assert table.rows[0][1].text.endswith(" l")
     assert "“l” marks launch-bound cases" in table.note

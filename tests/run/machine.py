@@ -14,8 +14,9 @@ class Machine:
     A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
     compiled in `compile_s(case)` when it is built or weighed; either takes `other_s` besides. A
-    process that `weighs_afresh` measures the memory of one case only. If it is `shared`, everything
-    takes that many times as long, and CPU time counts.
+    process that `weighs_afresh` measures the memory of one case only, and finds
+    `peak_bytes(case)`. If it is `shared`, everything takes that many times as long, and CPU time
+    counts.
     """
 
     def __init__(
@@ -27,12 +28,14 @@ class Machine:
         other_s=0.1,
         weighs_afresh=True,
         shared=None,
+        peak_bytes=lambda case: 4000,
     ):
         self.now, self.stored = 50.0, []
         self.started, self.asked, self.builds = [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
         self.other_s = other_s
         self.weighs_afresh, self.shared = weighs_afresh, shared
+        self.peak_bytes = peak_bytes
         self.pids = itertools.count(1)
 
     def clock(self):
@@ -97,7 +100,7 @@ class Worker:
                 "spoiled": False,
             },
             "weigh": {
-                "values": {"allocated_peak_bytes": 4000},
+                "values": {"allocated_peak_bytes": machine.peak_bytes(self.case)},
                 "notes": {},
                 "spoiled": machine.weighs_afresh,
             },

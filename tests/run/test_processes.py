@@ -21,7 +21,8 @@ from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import processes
 from attnbench.run.processes import Server
-from tests.run.light import ends, light_environment, light_server, odd
+from tests import emulated
+from tests.run.light import ends, install, light_environment, light_server, odd
 
 
 def build(mechanism="transformer", form="eager"):
@@ -66,6 +67,37 @@ def test_a_hanging_worker_is_ended_in_time(light):
         assert answer["outcome"] == "timeout"
         assert not worker.alive
         assert worker.server.ending(worker) == (-signal.SIGKILL, 0)
+
+
+INDUCTOR = {"torch/_inductor/__init__.py": "", "torch/_inductor/compile_fx.py": ""}
+
+
+def test_the_compiler_is_loaded_once_for_all_processes(light, tmp_path):
+    install(tmp_path / "modules", INDUCTOR)
+    loaded = {"do": f"import sys; answer['loaded'] = {processes.COMPILER!r} in sys.modules"}
+    with light.worker() as worker:
+        assert not worker.ask(60, **loaded)["loaded"]
+    light.load_compiler()
+    with light.worker() as worker:
+        assert worker.ask(60, **loaded)["loaded"]
+    os.kill(light.process.pid, signal.SIGKILL)
+    light.process.wait()
+    with light.worker() as worker:
+        assert worker.ask(60, **loaded)["loaded"], "by a server that was started again"
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_module_that_starts_cuda_before_the_fork_is_named(tmp_path, monkeypatch, begins):
+    """After that no process of the server can use a GPU; to have the driver's library is fine."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", emulated.environment(tmp_path)["LD_LIBRARY_PATH"])
+    code = f"import ctypes; ctypes.CDLL('libcuda.so.1').{'cuInit(0)' if begins else 'cuInit'}"
+    install(tmp_path / "modules", INDUCTOR | {"torch/_inductor/compile_fx.py": code})
+    ask = {"do": "import os; answer['begun'] = os.environ.get('ATTNBENCH_CUDA_BEGUN')"}
+    with light_server(tmp_path / "modules", monkeypatch) as server:
+        server.load_compiler()
+        with server.worker() as worker:
+            found = worker.ask(60, **ask)["begun"]
+    assert found == (processes.COMPILER if begins else None)
 
 
 def test_a_mechanism_that_forks_is_answered_once(light):

@@ -22,6 +22,8 @@ CASES = {
     for name in "abc"
 }
 
+LAST = 1  # a seed by which b builds last
+
 pairs = st.dictionaries(st.text(min_size=1, max_size=2), st.integers(1, 7), min_size=1, max_size=5)
 
 
@@ -32,6 +34,7 @@ def race(pairs=3, limit_s=1e9, first_lap=0, left_s=lambda: math.inf):
         limit_s=lambda name, iteration_s: limit_s,
         left_s=left_s,
         first_lap=first_lap,
+        again_alone=True,
     )
 
 
@@ -95,6 +98,64 @@ def test_one_that_failed_is_replaced_and_the_others_are_not():
     with Round(lambda name: machine.start(name), random.Random(0), machine.clock) as round_:
         round_.race(race())
         round_.race(race())
+    assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
+
+
+class Watched(Machine):
+    """Also knows how many processes were alive at each question."""
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.workers, self.alive = [], []
+
+    def start(self, series, **how):
+        self.workers.append(super().start(series, **how))
+        return self.workers[-1]
+
+    def living(self):
+        return sum(worker.alive for worker in self.workers)
+
+
+@pytest.mark.parametrize("do", ["build", "lap"])
+def test_one_that_failed_has_ended_before_another_has_its_turn(do):
+    """It might hold memory that the others need."""
+    failed = []
+
+    def fate(case, asked):
+        if failed:
+            machine.alive.append(machine.living())
+        if (case.mechanism, asked) == ("b", do):
+            failed.append(asked)
+            return {"outcome": "failed", "reason": "no"}
+        return None
+
+    machine = Watched(fate=fate)
+    ran(machine, race())
+    assert max(machine.alive) == 2
+
+
+@pytest.mark.parametrize("do", ["build", "lap"])
+def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(do):
+    def fate(case, asked):
+        full = (case.mechanism, asked) == ("b", do) and machine.living() > 1
+        return {"outcome": "oom", "reason": "beside others"} if full else None
+
+    machine = Watched(fate=fate)
+    entries = ran(machine, race(first_lap=4), draw=LAST)
+    assert entries["b"].failed is None
+    assert len(entries["b"].laps) == 6
+    for name in "ac":
+        assert sorted(entries[name].laps) == list(range(4, 10))
+        assert not entries["b"].laps.keys() & entries[name].laps.keys(), "they took no turns"
+    assert {lap % 2 for lap in entries["b"].laps} == {0, 1}
+    assert min(entries["b"].laps) % 2 == 0
+
+
+def test_who_runs_out_of_memory_alone_has_run_out():
+    full = {"outcome": "oom", "reason": "too large"}
+    fate = lambda case, asked: full if (case.mechanism, asked) == ("b", "build") else None  # noqa: E731
+    machine = Machine(fate=fate)
+    assert ran(machine, race())["b"].failed == full
     assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
 
 

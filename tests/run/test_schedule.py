@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from attnbench.records import Settings
 from attnbench.run.race import Turns
-from attnbench.run.schedule import SHARED, groups, turns
+from attnbench.run.schedule import groups, turns
 
-MEMORY = 1000.0
+MEMORY, SHARED = 1000.0, 0.6
 
 needs = st.lists(st.floats(0, MEMORY), min_size=1, max_size=12)
 
@@ -18,7 +18,7 @@ def test_every_group_fits_or_is_alone_and_the_anchor_links_the_others(needs, dat
     lines = list(range(len(needs)))
     anchor = data.draw(st.none() | st.sampled_from(lines))
     room = SHARED * MEMORY
-    found = groups(lines, needs.__getitem__, room, anchor)
+    found = groups(lines, needs.__getitem__, room, MEMORY, anchor)
     if anchor is None:
         anchor = min(lines, key=needs.__getitem__)
     for group in found:
@@ -38,7 +38,7 @@ def test_every_group_fits_or_is_alone_and_the_anchor_links_the_others(needs, dat
 def test_what_fits_together_is_one_race(needs):
     lines = list(range(len(needs)))
     total = sum(needs)
-    assert len(groups(lines, needs.__getitem__, 2 * total + 1)) == 1
+    assert len(groups(lines, needs.__getitem__, 2 * total + 1, 4 * total + 1)) == 1
 
 
 @pytest.mark.parametrize(

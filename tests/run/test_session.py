@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from attnbench import units
+from attnbench.api.servers import own_server
 from attnbench.devices.finding import find
 from attnbench.records import (
     Case,
@@ -29,6 +30,9 @@ from attnbench.run.predict import predicted_costs
 from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
 from attnbench.store.schema import wrong
+from attnbench.workloads import reading
+from attnbench.workloads.options import Options
+from attnbench.workloads.requests import request
 from tests.run.machine import Machine
 
 GIB = 1 << 30
@@ -198,6 +202,28 @@ def test_processes_are_kept_to_measure_memory_only_where_it_has_room_for_them(si
     assert max(alive) == most
 
 
+H100_BYTES = 84 * 10**9
+
+
+def test_the_first_round_of_the_figure_on_a_gpu_starts_each_process_once():
+    """Starting one there takes a second or two, and most of its memory is never full."""
+    options = Options.of({"device": "cuda", "rounds": 1})
+    asked = request(options, elsewhere=True)
+    assert asked.tokens == 131_072
+    with own_server(1) as server:
+        plan = reading.plan(asked, server).cases
+    predicted = {planned.case: planned for planned in plan}
+    machine = Machine(
+        seconds=lambda case: predicted[case].predicted_s,
+        peak_bytes=lambda case: predicted[case].predicted_bytes,
+        weighs_afresh=False,
+    )
+    sweep(machine, plan, asked, memory=H100_BYTES)
+    assert Counter(weighs for _, weighs in machine.started) == {False: 8, True: 8}
+    assert len({series for series, _ in machine.started}) == 8
+    assert sum(bool(run.samples) for run in machine.stored) > 140
+
+
 def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order():
     machine = Machine()
     plan = tuple(planned(name, n, 10**8) for name in ("a", "b") for n in (2**k for k in range(9)))
@@ -307,6 +333,13 @@ def test_predictions_learn_from_what_was_measured():
         "would exceed --case-timeout (100 s): predicted 40.0 s per iteration"
     )
     assert third.outcome is Outcome.SKIPPED
+
+
+@pytest.mark.parametrize(("tunes", "outcome"), [(False, Outcome.TIMEOUT), (True, Outcome.OK)])
+def test_kernels_that_try_configurations_at_first_have_time_for_them(tunes, outcome):
+    machine = Machine(other_s=100.0)
+    sweep(machine, (replace(PLAN[0], tunes=tunes),), replace(REQUEST, rounds=1))
+    assert outcomes(machine)[PLAN[0].case.key, Part.TIME, 0].outcome is outcome
 
 
 def test_after_memory_ran_out_longer_ones_are_not_tried_and_others_go_on():

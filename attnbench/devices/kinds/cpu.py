@@ -4,9 +4,11 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from shutil import which
 from typing import Any
 
+from attnbench.devices import rapl
 from attnbench.devices.host import memory_bytes
 from attnbench.devices.protocol import Build, Device, Meter, Stopwatch, Weighed
 from attnbench.devices.timing import HostStopwatch
@@ -29,9 +31,11 @@ class Cpu(Device):
     threads = 1
     hides_page_faults = True
     weighs_afresh = True  # what the allocator keeps of earlier cases is resident
+    shared = 0.6
     gpus = 0
     matmul_size = 1024
     copy_elements = 1 << 24
+    peak_calls = 1
     bytes_per_s = 1e10
 
     def usual_tokens(self, width: int) -> int:
@@ -75,6 +79,14 @@ class Cpu(Device):
         from attnbench.devices.disturbances import CoreMeter
 
         return CoreMeter()
+
+    @cached_property
+    def packages(self) -> rapl.Packages:
+        """The counters of energy."""
+        return rapl.Packages()
+
+    def joules(self) -> float:
+        return self.packages.joules()
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}

@@ -3,8 +3,8 @@
 import ctypes
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -12,14 +12,27 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from attnbench.devices import nvml
-from attnbench.devices.protocol import Build, Built, Device, Iterate, Meter, Stopwatch, Weighed
-from attnbench.records import Case, Clock
+from attnbench.devices import nominal, nvml
+from attnbench.devices.protocol import (
+    Build,
+    Built,
+    Device,
+    Iterate,
+    Meter,
+    Stopwatch,
+    Unavailable,
+    Weighed,
+)
+from attnbench.errors import CannotRun
+from attnbench.records import OTHERS, Case, Clock
 
 # variables that change what is computed or how memory is managed, recorded where they are set
 VARIABLES = (
     *("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING"),
     *("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES"),
+    *("PYTORCH_NO_CUDA_MEMORY_CACHING", "CUDA_MODULE_LOADING", "CUBLASLT_WORKSPACE_SIZE"),
+    *("TORCH_BLAS_PREFER_CUBLASLT", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+    "CUBLAS_EMULATE_SINGLE_PRECISION",
 )
 
 COMPUTE_MODE = 20  # CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
@@ -59,7 +72,7 @@ class Cuda(Device):
         return name.value.decode()
 
     def memory_bytes(self) -> int | None:
-        with suppress(nvml.Unavailable):
+        with suppress(Unavailable):
             return int(
                 nvml.ask(self.uuid(), lambda lib, gpu: lib.nvmlDeviceGetMemoryInfo(gpu).free)
             )
@@ -75,9 +88,21 @@ class Cuda(Device):
     def select(self) -> None:
         import torch
 
+        if begun := os.environ.get("ATTNBENCH_CUDA_BEGUN"):
+            raise CannotRun(
+                f"importing {begun} started CUDA in the process from which measuring processes are"
+                " forked, so that none of them can use it"
+            )
         torch.cuda.set_device(self.index)
         # float32 shall mean float32 in convolutions too, for which torch allows TF32 by default
         torch.backends.cudnn.allow_tf32 = False
+
+    def wake(self) -> None:
+        import torch
+
+        one = torch.ones(1, 1, device=self.torch_name)
+        torch.mm(one, one)
+        self.synchronise()
 
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
         from attnbench.devices.cuda_timing import CudaStopwatch
@@ -105,6 +130,9 @@ class Cuda(Device):
 
         return weigh(lambda: build(case), self.uuid())
 
+    def joules(self) -> float:
+        return nvml.joules(self.uuid())
+
     def release(self) -> None:
         import torch
 
@@ -118,12 +146,24 @@ class Cuda(Device):
 
         return torch.cuda.memory_allocated(self.index)
 
+    def arithmetics(
+        self, dtypes: Sequence[str]
+    ) -> Iterator[tuple[str, AbstractContextManager[None]]]:
+        if "float32" in dtypes:
+            yield "tf32", allowing_tf32()
+
     def facts(self) -> Mapping[str, Any]:
         import torch
 
         notes = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         notes["cuDNN TF32"] = "on" if torch.backends.cudnn.allow_tf32 else "off"
         notes["float32 matmul precision"] = torch.get_float32_matmul_precision()
+        properties = torch.cuda.get_device_properties(self.index)
+        notes["multiprocessors"] = str(properties.multi_processor_count)
+        notes["L2 cache"] = f"{properties.L2_cache_size >> 10} KiB"
+        notes |= nvml.machine(self.uuid())
+        if others := nvml.others(self.uuid()):
+            notes[OTHERS] = others
         if self.uuid().startswith(nvml.PART):
             notes["MIG"] = "instance; clock, temperature, power and energy are the whole GPU's"
         return {
@@ -133,6 +173,7 @@ class Cuda(Device):
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver(),
             "tf32": torch.backends.cuda.matmul.allow_tf32,
+            "nominal": nominal.rates(self.title()),
             "notes": notes,
         }
 
@@ -143,6 +184,18 @@ class Cuda(Device):
         driver().cuDeviceGetUuid_v2(number, self.index)
         text = str(UUID(bytes=number.raw))
         return nvml.PART + text if nvml.knows(nvml.PART + text) else f"GPU-{text}"
+
+
+@contextmanager
+def allowing_tf32() -> Iterator[None]:
+    """In the block, products of float32 use TF32."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def device_count() -> int:

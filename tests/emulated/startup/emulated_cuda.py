@@ -17,9 +17,11 @@ import os
 import time
 import types
 import weakref
+from collections import deque
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 
-TOTAL, CONTEXT, BLOCK = 8 << 30, 500 << 20, 2 << 20
+CONTEXT, BLOCK = 500 << 20, 2 << 20
 CYCLES_PER_MS = 1_980_000
 SAMPLING = {"sample_s": 0.1, "warmup_s": 0.1, "interval_s": 0.001}  # nobody reads the times
 # operators that wait for the device, which a capture forbids
@@ -29,6 +31,11 @@ WAITING = ("_local_scalar_dense", "nonzero", "equal", "masked_select", "unique_c
 def said(name, usual):
     """The number in an environment variable, which may have changed since the last command."""
     return float(os.environ.get(f"EMULATED_CUDA_{name}", usual))
+
+
+def total():
+    """Bytes of the memory of a GPU."""
+    return int(said("MEMORY", 8)) << 30
 
 
 def adapt(module, put=setattr):
@@ -54,6 +61,8 @@ class Queue:
 
     def __init__(self):
         self.waited = self.free = 0.0
+        self.spins = False  # whether it was the last to be enqueued
+        self.ends = deque()  # when what is in the queue will have ended
         self.seen = self.now()
 
     def now(self):
@@ -66,10 +75,32 @@ class Queue:
         return self.free
 
     def hold(self, cycles):
-        self.free = self.advance() + cycles / CYCLES_PER_MS / 1000
+        """Enqueue a kernel that spins; between it and others there is no work."""
+        self.spins, self.seen = True, self.now()
+        hertz = 1e6 * said("MHZ", CYCLES_PER_MS / 1000)
+        self.enter(max(self.free, self.seen) + cycles / hertz)
+
+    def record(self):
+        """Enqueue an event; returns when it will happen."""
+        if self.spins:
+            self.spins, self.seen = False, self.now()
+        return self.enter(self.advance())
+
+    def enter(self, end):
+        """Enqueue what ends then; the host waits until there is room for it."""
+        self.free = max(self.free, end)
+        while self.ends and self.ends[0] <= self.seen:
+            self.ends.popleft()
+        if len(self.ends) >= said("QUEUE", 1000):
+            self.wait_until(self.ends.popleft())
+        self.ends.append(end)
+        return end
 
     def wait(self, *_):
-        self.waited += max(0.0, self.advance() - self.seen)
+        self.wait_until(self.advance())
+
+    def wait_until(self, end):
+        self.waited += max(0.0, end - self.now())
         self.seen = self.now()
 
 
@@ -84,6 +115,26 @@ class Used:
         self.live = self.peak = self.reserved = self.reserved_peak = 0
 
 
+class Neighbours:
+    """What other processes hold of a GPU: a file for each in the folder EMULATED_CUDA_SHARED."""
+
+    def __init__(self):
+        self.folder = os.environ.get("EMULATED_CUDA_SHARED")
+
+    def tell(self, used):
+        if self.folder:
+            file = Path(self.folder, f"{os.getpid()}-{used.index}")
+            file.write_text(str(CONTEXT + used.reserved))
+
+    def held(self, used):
+        """Bytes of the living, but not of this one."""
+        others = Path(self.folder).glob(f"*-{used.index}") if self.folder else ()
+        living = (f for f in others if Path("/proc", f.name.partition("-")[0]).exists())
+        return sum(
+            int(f.read_text() or 0) for f in living if f.name != f"{os.getpid()}-{used.index}"
+        )
+
+
 class Memory:
     """Bytes of each GPU; a tensor is on the one that was current when it was made."""
 
@@ -95,6 +146,7 @@ class Memory:
         self.counted = weakref.WeakSet()
         self.used = {}
         self.mode = None
+        self.neighbours = Neighbours()
 
     def of(self, device=None):
         index = self.index(device)
@@ -130,12 +182,16 @@ class Memory:
         if storage in self.counted:
             return
         size, used = storage.nbytes(), self.of()
-        if used.live + size > TOTAL - CONTEXT:
+        if used.live + size > max(used.reserved, self.room(used)):
             text = f"CUDA out of memory. Tried to allocate {size} bytes"
             raise self.torch.OutOfMemoryError(text)
         self.counted.add(storage)
         weakref.finalize(storage, self.change, used, -size).atexit = False
         self.change(used, size)
+
+    def room(self, used):
+        """Bytes that this process may have of a GPU."""
+        return total() - CONTEXT - self.neighbours.held(used)
 
     def change(self, used, size):
         used.live += size
@@ -145,6 +201,7 @@ class Memory:
     def reserve(self, used, size):
         used.reserved = size
         used.reserved_peak = max(used.reserved_peak, size)
+        self.neighbours.tell(used)
         if self.library is not None:
             self.library.emulated_reserve(used.index, ctypes.c_ulonglong(size))
 
@@ -154,7 +211,8 @@ class Memory:
         used.peak, used.reserved_peak = used.live, used.reserved
 
     def shrink(self):
-        self.end()
+        if not self.neighbours.folder:
+            self.end()
         for used in self.used.values():
             self.reserve(used, blocks(used.live))
 
@@ -167,7 +225,8 @@ class Memory:
         return answer
 
     def info(self, device=None):
-        return TOTAL - CONTEXT - self.of(device).reserved, TOTAL
+        used = self.of(device)
+        return self.room(used) - used.reserved, total()
 
 
 def blocks(size):
@@ -258,7 +317,7 @@ def on_cpu(torch):
                 return args[0]
             kwargs = {name: host(value) for name, value in (kwargs or {}).items()}
             out = func(*map(host, args), **kwargs)
-            if isinstance(out, torch.Tensor) and out.nbytes > TOTAL:  # even where nothing counts
+            if isinstance(out, torch.Tensor) and out.nbytes > total():  # even where nothing counts
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate too much")
             return out
 
@@ -285,7 +344,7 @@ def emulate(torch, put=setattr):
             self.at = None
 
         def record(self, stream=None):
-            self.at = queue.advance()
+            self.at = queue.record()
 
         def elapsed_time(self, later):
             return 1000 * (later.at - self.at)
@@ -293,7 +352,8 @@ def emulate(torch, put=setattr):
         def query(self):
             return self.at <= queue.now()
 
-        synchronize = queue.wait
+        def synchronize(self):
+            queue.wait_until(self.at)
 
     class Stream:
         def __init__(self, device=None, priority=0):
@@ -313,7 +373,7 @@ def emulate(torch, put=setattr):
             uuid=f"00000000-0000-0000-0000-{index(device):012x}",
             major=9,
             minor=0,
-            total_memory=TOTAL,
+            total_memory=total(),
             multi_processor_count=132,
             clock_rate=CYCLES_PER_MS,
             L2_cache_size=1 << 16,
@@ -325,6 +385,8 @@ def emulate(torch, put=setattr):
             with open(file, "a") as processes:
                 print(os.getpid(), file=processes)
         current[0] = device if isinstance(device, int) else torch.device(device).index or 0
+        if memory.neighbours.folder:
+            memory.begin()
 
     def nothing():  # a function for each name: torch.compile tells them apart by identity
         return lambda *_, **__: None
