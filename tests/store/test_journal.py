@@ -24,9 +24,11 @@ def test_what_is_written_is_read(tmp_path):
         open_journal.append(*SWEEP.cards, *SWEEP.plan)
         for run in SWEEP.runs:
             open_journal.append(run)
-        assert load(open_journal.folder) == replace(SWEEP, name="a sweep", finished=False)
+        begun = open_journal.sweep.begun
+        written = replace(SWEEP, name="a sweep", begun=begun)
+        assert load(open_journal.folder) == replace(written, finished=False)
         open_journal.end(EndReason.FINISHED)
-    assert load(tmp_path / "new" / "sweep") == replace(SWEEP, name="a sweep")
+    assert load(tmp_path / "new" / "sweep") == written
 
 
 ADDED = replace(TABLE["power_w"], key="balance_w", signed=True)
