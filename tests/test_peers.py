@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from functools import wraps
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from attnbench.measure.digits import relative_error
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.local import Local
 from attnbench.mechanisms.transformer import Transformer
+from attnbench.peers.transformers.sublayer import own
 from attnbench.records import PASSES, Case, Level, Outcome, Workload
 from tests.measure.cases import sent
 
@@ -179,3 +182,18 @@ def test_a_form_that_departs_claims_no_digits(monkeypatch):
     monkeypatch.setattr(registry, "of_packages", lambda name: {"mine": departing})
     case = Case(mechanism="local", form="mine", workload=W)
     assert relative_error(registry.card("local"), case, seed=0) is None
+
+
+def test_what_a_form_measures_does_not_depend_on_kernels_that_happen_to_be_installed():
+    """A wrapper of transformers' own function, as transformers puts around it, is taken away."""
+
+    def plain():
+        return "plain"
+
+    @wraps(plain)
+    def preferring():
+        return "kernel"
+
+    module = SimpleNamespace(rule=preferring, other=3)
+    assert own(module).rule() == "plain"
+    assert module.other == 3

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 from attnbench.attention.recurrence import decay_rule, delta_rule, dplr_rule
 from attnbench.mechanisms.retention import Config, decays
+from attnbench.peers.transformers.sublayer import own
 from attnbench.records import Level, Workload
 from tests.oracles import build
 
@@ -52,7 +53,7 @@ def test_the_gated_delta_rule_of_qwen3_next(chunk, theirs):
     public = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
     q, k, v, beta, g = drawn()
     S = torch.randn(B, H, D, DV)
-    rule = getattr(public, f"torch_{theirs}_gated_delta_rule")
+    rule = getattr(own(public), f"torch_{theirs}_gated_delta_rule")
     expected, last = rule(q, k, v, g, beta, initial_state=S, output_final_state=True)
     q, k, v, beta, g = by_head(q, k, v, beta, g)
     o, S = delta_rule(S, g, q * D**-0.5, k, v, beta, chunk)

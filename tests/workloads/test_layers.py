@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from attnbench.errors import UsageError
+from attnbench.peers.transformers.sublayer import own
 from attnbench.workloads.context import Asked, context
 from attnbench.workloads.layers import ORDERS, model
 
@@ -170,6 +172,7 @@ def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
     sizes = {}
     with torch.device("cpu" if kind in DATA_DEPENDENT else "meta"), torch.no_grad():
         built = AutoModel.from_config(config, dtype=torch.bfloat16).eval()
+        own(sys.modules[type(built).__module__])
         for prompt in PROMPTS:
             done = built(torch.ones(BATCH, prompt, dtype=torch.long), use_cache=True)
             name = "past_key_values" if "past_key_values" in done else "cache_params"
