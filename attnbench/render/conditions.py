@@ -56,7 +56,7 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     WarningKind.TOO_FAST: "{series} took less time than reading its input takes here;"
     " check that it computes its output",
     WarningKind.ROOF_RAISED: "a case exceeded the peaks measured at the start, so the roofline is"
-    " raised to it; on a busy machine the measured peaks are too low",
+    " raised to it",
     WarningKind.BUSY: "the machine was busy: load {load:.1f} on {cores:many core} at the start;"
     " measure again when it is idle",
     WarningKind.LOADED: "{runs} of {of} timed runs began under a load above {limit:g}, up to"

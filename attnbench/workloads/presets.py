@@ -58,7 +58,8 @@ class Preset:
         }
         if self.kv_heads is not None:
             shared: dict[str, Option] = {"kv_heads": self.kv_heads}
-            table |= {"grouped_query": shared | {"gate": self.gate}, "sliding_window": shared}
+            gated = {"gate": True} if self.gate else {}
+            table |= {"grouped_query": shared | gated, "sliding_window": shared}
         if self.value_heads is not None:
             table["gated_delta_net"] = {"value_heads": self.value_heads}
         return table.get(mechanism, {})

@@ -27,8 +27,7 @@ from attnbench.devices.finding import choose
 from attnbench.devices.timing import sample, warm_up
 from attnbench.measure.allocator import keep_pages
 from attnbench.measure.building import subject_of
-from attnbench.measure.environment import seconds_of
-from attnbench.records import Case, Level, Mode, Settings, Workload
+from attnbench.records import Case, Clock, Level, Mode, Settings, Workload
 from attnbench.run.schedule import turns
 from tests.benchmarks.header import begin
 
@@ -150,7 +149,7 @@ def by_hand(subject, run, device):
 
 def clock_of(device):
     """The clock of one thread beside the device."""
-    return seconds_of(device.host_clock(1))
+    return time.process_time if device.host_clock(1) is Clock.CPU else time.perf_counter
 
 
 def by_timer(subject, run, device):

@@ -32,7 +32,7 @@ def test_table_9_is_as_printed():
 def test_models_of_today_have_their_widths():
     llama, qwen = preset("llama"), preset("qwen-next")
     assert (llama.width // llama.heads, qwen.width // qwen.heads) == (128, 128)
-    assert llama.options("grouped_query") == {"kv_heads": 8, "gate": False}
+    assert llama.options("grouped_query") == {"kv_heads": 8}
     assert llama.options("sliding_window") == {"kv_heads": 8}
     assert preset("mind-classification").options("grouped_query") == {}
     # as the published configuration: linear_num_value_heads, attn_output_gate
