@@ -40,7 +40,7 @@ def every(name):
 
 BY_TYPE = (computes_its_own_equations, steps_continue_the_causal_pass)
 TRIALS = [
-    pytest.param(trial, id=f"{name}-{label}")
+    pytest.param(trial, id=f"{name}-{label}", marks=() if label[0] == "0" else pytest.mark.long)
     for name in registry.names()
     for label, trial in trials(registry.card(name))
 ]

@@ -8,6 +8,7 @@ has to be edited.
 import importlib
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 
 from attnbench.devices.protocol import Device
@@ -16,6 +17,7 @@ from attnbench.errors import CannotRun, UsageError
 AUTO = "auto"  # the present device of the highest preference
 
 
+@cache
 def kinds() -> tuple[str, ...]:
     """The kinds of device that this package knows, sorted; imports none of them."""
     folder = Path(__file__).parent / "kinds"

@@ -106,6 +106,7 @@ def test_the_report_on_one_device_needs_no_folder_and_that_on_several_does(copie
         assert words in done.stderr
 
 
+@pytest.mark.long
 def test_a_shard_goes_on_in_its_own_folder_alone(copies):
     file = copies[0] / FILE
     lines = file.read_bytes().splitlines(keepends=True)

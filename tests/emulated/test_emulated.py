@@ -97,6 +97,7 @@ def test_a_round_takes_a_process_for_each_series_and_memory_one_more(usual):
     assert usual.processes == of_peaks + series * (rounds + 1)
 
 
+@pytest.mark.long
 def test_cases_for_which_the_host_is_too_slow_are_marked(ailing):
     assert any(s.unheld_s for run in ailing.timed for s in run.samples)
     assert "2 of 2 cases are launch-bound" in ailing.err
@@ -124,6 +125,7 @@ def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(ailing):
     assert "memory of single processes" in ailing.page
 
 
+@pytest.mark.long
 def test_cuda_graphs_are_captured_where_that_is_possible(second):
     names = {planned.case.key: planned.case.mechanism for planned in second.sweep.plan}
     assert {(names[run.case], run.outcome) for run in second.timed} == {
@@ -156,6 +158,7 @@ def test_a_card_that_is_missing_or_allows_one_process_is_refused(attnbench):
     assert "--device cuda: it allows one process only; nvidia-smi -c DEFAULT" in done.stderr
 
 
+@pytest.mark.long
 def test_doctor_describes_the_gpu(attnbench):
     done = attnbench.run("doctor", "--json")
     assert done.returncode == 0, done.stderr

@@ -110,6 +110,7 @@ def test_work_that_is_no_whole_number_is_refused():
     refused(done, "its card gives", "as FLOPs; it must be a whole number")
 
 
+@pytest.mark.long
 def test_the_parent_never_imports_a_users_file(tmp_path):
     """Neither to plan nor to measure nor to verify: other processes import it."""
     file, log = tmp_path / "mine.py", tmp_path / "importers"

@@ -179,6 +179,7 @@ def test_a_sweep_under_nohup_survives_the_hangup(tmp_path):
     assert lines(tmp_path) > BEGUN + RUNS
 
 
+@pytest.mark.long
 def test_the_processes_behind_a_sweep_are_out_of_the_terminal_s_reach(tmp_path):
     """Otherwise the fork server would die of Ctrl-C, and print a traceback if its parent dies."""
     with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:

@@ -48,6 +48,7 @@ def outcomes(folder):
     return {names[r.case]: (r.outcome, r.reason) for r in sweep.runs if r.part == "time"}
 
 
+@pytest.mark.long
 def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     """Under an address-space limit (ulimit -v) for all processes."""
     names = ("Killed", "Rubbish", "Dies", "Reserves", "Well", "Starts")

@@ -65,6 +65,7 @@ def test_a_slowdown_is_slower_and_fails(repository, server):
     assert report.exit_code(strict=False) == 1
 
 
+@pytest.mark.long
 def test_a_pure_refactoring_passes(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
     report = check(repository, server, replace(TIMING, threshold=0.9))
@@ -81,6 +82,7 @@ def test_a_case_that_the_budget_leaves_out_does_not_pass(repository, server):
     assert report.exit_code(strict=False) == 2
 
 
+@pytest.mark.long
 def test_a_slowdown_without_time_to_confirm_it_is_suspected(repository, server):
     repository.write("small.py", planted(WORK))
     report = check(repository, server, replace(TIMING, confirm=10**6))
@@ -94,6 +96,7 @@ def test_a_slowdown_without_time_to_confirm_it_is_suspected(repository, server):
     assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
 
 
+@pytest.mark.long
 def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, server, monkeypatch):
     visit, visits = Measuring.visit, []
 
@@ -123,12 +126,14 @@ def test_a_mechanism_that_changes_its_process_changes_no_other(repository, serve
     assert {found.verdict for found in report.findings if "zero.py" in found.case} == {"same"}
 
 
+@pytest.mark.long
 def test_a_head_that_never_loads_is_over_budget(repository, server):
     repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
     with pytest.raises(CannotRun, match=r"--budget of 4 s ended while waiting for small.py"):
         check(repository, server, replace(COUNTING, budget_s=4.0))
 
 
+@pytest.mark.long
 def test_a_case_has_one_name_in_counts_and_times(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
     report = check(repository, server, replace(TIMING, threshold=0.9))
@@ -139,6 +144,7 @@ def test_a_case_has_one_name_in_counts_and_times(repository, server):
     assert time.batch >= 1
 
 
+@pytest.mark.long
 def test_faster_code_with_one_operator_more_passes(repository, server):
     repository.write("small.py", planted(WORK))
     repository.commit("slow")
@@ -152,6 +158,7 @@ def test_faster_code_with_one_operator_more_passes(repository, server):
     assert traded(report).exit_code(strict=False) == 0
 
 
+@pytest.mark.long
 def test_a_note_says_that_head_moves_more_bytes(repository, server):
     repository.write("small.py", planted("weights = weights.clone()"))
     quick = replace(TIMING, threshold=0.9)

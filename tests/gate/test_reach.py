@@ -17,6 +17,7 @@ from tests.gate.repositories import MECHANISM, Repository, planted
 
 CARD = MECHANISM
 PACKAGE = Path(__file__).parents[2] / "attnbench"
+ALL = ["fastformer", "fnet", "linformer", "small.py:CARD"]
 
 
 @pytest.fixture
@@ -171,11 +172,11 @@ def package(tmp_path):
     ("file", "names"),
     [
         ("mechanisms/linformer.py", ["linformer"]),
-        ("attention/kernels/pooling.py", ["fastformer"]),
-        ("attention/contract.py", ["fastformer", "fnet", "linformer", "small.py:CARD"]),
-        ("devices/kinds/cpu.py", ["fastformer", "fnet", "linformer", "small.py:CARD"]),
-        ("peers/linformer.py", []),
+        ("attention/contract.py", ALL),
         ("cli/main.py", []),
+        pytest.param("attention/kernels/pooling.py", ["fastformer"], marks=pytest.mark.long),
+        pytest.param("devices/kinds/cpu.py", ALL, marks=pytest.mark.long),
+        pytest.param("peers/linformer.py", [], marks=pytest.mark.long),
     ],
 )
 def test_a_shared_file_reaches_what_stands_on_it(file, names, package, found):

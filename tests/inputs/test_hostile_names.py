@@ -209,6 +209,7 @@ def check(repository, content, *more, **environment):
         return driving.run("check", "--baseline", "kept.json", *more)
 
 
+@pytest.mark.long
 def test_a_baseline_commands_nothing_that_shows_the_check(repository):
     """The check is real: unknown names are asked of a real side."""
     outputs = ("--markdown", "page.md", "--junit", "junit.xml")

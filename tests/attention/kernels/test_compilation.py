@@ -37,6 +37,7 @@ for capability in (80, 90):
 """
 
 
+@pytest.mark.long
 def test_every_kernel_compiles_in_every_type(tmp_path):
     env = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     env |= {"TRITON_CACHE_DIR": str(tmp_path)}
