@@ -70,6 +70,7 @@ def of(*verbs):
     return [line for line in COMMANDS if line.split()[1] in verbs]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", of("sweep"))
 def test_a_sweep_can_be_planned(line, folder):
     done = run(line.replace("--dry-run", "") + " --dry-run", folder)

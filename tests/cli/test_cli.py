@@ -63,7 +63,10 @@ def test_a_report_is_made_again_from_the_journal_alone(swept, tmp_path):
         assert (folder / name).read_bytes() == (swept[0] / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("words", [("--resume", "{}"), (*QUICK, "--out", "{}", "--resume")])
+@pytest.mark.parametrize(
+    "words",
+    [("--resume", "{}"), pytest.param((*QUICK, "--out", "{}", "--resume"), marks=pytest.mark.long)],
+)
 def test_a_resumed_sweep_that_is_done_measures_nothing(swept, words):
     before = runs(swept[0])
     done = here("sweep", *(word.format(swept[0]) for word in words))
@@ -223,6 +226,7 @@ def test_one_model_is_shown_in_full():
     assert json.loads(as_json)["class"] == "M"
 
 
+@pytest.mark.long
 def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
     done = here("doctor", "--device", "cpu", "--json")
     assert done.returncode == 0, done.stderr

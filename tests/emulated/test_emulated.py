@@ -112,6 +112,7 @@ def test_cases_for_which_the_host_is_too_slow_are_marked(ailing):
         assert float(row["device_s"]) < float(row["wall_s"])
 
 
+@pytest.mark.long
 def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(ailing):
     for run in ailing.timed:
         assert run.notes["throttle"] == "power cap"
@@ -150,6 +151,7 @@ def test_the_second_card_and_a_part_of_a_card_are_measured(second):
         assert values["device_process_bytes"] >= least
 
 
+@pytest.mark.long
 def test_a_card_that_is_missing_or_allows_one_process_is_refused(attnbench):
     done = attnbench.run("doctor", "--device", "cuda:2", **SECOND)
     assert (done.returncode, "this machine has 2 CUDA devices" in done.stderr) == (2, True)

@@ -63,6 +63,7 @@ def test_doctor_and_sweep_go_on_without_nvml(state, tmp_path):
 HIDDEN = "mount -t tmpfs tmpfs /proc"
 
 
+@pytest.mark.long
 def test_a_process_starts_without_proc(mounts):
     code = (
         "from attnbench.api.servers import own_server\n"

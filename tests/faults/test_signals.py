@@ -74,7 +74,7 @@ MOMENTS = (listens, serves, works, has_begun, has_runs, reports)
 FEW = [
     (INT, listens),
     (HUP, listens),
-    (TERM, has_runs),
+    pytest.param(TERM, has_runs, marks=pytest.mark.long),
     pytest.param(INT, reports, marks=pytest.mark.long),
 ]
 

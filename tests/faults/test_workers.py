@@ -70,6 +70,7 @@ def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     assert "\0" not in (tmp_path / "odd" / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_a_worker_that_hangs_times_out(tmp_path):
     limit = ("--case-timeout", "1s")
     done = here("sweep", "--models", models("Hangs"), *ONE, *limit, "--out", tmp_path)

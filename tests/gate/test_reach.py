@@ -85,10 +85,10 @@ def test_a_card_that_is_gone_is_reached(trees, found):
     ("where", "line"),
     [
         ("parts/deep.py", "from parts import deep\n"),
-        ("parts/deep.py", "import parts.deep\n"),
+        pytest.param("parts/deep.py", "import parts.deep\n", marks=pytest.mark.long),
         ("parts/deep.py", "def late():\n    from parts.deep import x\n"),
         ("more.py", "from middle import y\n"),
-        ("src/pack/inner.py", "from pack.inner import x\n"),
+        pytest.param("src/pack/inner.py", "from pack.inner import x\n", marks=pytest.mark.long),
         ("beside.py", "import importlib; importlib.import_module('beside')\n"),
     ],
 )

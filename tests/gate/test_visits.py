@@ -187,6 +187,7 @@ class Quick(TreeRace):
     timeout_s = 3.0
 
 
+@pytest.mark.long
 def test_no_wait_is_longer_than_the_remaining_budget(server, tmp_path):
     made = Repository(tmp_path / "repo")
     made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))

@@ -30,6 +30,7 @@ HOSTILE = (
     '"\' onload="window.hacked=1',
     "{{ 7 * 7 }}{% endif %}",
 )
+pytestmark = pytest.mark.long
 MECHANISMS = ("fastformer", "transformer", "linformer", *HOSTILE)
 LENGTHS = (128, 512, 2048, 65_536)
 MARKS = "svg [aria-roledescription=point]"
@@ -390,7 +391,6 @@ def test_a_link_shows_what_its_sender_saw(browser, opened, written):
     assert opened.quiet(), opened.complaints
 
 
-@pytest.mark.long
 def test_a_link_with_unknown_names_shows_the_usual(browser, written):
     opened = Opened(browser, written)
     opened.page.goto(f"{opened.url}#show=nothing&mode=dancing&n=7&x=1")
@@ -555,7 +555,6 @@ def test_what_screen_readers_need_is_there(opened):
     assert levels.count("H1") == 1
 
 
-@pytest.mark.long
 def test_two_sweeps_have_a_page_with_their_ratios(browser, whole, tmp_path):
     slower = replace(
         whole,
@@ -582,7 +581,6 @@ def test_two_sweeps_have_a_page_with_their_ratios(browser, whole, tmp_path):
     opened.context.close()
 
 
-@pytest.mark.long
 def test_a_check_has_a_page_of_the_same_kind(browser, tmp_path):
     path = tmp_path / "check.html"
     path.write_bytes(check_page.web_page(report(SLOWER, LARGER)))

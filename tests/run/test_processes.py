@@ -128,7 +128,9 @@ def test_a_worker_that_leaves_is_reported_with_its_last_words(light, capfd):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
 @pytest.mark.parametrize("how", ["session", "twice"])
-@pytest.mark.parametrize("then", ["answer", "die", "leave", "hang"])
+@pytest.mark.parametrize(
+    "then", ["answer", "die", "leave", pytest.param("hang", marks=pytest.mark.long)]
+)
 def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_reported(light, tmp_path, how, then):
     started = tmp_path / "started"
     started.touch()
