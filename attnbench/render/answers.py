@@ -97,11 +97,8 @@ class _Writer:
             text = self.led([place for place in found if place.mode == mode], margins)
             said.setdefault(text, []).append(mode)
         for text, modes in said.items():
-            prompt = ", prompt included" * (
-                heading == "Least memory" and not set(modes) & {*PASSES}
-            )
             of = "" if 1 < len(modes) == len(every) else f" in {in_order(modes)}"
-            yield Paragraph(f"{heading}{of}{prompt}", (*first, text))
+            yield Paragraph(f"{heading}{of}", (*first, text))
 
     def led(self, places: Sequence[Place], margins: bool) -> str:
         """`Fastformer at 2,048 to 8,192 (1.13× [1.04, 1.22] as fast as Linformer at 8,192).`"""

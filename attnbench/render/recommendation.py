@@ -73,7 +73,7 @@ def ranking(advice: Recommendation) -> Table:
         *(_excluded(excluded, advice) for excluded in advice.excluded),
     ]
     place = f"at N = {units.length(advice.seq_len)}, {advice.mode}"
-    peaks = f"Peak memory is that of the sweep's batch{', prompt included' * decode}."
+    peaks = f"Peak memory is that of the sweep's batch{', and of prompts that ran' * decode}."
     if not advice.choices:
         headings = ["Mechanism", "Peak, MiB", "Reason"]
         name, title, note = f"excluded_{advice.mode}", f"Excluded {place}", peaks
