@@ -111,8 +111,11 @@ def magnitude(value: float) -> int:
 
 
 def tick(value: int) -> str:
-    """`128`, `1K`, `64K`; a length that is not whole in 1,024 is written out."""
-    return f"{value // 1024}K" if value >= 1024 and value % 1024 == 0 else f"{value:,}"
+    """`128`, `1K`, `64K`, `1M`; a length that is not whole in 1,024 is written out."""
+    for unit, size in (("M", 1 << 20), ("K", 1 << 10)):
+        if value >= size and value % size == 0:
+            return f"{value // size}{unit}"
+    return f"{value:,}"
 
 
 def ratio(value: float) -> str:

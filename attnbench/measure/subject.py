@@ -117,6 +117,10 @@ class Subject:
             return "output is not finite"
         return ""
 
+    def state_bytes(self) -> float | None:
+        """Bytes of what the tokens before an iteration left, or None in modes without."""
+        return None
+
     def weighed(self, values: dict[str, float]) -> Weighed:
         """What was measured of memory, as it is to be stored, and notes."""
         return values, {}

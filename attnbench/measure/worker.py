@@ -184,7 +184,8 @@ class Worker:
         elif is_away(warm, waited()):
             iteration_s = cost_s = wall_s
         values = {"setup_s": setup_s, "warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
-        values |= known(ttft_s=ttft_s, load_before=load_before)
+        state_bytes = subject.state_bytes()
+        values |= known(ttft_s=ttft_s, state_bytes=state_bytes, load_before=load_before)
         if compared:
             of_prompt = subject_of(card, case, self.seed)
             values |= both_ways(of_prompt, start_watch(), device.meter())

@@ -207,7 +207,7 @@ class ProgressLine:
     ) -> None:
         self.console, self.clock, self.begun, self.share = console, clock, clock(), 0.0
         self.live = console.is_terminal or (console.is_jupyter and widgets)
-        self.last = ""
+        self.last = "", ""  # the stage and the counts of the last line
         # the line alone is cut where it does not fit, at its end
         text = TextColumn(
             "{task.description}",
@@ -249,7 +249,7 @@ class ProgressLine:
             self.share = max(self.share, spent_s / (spent_s + max(left_s, 1.0)))
             text = clean(" · ".join((done, f"{running} {stage}".strip())))
             self.progress.update(self.task, description=text, completed=self.share, visible=True)
-        elif stage != self.last:
+        elif stage != self.last[0] and counts != self.last[1]:
             text = clean(f"{done} · {stage}")
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.last = stage
+            self.last = stage, counts

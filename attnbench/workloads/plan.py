@@ -178,7 +178,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     needed = predicted_bytes(elements + state, parameters, w, kept)
     if filled:
         read, before_s = 0, FILLING * item * state / device.bytes_per_s
-        needed = item * (parameters + state + SCORES * w.heads * w.tokens)
+        keys = min(w.tokens, state)  # a small state has no part for each token
+        needed = item * (parameters + state + SCORES * w.heads * keys)
     return Planned(
         case=case,
         parameters=parameters,

@@ -77,21 +77,28 @@ class Decode(Subject):
         output: Tensor = self.module.step(*self.inputs, self.state)[0]
         return output
 
+    def tensors(self) -> list[Tensor]:
+        """What the state consists of."""
+        return [leaf for leaf in tree_leaves(self.state) if isinstance(leaf, Tensor)]
+
+    def state_bytes(self) -> float:
+        """Bytes of the state's storages, each once."""
+        storages = [tensor.untyped_storage() for tensor in self.tensors()]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
     def weighed(self, values: dict[str, float]) -> Weighed:
-        """Bytes of the state's storages, each once, in place of those saved for a backward pass.
+        """`state_bytes` in place of bytes saved for a backward pass.
 
         Also the FLOPs of a step if the form does not declare them, and whether the declared number
         of elements is wrong.
         """
-        tensors = [leaf for leaf in tree_leaves(self.state) if isinstance(leaf, Tensor)]
-        stored = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
         module, w = self.module, self.case.workload
         values = {name: value for name, value in values.items() if name != "saved_bytes"}
-        values["state_bytes"] = sum(stored.values())
+        values["state_bytes"] = self.state_bytes()
         if module.step_flops(module.config, w) is None:
             step = partial(module.step, state=self.state)
             values["flops"] = counted_flops(module, *self.inputs, call=step)
-        counted = sum(tensor.numel() for tensor in tensors)
+        counted = sum(tensor.numel() for tensor in self.tensors())
         declared = module.state_elements(module.config, w)
         wrong = f"has a state of {counted:,} elements and declares {declared:,}"
         return values, {"odd": wrong} if counted != declared else {}
