@@ -32,6 +32,7 @@ from torch.nn.functional import silu, softplus
 from attnbench import attention as at
 
 EPSILON = 1e-6
+SMALL = "RMSNorm magnifies the rounding of q and k where a token's o is small"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,4 +248,5 @@ CARD = at.Card(
     default="chunked",
     needs=needs,
     uncompiled=at.UNROLLED,
+    tolerance=at.Tolerance(float16=0.01, reason=SMALL),
 )

@@ -29,9 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from attnbench import attention as at
-from attnbench.mechanisms.gated_delta_net import EPSILON, unit
-
-SMALL = "RMSNorm magnifies the rounding of q and k where a token's o is small"
+from attnbench.mechanisms.gated_delta_net import EPSILON, SMALL, unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,7 +144,10 @@ def _files(
     # an HTML page holds SVG if there is any, else PNG
     end = next((end for end in html.TYPES if end in formats), "png")
     pictures = {
-        f"{stem}.{end}": (files.get(f"{stem}.{end}") or saved(figure, end), captions[stem])
+        f"{stem}.{end}": (
+            files.get(f"{stem}.{end}") or saved(figure, end),
+            captions.get(stem, f"{stem.capitalize()}."),
+        )
         for stem, figure in drawn.items()
     }
     shown = [file for file in files if file.endswith(".png")]
