@@ -16,8 +16,7 @@ bytes that their equations need.
 import argparse
 import statistics
 import time
-from functools import partial
-from importlib.util import find_spec
+from functools import cache, partial
 
 import torch
 from torch.utils.benchmark import Timer
@@ -73,7 +72,19 @@ def others(device):
     """The timers that the tool is compared with."""
     if not device.flushes_cache:
         return ("hand", "Timer", "wall")
-    return ("hand", "Timer") + ("do_bench",) * (find_spec("triton") is not None)
+    return ("hand", "Timer") + ("do_bench",) * triton_runs()
+
+
+@cache
+def triton_runs():
+    """Whether Triton is installed and its driver can be loaded, as with a GPU's whole libraries."""
+    try:
+        from triton.runtime import driver
+
+        driver.active.get_device_interface()
+    except Exception:  # whatever a driver that cannot be loaded raises
+        return False
+    return True
 
 
 def case(name, seq_len, device, tokens):
