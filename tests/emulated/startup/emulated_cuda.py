@@ -431,8 +431,9 @@ def emulate(torch, put=setattr):
     }
     for name, value in replaced.items():
         put(torch.cuda, name, value)
-    # a torch with CUDA asks this when an optimiser steps
-    put(torch.accelerator, "current_stream", replaced["current_stream"])
+    # a torch with CUDA asks these when an optimiser steps and in its timer
+    for name in ("current_stream", "synchronize"):
+        put(torch.accelerator, name, replaced[name])
     put(torch.version, "cuda", "13.0")
     if os.environ.get("EMULATED_CUDA_TENSORS"):
         on_cpu(torch).__enter__()
