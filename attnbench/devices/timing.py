@@ -67,14 +67,20 @@ def warm_up(
     limit_s: float,
     faulted: Callable[[], int] = lambda: 0,
     faulting_s: float = 0.0,
+    map_ahead: Callable[[], None] = lambda: None,
 ) -> list[Sample]:
     """A sample of each iteration until times are steady or `limit_s` is spent, and pages mapped.
 
     One iteration, the `first`, has run before. `clear` runs before each, untimed. A stopwatch that
     learns goes on until it has learnt. `faulted` gives the page faults since it was last called;
     for their sake alone the warm-up goes on to `MOST_COLD` iterations or `faulting_s` at most.
+    Where one takes all of `limit_s`, a further one would cost as much as a sample: `map_ahead` maps
+    pages instead, and the meter of the next sample tells whether they were enough.
     """
     warm, cold = [first], is_cold(faulted(), first)
+    if cold and faulting_s and spent_s(warm) >= limit_s:
+        map_ahead()
+        cold = False
     while (
         watch.learning
         or (spent_s(warm) < limit_s and not is_steady([s.seconds for s in warm]))

@@ -177,7 +177,8 @@ class Worker:
             subject, iterate, clear, inputs_seed, fixed=cuda_graphs, repeatable=suspicious
         )
         clear = iterations.clear
-        warm = warm_up(iterations, clear, watch, first, warmup_s, faulted, faulting_s)
+        ahead = allocator.map_ahead
+        warm = warm_up(iterations, clear, watch, first, warmup_s, faulted, faulting_s, ahead)
         late = warm[len(warm) // 2 :]
         wall_s = median(spent_s([each]) for each in late)
         iteration_s = cost_s = median(each.seconds for each in late)

@@ -42,10 +42,7 @@ def turns(iteration_s: float, settings: Settings) -> Turns:
 
 def warm_s(iteration_s: float, settings: Settings) -> float:
     """Seconds of the first iteration and the warm-up."""
-    usual_s = min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
-    # the second iteration usually still maps pages, and the third none
-    further = sum(before * iteration_s < settings.faulting_s for before in (1, 2))
-    return iteration_s + max(usual_s, further * iteration_s)
+    return iteration_s + min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
 
 
 def visit_s(

@@ -89,8 +89,8 @@ def test_a_warm_up_times_each_iteration_by_itself():
     assert world.iterations == world.clears == len(warm) - 1
 
 
-# what an iteration of 0.3 s spends on page faults: 0.5 % of it
-ENOUGH = round(0.005 * 0.3 / FAULT_S)
+# what an iteration of 0.1 s spends on page faults: 0.5 % of it
+ENOUGH = round(0.005 * 0.1 / FAULT_S)
 
 
 @pytest.mark.parametrize(
@@ -99,25 +99,35 @@ ENOUGH = round(0.005 * 0.3 / FAULT_S)
         ([9 * ENOUGH, ENOUGH - 9], 2),
         ([65_790, 10_240, 0], 3),
         ([465_701, 40_978, 139_264, 1], 4),
-        ([ENOUGH - 9], 1),
+        ([ENOUGH - 9, ENOUGH - 9], 2),
         ([9 * ENOUGH] * 99, 6),
     ],
 )
-def test_a_long_case_is_warm_when_pages_no_longer_fault(faults, iterations):
-    world = World(itertools.repeat(0.3))
+def test_a_case_is_warm_when_pages_no_longer_fault(faults, iterations):
+    world = World(itertools.repeat(0.1))
     watch, counts = world.watch(), iter(faults)
     first = sample(world.iterate, world.clear, watch, 1)
-    warm = warm_up(world.iterate, world.clear, watch, first, 0.2, lambda: next(counts), 3.0)
+    warm = warm_up(world.iterate, world.clear, watch, first, 0.15, lambda: next(counts), 3.0)
     assert len(warm) == world.iterations == iterations
 
 
-@pytest.mark.parametrize(("faulting_s", "iterations"), [(0.0, 1), (0.7, 3), (1.4, 5)])
+@pytest.mark.parametrize(("faulting_s", "iterations"), [(0.0, 2), (0.25, 3), (0.45, 5)])
 def test_a_warm_up_for_the_sake_of_page_faults_ends_at_its_cap(faulting_s, iterations):
-    world = World(itertools.repeat(0.3))
+    world = World(itertools.repeat(0.1))
     warm = warm_up(
-        world.iterate, world.clear, world.watch(), took(0.3), 0.2, lambda: 99_999, faulting_s
+        world.iterate, world.clear, world.watch(), took(0.1), 0.15, lambda: 99_999, faulting_s
     )
     assert len(warm) == iterations
+
+
+@pytest.mark.parametrize(
+    ("faults", "faulting_s", "mapped"), [(99_999, 3.0, 1), (9, 3.0, 0), (99_999, 0.0, 0)]
+)
+def test_a_long_case_maps_pages_ahead_and_runs_once(faults, faulting_s, mapped):
+    world, calls = World(itertools.repeat(0.3)), []
+    limits = 0.2, lambda: faults, faulting_s, lambda: calls.append(1)
+    warm = warm_up(world.iterate, world.clear, world.watch(), took(0.3), *limits)
+    assert (len(warm), len(calls)) == (1, mapped)
 
 
 def test_a_count_is_told_by_its_growth():

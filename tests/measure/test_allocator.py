@@ -18,6 +18,24 @@ for large in (False, True):
 """
 
 
+AHEAD = """
+import resource
+import torch
+from attnbench.measure import allocator
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+allocator.keep_pages()
+kept = torch.ones(64 << 18)
+before = faults()
+allocator.map_ahead()
+mapped = faults()
+torch.ones(16 << 18)
+print(mapped - before, faults() - mapped)
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what is resident")
 def test_large_freed_tensors_are_kept_unless_they_must_not():
     said = subprocess.check_output([sys.executable, "-c", SCRIPT], text=True)
@@ -25,3 +43,9 @@ def test_large_freed_tensors_are_kept_unless_they_must_not():
         held, kept = map(int, line.split())
         assert held in range(63, 70)
         assert kept in after
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how pages are mapped")
+def test_pages_mapped_ahead_do_not_fault_later():
+    mapped, later = map(int, subprocess.check_output([sys.executable, "-c", AHEAD]).split())
+    assert later < 99 < 4096 < mapped

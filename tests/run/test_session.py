@@ -854,8 +854,8 @@ def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
     assert session.history.wall_s(line) == pytest.approx(4 * 0.1)
     visit_s = session.visit_s(line) - session.history.other_s(Part.TIME)
     laps_s = sum(sample.wall_s for sample in other[line.case.key, Part.TIME, 0].samples)
-    # the first iteration and two more for the sake of pages
-    assert visit_s == pytest.approx(laps_s + 4 * 3 * 0.1)
+    # the first iteration and the warm-up
+    assert visit_s == pytest.approx(laps_s + 4 * schedule.warm_s(0.1, BY_CORE.settings))
 
 
 @pytest.mark.parametrize(("request_", "clock"), [(REQUEST, Clock.WALL), (BY_CORE, Clock.CPU)])
@@ -867,11 +867,9 @@ def test_workers_are_told_the_clock_and_how_to_warm_up(request_, clock):
         assert asked["faulting_s"] == request_.settings.faulting_s
 
 
-@pytest.mark.parametrize(
-    ("iteration_s", "iterations"), [(0.5, 3), (1.0, 3), (2.0, 2), (4.0, 1), (0.001, 11)]
-)
-def test_the_predicted_warm_up_includes_iterations_while_pages_fault(iteration_s, iterations):
-    settings = Settings(warmup_s=0.2, faulting_s=3.0)
+@pytest.mark.parametrize(("iteration_s", "iterations"), [(0.5, 1), (0.1, 2), (0.001, 11)])
+def test_the_predicted_warm_up_is_limited_in_time_and_iterations(iteration_s, iterations):
+    settings = Settings(warmup_s=0.2)
     assert schedule.warm_s(iteration_s, settings) == pytest.approx(iterations * iteration_s)
 
 
