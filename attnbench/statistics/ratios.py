@@ -29,9 +29,9 @@ short: coverage down to 92 % for two series in three rounds, and 89 % in two. ρ
 at an upper confidence limit.
 
 Coverage in simulations of drift, steps, a busy neighbour, bursts, a slow core, process effects and
-heavy tails is 94.6 to 96 % (tests/benchmarks/coverage.py). It is lower where one series is much
+heavy tails is 94.5 to 96 % (tests/benchmarks/coverage.py). It is lower where one series is much
 less steady than the rest: with process effects four times those of five others, its own ratios
-reach 83 % in three rounds and 89 % in eight, since its variance is shrunk towards theirs. Three
+reach 84 % in three rounds and 89 % in eight, since its variance is shrunk towards theirs. Three
 rounds cannot distinguish an unsteady series from an unlucky one; all ratios of such a sweep
 together reach 93 to 94 %.
 """

@@ -89,7 +89,7 @@ SITUATIONS = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sweeps", type=int, default=10_000, help="Sweeps per row.")
+    parser.add_argument("--sweeps", type=int, default=2_000, help="Sweeps per row.")
     asked = parser.parse_args()
     begin("Coverage of raced ratios", __doc__, "python -m tests.benchmarks.coverage", "numpy")
     print(f"{asked.sweeps:,} sweeps per row.\n")
