@@ -5,7 +5,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from msgspec import ValidationError, convert
 
@@ -18,7 +18,6 @@ from attnbench.run.race import CUT_OFF, Entrant, Race, Round
 from attnbench.run.workers import Worker
 
 MARKING = "attnbench.measure.regions"
-FAULTING_S = 0.5  # of a warm-up; rounds are many, and the faster lap of each pair counts
 LEAST, MOST = 4, 12  # rounds of the one length before others are repeated, and in all
 
 Pair = tuple[Planned, Planned]
@@ -77,7 +76,7 @@ def race_pairs(
 
 def race_of(pair: Pair, request: Request, left_s: Callable[[], float], marked: bool) -> Race:
     """The race of both, as they are and if `marked` in parts too."""
-    settings = replace(request.settings, faulting_s=FAULTING_S)
+    settings = request.settings
     how = {**settings.of_worker, "marked": marked}
     return Race(
         builds={p.case.series: {**asdict(p.case), **how, "filled": p.filled} for p in pair},
