@@ -121,9 +121,9 @@ class Entrant:
         return self.failed is not None and self.failed.get("cause") == Cause.KILLED
 
     def judge(self, seen: Seen) -> None:
-        """Let it fail if its laps cannot be, by what was `seen` of its process meanwhile."""
+        """Let it fail, without its laps, if they cannot be by what was `seen` of its process."""
         if wrong := unbelievable(self.laps.values(), seen):
-            self.failed = impossible(wrong)
+            self.failed, self.laps = impossible(wrong), {}
 
 
 class Round(AbstractContextManager["Round"]):
@@ -177,11 +177,12 @@ class Round(AbstractContextManager["Round"]):
         self, race: Race, entries: Mapping[str, Entrant], observe: Callable[[str], None]
     ) -> dict[str, Entrant]:
         """What those give alone that ran out of memory; their laps are paired with no others."""
-        last = max((lap for e in entries.values() for lap in e.laps), default=race.first_lap - 1)
-        once = replace(race, end_others=True, first_lap=2 * (last // 2 + 1))
         found: dict[str, Entrant] = {}
         for name, entry in entries.items():
             if entry.outcome == Outcome.OOM:
+                before = (*entries.values(), *found.values())
+                last = max((lap for e in before for lap in e.laps), default=race.first_lap - 1)
+                once = replace(race, end_others=True, first_lap=2 * (last // 2 + 1))
                 found |= self.race(replace(once, builds={name: race.builds[name]}), observe)
         return found
 
