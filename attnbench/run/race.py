@@ -231,6 +231,8 @@ class Round(AbstractContextManager["Round"]):
                     beside = self.pace.beside(taken) if self.pace else taken
                     entry.laps[race.first_lap + lap] = beside
                     entry.judge(self.running[name].seen)
+                elif self.pace:  # the next lap is not beside what this one was
+                    self.pace.ready()
         for name, entry in entries.items():
             if entry.failed is None and not entry.laps:
                 entry.failed = CUT_OFF
