@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TypeAlias
 
 from attnbench.records import Block, Case, Outcome, Part, Planned, Prediction, Run
 from attnbench.run import schedule
-from attnbench.run.predict import Peaks, Rates, Times
+from attnbench.run.predict import Known, Peaks, Rates, Times
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.ratios import Certainty, Laps, by_pair, known
-
-Known: TypeAlias = list[tuple[Planned, float]]
 
 
 @dataclass
