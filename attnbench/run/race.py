@@ -14,7 +14,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -154,8 +154,10 @@ class Round(AbstractContextManager["Round"]):
     ) -> dict[str, Entrant]:
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
         entries = self.attempt(race, observe)
-        if race.again_alone and len(entries) > 1:
-            entries |= self.alone(race, entries, observe)
+        for name, entry in entries.items() if race.again_alone and len(entries) > 1 else ():
+            if entry.outcome == Outcome.OOM:
+                once = replace(race, end_others=True, builds={name: race.builds[name]})
+                entries |= self.race(after(entries.values(), once), observe)
         # the first one noticed was the one running when all died
         lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
         innocent = {name for _, name in lost[1:]}
@@ -168,23 +170,10 @@ class Round(AbstractContextManager["Round"]):
                 if name in again or entries[name].failed is None
             }
             later = replace(race, builds=builds, suspects=race.suspects | killed)
-            for name, entry in self.race(later, observe).items():
+            for name, entry in self.race(after(entries.values(), later), observe).items():
                 if name in again or entry.failed is not CUT_OFF:
                     entries[name] = entry
         return entries
-
-    def alone(
-        self, race: Race, entries: Mapping[str, Entrant], observe: Callable[[str], None]
-    ) -> dict[str, Entrant]:
-        """What those give alone that ran out of memory; their laps are paired with no others."""
-        found: dict[str, Entrant] = {}
-        for name, entry in entries.items():
-            if entry.outcome == Outcome.OOM:
-                before = (*entries.values(), *found.values())
-                last = max((lap for e in before for lap in e.laps), default=race.first_lap - 1)
-                once = replace(race, end_others=True, first_lap=2 * (last // 2 + 1))
-                found |= self.race(replace(once, builds={name: race.builds[name]}), observe)
-        return found
 
     def attempt(self, race: Race, observe: Callable[[str], None]) -> dict[str, Entrant]:
         """What each entrant gave, whatever ended its process."""
@@ -299,6 +288,12 @@ class Round(AbstractContextManager["Round"]):
     def alive(self) -> int:
         """The number of processes."""
         return sum(worker.alive for worker in (*self.running.values(), *self.weighing.values()))
+
+
+def after(entries: Iterable[Entrant], race: Race) -> Race:
+    """The race with laps behind those of the entries, which are paired with none of its own."""
+    last = max((lap for entry in entries for lap in entry.laps), default=-1)
+    return replace(race, first_lap=max(race.first_lap, 2 * (last // 2 + 1)))
 
 
 def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
