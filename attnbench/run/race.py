@@ -292,8 +292,13 @@ class Round(AbstractContextManager["Round"]):
 
 def after(entries: Iterable[Entrant], race: Race) -> Race:
     """The race with laps behind those of the entries, which are paired with none of its own."""
-    last = max((lap for entry in entries for lap in entry.laps), default=-1)
-    return replace(race, first_lap=max(race.first_lap, 2 * (last // 2 + 1)))
+    behind = next_pair(lap for entry in entries for lap in entry.laps)
+    return replace(race, first_lap=max(race.first_lap, behind))
+
+
+def next_pair(laps: Iterable[int]) -> int:
+    """The first lap of the pair behind these laps, of which the last may have no second."""
+    return 2 * (max(laps, default=-1) // 2 + 1)
 
 
 def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:

@@ -462,6 +462,14 @@ def test_laps_of_an_anchor_that_cannot_be_are_not_added_to_those_of_earlier_race
     assert max(sample.wall_s for sample in small.samples) < 1
 
 
+def test_the_number_of_a_lap_without_its_second_is_not_given_again():
+    history, run = History(plan=PLAN), timed(PLAN[0], 3, {})
+    samples = tuple(sample._replace(lap=lap) for lap, sample in enumerate(run.samples))
+    history.learn(PLAN[0], replace(run, samples=samples))
+    assert history.next_lap(PLAN[0].block, 0) == 4
+    assert history.next_lap(PLAN[0].block, 1) == 0
+
+
 def test_what_the_end_of_the_budget_cut_off_has_no_outcome_and_is_done_when_resumed():
     """Iterations take 50 times as long as was predicted, so the budget ends in the first block."""
     machine = Machine(seconds=lambda case: 5.0)
