@@ -111,11 +111,6 @@ class Entrant:
     suspect: bool = False  # whether it was killed before
 
     @property
-    def outcome(self) -> str:
-        """How it ended, if it failed."""
-        return self.failed["outcome"] if self.failed else Outcome.OK
-
-    @property
     def killed(self) -> bool:
         """Whether it failed since its process was killed, perhaps by someone else."""
         return self.failed is not None and self.failed.get("cause") == Cause.KILLED
@@ -155,7 +150,7 @@ class Round(AbstractContextManager["Round"]):
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
         entries = self.attempt(race, observe)
         for name, entry in entries.items() if race.again_alone and len(entries) > 1 else ():
-            if entry.outcome == Outcome.OOM:
+            if entry.failed and entry.failed["outcome"] == Outcome.OOM:
                 once = replace(race, end_others=True, builds={name: race.builds[name]})
                 entries |= self.race(after(entries.values(), once), observe)
         # the first one noticed was the one running when all died
