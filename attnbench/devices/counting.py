@@ -53,16 +53,11 @@ class Counter(TorchDispatchMode):
 
 def is_view(func: Any, args: tuple[Any, ...], out: Any) -> bool:
     """Whether the result is only a view of an operand's memory."""
-    if func._schema.is_mutable or not isinstance(out, Tensor):
+    both = [t for t in (*args[:1], out) if isinstance(t, Tensor) and t.layout is torch.strided]
+    if func._schema.is_mutable or len(both) < 2 or both[0].numel() == 0:
         return False
-    first = args[0] if args and isinstance(args[0], Tensor) else None
-    return first is not None and same_memory(first, out)
-
-
-def same_memory(a: Tensor, b: Tensor) -> bool:
-    if a.numel() == 0 or a.layout is not torch.strided or b.layout is not torch.strided:
-        return False
-    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    first, other = (tensor.untyped_storage().data_ptr() for tensor in both)
+    return first == other
 
 
 def touched_bytes(tensor: Tensor) -> int:

@@ -20,10 +20,10 @@ def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
 
     The first iteration warms up (autotuning allocates), the second is measured, operators are
     counted in the third, and the GPU's kernels recorded in a fourth. Peaks of decoding include its
-    prefill. What is allocated already, and the workspaces of cuBLAS, are
-    not part of the allocated peak. The context has the code of all kernels that the process has
-    run, those of earlier cases included. Where NVML does not show the process, the memory in use on
-    the whole device is used instead: before the case was built, and at its peak.
+    prefill. What is allocated already, and the workspaces of cuBLAS, are not part of the allocated
+    peak. The context has the code of all kernels that the process has run, those of earlier cases
+    included. Where NVML does not show the process, the memory in use on the whole device is used
+    instead: before the case was built, and at its peak.
     """
     device = torch.cuda.current_device()
     gc.collect()
@@ -75,8 +75,8 @@ def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
         values |= counter.values
         notes |= counter.notes
     subject.clear()
-    of_kernels, named = kernels.of_iteration(trace, iterate)
-    return values | of_kernels, notes | named
+    of_kernels, named = kernels.started_on_gpu(iterate)
+    return values | of_kernels, notes | kernels.operators(kernels.names_in(trace)) | named
 
 
 def used_bytes(device: int) -> int:

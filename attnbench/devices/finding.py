@@ -27,7 +27,7 @@ def kinds() -> tuple[str, ...]:
 def find(name: str) -> Device:
     """The device with a name such as `cuda:1`, present or not. Raises `UsageError`."""
     kind = name.partition(":")[0]
-    if kind not in kinds() or not re.fullmatch(r"\w+(:[0-9]{1,3})?", name):
+    if kind not in kinds() or not re.fullmatch(r"\w+(:(0|[1-9][0-9]{,2}))?", name):
         known = ", ".join(kinds())
         raise UsageError(f"--device {name!r} is not auto, {known}, or numbered such as cuda:1")
     module = importlib.import_module(f"attnbench.devices.kinds.{kind}")

@@ -69,10 +69,7 @@ def busy_cores() -> float | None:
 
     This process sleeps meanwhile, and so must its children.
     """
-    before = read(PROC, "stat")
-    time.sleep(LOOK_S)
-    taken = taken_cores(before, read(PROC, "stat"))
-    if not taken:
+    if not (taken := taken_now()):
         return None
     allowed = os.sched_getaffinity(0)
     spare = len(allowed) - cores()  # what a quota leaves to others
@@ -84,10 +81,15 @@ def quietest_core() -> int:
 
     Of equal ones the last: the first serves most interrupts. Needs `os.sched_getaffinity`.
     """
+    taken = taken_now()
+    return min(os.sched_getaffinity(0), key=lambda core: (round(taken.get(core, 0.0), 1), -core))
+
+
+def taken_now() -> dict[int, float]:
+    """For each core, the share of a moment that it is not idle; empty if that is unknown."""
     before = read(PROC, "stat")
     time.sleep(LOOK_S)
-    taken = taken_cores(before, read(PROC, "stat"))
-    return min(os.sched_getaffinity(0), key=lambda core: (round(taken.get(core, 0.0), 1), -core))
+    return taken_cores(before, read(PROC, "stat"))
 
 
 def taken_cores(before: str, after: str) -> dict[int, float]:

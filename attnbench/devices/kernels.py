@@ -31,12 +31,6 @@ SPLIT_FROM = 80
 COSTLIEST = 3  # kernels that are named
 
 
-def of_iteration(trace: profile, iterate: Callable[..., Any]) -> Weighed:
-    """Values and notes on an iteration on a GPU that `trace` has seen, and on one more."""
-    values, notes = started_on_gpu(iterate)
-    return values, operators(names_in(trace)) | notes
-
-
 def names_in(trace: profile) -> set[str]:
     """The names of all events."""
     results: Any = trace.kineto_results

@@ -248,6 +248,7 @@ def driver() -> str:
 def state() -> str:
     """Whether NVML answers, or why not."""
     try:
-        return f"answers, {ask_library(lambda nvml: nvml.nvmlDeviceGetCount())} devices"
+        count = ask_library(lambda nvml: nvml.nvmlDeviceGetCount())
+        return f"answers, {count} device{'s' * (count != 1)}"
     except Unavailable as error:
         return f"does not answer: {error}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import linear_regression, median
 from typing import TypeVar
 
-from attnbench.devices.protocol import PHASES, Iterate, Stopwatch
+from attnbench.devices.protocol import PHASES, Iterate, Lap, Stopwatch
 from attnbench.records import AWAY, Clock, Sample
 
 Grown = TypeVar("Grown", int, float)
@@ -129,6 +129,17 @@ def increments(count: Callable[[], Grown]) -> Callable[[], Grown]:
         return last - before
 
     return grown
+
+
+def repeated(work: Callable[[], object], count: int = 1) -> Iterate:
+    """An iteration of so many calls, as one forward pass."""
+
+    def iterate(lap: Lap) -> None:
+        for _ in range(count):
+            work()
+        lap("forward")
+
+    return iterate
 
 
 def sample(

@@ -136,22 +136,24 @@ def progress(
     sweeps: Sequence[Sweep | None],
     running: int,
 ) -> FleetProgress:
-    """How far the shards are; predictions are scaled by how long the stored runs took."""
+    """How far the shards are; predictions are scaled by how long the stored runs took.
+
+    Cases that cannot run, or would take too long, do not count.
+    """
     of_block, visits = blocks(plan), visits_s(plan, request)
     timed = lacks = 0
     took = expected = most = 0.0
     for part, sweep in zip(parts, sweeps, strict=True):
-        runs = sweep.runs if sweep else ()
+        runs = (run for run in sweep.runs if run.case in visits) if sweep else ()
         stored = {(run.case, run.round): run for run in runs if run.part is Part.TIME}
         timed += len(stored)
         lacking = []
         for unit in part:
-            for key in (planned.case.key for planned in of_block[unit.block]):
-                visit_s = visits.get(key, 0.0)
+            for key in visits.keys() & {planned.case.key for planned in of_block[unit.block]}:
                 if (run := stored.get((key, unit.round))) is None:
-                    lacking.append(visit_s)
+                    lacking.append(visits[key])
                 elif run.elapsed_s:
-                    took, expected = took + run.elapsed_s, expected + visit_s
+                    took, expected = took + run.elapsed_s, expected + visits[key]
         if not (sweep and sweep.finished):
             lacks, most = lacks + len(lacking), max(most, sum(lacking))
     left_s = most * (took / expected if expected else 1.0)

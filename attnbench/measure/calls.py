@@ -11,10 +11,10 @@ from typing import Any
 
 from attnbench.catalogue.registry import module_of
 from attnbench.devices.finding import find
-from attnbench.devices.timing import HostStopwatch, increments, sample, warm_up
+from attnbench.devices.timing import HostStopwatch, increments, repeated, sample, warm_up
 from attnbench.measure import allocator
 from attnbench.measure.server import described, end_children
-from attnbench.records import Clock, Sample
+from attnbench.records import Clock
 from attnbench.run.workers import Answer, left_running
 
 
@@ -47,12 +47,8 @@ class Worker:
 
     def build(self, mechanism: str, warmup_s: float = 0.0, **_: Any) -> Answer:
         """Call the function until its times are steady, for at most `warmup_s` of wall time."""
-        call = self.call = self.ready(mechanism)
-
-        def iterate(lap: Callable[[str], None]) -> None:
-            call()
-            lap("forward")
-
+        self.call = self.ready(mechanism)
+        iterate = repeated(self.call)
         first = sample(iterate, lambda: None, self.watch, 1)
         warm = warm_up(iterate, lambda: None, self.watch, first, warmup_s)
         gc.collect()
@@ -61,14 +57,8 @@ class Worker:
 
     def lap(self, iterations: int, **_: Any) -> Answer:
         """One sample of that many calls, without the cost of a clock in between."""
-
-        def iterate(lap: Callable[[str], None]) -> None:
-            for _ in range(iterations):
-                self.call()
-            lap("forward")
-
         waited = increments(self.waited)
-        taken: Sample = sample(iterate, lambda: None, self.watch, 1)
+        taken = sample(repeated(self.call, iterations), lambda: None, self.watch, 1)
         waited_s = waited()
         known = None if math.isnan(waited_s) else waited_s
         return {"sample": taken._replace(iterations=iterations, waited_s=known)}

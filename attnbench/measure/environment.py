@@ -4,11 +4,13 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 
+import torch
+
 from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import find
 from attnbench.devices.host import busy_cores, host, load, memory_bytes, processor
-from attnbench.devices.protocol import Device, Lap
-from attnbench.devices.timing import sample
+from attnbench.devices.protocol import Device
+from attnbench.devices.timing import repeated, sample
 from attnbench.records import Clock, Environment
 from attnbench.version import __version__
 
@@ -34,7 +36,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     return Environment(
         attnbench=__version__,
         python=platform.python_version(),
-        torch=torch_version(),
+        torch=str(torch.__version__),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         host=host(),
         processor=processor(),
@@ -50,17 +52,8 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     )
 
 
-def torch_version() -> str:
-    """The version of torch."""
-    import torch
-
-    return str(torch.__version__)
-
-
 def matmul_flops(device: Device, dtype: str, clock: Clock) -> float | None:
     """FLOP/s of a large product in this type; None where memory is too small for it."""
-    import torch
-
     size = device.matmul_size
     try:
         a, b = torch.randn(2, size, size, device=device.torch_name).to(getattr(torch, dtype))
@@ -71,8 +64,6 @@ def matmul_flops(device: Device, dtype: str, clock: Clock) -> float | None:
 
 def copy_bytes(device: Device, clock: Clock) -> float | None:
     """Bytes/s of a large copy, read and written; None where memory is too small for it."""
-    import torch
-
     try:
         source = torch.randn(device.copy_elements, device=device.torch_name)
         target = torch.empty_like(source)
@@ -86,12 +77,8 @@ def best(work: Callable[[], object], device: Device, clock: Clock) -> float:
     """Seconds of one call, of the fastest calls in a row within `PEAK_S`."""
     watch, calls = device.stopwatch(clock=clock), device.peak_calls
 
-    def iterate(lap: Lap) -> None:
-        for _ in range(calls):
-            work()
-        lap("forward")
-
     def seconds() -> float:
+        iterate = repeated(work, calls)
         return sample(iterate, lambda: None, watch, 1, hide=False).seconds / calls
 
     seconds()

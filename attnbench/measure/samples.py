@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from attnbench.devices.protocol import Device, Iterate, Meter, Stopwatch
-from attnbench.devices.timing import increments, is_cold, sample, spent_s
+from attnbench.devices.timing import increments, is_cold, repeated, sample, spent_s
 from attnbench.measure.cards import Unmeasured
 from attnbench.measure.process import is_out_of_memory
 from attnbench.measure.server import described
 from attnbench.measure.subject import Subject
-from attnbench.records import Sample
+from attnbench.records import Clock, Sample
 from attnbench.verify.flops import counted_flops
 
 REHEARSAL_S = 0.1  # for which they go on while pages fault
@@ -23,6 +23,7 @@ EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
 TURN_S, PAIRS = 0.03, 7  # of a sample of steps from either state, and how often both are taken
 ROUNDING = 100.0  # times the spacing of numbers by which outputs of the same work may differ
+CALIBRATION_S, PRODUCTS = 0.3, 100  # of extra work, to learn what one of its products takes
 PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
 
 
@@ -167,3 +168,14 @@ def slowed(
         return work()
 
     return both
+
+
+def product_s(device: Device) -> float:
+    """Seconds of one product of the extra work, by the clock that a check judges by."""
+    watch, took_s, count = device.stopwatch(clock=Clock.CPU), 0.0, 0
+    work = slowed(lambda: None, PRODUCTS, device=device.torch_name)
+    work()
+    while took_s < CALIBRATION_S:
+        took_s += sample(repeated(work), lambda: None, watch, 1).seconds
+        count += PRODUCTS
+    return took_s / count

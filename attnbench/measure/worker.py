@@ -10,7 +10,6 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -39,6 +38,7 @@ from attnbench.measure.samples import (
     captured,
     metered,
     prefilled,
+    product_s,
     rehearsed,
     slowed,
 )
@@ -52,7 +52,6 @@ from attnbench.run.workers import Answer, left_running
 
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
 UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
-CALIBRATION_S, PRODUCTS = 0.3, 100
 LEFT_BYTES = 1 << 20  # graphs leave less, the state of random numbers
 
 
@@ -274,7 +273,7 @@ class Worker:
         recompiles = compiling.graphs() - built.graphs
         if built.subject.compiles or recompiles:
             values["recompiles"] = recompiles
-        again = f"was compiled again while it was timed ({recompiles} graphs)"
+        again = f"was compiled again while it was timed (new graphs: {recompiles})"
         changed, on = changes(built.state), built.state["autocast"]
         notes = {
             "changed": changed,
@@ -342,18 +341,7 @@ class Worker:
         return card, config, case
 
     def calibrate(self, device: str) -> Answer:
-        """Seconds of one product of the extra work, by the clock that a check judges by."""
+        """Seconds of one product of the extra work."""
         chosen = self.device(device)
         chosen.select()
-        watch, took_s, count = chosen.stopwatch(clock=Clock.CPU), 0.0, 0
-        work = slowed(lambda: None, PRODUCTS, device=chosen.torch_name)
-
-        def iterate(lap: Callable[[str], None]) -> None:
-            work()
-            lap("forward")
-
-        work()
-        while took_s < CALIBRATION_S:
-            took_s += sample(iterate, lambda: None, watch, 1).seconds
-            count += PRODUCTS
-        return {"seconds": took_s / count}
+        return {"seconds": product_s(chosen)}

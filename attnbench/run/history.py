@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TypeAlias
 
 from attnbench.records import Block, Case, Outcome, Part, Planned, Prediction, Run
 from attnbench.run import schedule
-from attnbench.run.predict import Peaks, Rates, Times
+from attnbench.run.predict import Known, Peaks, Rates, Times
+from attnbench.run.race import next_pair
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.ratios import Certainty, Laps, by_pair, known
-
-Known: TypeAlias = list[tuple[Planned, float]]
 
 
 @dataclass
@@ -138,10 +136,9 @@ class History:
         return known(laps)
 
     def next_lap(self, block: Block, round_: int) -> int:
-        """The next lap of a block in this round; an even number."""
+        """The next lap of a block in this round."""
         runs = [self.timed.get((p.case.key, round_)) for p in self.plan if p.block == block]
-        laps = [s.lap for run in runs if run for s in run.samples if s.lap is not None]
-        return 2 * ((max(laps, default=-1) + 1) // 2)
+        return next_pair(s.lap for run in runs if run for s in run.samples if s.lap is not None)
 
 
 def blocks(plan: Sequence[Planned]) -> dict[Block, list[Planned]]:

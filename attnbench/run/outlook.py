@@ -90,7 +90,8 @@ class Outlook:
         needed_bytes = self.history.needed_bytes(planned)
         if needed_bytes > self.memory_bytes:
             most, needed = units.size(self.memory_bytes), units.size(needed_bytes / schedule.MARGIN)
-            reason = f"would exceed the memory limit ({most}): predicted {needed}"
+            spare = f"{100 * (schedule.MARGIN - 1):.0f} % to spare"
+            reason = f"would exceed the memory limit ({most}): predicted {needed} and {spare}"
             return Refusal(Cause.MEMORY_LIMIT, reason)
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
         if limit_s and visit_s > limit_s:
@@ -141,9 +142,11 @@ class Outlook:
     def compares(self, planned: Planned) -> bool:
         """Whether a visit in this round compares a step from a filled state with a prompt's.
 
-        That is the second round, and only if little of what is left of the budget goes into it.
+        That is the second round of the sweep, and only if little of what is left of the budget goes
+        into it.
         """
-        if not planned.compared_s or self.round != min(1, self.request.rounds - 1):
+        coming = self.rounds[planned.block][self.round :]
+        if not planned.compared_s or coming[:1] != (min(1, self.request.rounds - 1),):
             return False
         stretch = self.history.wall_s(planned) / self.history.iteration_s(planned)
         return stretch * planned.compared_s <= COMPARING * self.left_s()

@@ -14,7 +14,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -111,19 +111,14 @@ class Entrant:
     suspect: bool = False  # whether it was killed before
 
     @property
-    def outcome(self) -> str:
-        """How it ended, if it failed."""
-        return self.failed["outcome"] if self.failed else Outcome.OK
-
-    @property
     def killed(self) -> bool:
         """Whether it failed since its process was killed, perhaps by someone else."""
         return self.failed is not None and self.failed.get("cause") == Cause.KILLED
 
     def judge(self, seen: Seen) -> None:
-        """Let it fail if its laps cannot be, by what was `seen` of its process meanwhile."""
+        """Let it fail, without its laps, if they cannot be by what was `seen` of its process."""
         if wrong := unbelievable(self.laps.values(), seen):
-            self.failed = impossible(wrong)
+            self.failed, self.laps = impossible(wrong), {}
 
 
 class Round(AbstractContextManager["Round"]):
@@ -154,8 +149,10 @@ class Round(AbstractContextManager["Round"]):
     ) -> dict[str, Entrant]:
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
         entries = self.attempt(race, observe)
-        if race.again_alone and len(entries) > 1:
-            entries |= self.alone(race, entries, observe)
+        for name, entry in entries.items() if race.again_alone and len(entries) > 1 else ():
+            if entry.failed and entry.failed["outcome"] == Outcome.OOM:
+                once = replace(race, end_others=True, builds={name: race.builds[name]})
+                entries |= self.race(after(entries.values(), once), observe)
         # the first one noticed was the one running when all died
         lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
         innocent = {name for _, name in lost[1:]}
@@ -168,22 +165,10 @@ class Round(AbstractContextManager["Round"]):
                 if name in again or entries[name].failed is None
             }
             later = replace(race, builds=builds, suspects=race.suspects | killed)
-            for name, entry in self.race(later, observe).items():
+            for name, entry in self.race(after(entries.values(), later), observe).items():
                 if name in again or entry.failed is not CUT_OFF:
                     entries[name] = entry
         return entries
-
-    def alone(
-        self, race: Race, entries: Mapping[str, Entrant], observe: Callable[[str], None]
-    ) -> dict[str, Entrant]:
-        """What those give alone that ran out of memory; their laps are paired with no others."""
-        last = max((lap for e in entries.values() for lap in e.laps), default=race.first_lap - 1)
-        once = replace(race, end_others=True, first_lap=2 * (last // 2 + 1))
-        found: dict[str, Entrant] = {}
-        for name, entry in entries.items():
-            if entry.outcome == Outcome.OOM:
-                found |= self.race(replace(once, builds={name: race.builds[name]}), observe)
-        return found
 
     def attempt(self, race: Race, observe: Callable[[str], None]) -> dict[str, Entrant]:
         """What each entrant gave, whatever ended its process."""
@@ -230,6 +215,8 @@ class Round(AbstractContextManager["Round"]):
                     beside = self.pace.beside(taken) if self.pace else taken
                     entry.laps[race.first_lap + lap] = beside
                     entry.judge(self.running[name].seen)
+                elif self.pace:  # the next lap is not beside what this one was
+                    self.pace.ready()
         for name, entry in entries.items():
             if entry.failed is None and not entry.laps:
                 entry.failed = CUT_OFF
@@ -296,6 +283,17 @@ class Round(AbstractContextManager["Round"]):
     def alive(self) -> int:
         """The number of processes."""
         return sum(worker.alive for worker in (*self.running.values(), *self.weighing.values()))
+
+
+def after(entries: Iterable[Entrant], race: Race) -> Race:
+    """The race with laps behind those of the entries, which are paired with none of its own."""
+    behind = next_pair(lap for entry in entries for lap in entry.laps)
+    return replace(race, first_lap=max(race.first_lap, behind))
+
+
+def next_pair(laps: Iterable[int]) -> int:
+    """The first lap of the pair behind these laps, of which the last may have no second."""
+    return 2 * (max(laps, default=-1) // 2 + 1)
 
 
 def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:

@@ -74,10 +74,10 @@ def groups(
 ) -> list[list[Planned]]:
     """The races of a block: one if memory allows, otherwise groups that share the anchor.
 
-    A race may use `room` of the memory. Without an `anchor` it is the case that needs least. A case
-    that does not fit into memory together with it runs alone.
+    A race may use `room` of the memory. The `anchor` has raced before; without one it is the case
+    that needs least. A case that does not fit into memory together with it runs alone.
     """
-    rest = sorted((planned for planned in cases if planned is not anchor), key=needed)
+    rest, has_raced = sorted(cases, key=needed), anchor is not None
     if anchor is None:
         anchor, *rest = rest
     groups: list[list[Planned]] = []
@@ -92,7 +92,7 @@ def groups(
             alone = needed(anchor) + needed(planned) > memory_bytes
             groups.append([planned] if alone else [anchor, planned])
             used.append(room if alone else needed(anchor) + needed(planned))
-    if anchor in cases and not any(anchor in group for group in groups):
+    if not has_raced and not any(anchor in group for group in groups):
         groups.insert(0, [anchor])
     return groups
 

@@ -139,12 +139,13 @@ class Session(Outlook):
     def admitted(self, block: Sequence[Planned]) -> list[Planned]:
         """The cases of a block that run now, cheapest first; stores why others do not."""
         admitted: list[Planned] = []
+        for planned in block:  # those that were left out are decided anew
+            self.left_out.pop(planned.case.key, None)
         extras = [planned for planned in block if planned.case.key in self.extras]
         if self.postponed is not None and self.must_wait(extras):
             self.postponed += extras
             block = [planned for planned in block if planned not in extras]
         for planned in sorted(block, key=self.history.iteration_s):
-            self.left_out.pop(planned.case.key, None)
             if refusal := self.refusal(planned, admitted):
                 self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
                 if refusal.cause in PREDICTED:
@@ -211,11 +212,10 @@ class Session(Outlook):
         if not missing:
             return
         anchor = self.anchor(missing[0].block)
-        racing = [*([anchor] if anchor else []), *missing]
         # processes of one group need not end for another
         idle_bytes = len(set(self.history.names.values())) * self.history.context_bytes
         memory = self.room_bytes - idle_bytes, self.memory_bytes
-        for group in schedule.groups(racing, self.history.needed_bytes, *memory, anchor):
+        for group in schedule.groups(missing, self.history.needed_bytes, *memory, anchor):
             self.race(processes, group)
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:

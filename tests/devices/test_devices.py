@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "name", ["", "cpu ", "CPU", "cuda:", "cuda:-1", "cuda:1234", "__init__", "a.b"]
+    "name", ["", "cpu ", "CPU", "cuda:", "cuda:-1", "cuda:1234", "cuda:01", "__init__", "a.b"]
 )
 def test_what_names_no_device_is_refused(name):
     with pytest.raises(UsageError, match="is not auto, cpu, cuda"):

@@ -49,20 +49,16 @@ def test_a_system_that_does_not_tell_has_no_shares():
     assert taken_cores("", stat({0: row(busy=1)})) == {}
 
 
-def test_cores_that_are_not_this_process_s_own_do_not_count(monkeypatch):
+@pytest.mark.parametrize(("quota", "busy"), [(2, 1.0), (1, 0.0)])
+def test_cores_of_others_do_not_count_nor_does_what_a_quota_leaves_to_them(
+    monkeypatch, quota, busy
+):
     texts = [
         stat({core: row() for core in range(4)}),
         stat({0: row(busy=25), 1: row(idle=25), 2: row(busy=25), 3: row(busy=25)}),
     ]
     monkeypatch.setattr("attnbench.devices.host.read", lambda folder, name: texts.pop(0))
-    monkeypatch.setattr("attnbench.devices.host.cores", lambda: 2)
+    monkeypatch.setattr("attnbench.devices.host.LOOK_S", 0.0)
+    monkeypatch.setattr("attnbench.devices.host.cores", lambda: quota)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
-    assert busy_cores() == 1.0
-
-
-def test_what_a_quota_leaves_to_others_is_theirs(monkeypatch):
-    texts = [stat({0: row(), 1: row()}), stat({0: row(busy=25), 1: row(idle=25)})]
-    monkeypatch.setattr("attnbench.devices.host.read", lambda folder, name: texts.pop(0))
-    monkeypatch.setattr("attnbench.devices.host.cores", lambda: 1)
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
-    assert busy_cores() == 0.0
+    assert busy_cores() == busy

@@ -12,7 +12,7 @@ from attnbench.fleet.engine import Seen, State
 from attnbench.fleet.folder import Fleet, Job
 from attnbench.records import EngineKind, Shard
 from tests.fleet.shards import measured
-from tests.run.test_session import PLAN, REQUEST
+from tests.run.test_session import PLAN, REQUEST, planned
 
 ENDED, RUNNING, WAITING = (Seen(s, "n1") for s in (State.ENDED, State.RUNNING, State.WAITING))
 LOST = Seen(State.ENDED, "n1")
@@ -211,6 +211,18 @@ def test_only_open_shards_are_cancelled(driven, tmp_path):
     driving.open = {2, 3}  # the third was not submitted
     driving.cancel()
     assert engine.cancelled == ["1_2"]
+
+
+def test_cases_that_cannot_run_are_no_runs_to_come(tmp_path):
+    plan = (*PLAN, planned("odd", 128, 10**8, refusal="it cannot"))
+    parts = split.split(split.units(plan, REQUEST), 3)
+    counts = []
+    for number in (1, 2, 3):
+        measured(tmp_path / f"shard-{number}", Shard(number, 3), plan=plan)
+        sweeps = [fleets.stored(tmp_path, n) for n in (1, 2, 3)]
+        found = progress(plan, REQUEST, parts, sweeps, 0)
+        counts.append((found.runs, found.of))
+    assert counts == [(6, 18), (12, 18), (18, 18)]
 
 
 def test_the_time_left_is_that_of_the_slowest_shard_at_the_speed_so_far(tmp_path):

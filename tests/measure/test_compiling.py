@@ -71,7 +71,7 @@ def test_what_is_compiled_again_while_it_is_timed_is_counted_and_noted():
     answered(worker, "lap", iterations=1)
     found = answered(worker, "finish")
     assert found["values"]["recompiles"] == 1
-    assert found["notes"]["recompiled"] == "was compiled again while it was timed (1 graphs)"
+    assert found["notes"]["recompiled"] == "was compiled again while it was timed (new graphs: 1)"
 
 
 def test_a_form_that_does_not_compile_has_no_time_to_compile():

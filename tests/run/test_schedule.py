@@ -18,7 +18,9 @@ def test_every_group_fits_or_is_alone_and_the_anchor_links_the_others(needs, dat
     lines = list(range(len(needs)))
     anchor = data.draw(st.none() | st.sampled_from(lines))
     room = SHARED * MEMORY
-    found = groups(lines, needs.__getitem__, room, MEMORY, anchor)
+    waiting = [line for line in lines if line != anchor]
+    found = groups(waiting, needs.__getitem__, room, MEMORY, anchor) if waiting else []
+    assert anchor is None or [anchor] not in found, "it has raced before"
     if anchor is None:
         anchor = min(lines, key=needs.__getitem__)
     for group in found:
@@ -26,7 +28,7 @@ def test_every_group_fits_or_is_alone_and_the_anchor_links_the_others(needs, dat
         total = sum(needs[line] for line in group)
         assert len(group) == 1 or total <= room or (len(group) == 2 and total <= MEMORY)
         assert len(group) == 1 or anchor in group, "every race of several has the anchor"
-    assert set().union(*found) == set(lines)
+    assert set().union(*found) >= set(waiting)
     others = [line for group in found for line in group if line != anchor]
     assert len(others) == len(set(others)), "only the anchor runs more than once"
     for group in found:

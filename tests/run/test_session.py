@@ -382,13 +382,16 @@ def test_a_process_whose_state_was_changed_is_replaced():
     assert machine.started.count(("slow:eager", False)) == 3
 
 
-def test_what_would_not_fit_is_predicted_not_tried():
+@pytest.mark.parametrize("gib", [1.9, 8])
+def test_what_would_not_fit_is_predicted_not_tried(gib):
     machine = Machine()
-    big = planned("big", 128, 1, size=8 * GIB)
+    big = planned("big", 128, 1, size=int(gib * GIB))
     sweep(machine, (big,), memory=2 * GIB)
     (run,) = machine.stored
     assert run.outcome is Outcome.SKIPPED
-    assert run.reason == "would exceed the memory limit (2.000 GiB): predicted 8.000 GiB"
+    assert run.reason == (
+        f"would exceed the memory limit (2.000 GiB): predicted {gib:.3f} GiB and 10 % to spare"
+    )
     assert not machine.asked
 
 
@@ -441,6 +444,30 @@ def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_reported
     assert set(laps(small)) == set(laps(big))
     assert small.notes["later"] == "crashed in a later race of its round: signal 11"
     assert not set(laps(big)) & set(laps(bigger))
+
+
+def test_laps_of_an_anchor_that_cannot_be_are_not_added_to_those_of_earlier_races():
+    laps_of = Counter()
+
+    def fate(case, do):
+        laps_of[case.mechanism] += do == "lap"
+        if case.mechanism == "small" and do == "lap" and laps_of["bigger"]:
+            return {"outcome": "ok", "sample": [1, 50.0, 0.1, None, 0.1, 0, 0]}
+        return None
+
+    machine = Machine(fate=fate)
+    sweep(machine, TWO_RACES, replace(REQUEST, rounds=1))
+    small = outcomes(machine)[TWO_RACES[0].case.key, Part.TIME, 0]
+    assert "which its parent waited" in small.notes["later"]
+    assert max(sample.wall_s for sample in small.samples) < 1
+
+
+def test_the_number_of_a_lap_without_its_second_is_not_given_again():
+    history, run = History(plan=PLAN), timed(PLAN[0], 3, {})
+    samples = tuple(sample._replace(lap=lap) for lap, sample in enumerate(run.samples))
+    history.learn(PLAN[0], replace(run, samples=samples))
+    assert history.next_lap(PLAN[0].block, 0) == 4
+    assert history.next_lap(PLAN[0].block, 1) == 0
 
 
 def test_what_the_end_of_the_budget_cut_off_has_no_outcome_and_is_done_when_resumed():
@@ -591,6 +618,26 @@ def test_lengths_beyond_the_tokens_of_a_batch_wait_for_the_repeats_of_the_others
     assert ends == [Outcome.OK, Outcome.OK, Outcome.SKIPPED] * 2
     order = [(run.round, "1024" in run.case) for run in machine.stored if run.samples]
     assert order.index((2, False)) < order.index((0, True))
+
+
+def test_a_further_form_that_was_left_out_and_then_must_wait_does_so_once():
+    """It is guessed to exceed the limit of a case, until that of its mechanism proves fast."""
+    costs = {("a", "eager"): (10, 5.0), ("a", "sdpa"): (100, 50.0), ("b", "eager"): (10, 49.0)}
+    plan = [planned(name, 128, c * 10**9, form=form) for (name, form), (c, _) in costs.items()]
+    machine = Machine(
+        lambda case: costs[case.mechanism, case.form][1] * case.workload.seq_len / 128
+    )
+    look, looks = machine.clock, []
+
+    def clock():
+        looks.append(1)
+        assert len(looks) < 10_000, "it goes round in circles"
+        return look()
+
+    machine.clock = clock
+    request = replace(REQUEST, budget_s=1500.0, case_timeout_s=250.0)
+    sweep(machine, (*plan, planned("b", 256, 20 * 10**9)), request)
+    assert outcomes(machine)[plan[1].case.key, Part.TIME, 0].outcome is Outcome.OK
 
 
 def test_without_a_budget_nothing_waits():

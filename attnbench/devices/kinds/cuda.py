@@ -52,7 +52,7 @@ class Cuda(Device):
         if built_for("hip"):
             return "the installed torch is for AMD GPUs (ROCm), which attnbench cannot measure"
         if (count := device_count()) <= self.index:
-            return f"this machine has {count} CUDA devices"
+            return f"this machine has {count} CUDA device{'s' * (count != 1)}"
         if not built_for("cuda"):
             return "the installed torch was built without CUDA"
         return self.exclusive()
