@@ -77,7 +77,7 @@ def compare(
     counted = COUNTED if one == other or anyway else PORTABLE
     parts = [_raced(both, key, threshold) for key in raced]
     parts += [_counted(both, key) for key in counted]
-    rows = pd.concat([part for part in parts if len(part)])
+    rows = pd.concat([part for part in parts if len(part)] or parts)
     rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
     return Comparison(
         rows=rows,
