@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
+from attnbench.analysis.extrapolation import UNCERTAIN
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
@@ -27,7 +28,6 @@ SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / un
 LAUNCHES = " l"  # marks a launch-bound case
 FILLED = " f"  # marks a step from a filled state
 OF_FILLED = "marks steps from states filled with random numbers, without a prompt"
-UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
 

@@ -94,6 +94,15 @@ def test_with_two_lengths_and_no_other_series_there_is_no_band():
     assert np.isnan(last["refined_lo_s"])
 
 
+def test_lengths_too_close_to_tell_the_growth_give_no_band():
+    """The error of an exponent over a thousandth of the length would make e ** 800 of a band."""
+    for seed in range(4):
+        near = {"lengths": (1000, 1001, 1002, 65_536), "restart": 0.05, "seed": seed}
+        last = summary(ended("fastformer", "linformer", **near)).iloc[-1]
+        assert last["refined_s"] == pytest.approx(1.5e-6 * 65_536, rel=0.2)
+        assert np.isnan(last[["refined_lo_s", "refined_hi_s"]].astype(float)).all()
+
+
 def test_series_whose_bands_overlap_cannot_be_told_apart():
     found = chosen(ended("a", "b", "transformer"))
     assert [choice.rank for choice in found.choices] == [None] * 3
