@@ -278,7 +278,8 @@ def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
             )
     frames = []
     for sweep, device in zip(sweeps, device_names(sweeps), strict=True):
-        as_first = replace(sweep, request=sweeps[0].request)  # times of the same tokens
-        cases = summary.summary(as_first)
+        first = sweeps[0].request
+        same = replace(sweep.request, tokens=first.tokens, batch=first.batch)
+        cases = summary.summary(replace(sweep, request=same))  # times of the same tokens
         frames.append(cases.assign(series=cases["series"] + AT + device))
     return pd.concat(frames, ignore_index=True)

@@ -145,6 +145,15 @@ def test_the_clock_and_what_wall_time_was_beside_it_are_said():
     assert "wall time" not in measured(on_one_core(sweep(("fastformer",)), waited=0.0))
 
 
+def test_threads_that_wait_while_another_computes_do_not_count():
+    whole = on_one_core(sweep(("fastformer",)))
+    runs = [
+        replace(r, samples=tuple(s._replace(waited_s=3 * s.wall_s) for s in r.samples))
+        for r in whole.runs
+    ]
+    assert "and 50 % of it was spent waiting" in measured(replace(whole, runs=tuple(runs)))
+
+
 def test_what_several_threads_cost_in_certainty_is_said():
     line = measured(sweep(("fastformer",)))
     assert line.startswith("Measured: wall time on 2 threads, 3 rounds")
