@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnbench import units
 from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
@@ -93,7 +94,8 @@ def recommend(
     if not lengths[0] <= seq_len <= lengths[-1]:
         nearest = lengths[0] if seq_len < lengths[0] else lengths[-1]
         raise UsageError(
-            f"--length {seq_len}: the sweep has {lengths[0]} to {lengths[-1]} in {mode};"
+            f"--length {seq_len}: the sweep has {units.between(lengths[0], lengths[-1], str)} in"
+            f" {mode};"
             f" the nearest is {nearest}, and attnbench sweep --lengths {seq_len} measures it"
         )
     found = [_at(str(name), rows, seq_len) for name, rows in own.groupby("series", sort=False)]

@@ -63,6 +63,13 @@ def test_the_figure_draws_time_and_state_of_every_series(found):
     assert made.axes[1].get_xlabel().startswith("context")
 
 
+def test_a_state_of_no_bytes_has_no_place_on_a_logarithmic_axis():
+    made = decoding.decode_figure(
+        analyse(decoded({"transformer": lambda n: 2048 * n, "local": lambda n: 0})).cases, "decode"
+    )
+    assert 2048 * 64 < made.axes[1].get_ylim()[0] < 2048 * 128
+
+
 def test_filled_states_are_marked_and_compared(found):
     """In the table of times, in the figure, and in a table of their own."""
     filled = (found.cases["seq_len"] > 512) & (found.cases["mechanism"] == "transformer")

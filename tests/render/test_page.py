@@ -314,6 +314,8 @@ def test_the_request_states_options_of_the_model_that_are_not_the_defaults(optio
     assert f"float32, {said}." in line(Level.MODEL, **option)
     assert line(Level.MODEL).endswith("float32.")
     assert line(Level.ATTENTION, **option).endswith("float32.")
+    assert "1 head, 2 layers, float32" in line(Level.MODEL, heads=1)
+    assert "16 heads, float32" in line(Level.ATTENTION), "one attention has no layers"
 
 
 def test_prediction_errors_are_shown():
