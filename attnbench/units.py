@@ -44,7 +44,7 @@ def span(value: float) -> str:
 
 def size(value: float) -> str:
     """`194.0 MiB`: four digits, since bytes are counted, not estimated."""
-    if value < 1024:
+    if abs(value) < 1024:
         return f"{value:.0f} B"
     return _scaled(value, SIZES, 4, lambda unit: 1024)
 

@@ -50,6 +50,7 @@ def test_seconds(value: float, text: str):
         (1536, "1.500 KiB"),
         (12.25 * 2**30, "12.25 GiB"),
         (2**20 - 1, "1.000 MiB"),
+        (-3 * 2**20, "-3.000 MiB"),
         (math.nan, "–"),
     ],
 )

@@ -21,8 +21,6 @@ from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import PASSES, Cause
 
-FIRST = Margin(factor=1.0, low=1.0, high=1.0)
-
 
 class Basis(StrEnum):
     """Where a time comes from."""
@@ -191,7 +189,7 @@ def _ranked(choices: Sequence[Choice], margin: Callable[[str, str], Margin]) -> 
     for group in groups(list(named), margin):
         for name in group:
             first = first or named[name]
-            against = margin(name, first.series) if name != first.series else FIRST
+            against = margin(name, first.series) if name != first.series else Margin.of(0.0, 0.0)
             yield replace(named[name], rank=rank, margin=against)
         rank += len(group)
     rest = [choice for choice in choices if choice.basis is Basis.PREDICTED]

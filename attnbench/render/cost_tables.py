@@ -5,7 +5,7 @@ Most have a row for each series and a column for each length of the sweep.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from math import inf, log10
+from math import log10
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +27,6 @@ MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 LAUNCHES = " l"  # marks a launch-bound case
 FILLED = " f"  # marks a step from a filled state
-OF_FILLED = "marks steps from states filled with random numbers, without a prompt"
 SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
 
@@ -63,13 +62,22 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         return milliseconds(row, scale=row["batch_scale"], mark=mark)
 
     cases = summary[summary["mode"] == mode]
-    notes = [_intervals(summary, mode), *_launches(cases), *_forms(cases), *_compiled(cases)]
-    if cases["filled"].any():
-        notes.append(f"“{FILLED.strip()}” {OF_FILLED}.")
+    notes = [_intervals(summary, mode)]
     if tokens and not facts.steps and cases.loc[cases[TIME].notna(), "tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
-        notes.insert(1, scaled)
+        notes.append(scaled)
+    if cases["launch_bound"].any():
+        notes.append(
+            f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
+            " slowly than the GPU runs it."
+        )
+    notes += [*_forms(cases), *_compiled(cases)]
+    if cases["filled"].any():
+        notes.append(
+            f"“{FILLED.strip()}” marks steps from states filled with random numbers, without a"
+            " prompt."
+        )
     return by_length(
         summary,
         mode,
@@ -223,7 +231,7 @@ def precision(errors: Frame, dtype: str) -> Table:
 
 
 def _digits(error: float) -> Cell:
-    return Cell(f"{-log10(error) if error else inf:.1f}", float(error))
+    return Cell(f"{-log10(error):.1f}" if error else "exact", float(error))
 
 
 def kernels(used: Frame) -> Table:
@@ -280,15 +288,6 @@ def _forms(cases: Frame) -> Iterator[str]:
             parts.append(f"{names[str(series)]} {', '.join([first.partition(' ')[0], *later])}")
     if parts:
         yield f"Forms: {'; '.join(parts)}."
-
-
-def _launches(cases: Frame) -> Iterator[str]:
-    """What the mark of launch-bound cases means, where there are any."""
-    if cases["launch_bound"].any():
-        yield (
-            f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
-            " slowly than the GPU runs it."
-        )
 
 
 def _compiled(cases: Frame) -> Iterator[str]:
