@@ -11,7 +11,7 @@ from attnbench.analysis.summary import summary
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from attnbench.render.recommendation import ranking, recommended
 from attnbench.run.predict import predicted_costs
-from tests.sweeps import LENGTHS, seconds, sweep
+from tests.sweeps import LENGTHS, altered, seconds, slowed, sweep
 
 MEASURED = 8192  # up to here
 MODES = (Mode.INFERENCE,)
@@ -35,21 +35,8 @@ def slow_at_last(whole, mechanism, factor):
         for line in whole.plan
         if (line.case.mechanism, line.case.workload.seq_len) == (mechanism, MEASURED)
     )
-    return replace(
-        whole,
-        runs=tuple(
-            replace(
-                run,
-                samples=tuple(
-                    s._replace(wall_s=factor * s.wall_s, cpu_s=factor * s.cpu_s)
-                    for s in run.samples
-                ),
-            )
-            if (run.case, run.round) == (key, 2)
-            else run
-            for run in whole.runs
-        ),
-    )
+    last = (key, 2)
+    return altered(whole, lambda run: slowed(run, factor) if (run.case, run.round) == last else run)
 
 
 def chosen(whole, seq_len=65_536):
