@@ -125,7 +125,7 @@ def ratio(value: float) -> str:
 
 def exponent(value: float) -> str:
     """`1.98`, `−0.02`."""
-    return signed(f"{value:.2f}") if known(value) else NOTHING
+    return signed(f"{value:z.2f}") if known(value) else NOTHING
 
 
 def percent(value: float) -> str:
@@ -133,7 +133,7 @@ def percent(value: float) -> str:
     if not known(value):
         return NOTHING
     share = 100 * value
-    return signed(f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:.1f} %")
+    return signed(f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:z.1f} %")
 
 
 def signed(number: str) -> str:

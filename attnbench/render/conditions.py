@@ -251,7 +251,7 @@ def _nodes(analysis: Analysis) -> list[str]:
 
 def _how(analysis: Analysis) -> str:
     request, cases = analysis.sweep.request, analysis.cases
-    budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
+    budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:.10g} s"
     rounds = int(cases["rounds"].max()) if len(cases) else 0
     settings = request.settings
     by = timed_by(cases) if len(cases) else str(settings.clock)
