@@ -72,12 +72,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
             f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
             " slowly than the GPU runs it."
         )
-    notes += [*_forms(cases), *_compiled(cases)]
-    if cases["filled"].any():
-        notes.append(
-            f"“{FILLED.strip()}” marks steps from states filled with random numbers, without a"
-            " prompt."
-        )
+    notes += [*_forms(cases), *_compiled(cases), *_filled(cases)]
     return by_length(
         summary,
         mode,
@@ -95,15 +90,18 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
     what = metric.description
 
-    def estimate(row: Row) -> Cell:
-        point, low, high = (row[column] * scale for column in metric.estimate[:3])
-        return bounded(point, low, high)
+    def cell(row: Row) -> Cell:
+        point, *ends = (
+            row[column] * scale for column in metric.estimate[: 1 + 2 * metric.interval]
+        )
+        mark = FILLED * bool(row["filled"])
+        return bounded(point, *ends, mark) if metric.interval else counted(point, mark)
 
     return by_length(
         summary,
         mode,
         metric.key,
-        estimate if metric.interval else lambda row: counted(row[metric.key] * scale),
+        cell,
         name=f"{metric.name}_{mode}",
         title=f"{metric.heading}, {mode}, {unit}",
         across=f"{metric.name}_{unit.lower()}",
@@ -114,13 +112,14 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
 def memory(summary: Frame, mode: str) -> Table:
     """Peak allocated memory in MiB, with the batch of each length."""
     cases = summary[summary["mode"] == mode]
-    over = cases.loc[cases[MEMORY].isna(), "cause"].eq(Cause.BUDGET).any()
-    return replace(
-        measured(summary, mode, TABLE[MEMORY]),
-        across="peak_mib",
-        note=f"1 MiB = 2^20 bytes; includes parameters{find(mode).peak}. Exact, so without a"
-        " confidence interval." + " “Over budget” is the time budget of the sweep." * bool(over),
-    )
+    notes = [
+        f"1 MiB = 2^20 bytes; includes parameters{find(mode).peak}. Exact, so without a confidence"
+        " interval."
+    ]
+    if cases.loc[cases[MEMORY].isna(), "cause"].eq(Cause.BUDGET).any():
+        notes.append("“Over budget” is the time budget of the sweep.")
+    found = measured(summary, mode, TABLE[MEMORY])
+    return replace(found, across="peak_mib", note=" ".join([*notes, *_filled(cases)]))
 
 
 def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
@@ -196,9 +195,9 @@ def factor(point: float, low: float, high: float) -> str:
     return units.interval(units.ratio(point), units.plain(low), units.plain(high))
 
 
-def counted(value: float) -> Cell:
+def counted(value: float, mark: str = "") -> Cell:
     """A number without an error."""
-    return number(value, lambda value: units.plain(value, 4))
+    return number(value, lambda value: units.plain(value, 4) + mark)
 
 
 def pairing(paired: Iterable[bool]) -> str:
@@ -288,6 +287,15 @@ def _forms(cases: Frame) -> Iterator[str]:
             parts.append(f"{names[str(series)]} {', '.join([first.partition(' ')[0], *later])}")
     if parts:
         yield f"Forms: {'; '.join(parts)}."
+
+
+def _filled(cases: Frame) -> Iterator[str]:
+    """What the mark of filled states means, where there are any."""
+    if cases["filled"].any():
+        yield (
+            f"“{FILLED.strip()}” marks steps from states filled with random numbers, without a"
+            " prompt."
+        )
 
 
 def _compiled(cases: Frame) -> Iterator[str]:
