@@ -88,12 +88,10 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 def measured(summary: Frame, mode: str, metric: Metric) -> Table:
     """The values of a metric by length, with the 95 % interval if it has one."""
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
-    what = metric.description
+    what, columns = metric.description, metric.estimate[: 3 if metric.interval else 1]
 
     def cell(row: Row) -> Cell:
-        point, *ends = (
-            row[column] * scale for column in metric.estimate[: 1 + 2 * metric.interval]
-        )
+        point, *ends = (row[column] * scale for column in columns)
         mark = FILLED * bool(row["filled"])
         return bounded(point, *ends, mark) if metric.interval else counted(point, mark)
 
