@@ -54,8 +54,10 @@ def extrapolated(
                 error = np.nan_to_num(known[near.case.key].log_se)
                 total = math.sqrt(variance * _distance(planned, near) ** 2 + error**2)
                 half = student_quantile(LEVEL, df) * total
-            wider = math.exp(half) if 2 * half < math.log(UNCERTAIN) else math.nan
-            found[planned.case.key] = Estimate(point=point, low=point / wider, high=point * wider)
+            if 2 * half > math.log(UNCERTAIN):
+                half = math.nan
+            ends = point * math.exp(-half), point * math.exp(half)
+            found[planned.case.key] = Estimate(point=point, low=ends[0], high=ends[1])
     return found
 
 

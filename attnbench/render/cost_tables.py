@@ -88,12 +88,14 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 def measured(summary: Frame, mode: str, metric: Metric) -> Table:
     """The values of a metric by length, with the 95 % interval if it has one."""
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
-    what, columns = metric.description, metric.estimate[: 3 if metric.interval else 1]
+    what = metric.description
 
     def cell(row: Row) -> Cell:
-        point, *ends = (row[column] * scale for column in columns)
         mark = FILLED * bool(row["filled"])
-        return bounded(point, *ends, mark) if metric.interval else counted(point, mark)
+        if not metric.interval:
+            return counted(row[metric.key] * scale, mark)
+        point, low, high = (row[column] * scale for column in metric.estimate[:3])
+        return bounded(point, low, high, mark)
 
     return by_length(
         summary,
