@@ -44,7 +44,7 @@ def span(value: float) -> str:
 
 def size(value: float) -> str:
     """`194.0 MiB`: four digits, since bytes are counted, not estimated."""
-    if value < 1024:
+    if abs(value) < 1024:
         return f"{value:.0f} B"
     return _scaled(value, SIZES, 4, lambda unit: 1024)
 
@@ -125,7 +125,7 @@ def ratio(value: float) -> str:
 
 def exponent(value: float) -> str:
     """`1.98`, `−0.02`."""
-    return signed(f"{value:.2f}") if known(value) else NOTHING
+    return signed(f"{value:z.2f}") if known(value) else NOTHING
 
 
 def percent(value: float) -> str:
@@ -133,7 +133,7 @@ def percent(value: float) -> str:
     if not known(value):
         return NOTHING
     share = 100 * value
-    return signed(f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:.1f} %")
+    return signed(f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:z.1f} %")
 
 
 def signed(number: str) -> str:

@@ -234,6 +234,34 @@ def sweep(
     )
 
 
+def altered(whole: Sweep, change: Callable[[Run], Run], part: Part | None = None) -> Sweep:
+    """The sweep with each of its runs changed, or those of one part."""
+    runs = (change(run) if part in (None, run.part) else run for run in whole.runs)
+    return replace(whole, runs=tuple(runs))
+
+
+def slowed(run: Run, factor: float) -> Run:
+    """The run with samples that took so many times as long."""
+    samples = (s._replace(wall_s=factor * s.wall_s, cpu_s=factor * s.cpu_s) for s in run.samples)
+    return replace(run, samples=tuple(samples))
+
+
+def changed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
+    """The sweep with every time of one mechanism multiplied."""
+    return altered(
+        whole, lambda run: slowed(run, factor) if f'"{mechanism}"' in run.case else run, Part.TIME
+    )
+
+
+def drifting(whole: Sweep, change: float, seed: int = 0) -> Sweep:
+    """The timed runs of the sweep, shuffled, while the machine slows evenly by `change`."""
+    runs = [run for run in whole.runs if run.part is Part.TIME]
+    order = np.random.default_rng(seed).permutation(len(runs))
+    factors = (1 + change) ** np.linspace(0, 1, len(runs))
+    shuffled = (slowed(runs[i], float(f)) for i, f in zip(order, factors, strict=True))
+    return replace(whole, runs=tuple(shuffled))
+
+
 def raced(whole: Sweep, laps: Callable[[Case, int], Mapping[int, float]]) -> Sweep:
     """The sweep with other samples: the seconds of each lap that a case has in a round."""
     cases = {line.case.key: line.case for line in whole.plan}

@@ -50,6 +50,7 @@ def test_seconds(value: float, text: str):
         (1536, "1.500 KiB"),
         (12.25 * 2**30, "12.25 GiB"),
         (2**20 - 1, "1.000 MiB"),
+        (-3 * 2**20, "-3.000 MiB"),
         (math.nan, "–"),
     ],
 )
@@ -85,6 +86,7 @@ def test_lengths_ticks_and_ratios():
     assert units.ratio(0.01234) == "0.0123×"
     assert units.exponent(1.984) == "1.98"
     assert units.exponent(-0.02) == "−0.02", "a minus sign, not a hyphen"
+    assert (units.exponent(-0.002), units.percent(-2e-4)) == ("0.00", "0.0 %")
     assert units.count(274_489) == "274,489"
     assert units.flops(1.234e9) == "1.23 GFLOP"
     assert units.percent(0.0312) == "3.1 %"

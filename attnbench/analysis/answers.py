@@ -8,6 +8,7 @@ import pandas as pd
 
 from attnbench.analysis.scaling import Crossed
 from attnbench.analysis.standings import Place, Standings, places
+from attnbench.analysis.summary import comparable
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
@@ -78,7 +79,7 @@ def answers(
         seq_len=_length(cases, functions, at_length),
         intervals=intervals,
         fastest=tuple(places(cases, TIME, standings, functions)),
-        smallest=tuple(places(cases, MEMORY, None, functions)),
+        smallest=tuple(places(comparable(cases), MEMORY, None, functions)),
         lightest=tuple(places(cases, STATE, None, functions)),
         missing=tuple(_missing(cases)),
     )

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.scaling import Crossed, crossovers
 from attnbench.errors import UsageError
-from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Join
+from attnbench.metrics import COUNTED, MEMORY, RACED, TABLE, TIME, Join
 from attnbench.records import Fingerprint, Outcome, Sweep
 from attnbench.statistics.curves import half_widths
 from attnbench.statistics.estimate import IntervalKind, p_value
@@ -38,6 +38,8 @@ AXES = (
     *("level", "mode", "causal", "padding"),
 )
 PLURALS = MappingProxyType({"mechanism": "mechanisms", "seq_len": "lengths"})
+
+FILLED = "the state was filled, without a prompt, in one of them"  # so peaks do not compare
 
 COLUMNS = (
     *("case", "series", "mode", "seq_len", "metric"),
@@ -77,7 +79,7 @@ def compare(
     counted = COUNTED if one == other or anyway else PORTABLE
     parts = [_raced(both, key, threshold) for key in raced]
     parts += [_counted(both, key) for key in counted]
-    rows = pd.concat([part for part in parts if len(part)])
+    rows = pd.concat([part for part in parts if len(part)] or parts)
     rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
     return Comparison(
         rows=rows,
@@ -230,7 +232,11 @@ def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
     rows = rows[rows["first"].notna() | rows["second"].notna()]
     first, second = ([None if pd.isna(n) else n for n in rows[s]] for s in ("first", "second"))
     calls = [str(of_count(a, b, TABLE[metric])) for a, b in zip(first, second, strict=True)]
-    return rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=calls)
+    judged = rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=calls)
+    if metric == MEMORY:
+        unlike = (both["filled_1"] != both["filled_2"])[rows.index] & rows["ratio"].notna()
+        judged.loc[unlike, ["verdict", "reason"]] = str(Verdict.UNSURE), FILLED
+    return judged
 
 
 def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:

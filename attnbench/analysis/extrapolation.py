@@ -6,7 +6,8 @@ least two, as if the sweep had ended there. Like that of an exponent, the error 
 taken to grow in proportion to the distance in log N from the nearest measured length. Its variance
 at a distance of 1 is the mean square of the errors tried, each divided by its distance; shrunk, as
 variances of estimates are, towards that of all series; with as many degrees of freedom as lengths
-were tried. The band (95 %) adds the error of the nearest estimate.
+were tried. The band (95 %) adds the error of the nearest estimate; none is given that
+says nothing.
 """
 
 import math
@@ -20,6 +21,7 @@ from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import LEVEL, Estimate, shrunk, student_quantile
 
 FEWEST = 2  # lengths from which the rule tells the growth of a series
+UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 
 
 def extrapolated(
@@ -52,6 +54,8 @@ def extrapolated(
                 error = np.nan_to_num(known[near.case.key].log_se)
                 total = math.sqrt(variance * _distance(planned, near) ** 2 + error**2)
                 half = student_quantile(LEVEL, df) * total
+            if 2 * half > math.log(UNCERTAIN):
+                half = math.nan
             ends = point * math.exp(-half), point * math.exp(half)
             found[planned.case.key] = Estimate(point=point, low=ends[0], high=ends[1])
     return found

@@ -14,13 +14,12 @@ from typing import Any
 
 import pandas as pd
 
+from attnbench import units
 from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import PASSES, Cause
-
-FIRST = Margin(factor=1.0, low=1.0, high=1.0)
 
 
 class Basis(StrEnum):
@@ -93,7 +92,8 @@ def recommend(
     if not lengths[0] <= seq_len <= lengths[-1]:
         nearest = lengths[0] if seq_len < lengths[0] else lengths[-1]
         raise UsageError(
-            f"--length {seq_len}: the sweep has {lengths[0]} to {lengths[-1]} in {mode};"
+            f"--length {seq_len}: the sweep has {units.between(lengths[0], lengths[-1], str)} in"
+            f" {mode};"
             f" the nearest is {nearest}, and attnbench sweep --lengths {seq_len} measures it"
         )
     found = [_at(str(name), rows, seq_len) for name, rows in own.groupby("series", sort=False)]
@@ -189,7 +189,7 @@ def _ranked(choices: Sequence[Choice], margin: Callable[[str, str], Margin]) -> 
     for group in groups(list(named), margin):
         for name in group:
             first = first or named[name]
-            against = margin(name, first.series) if name != first.series else FIRST
+            against = margin(name, first.series) if name != first.series else Margin.of(0.0, 0.0)
             yield replace(named[name], rank=rank, margin=against)
         rank += len(group)
     rest = [choice for choice in choices if choice.basis is Basis.PREDICTED]

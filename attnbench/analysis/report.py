@@ -121,7 +121,7 @@ class Analysis:
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return crossovers(self.cases, MEMORY, self.against)
+        return crossovers(summary.comparable(self.cases), MEMORY, self.against)
 
     @cached_property
     def stacks(self) -> Frame:
@@ -218,9 +218,9 @@ def variant(sweep: Sweep, name: str | None) -> Sweep:
     if name is None and len(parts) == 1:
         return sweep
     if name not in parts or not name:
-        what = f"has several variants, {', '.join(parts)}" if len(parts) > 1 else "has no variants"
-        way_out = "choose one with --at" if len(parts) > 1 else "leave out --at"
-        raise UsageError(f"the sweep {sweep.name!r} {what}; {way_out}")
+        several = f"has several variants, {', '.join(parts)}; choose one with --at"
+        reason = several if len(parts) > 1 else "has no variants; leave out --at"
+        raise UsageError(f"the sweep {sweep.name!r} {reason}")
     return parts[name]
 
 
@@ -278,7 +278,8 @@ def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
             )
     frames = []
     for sweep, device in zip(sweeps, device_names(sweeps), strict=True):
-        as_first = replace(sweep, request=sweeps[0].request)  # times of the same tokens
-        cases = summary.summary(as_first)
+        first = sweeps[0].request
+        same = replace(sweep.request, tokens=first.tokens, batch=first.batch)
+        cases = summary.summary(replace(sweep, request=same))  # times of the same tokens
         frames.append(cases.assign(series=cases["series"] + AT + device))
-    return pd.concat(frames, ignore_index=True)
+    return joined(frames)

@@ -25,7 +25,7 @@ import pandas as pd
 
 from attnbench.metrics import DRAWN, MEMORY, STATE, TIME
 from attnbench.records import PASSES, CardFacts, Level
-from attnbench.statistics.curves import LogCurve, cost_curve
+from attnbench.statistics.curves import LogCurve, cost_curve, cost_curves
 from attnbench.statistics.ratios import Ratios
 
 METRICS = (*(row.key for row in DRAWN), "flops")
@@ -162,11 +162,7 @@ def crossovers(
     """
     rows = []
     for mode, cases in summary.groupby("mode", sort=False):
-        known = cases[cases[metric] > 0]
-        curves = {
-            str(series): cost_curve(own, metric)
-            for series, own in known.groupby("series", sort=False)
-        }
+        curves = cost_curves(cases, metric)
         for series, other in permutations(curves, 2):
             if baseline not in (None, series, other):
                 continue
@@ -208,12 +204,14 @@ def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None)
     columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
     table = []
     for mode, cases in summary.groupby("mode", sort=False):
-        base = cost_curve(cases[cases["series"] == baseline], TIME)
-        for series, rows in cases[cases["series"] != baseline].groupby("series", sort=False):
-            logs = base.minus(cost_curve(rows, TIME))
+        curves = cost_curves(cases, TIME)
+        if (base := curves.pop(baseline, None)) is None:
+            continue
+        for series, curve in curves.items():
+            logs = base.minus(curve)
             paired = np.zeros(len(logs), bool)
             if ratios is not None:
-                logs, paired = ratios.in_turns(logs, baseline, str(series), str(mode))
+                logs, paired = ratios.in_turns(logs, baseline, series, str(mode))
             values = map(np.exp, (logs.logs, logs.low, logs.high))
             for row in zip(logs.lengths.astype(int), *values, paired, strict=True):
                 table.append((series, mode, *row))

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.metrics import TABLE, TIME
-from attnbench.statistics.curves import Array, cost_curve
+from attnbench.statistics.curves import Array, cost_curves
 from attnbench.statistics.estimate import LEVEL, MANY, IntervalKind
 from attnbench.statistics.ratios import Ratios
 
@@ -44,7 +44,9 @@ class Margin:
     @classmethod
     def of(cls, log: float, half: float) -> Self:
         """From a log ratio and half its interval."""
-        return cls(factor=_exp(log), low=_exp(log - half), high=_exp(log + half))
+        logs = (log, log - half, log + half)
+        factor, low, high = (math.exp(min(one, LARGEST_LOG)) for one in logs)
+        return cls(factor=factor, low=low, high=high)
 
     @property
     def more(self) -> bool:
@@ -72,10 +74,7 @@ class Standings:
         pairs: list[tuple[str, str, str, int]] = []  # mode, two series, length
         rows: list[tuple[float, float, float]] = []  # log ratio, its error and degrees of freedom
         for mode, of_mode in timed.groupby("mode", sort=False):
-            curves = {
-                str(series): cost_curve(own, TIME)
-                for series, own in of_mode.groupby("series", sort=False)
-            }
+            curves = cost_curves(of_mode, TIME)
             for a, b in combinations(curves, 2):
                 curve, _ = ratios.in_turns(curves[a].minus(curves[b]), a, b, str(mode))
                 pairs += [(str(mode), a, b, n) for n in curve.whole]
@@ -142,10 +141,6 @@ def groups(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[
         found.append([first, *(name for name in others if name not in slower)])
         left = slower
     return found
-
-
-def _exp(log: float) -> float:
-    return math.inf if log > LARGEST_LOG else math.exp(log)
 
 
 @dataclass(frozen=True, kw_only=True)

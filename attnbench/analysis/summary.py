@@ -41,6 +41,9 @@ ALL = "all"  # mechanisms together
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
+# what is known of a case before it runs, but for a module without a card
+WORK = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
+
 # notes that become columns: lists of names, joined by ", "
 NOTED = (
     *("attention_kernel", "attention_device_kernels", "number_types", "arithmetic"),
@@ -86,7 +89,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     state was filled with random numbers, not left by a prompt; filled_ratio is the time of a step
     from the one over that from the other, where both were taken.
 
-    Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
+    Work: `WORK`, of a module without a card only what was counted. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran. The
     refined_s of a case that was not timed is predicted from the estimates of all that was, with the
     95 % band refined_lo_s to refined_hi_s (`extrapolation`); of others the band is NaN. Then a
@@ -101,6 +104,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
     known = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
     unknown = extrapolated(sweep.plan, known, rates)
+    guessed = {card.mechanism for card in sweep.cards if card.guesses}
     rows = [
         _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
         | _ending(planned, own)
@@ -112,7 +116,11 @@ def summary(sweep: Sweep) -> pd.DataFrame:
             "samples": sum(len(run.samples) for run in timed_runs(own)),
             "launch_bound": launch_bound(own),
         }
-        | _planned(planned, predicted[planned.case.key], unknown.get(planned.case.key))
+        | {
+            key: math.nan if planned.case.mechanism in guessed else getattr(planned, key)
+            for key in WORK
+        }
+        | _predicted(planned, predicted[planned.case.key], unknown.get(planned.case.key))
         | _values(own)
         for planned, own, estimates in every
     ]
@@ -142,6 +150,16 @@ def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
                 rows.append((name, row.name, len(errors[0]), *factors))
     ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
     return pd.DataFrame(rows, columns=["mechanism", "quantity", "cases", *ends])
+
+
+def comparable(summary: pd.DataFrame) -> pd.DataFrame:
+    """The cases whose peaks of memory compare: a state that was filled had no prompt.
+
+    They are those of the lengths at which no state was filled, or all if all of the mode were.
+    """
+    filled = summary["filled"]
+    of_mode, blocks = filled.groupby(summary["mode"]), [summary["mode"], summary["seq_len"]]
+    return summary[of_mode.transform("all") | ~filled.groupby(blocks).transform("any")]
 
 
 def precision(summary: pd.DataFrame) -> pd.DataFrame:
@@ -299,7 +317,7 @@ def shows_launches(run: Run) -> bool:
 def _values(runs: Sequence[Run]) -> dict[str, float]:
     """Single numbers of a case, joined over its runs as `metrics` defines.
 
-    Counts by a run, of a module without a card, replace the guesses of the plan.
+    Counts by a run replace those of the plan, which are in parts.
     """
     known: dict[str, list[float]] = {row.key: [] for row in ROWS if row.join is Join.LARGEST}
     for run in runs:
@@ -307,20 +325,20 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
             for key, value in run.values.items():
                 if key not in TABLE or not TABLE[key].interval:
                     known.setdefault(key, []).append(value)
-    guesses = ("projection_flops", "core_flops", "shell_flops") if "flops" in known else ()
+    parts = WORK[2:] if "flops" in known else ()
     values = {key: joined(key, numbers) for key, numbers in known.items()}
-    return values | dict.fromkeys(guesses, math.nan)
+    return values | dict.fromkeys(parts, math.nan)
 
 
-def _planned(planned: Planned, refined: Prediction, unknown: Estimate | None) -> dict[str, float]:
-    """Work and predictions: the first guess, and the refined one; `unknown`, if it was not timed.
+def _predicted(planned: Planned, refined: Prediction, unknown: Estimate | None) -> dict[str, float]:
+    """The first guess and the refined prediction; `unknown`, if the case was not timed.
 
     What cannot run has no refined one.
     """
-    work = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
     if unknown is None or math.isnan(refined.seconds):
         unknown = Estimate(point=refined.seconds)
-    return {name: getattr(planned, name) for name in (*work, "filled")} | {
+    return {
+        "filled": planned.filled,
         "predicted_s": planned.predicted_s or math.nan,
         "predicted_bytes": planned.predicted_bytes or math.nan,
         "refined_s": unknown.point,

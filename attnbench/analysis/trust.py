@@ -71,7 +71,9 @@ def waiting(sweep: Sweep) -> float | None:
     """The share of the samples' wall time in which their processes waited for a core."""
     samples = [s for run in timed_runs(sweep.runs) for s in run.samples if s.waited_s is not None]
     wall_s = sum(sample.wall_s for sample in samples)
-    return sum(sample.waited_s or 0.0 for sample in samples) / wall_s if wall_s else None
+    # other threads of the process wait too, while it computes
+    waited_s = (min(s.waited_s or 0.0, max(0.0, s.wall_s - s.cpu_s)) for s in samples)
+    return sum(waited_s) / wall_s if wall_s else None
 
 
 def wall_factor(sweep: Sweep) -> float | None:

@@ -174,10 +174,9 @@ def _of_a_gpu(runs: Sequence[Run], cases: Frame) -> Warnings:
         measured = int(cases["time_s"].notna().sum())
         yield WarningKind.LAUNCH_BOUND, {"cases": len(bound), "of": measured, "visible": visible}
     yield from _clocks(cases)
-    for reason in dict.fromkeys(run.notes["energy"] for run in runs if "energy" in run.notes):
-        yield WarningKind.NO_ENERGY, {"reason": reason}
-    for reason in dict.fromkeys(run.notes["nvml"] for run in runs if "nvml" in run.notes):
-        yield WarningKind.HIDDEN, {"reason": reason}
+    for kind, note in ((WarningKind.NO_ENERGY, "energy"), (WarningKind.HIDDEN, "nvml")):
+        for reason in dict.fromkeys(run.notes[note] for run in runs if note in run.notes):
+            yield kind, {"reason": reason}
 
 
 def _disturbed(sweep: Sweep, drift: Drift | None) -> Warnings:

@@ -21,7 +21,7 @@ from attnbench.attention.contract import (
     projection_parameters,
 )
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Causality, Family, Workload
+from attnbench.records import UNDECLARED, Causality, Family, Workload
 
 # common names of the parameters for the two sizes
 WIDTH = ("width", "dim", "d_model", "embed_dim", "hidden_size")
@@ -80,7 +80,7 @@ def adopt(offered: Any, name: str) -> Card:
         causality=Causality.OPTIONAL if "causal" in accepted else Causality.NEVER,
         # not that of a base class, which may be torch's
         paper=Paper(inspect.cleandoc(offered.__doc__ or name), "", None, name),
-        cost=Cost("not declared", None, None),
+        cost=Cost(UNDECLARED, None, None),
         examples=(config_class(),),
         needs=needs_mask(offered),
         exempt=exempt,

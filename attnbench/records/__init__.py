@@ -31,7 +31,7 @@ from attnbench.records.bounds import (
     Work,
     Year,
 )
-from attnbench.records.card import CardFacts, Causality, Family
+from attnbench.records.card import UNDECLARED, CardFacts, Causality, Family
 from attnbench.records.case import (
     Case,
     Level,

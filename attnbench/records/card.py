@@ -25,6 +25,9 @@ class Family(StrEnum):
     UNKNOWN = "–"  # of a user's module
 
 
+UNDECLARED = "not declared"  # the complexity of a module without a card
+
+
 class Causality(StrEnum):
     """Whether a mechanism can run causally."""
 
@@ -54,3 +57,8 @@ class CardFacts:
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with the default
     symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity
+
+    @property
+    def guesses(self) -> bool:
+        """Whether parameters and FLOPs of its cases are guesses until they are counted."""
+        return UNDECLARED in self.complexity

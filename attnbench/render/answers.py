@@ -190,8 +190,10 @@ def answer(analysis: Analysis) -> Table:
     )
     notes = []
     if analysis.speedups is not None:
-        chosen = "" if analysis.against else ", the sweep's first; --against takes another"
-        notes += [f"Compared with {names[analysis.baseline or '']}{chosen}.", PER_PAIR]
+        base = analysis.baseline or ""
+        why_it = "the sweep's first" if base == found.series[0] else "softmax attention"
+        chosen = "" if analysis.against else f", {why_it}; --against takes another"
+        notes += [f"Compared with {names[base]}{chosen}.", PER_PAIR]
         within = (cell.text.startswith("within") for row in shown.rows for cell in row)
         notes += [WITHIN] * any(within)
     return replace(shown, note=" ".join(filter(None, [*notes, in_full(names)])))

@@ -89,6 +89,7 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
     return {
         "spec": json.loads(WEB.joinpath("chart.vl.json").read_text()),
         "modes": modes,
+        "lengths": {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))},
         "series": [_look(name, label, styles[name]) for name, label in shown.items()],
         "quantities": [q for q in (_quantity(one, cases) for one in drawn) if q["points"]],
         "planes": [],

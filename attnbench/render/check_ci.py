@@ -56,7 +56,8 @@ def command(kind: str, title: str, message: str) -> str:
     A command ends with its line, and its properties end at a comma or colon; those are escaped as
     GitHub's own toolkit does, so that no text of a mechanism can become a command.
     """
-    return f"::{kind} title={_property(title)}::{_escaped(message)}"
+    title = _escaped(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{kind} title={title}::{_escaped(message)}"
 
 
 def _test_case(suite: ET.Element, finding: Finding) -> None:
@@ -80,7 +81,3 @@ def _is_open(finding: Finding) -> bool:
 def _escaped(text: str) -> str:
     # percent first, or the others would be escaped twice
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

@@ -152,7 +152,7 @@ def _short_reason(row: Row) -> str:
     """`skipped in the first: over budget`, without the prediction, which differs by length."""
     if not row["cause"]:
         return str(row["reason"])
-    side = "second" if row["first"] > 0 else "first"
+    side = "second" if units.known(row["first"]) else "first"
     return f"{Outcome.SKIPPED} in the {side}: {why(Outcome.SKIPPED, row['cause'])}"
 
 

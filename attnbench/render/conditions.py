@@ -162,7 +162,7 @@ class _Sentence(Formatter):
             case ["listed"]:
                 return ", ".join(value)
             case ["counted"]:
-                return "; ".join(f"{reason} in {runs} runs" for reason, runs in value.items())
+                return "; ".join(f"{by} in {units.many(n, 'run')}" for by, n in value.items())
             case ["disturbed"]:
                 return " and ".join(BESIDE[by].format(laps) for by, laps in sorted(value.items()))
             case ["changed"]:
@@ -194,8 +194,8 @@ def _asked(sweep: Sweep) -> str:
     sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
     sizes += [
         f"width {request.width}",
-        f"{request.heads} heads",
-        f"{request.layers} layers",
+        units.many(request.heads, "head"),
+        *[units.many(request.layers, "layer")] * (request.level is Level.MODEL),
         str(request.dtype),
     ]
     sizes += ["causal"] * request.causal
@@ -251,7 +251,7 @@ def _nodes(analysis: Analysis) -> list[str]:
 
 def _how(analysis: Analysis) -> str:
     request, cases = analysis.sweep.request, analysis.cases
-    budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
+    budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:.10g} s"
     rounds = int(cases["rounds"].max()) if len(cases) else 0
     settings = request.settings
     by = timed_by(cases) if len(cases) else str(settings.clock)

@@ -5,11 +5,12 @@ Most have a row for each series and a column for each length of the sweep.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from math import inf, log10
+from math import log10
 from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
+from attnbench.analysis.extrapolation import UNCERTAIN
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
@@ -26,8 +27,6 @@ MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 LAUNCHES = " l"  # marks a launch-bound case
 FILLED = " f"  # marks a step from a filled state
-OF_FILLED = "marks steps from states filled with random numbers, without a prompt"
-UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
 
@@ -63,13 +62,17 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         return milliseconds(row, scale=row["batch_scale"], mark=mark)
 
     cases = summary[summary["mode"] == mode]
-    notes = [_intervals(summary, mode), *_launches(cases), *_forms(cases), *_compiled(cases)]
-    if cases["filled"].any():
-        notes.append(f"“{FILLED.strip()}” {OF_FILLED}.")
+    notes = [_intervals(summary, mode)]
     if tokens and not facts.steps and cases.loc[cases[TIME].notna(), "tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
-        notes.insert(1, scaled)
+        notes.append(scaled)
+    if cases["launch_bound"].any():
+        notes.append(
+            f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
+            " slowly than the GPU runs it."
+        )
+    notes += [*_forms(cases), *_compiled(cases), *_filled(cases)]
     return by_length(
         summary,
         mode,
@@ -87,15 +90,18 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
     what = metric.description
 
-    def estimate(row: Row) -> Cell:
+    def cell(row: Row) -> Cell:
+        mark = FILLED * bool(row["filled"])
+        if not metric.interval:
+            return counted(row[metric.key] * scale, mark)
         point, low, high = (row[column] * scale for column in metric.estimate[:3])
-        return bounded(point, low, high)
+        return bounded(point, low, high, mark)
 
     return by_length(
         summary,
         mode,
         metric.key,
-        estimate if metric.interval else lambda row: counted(row[metric.key] * scale),
+        cell,
         name=f"{metric.name}_{mode}",
         title=f"{metric.heading}, {mode}, {unit}",
         across=f"{metric.name}_{unit.lower()}",
@@ -106,13 +112,14 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
 def memory(summary: Frame, mode: str) -> Table:
     """Peak allocated memory in MiB, with the batch of each length."""
     cases = summary[summary["mode"] == mode]
-    over = cases.loc[cases[MEMORY].isna(), "cause"].eq(Cause.BUDGET).any()
-    return replace(
-        measured(summary, mode, TABLE[MEMORY]),
-        across="peak_mib",
-        note=f"1 MiB = 2^20 bytes; includes parameters{find(mode).peak}. Exact, so without a"
-        " confidence interval." + " “Over budget” is the time budget of the sweep." * bool(over),
-    )
+    notes = [
+        f"1 MiB = 2^20 bytes; includes parameters{find(mode).peak}. Exact, so without a confidence"
+        " interval."
+    ]
+    if cases.loc[cases[MEMORY].isna(), "cause"].eq(Cause.BUDGET).any():
+        notes.append("“Over budget” is the time budget of the sweep.")
+    found = measured(summary, mode, TABLE[MEMORY])
+    return replace(found, across="peak_mib", note=" ".join([*notes, *_filled(cases)]))
 
 
 def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
@@ -188,9 +195,9 @@ def factor(point: float, low: float, high: float) -> str:
     return units.interval(units.ratio(point), units.plain(low), units.plain(high))
 
 
-def counted(value: float) -> Cell:
+def counted(value: float, mark: str = "") -> Cell:
     """A number without an error."""
-    return number(value, lambda value: units.plain(value, 4))
+    return number(value, lambda value: units.plain(value, 4) + mark)
 
 
 def pairing(paired: Iterable[bool]) -> str:
@@ -223,7 +230,7 @@ def precision(errors: Frame, dtype: str) -> Table:
 
 
 def _digits(error: float) -> Cell:
-    return Cell(f"{-log10(error) if error else inf:.1f}", float(error))
+    return Cell(f"{-log10(error):.1f}" if error else "exact", float(error))
 
 
 def kernels(used: Frame) -> Table:
@@ -282,12 +289,12 @@ def _forms(cases: Frame) -> Iterator[str]:
         yield f"Forms: {'; '.join(parts)}."
 
 
-def _launches(cases: Frame) -> Iterator[str]:
-    """What the mark of launch-bound cases means, where there are any."""
-    if cases["launch_bound"].any():
+def _filled(cases: Frame) -> Iterator[str]:
+    """What the mark of filled states means, where there are any."""
+    if cases["filled"].any():
         yield (
-            f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
-            " slowly than the GPU runs it."
+            f"“{FILLED.strip()}” marks steps from states filled with random numbers, without a"
+            " prompt."
         )
 
 

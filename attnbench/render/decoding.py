@@ -102,7 +102,7 @@ def state(summary: Frame, mode: str) -> Table:
         summary,
         mode,
         STATE,
-        lambda row: number(row[STATE], lambda size: f"{size / 1024:,.6g}"),
+        lambda row: number(row[STATE], lambda size: f"{size / 1024:,.10g}"),
         name="state",
         title="State after N tokens, KiB",
         across="state_bytes",

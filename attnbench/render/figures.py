@@ -269,11 +269,11 @@ def _intervals(
 
 def _heights(drawn: Sequence[Curve]) -> tuple[float, float]:
     """The ends of a vertical axis for what was measured and predictions close to it."""
-    measured = _finite([curve.values for curve in drawn])
-    guesses = _finite([curve.guesses for curve in drawn])
+    measured = _drawn([curve.values for curve in drawn])
+    guesses = _drawn([curve.guesses for curve in drawn])
     if measured.size:
         bounds = (measured.min() / BEYOND, measured.max() * BEYOND)
-        ends = _finite([end for curve in drawn for end in (curve.low, curve.high)])
+        ends = _drawn([end for curve in drawn for end in (curve.low, curve.high)])
         near = np.r_[guesses, ends].clip(*bounds)
     else:
         near = guesses
@@ -284,10 +284,10 @@ def _heights(drawn: Sequence[Curve]) -> tuple[float, float]:
     return float(low / wider), float(high * wider)
 
 
-def _finite(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """All finite numbers of some arrays."""
+def _drawn(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """All numbers of some arrays that a logarithmic axis can show."""
     values = np.concatenate([np.empty(0), *parts])
-    return np.asarray(values[np.isfinite(values)])
+    return np.asarray(values[np.isfinite(values) & (values > 0)])
 
 
 def _draw_slopes(

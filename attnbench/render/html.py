@@ -55,6 +55,8 @@ def page(
     names of their files; `charts` is the data of `charts.charts`; `files` are the CSV files that
     the page offers, by their names, if there are others than those of its tables.
     """
+    if charts is not None and not charts["quantities"]:
+        charts = None  # nothing was measured or predicted
     drawn = charts is not None and VEGA.is_file()
     names = ("page.css", "page.js", *["charts.js"] * drawn)
     style, *scripts = (WEB.joinpath(file).read_text("utf-8") for file in names)

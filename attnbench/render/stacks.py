@@ -20,7 +20,8 @@ def split(stacks: Frame) -> Table:
     rows = longest.merge(stacks, on=["series", "mode", "seq_len"], how="left")
 
     def layers(row: Row) -> Cell:
-        return words(row["layer"] if row["layer"] in (SUM, BUILT) else _times(row))
+        several = row["layers"] > 1 and row["layer"] not in (SUM, BUILT)
+        return words(f"{row['layers']} × " * several + row["layer"])
 
     return table(
         rows.to_dict("records"),
@@ -67,7 +68,3 @@ def _share(row: Row) -> Cell:
     if not units.known(row["ratio"]):
         return EMPTY
     return bounded(row["ratio"], row["low"], row["high"])
-
-
-def _times(row: Row) -> str:
-    return f"{row['layers']} × {row['layer']}" if row["layers"] > 1 else str(row["layer"])

@@ -11,7 +11,7 @@ from attnbench.analysis.scaling import Crossed
 from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
-from tests.sweeps import sweep
+from tests.sweeps import altered, sweep
 
 QUIET = {"restart": 0.002, "noise": 0.002}
 SHORT = (128, 512, 2048)
@@ -103,8 +103,8 @@ def test_forms_of_a_mechanism_are_the_same_function_unless_they_depart():
     assert all(place.ties[0].same_function for place in analyse(whole).answers.fastest)
     keys = {p.case.key for p in whole.plan if p.case.form == "sdpa"}
     notes = {"departs": "scales by d", "package": "p 1"}
-    runs = tuple(replace(run, notes=notes) if run.case in keys else run for run in whole.runs)
-    departing = analyse(replace(whole, runs=runs)).answers
+    noted = altered(whole, lambda run: replace(run, notes=notes) if run.case in keys else run)
+    departing = analyse(noted).answers
     assert not any(place.ties[0].same_function for place in departing.fastest)
 
 
@@ -189,13 +189,9 @@ def test_the_least_memory_ties_within_the_tolerance_of_peaks():
     first = analyse(whole).answers.smallest[0]
     assert [tie.series for tie in first.ties] == ["linformer:eager"]
     keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
-    runs = tuple(
-        replace(run, values={**run.values, "allocated_peak_bytes": 1e6})
-        if run.case in keys and run.part is Part.MEMORY
-        else run
-        for run in whole.runs
-    )
-    smallest = analyse(replace(whole, runs=runs)).answers.smallest
+    less = {"allocated_peak_bytes": 1e6}
+    small = altered(whole, lambda run: replace(run, values=less) if run.case in keys else run)
+    smallest = analyse(small).answers.smallest
     assert {place.first for place in smallest} == {"fastformer:eager"}
     assert not any(place.ties for place in smallest)
 

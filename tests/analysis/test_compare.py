@@ -10,25 +10,13 @@ from attnbench.analysis.compare import PORTABLE, Comparison, refusals
 from attnbench.analysis.report import analyse
 from attnbench.gate.finding import counts
 from attnbench.metrics import COUNTED
-from attnbench.records import Clock, Mode, Part, Run, Sweep
+from attnbench.records import UNDECLARED, Clock, Mode, Part, Run, Sweep
 from attnbench.statistics.verdict import Verdict, discoveries, judge
-from tests.sweeps import environment, sweep
+from tests.sweeps import altered, changed, environment, sweep
 
 
 def compare(first: Sweep, second: Sweep, **how: bool) -> Comparison:
     return compared.compare(analyse(first), analyse(second), **how)
-
-
-def slowed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
-    """The sweep with every sample of one mechanism longer by a factor."""
-
-    def run(one: Run) -> Run:
-        if one.part is not Part.TIME or f'"{mechanism}"' not in one.case:
-            return one
-        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in one.samples)
-        return replace(one, samples=samples)
-
-    return replace(whole, runs=tuple(run(one) for one in whole.runs))
 
 
 def verdicts(first: Sweep, second: Sweep, mechanism: str = "") -> set[str]:
@@ -49,7 +37,7 @@ def test_a_quiet_sweep_is_the_same_as_itself():
 
 def test_only_what_became_slower_is_called_slower():
     first = sweep(restart=0.01, seed=1)
-    second = slowed(sweep(restart=0.01, seed=2), "fastformer", 1.2)
+    second = changed(sweep(restart=0.01, seed=2), "fastformer", 1.2)
     assert verdicts(first, second, "fastformer") == {"slower"}
     assert verdicts(second, first, "fastformer") == {"faster"}
     assert not verdicts(first, second, "linformer") & {"slower", "faster"}
@@ -107,11 +95,8 @@ def test_a_check_and_a_comparison_agree_on_counts(key: str, head: int):
                              **({"core_flops": number} if key == "flops" else {})})
             for line in whole.plan
         ]  # fmt: skip
-        runs = [
-            replace(run, values={key: number}) if run.part is Part.MEMORY else run
-            for run in whole.runs
-        ]
-        return replace(whole, plan=tuple(plan), runs=tuple(runs))
+        counted = altered(whole, lambda run: replace(run, values={key: number}), Part.MEMORY)
+        return replace(counted, plan=tuple(plan))
 
     rows = compare(having(1000), having(head)).rows
     (checked,) = counts("m", "c", {key: 1000}, {key: head})
@@ -128,7 +113,7 @@ def test_flops_are_exact(change: float, verdict: str):
 
 
 def test_one_round_in_either_sweep_gives_no_verdict_of_change():
-    once = slowed(sweep(rounds=1, restart=0.01), "fastformer", 6.0)
+    once = changed(sweep(rounds=1, restart=0.01), "fastformer", 6.0)
     often = sweep(restart=0.01, seed=1)
     for pair in ((once, often), (often, once), (once, sweep(rounds=1, seed=2))):
         found = compare(*pair).rows
@@ -136,6 +121,13 @@ def test_one_round_in_either_sweep_gives_no_verdict_of_change():
         assert set(times["verdict"]) == {Verdict.UNSURE, Verdict.MISSING}
         assert times["reason"].ne("").all()
         assert compare(*pair).curves.empty
+
+
+def test_without_a_number_in_either_sweep_there_is_nothing_to_compare():
+    whole = sweep(("mine",), lengths=(128,))
+    cards = tuple(replace(card, complexity=UNDECLARED) for card in whole.cards)
+    lost = replace(whole, cards=cards, runs=())
+    assert compare(lost, replace(lost, sessions=(environment(cores=4),))).rows.empty
 
 
 def test_a_verdict_needs_size_and_certainty():
@@ -170,9 +162,8 @@ def with_dtype(whole: Sweep, dtype: str) -> Sweep:
         case = replace(line.case, workload=replace(line.case.workload, dtype=dtype))
         keys[line.case.key] = case.key
         plan.append(replace(line, case=case))
-    runs = tuple(replace(run, case=keys[run.case]) for run in whole.runs)
-    request = replace(whole.request, dtype=dtype)
-    return replace(whole, request=request, plan=tuple(plan), runs=runs)
+    renamed = altered(whole, lambda run: replace(run, case=keys[run.case]))
+    return replace(renamed, request=replace(whole.request, dtype=dtype), plan=tuple(plan))
 
 
 @pytest.mark.parametrize("name", ["cold", "cuda_graphs"])
@@ -197,7 +188,7 @@ def test_times_in_another_dtype_are_refused_but_flops_are_compared():
 
 def test_a_change_that_all_lengths_share_is_called_where_no_single_length_can_be():
     first = sweep(rounds=2, restart=0.15, seed=1)
-    second = slowed(sweep(rounds=2, restart=0.15, seed=2), "fastformer", 1.5)
+    second = changed(sweep(rounds=2, restart=0.15, seed=2), "fastformer", 1.5)
     curves = compare(first, second).curves.set_index(["series", "mode"])
     assert set(curves.loc["fastformer:eager", "verdict"]) == {"slower"}
     assert not set(curves.loc["linformer:eager", "verdict"]) & {"slower", "faster"}
@@ -218,9 +209,9 @@ def test_whole_curves_raise_few_false_alarms():
 def test_peaks_are_judged_to_one_percent(change: float, verdict: str):
     """The tolerance of a check: workspaces of kernels depend on the processor."""
     first = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
-    grown = (
-        replace(run, values={name: value * (1 + change) for name, value in run.values.items()})
-        for run in first.runs
-    )
-    rows = compare(first, replace(first, runs=tuple(grown))).rows
+
+    def grown(run: Run) -> Run:
+        return replace(run, values={key: (1 + change) * n for key, n in run.values.items()})
+
+    rows = compare(first, altered(first, grown)).rows
     assert set(rows.loc[rows["metric"] == "allocated_peak_bytes", "verdict"]) == {verdict}

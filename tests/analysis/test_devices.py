@@ -6,6 +6,8 @@ import pytest
 
 from attnbench.analysis.report import device_names, side_by_side
 from attnbench.errors import DifferentSweep
+from attnbench.records import Clock, Settings
+from attnbench.render.cost_tables import timed_by
 from attnbench.render.styles import labels, series_styles
 from tests import sweeps
 
@@ -47,6 +49,13 @@ def test_tokens_lengths_and_seeds_may_differ():
 def test_times_are_of_the_tokens_of_the_first_sweep():
     found = side_by_side([on(GPUS[0], tokens=4096), on(GPUS[1])])
     assert set(found["batch_scale"] * found["tokens"]) == {4096}
+
+
+def test_each_sweep_keeps_its_clock():
+    settings = Settings(clock=Clock.CPU, threads=1)
+    one, other = on(GPUS[0], settings=settings), on(GPUS[1])
+    assert timed_by(side_by_side([one, one])) == "CPU time on one core"
+    assert timed_by(side_by_side([one, other])) == timed_by(side_by_side([other, one])) == "time"
 
 
 def test_labels_have_the_device_on_a_second_line_and_styles_differ_by_it():

@@ -11,7 +11,7 @@ from attnbench.analysis.summary import summary
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from attnbench.render.recommendation import ranking, recommended
 from attnbench.run.predict import predicted_costs
-from tests.sweeps import LENGTHS, seconds, sweep
+from tests.sweeps import LENGTHS, altered, seconds, slowed, sweep
 
 MEASURED = 8192  # up to here
 MODES = (Mode.INFERENCE,)
@@ -35,21 +35,8 @@ def slow_at_last(whole, mechanism, factor):
         for line in whole.plan
         if (line.case.mechanism, line.case.workload.seq_len) == (mechanism, MEASURED)
     )
-    return replace(
-        whole,
-        runs=tuple(
-            replace(
-                run,
-                samples=tuple(
-                    s._replace(wall_s=factor * s.wall_s, cpu_s=factor * s.cpu_s)
-                    for s in run.samples
-                ),
-            )
-            if (run.case, run.round) == (key, 2)
-            else run
-            for run in whole.runs
-        ),
-    )
+    last = (key, 2)
+    return altered(whole, lambda run: slowed(run, factor) if (run.case, run.round) == last else run)
 
 
 def chosen(whole, seq_len=65_536):
@@ -92,6 +79,15 @@ def test_with_two_lengths_and_no_other_series_there_is_no_band():
     last = summary(whole).iloc[-1]
     assert last["refined_s"] > 0
     assert np.isnan(last["refined_lo_s"])
+
+
+def test_lengths_too_close_to_tell_the_growth_give_no_band():
+    """The error of an exponent over a thousandth of the length would make e ** 800 of a band."""
+    for seed in range(4):
+        near = {"lengths": (1000, 1001, 1002, 65_536), "restart": 0.05, "seed": seed}
+        last = summary(ended("fastformer", "linformer", **near)).iloc[-1]
+        assert last["refined_s"] == pytest.approx(1.5e-6 * 65_536, rel=0.2)
+        assert np.isnan(last[["refined_lo_s", "refined_hi_s"]].astype(float)).all()
 
 
 def test_series_whose_bands_overlap_cannot_be_told_apart():

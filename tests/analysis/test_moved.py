@@ -4,8 +4,7 @@ from attnbench.analysis.compare import moved_crossovers
 from attnbench.analysis.report import analyse
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Sweep
-from tests.render.test_comparison import changed
-from tests.sweeps import LENGTHS, sweep
+from tests.sweeps import LENGTHS, changed, sweep
 
 PAIR = ("longformer", "transformer")
 

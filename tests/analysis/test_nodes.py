@@ -8,7 +8,7 @@ import pytest
 
 from attnbench.analysis.report import analyse
 from attnbench.analysis.trust import node_share
-from attnbench.records import Origin, Part, Shard
+from attnbench.records import Origin, Shard
 from tests import sweeps
 
 LENGTHS = (128, 256, 512, 1024, 2048)
@@ -27,15 +27,14 @@ def divided(between, within, nodes=4, seed=0, rounds=4):
     )
     effects = between * rng.standard_normal(nodes)
     place = {line.case.key: i for i, line in enumerate(whole.plan)}
-    runs = []
-    for run in whole.runs:
+
+    def placed(run):
         node = (place[run.case] + run.round) % nodes
         origin = Origin(host=f"n{node}", shard=Shard(node + 1, nodes))
-        factor = math.exp(effects[node])
-        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in run.samples)
-        runs.append(replace(run, origin=origin, samples=samples))
+        return replace(sweeps.slowed(run, math.exp(effects[node])), origin=origin)
+
     shards = tuple(Shard(i, nodes) for i in range(1, nodes + 1))
-    return replace(whole, runs=tuple(runs), shards=shards)
+    return replace(sweeps.altered(whole, placed), shards=shards)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +61,17 @@ def test_one_node_or_one_round_has_no_share():
 
 
 def test_a_gpu_is_a_node_of_its_own():
+
+    def on_one_host(run):
+        return replace(run, origin=replace(run.origin, host="n", device_uuid=run.origin.host))
+
     sweep = divided(0.03, 0.01, nodes=2)
-    runs = tuple(
-        replace(run, origin=replace(run.origin, host="n", device_uuid=run.origin.host))
-        for run in sweep.runs
-    )
-    assert node_share(replace(sweep, runs=runs)) == pytest.approx(node_share(sweep))
-    assert analyse(replace(sweep, runs=runs)).nodes == ["n n0", "n n1"]
+    beside = sweeps.altered(sweep, on_one_host)
+    assert node_share(beside) == pytest.approx(node_share(sweep))
+    assert analyse(beside).nodes == ["n n0", "n n1"]
 
 
 def test_a_sweep_that_was_not_divided_names_no_nodes():
     whole = sweeps.sweep(("fastformer",))
-    runs = tuple(replace(run, origin=Origin(host="here")) for run in whole.runs)
-    assert analyse(replace(whole, runs=runs)).nodes == []
-    assert any(run.part is Part.TIME for run in runs)
+    here = sweeps.altered(whole, lambda run: replace(run, origin=Origin(host="here")))
+    assert analyse(here).nodes == []

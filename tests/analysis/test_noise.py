@@ -1,31 +1,26 @@
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pytest
 
 from attnbench.analysis.report import analyse
 from attnbench.analysis.trust import drift, median_share, widening
-from attnbench.records import Clock, Disturbance, Part, Sweep
+from attnbench.records import Clock, Disturbance, Part, Sample, Sweep
 from attnbench.render.conditions import conditions, warnings
-from tests.sweeps import environment, sweep
+from tests import sweeps
+from tests.sweeps import altered, environment, sweep
 
 # no case reaches its peaks
 FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
 
 
 def drifting(change: float, seed: int = 0) -> Sweep:
-    """A sweep whose runs were shuffled while the machine slowed evenly by `change`."""
     whole = sweep(("fastformer", "linformer"), seed=seed, samples=2, machine=FAST)
-    runs = [run for run in whole.runs if run.part is Part.TIME]
-    order = np.random.default_rng(seed).permutation(len(runs))
-    slowed = []
-    for place, index in enumerate(order):
-        factor = (1 + change) ** (place / (len(runs) - 1))
-        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in runs[index].samples)
-        slowed.append(replace(runs[index], samples=samples))
-    return replace(whole, runs=tuple(slowed))
+    return sweeps.drifting(whole, change, seed)
 
 
 def test_drift_is_found_with_a_warning():
@@ -112,18 +107,17 @@ def test_the_load_of_the_sweeps_threads_is_not_a_disturbance():
 def on_one_core(whole: Sweep, away: float = 0.0, waited: float = 0.5) -> Sweep:
     """The sweep by CPU time: of each sample's wall time shares were spent `waited` and `away`."""
     settings = replace(whole.request.settings, clock=Clock.CPU, threads=1)
-    runs = []
-    for run in whole.runs:
-        samples = tuple(
-            s._replace(
-                clock=Clock.CPU,
-                cpu_s=(1 - away - waited) * s.wall_s,
-                waited_s=waited * s.wall_s,
-            )
-            for s in run.samples
-        )
-        runs.append(replace(run, samples=samples))
-    return replace(whole, request=replace(whole.request, settings=settings), runs=tuple(runs))
+
+    def sampled(s: Sample) -> Sample:
+        cpu_s, waited_s = (1 - away - waited) * s.wall_s, waited * s.wall_s
+        return s._replace(clock=Clock.CPU, cpu_s=cpu_s, waited_s=waited_s)
+
+    return replace(resampled(whole, sampled), request=replace(whole.request, settings=settings))
+
+
+def resampled(whole: Sweep, change: Callable[[Sample], Sample]) -> Sweep:
+    """The sweep with each of its samples changed."""
+    return altered(whole, lambda run: replace(run, samples=tuple(map(change, run.samples))))
 
 
 def measured(whole: Sweep) -> str:
@@ -143,6 +137,12 @@ def test_the_clock_and_what_wall_time_was_beside_it_are_said():
     assert line.startswith("Measured: CPU time on one core, 3 rounds")
     assert "wall time was 2.0 times as long in the median, and 50 % of it was spent waiting" in line
     assert "wall time" not in measured(on_one_core(sweep(("fastformer",)), waited=0.0))
+
+
+def test_threads_that_wait_while_another_computes_do_not_count():
+    whole = on_one_core(sweep(("fastformer",)))
+    many = resampled(whole, lambda s: s._replace(waited_s=3 * s.wall_s))
+    assert "and 50 % of it was spent waiting" in measured(many)
 
 
 def test_what_several_threads_cost_in_certainty_is_said():
@@ -173,13 +173,7 @@ def test_a_mechanism_that_cpu_time_does_not_see_is_named_and_gains_nothing():
 )
 def test_disturbed_laps_are_counted_with_the_reason(every, kind, words):
     whole = on_one_core(sweep(("fastformer",), machine=FAST))
-    place, runs = 0, []
-    for run in whole.runs:
-        samples = []
-        for sample in run.samples:
-            samples.append(sample._replace(disturbed=None if place % every else kind))
-            place += 1
-        runs.append(replace(run, samples=tuple(samples)))
-    found = analyse(replace(whole, runs=tuple(runs)))
+    kinds = cycle([kind, *[None] * (every - 1)])
+    found = analyse(resampled(whole, lambda s: s._replace(disturbed=next(kinds))))
     assert [line for line in conditions(found) if " laps, " in line] == [words] * bool(words)
     assert not warnings(found), "they ask for nothing"

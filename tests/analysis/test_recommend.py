@@ -100,6 +100,9 @@ def test_memory_limits_the_choice():
 def test_a_length_outside_the_sweep_names_the_nearest(seq_len, nearest):
     with pytest.raises(UsageError, match=f"the nearest is {nearest}, and attnbench sweep"):
         ranking(sweep(("fastformer",), **QUIET), seq_len)
+    one = QUIET | {"lengths": (512,)}
+    with pytest.raises(UsageError, match=f"--length {seq_len}: the sweep has 512 in inference;"):
+        ranking(sweep(("fastformer",), **one), seq_len)
 
 
 def test_a_mode_that_was_not_swept_names_those_that_were():

@@ -6,18 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-import numpy as np
 import pytest
 
 from attnbench.analysis import compare, report, roofline, scaling, summary
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.warnings import WarningKind
-from attnbench.records import Mode, Part, Sample
+from attnbench.records import Mode, Part, Run, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
 from attnbench.statistics.ratios import Ratios
 from tests.cli.commands import here
-from tests.sweeps import environment, on_gpu, sweep
+from tests.sweeps import altered, drifting, environment, on_gpu, sweep
 
 SCHEMA1 = Path(__file__).parents[1] / "data" / "schema1"
 # functions that `summary` calls exactly once
@@ -95,14 +94,10 @@ def test_warnings_are_data_with_the_most_serious_first():
     whole = sweep(("fastformer",), rounds=1, lengths=(128,), modes=(Mode.INFERENCE,))
     fast = environment(matmul_flops=9.5e12, copy_bytes=1.1e13, load=3.5)
     sessions = (fast, environment(torch="2.12.0", load=None))
-    runs = tuple(
-        replace(run, notes={"changed": "the dtype"}, values={**run.values, "kept_bytes": 3e6})
-        for run in whole.runs
-    )
-    whole = replace(
-        whole, finished=False, warnings=("line 7 was set aside",), sessions=sessions, runs=runs
-    )
-    found = warned(analyse(whole))
+    whole = replace(whole, finished=False, warnings=("line 7 was set aside",), sessions=sessions)
+    more = {"kept_bytes": 3e6}
+    odd = altered(whole, lambda r: replace(r, notes={"changed": "the dtype"}, values=more))
+    found = warned(analyse(odd))
     assert list(found) == [
         WarningKind.JOURNAL,
         WarningKind.UNFINISHED,
@@ -123,8 +118,9 @@ def test_a_form_of_another_package_is_named_with_what_departs():
     first = whole.plan[0].case.series
     mine = {planned.case.key for planned in whole.plan if planned.case.series == first}
     notes = {"package": "mine 1.0", "departs": "heads share their keys"}
-    runs = tuple(replace(run, notes=notes) if run.case in mine else run for run in whole.runs)
-    found = analyse(replace(whole, runs=runs))
+    found = analyse(
+        altered(whole, lambda run: replace(run, notes=notes) if run.case in mine else run)
+    )
     assert warned(found)[WarningKind.DEPARTS] == {"series": first, **notes}
     sentence = f"{first} (mine 1.0) departs from the equations: heads share their keys"
     assert warnings(found).count(sentence) == 1
@@ -132,14 +128,11 @@ def test_a_form_of_another_package_is_named_with_what_departs():
 
 
 def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
-    whole = sweep(("fastformer",))
-    runs = tuple(
-        replace(run, values={**run.values, "load_before": 5.5 if run.round else 2.9})
-        if run.part is Part.TIME
-        else run
-        for run in whole.runs
-    )
-    found = warned(analyse(replace(whole, runs=runs)))
+
+    def loaded(run: Run) -> Run:
+        return replace(run, values={"load_before": 5.5 if run.round else 2.9})
+
+    found = warned(analyse(altered(sweep(("fastformer",)), loaded, Part.TIME)))
     assert found[WarningKind.LOADED] == {
         "runs": 40, "of": 60, "load": 5.5, "limit": 3.0, "threads": 2
     }  # fmt: skip
@@ -162,14 +155,7 @@ def test_launches_clocks_and_hidden_memory_of_a_gpu_are_warned_of():
 @pytest.mark.parametrize(("change", "drifts"), [(0.02, False), (0.05, True)])
 def test_a_drift_gives_a_warning_if_its_interval_exceeds_three_percent(change, drifts):
     whole = sweep(("fastformer", "linformer"), restart=1e-4, noise=1e-4)
-    timed = [run for run in whole.runs if run.part is Part.TIME]
-    order = np.random.default_rng(0).permutation(len(timed))
-    runs = []
-    for place, index in enumerate(order):
-        factor = (1 + change) ** (place / (len(timed) - 1))
-        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in timed[index].samples)
-        runs.append(replace(timed[index], samples=samples))
-    found = analyse(replace(whole, runs=tuple(runs)))
+    found = analyse(drifting(whole, change))
     assert found.drift.change.low > 1
     assert (WarningKind.DRIFTED in warned(found)) is drifts
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from attnbench.analysis.summary import MISSING, summary
-from attnbench.records import Clock, Mode, Outcome, Part, Run, Sample, Workload
+from attnbench.records import UNDECLARED, Clock, Mode, Outcome, Part, Run, Sample, Workload
 from attnbench.store.journal import load
-from tests.sweeps import LENGTHS, censored, on_gpu, seconds, sweep
+from tests.sweeps import LENGTHS, altered, censored, on_gpu, seconds, sweep
 
 
 def test_there_is_one_row_per_case_of_the_plan_in_its_order():
@@ -86,13 +86,9 @@ def test_a_case_without_runs_is_missing_or_refused():
 
 def test_a_failed_memory_pass_is_reported_and_leaves_the_time():
     whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
-    broken = [
-        replace(run, outcome=Outcome.CRASHED, reason="signal 9", values={})
-        if run.part is Part.MEMORY
-        else run
-        for run in whole.runs
-    ]
-    row = summary(replace(whole, runs=tuple(broken))).iloc[0]
+    crashed = {"outcome": Outcome.CRASHED, "reason": "signal 9", "values": {}}
+    broken = altered(whole, lambda run: replace(run, **crashed), Part.MEMORY)
+    row = summary(broken).iloc[0]
     assert row["time_s"] > 0
     assert (row["outcome"], row["reason"]) == ("crashed", "memory: signal 9")
     assert math.isnan(row["allocated_peak_bytes"])
@@ -209,15 +205,22 @@ def test_nothing_but_failures_is_still_a_table():
 def test_counts_of_a_run_replace_guesses():
     whole = sweep(("fastformer",), rounds=1)
     own = {"parameters": 7, "flops": 11}
-    runs = [
-        replace(run, values={**run.values, **own}) if run.part is Part.MEMORY else run
-        for run in whole.runs
-    ]
-    guessed, found = summary(whole), summary(replace(whole, runs=tuple(runs)))
+    counted = altered(whole, lambda run: replace(run, values=own), Part.MEMORY)
+    guessed, found = summary(whole), summary(counted)
     assert (found["parameters"] == 7).all()
     assert (found["flops"] == 11).all()
     assert found["core_flops"].isna().all()
     assert guessed["core_flops"].notna().all()
+
+
+def test_what_a_module_without_a_card_was_not_counted_for_is_unknown():
+    whole = sweep(("fastformer", "mine"), lengths=(128, 512), end=lambda case: None)
+    fast, mine = whole.cards
+    found = summary(replace(whole, cards=(fast, replace(mine, complexity=UNDECLARED))))
+    assert found.groupby("mechanism")[["parameters", "flops"]].count().to_numpy().tolist() == [
+        [4, 4],
+        [0, 0],
+    ]
 
 
 def test_neither_a_fixed_batch_nor_a_step_is_scaled_to_the_tokens_of_the_sweep():

@@ -273,6 +273,17 @@ def test_series_are_named_as_in_figures_and_written_in_full_once():
     assert [bool(table.note) for table in times] == [False, True], "the same note is told once"
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("a", "fastformer"), "Compared with a, the sweep's first; --against takes another."),
+        (("a", "transformer"), "Compared with Transformer, softmax attention; --against takes"),
+    ],
+)
+def test_the_baseline_is_told_with_the_reason_for_it(names, said):
+    assert answer(analyse(sweep(names, **QUIET))).note.startswith(said)
+
+
 def test_lists_may_be_cut():
     names = ("a", "b", "c", "d", "e")
     whole = sweep(names, **QUIET | {"restart": 0.1})

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -17,12 +16,12 @@ import pytest
 from attnbench import units
 from attnbench.analysis.compare import compare
 from attnbench.analysis.report import analyse
-from attnbench.records import Case, Outcome, Part, Sweep
+from attnbench.records import Case, Part, Sweep
 from attnbench.render import check_page, comparison, html, styles
 from attnbench.render.page import report_files
 from attnbench.store.journal import load
 from tests.render.test_check_page import LARGER, SLOWER, report
-from tests.sweeps import sweep
+from tests.sweeps import altered, slowed, sweep
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
@@ -556,16 +555,7 @@ def test_what_screen_readers_need_is_there(opened):
 
 
 def test_two_sweeps_have_a_page_with_their_ratios(browser, whole, tmp_path):
-    slower = replace(
-        whole,
-        runs=tuple(
-            replace(run, samples=tuple(s._replace(wall_s=2 * s.wall_s) for s in run.samples))
-            if run.outcome is Outcome.OK
-            else run
-            for run in whole.runs
-        ),
-    )
-    found = compare(analyse(whole), analyse(slower))
+    found = compare(analyse(whole), analyse(altered(whole, lambda run: slowed(run, 2.0))))
     path = tmp_path / "compare.html"
     names = ("one", HOSTILE[0])
     path.write_bytes(comparison.web_page(names, found, {"first": ["it was busy"], "second": []}))

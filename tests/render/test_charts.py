@@ -37,6 +37,11 @@ def test_the_data_is_json_without_missing_numbers(data):
     assert json.loads(json.dumps(data, allow_nan=False)) == data
 
 
+def test_lengths_are_named_as_in_figures():
+    cases = analyse(sweep(("fastformer",), lengths=(1000, 65_536, 1 << 20), rounds=0)).cases
+    assert page_data(cases, ())["lengths"] == {"1000": "1,000", "65536": "64K", "1048576": "1M"}
+
+
 def test_every_recorded_metric_is_offered(found, data):
     labels = [each["label"] for each in data["quantities"]]
     recorded = {

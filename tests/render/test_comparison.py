@@ -4,19 +4,7 @@ from attnbench.analysis.compare import Comparison, compare
 from attnbench.analysis.report import analyse
 from attnbench.records import Cause, Outcome, Part, Run, Sweep
 from attnbench.render import comparison
-from tests.sweeps import environment, sweep
-
-
-def changed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
-    """The sweep with every time of one mechanism multiplied."""
-
-    def run(one: Run) -> Run:
-        if one.part is not Part.TIME or f'"{mechanism}"' not in one.case:
-            return one
-        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in one.samples)
-        return replace(one, samples=samples)
-
-    return replace(whole, runs=tuple(run(one) for one in whole.runs))
+from tests.sweeps import changed, environment, sweep
 
 
 def compared(first: Sweep, second: Sweep, against: str | None = None, **how: bool) -> Comparison:

@@ -1,7 +1,10 @@
 """The report of a sweep of decoding, read from its journal."""
 
+from dataclasses import replace
+
 import pytest
 
+from attnbench.analysis.compare import compare
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import FigureSize, Mode
@@ -63,6 +66,13 @@ def test_the_figure_draws_time_and_state_of_every_series(found):
     assert made.axes[1].get_xlabel().startswith("context")
 
 
+def test_a_state_of_no_bytes_has_no_place_on_a_logarithmic_axis():
+    made = decoding.decode_figure(
+        analyse(decoded({"transformer": lambda n: 2048 * n, "local": lambda n: 0})).cases, "decode"
+    )
+    assert 2048 * 64 < made.axes[1].get_ylim()[0] < 2048 * 128
+
+
 def test_filled_states_are_marked_and_compared(found):
     """In the table of times, in the figure, and in a table of their own."""
     filled = (found.cases["seq_len"] > 512) & (found.cases["mechanism"] == "transformer")
@@ -78,6 +88,31 @@ def test_filled_states_are_marked_and_compared(found):
     assert rows["transformer:eager"] == ["1,024 to 65,536", "128", "1.02×"]
     usual = cost_tables.latency(found.cases, str(Mode.DECODE), None)
     assert "“f”" not in usual.note
+
+
+def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
+    plan = tuple(
+        replace(line, filled=line.case.mechanism == "transformer" and line.block.seq_len > 512)
+        for line in found.sweep.plan
+    )
+    mixed = analyse(replace(found.sweep, plan=plan))
+    assert {place.seq_len for place in mixed.answers.smallest} == {128, 256, 512}
+    assert mixed.memory_crossovers["to_len"].max() == 512
+    alike = analyse(replace(found.sweep, plan=tuple(replace(p, filled=True) for p in plan)))
+    assert len(alike.answers.smallest) == len(found.answers.smallest) == 10
+    table = cost_tables.memory(mixed.cases, "decode")
+    texts = {row[0].text: [cell.text.endswith(" f") for cell in row[1:]] for row in table.rows}
+    assert texts["transformer:eager"] == [n > 512 for n in found.sweep.request.lengths]
+    assert "“f” marks steps" in table.note
+    rows = compare(found, mixed).rows
+    peaks = rows[(rows["metric"] == "allocated_peak_bytes") & (rows["verdict"] != "same")]
+    assert (peaks["series"] + peaks["verdict"]).unique() == ["transformer:eagerunsure"]
+    assert len(peaks) == 7
+
+
+def test_the_state_is_written_in_full():
+    made = analyse(decoded({"transformer": lambda n: 2048 * n + 1}, lengths=(1 << 20,)))
+    assert decoding.state(made.cases, "decode").rows[0][1].text == "2,097,152.001"
 
 
 def test_a_sweep_of_both_has_both_figures(found):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
+from attnbench.records import UNDECLARED
 from attnbench.render import delimited, html, page
 from attnbench.render.answers import paragraphs
 from attnbench.render.grid import Cell, Table, clean, words
@@ -164,6 +165,16 @@ def test_figures_are_embedded_for_any_requested_formats(formats: tuple[str, ...]
     made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))), formats)
     assert made["report.html"].decode().count(f"data:image/{kind};base64,") == 3
     assert not [name for name in made if name.endswith(".png") and "png" not in formats]
+
+
+def test_without_a_number_there_are_no_charts():
+    whole = sweep(("mine",), lengths=(128,), rounds=0)
+    (card,) = (replace(card, complexity=UNDECLARED) for card in whole.cards)
+    refused = [replace(line, refusal="it has no causal form") for line in whole.plan]
+    found = analyse(replace(whole, cards=(card,), plan=tuple(refused), runs=()))
+    text = page.report_files(found)["report.html"].decode()
+    assert 'id="charts"' not in text
+    assert html.NO_CHARTS not in text
 
 
 def test_a_figure_of_times_is_described_by_the_first_answer():

@@ -10,7 +10,7 @@ from attnbench.analysis.report import analyse
 from attnbench.records import Part
 from attnbench.render.conditions import warnings
 from attnbench.render.page import report_files
-from tests.sweeps import sweep
+from tests.sweeps import altered, sweep
 
 LENGTHS = (128, 512, 2048)
 
@@ -18,11 +18,7 @@ LENGTHS = (128, 512, 2048)
 def noted(whole, notes):
     """The sweep with these notes on each case's measurement of memory."""
     cases = {line.case.key: line.case for line in whole.plan}
-    runs = (
-        replace(run, notes=notes(cases[run.case])) if run.part is Part.MEMORY else run
-        for run in whole.runs
-    )
-    return replace(whole, runs=tuple(runs))
+    return altered(whole, lambda run: replace(run, notes=notes(cases[run.case])), Part.MEMORY)
 
 
 def by_length(case):
@@ -85,6 +81,6 @@ def test_another_number_type_is_a_warning_unless_it_is_wider(dtype, types, other
 
 def test_autocast_that_was_on_is_a_warning():
     whole = sweep(("fastformer",), lengths=LENGTHS)
-    runs = tuple(replace(run, notes={"autocast": "cuda bfloat16"}) for run in whole.runs)
+    cast = altered(whole, lambda run: replace(run, notes={"autocast": "cuda bfloat16"}))
     said = "fastformer ran under autocast (cuda bfloat16)"
-    assert sum(said in line for line in warnings(analyse(replace(whole, runs=runs)))) == 1
+    assert sum(said in line for line in warnings(analyse(cast))) == 1

@@ -26,7 +26,7 @@ from attnbench.render.cases import CAUSES, ENDINGS, outcomes, predictions, why
 from attnbench.render.figures import cost_figure, curves
 from attnbench.render.panels import log_ticks, saved
 from attnbench.render.roofline import over_bound, roofline_figure
-from tests.sweeps import environment, on_gpu, sweep
+from tests.sweeps import altered, changed, environment, on_gpu, sweep
 
 SWEPT = ("fastformer", "transformer", "longformer")
 FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
@@ -314,6 +314,8 @@ def test_the_request_states_options_of_the_model_that_are_not_the_defaults(optio
     assert f"float32, {said}." in line(Level.MODEL, **option)
     assert line(Level.MODEL).endswith("float32.")
     assert line(Level.ATTENTION, **option).endswith("float32.")
+    assert "1 head, 2 layers, float32" in line(Level.MODEL, heads=1)
+    assert "16 heads, float32" in line(Level.ATTENTION), "one attention has no layers"
 
 
 def test_prediction_errors_are_shown():
@@ -399,17 +401,16 @@ def test_slopes_are_drawn_below_the_times():
 
 def test_the_digits_of_each_form_are_shown():
     whole = sweep(("transformer:eager", "transformer:sdpa"), rounds=1)
-    errors = {"eager": 1e-6, "sdpa": 4e-7}
+    errors = {"eager": 1e-6, "sdpa": 0.0}
     forms = {planned.case.key: planned.case.form for planned in whole.plan}
-    runs = tuple(
-        replace(run, values={**run.values, "error": errors[forms[run.case]]})
-        if run.part is Part.MEMORY
-        else run
-        for run in whole.runs
-    )
-    table = cost_tables.precision(analyse(replace(whole, runs=runs)).precision, "float32")
-    assert texts(table) == [["transformer", "eager", "", "6.0"], ["transformer", "sdpa", "", "6.4"]]
-    assert [row[-1].value for row in table.rows] == [1e-6, 4e-7]
+
+    def with_error(run):
+        return replace(run, values={"error": errors[forms[run.case]]})
+
+    found = analyse(altered(whole, with_error, Part.MEMORY)).precision
+    table = cost_tables.precision(found, "float32")
+    assert [row[1:] for row in texts(table)] == [["eager", "", "6.0"], ["sdpa", "", "exact"]]
+    assert [row[-1].value for row in table.rows] == [1e-6, 0.0]
     assert analyse(whole).precision.empty
 
 
@@ -428,12 +429,8 @@ NOTES = ("returned its input", "was compiled again", "started 40 processes")
     ],
 )  # fmt: skip
 def test_a_warning_says_once_what_is_odd_about_a_mechanism(part, change, said):
-    def changed(run):
-        more = {key: {**getattr(run, key), **value} for key, value in change.items()}
-        return replace(run, **more) if run.part is part else run
-
     whole = sweep(("fastformer",), rounds=2)
-    text = warned(replace(whole, runs=tuple(map(changed, whole.runs))))
+    text = warned(altered(whole, lambda run: replace(run, **change), part))
     assert all(text.count(words) == 1 for words in said)
 
 
@@ -445,19 +442,15 @@ def test_the_time_to_compile_stands_below_the_times_that_leave_it_out():
         for planned in whole.plan
         if planned.case.form == "compiled"
     }
-    runs = (replace(run, values={**run.values, **taken.get(run.case, {})}) for run in whole.runs)
-    table = page.report_tables(analyse(replace(whole, runs=tuple(runs))))[1]
+    compiled = altered(whole, lambda run: replace(run, values=taken.get(run.case, {})))
+    table = page.report_tables(analyse(compiled))[1]
     assert "compiling, which took, per length: Transformer 31.0 s to 74.0 s." in table.note
     assert "compiling" not in page.report_tables(analyse(whole))[1].note
 
 
 def test_a_warning_names_a_time_below_that_of_reading_the_input():
     whole = sweep(("fastformer",), rounds=2)
-    runs = (
-        replace(run, samples=tuple(s._replace(wall_s=s.wall_s / 1e9) for s in run.samples))
-        for run in whole.runs
-    )
-    faster = replace(whole, runs=tuple(runs))
+    faster = changed(whole, "fastformer", 1e-9)
     said = "less time than reading its input takes"
     assert (said in warned(whole), said in warned(faster)) == (False, True)
     assert not analyse(faster).roof.raised, "it is no measure of the machine"

@@ -4,8 +4,6 @@
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const PLANE = { type: "log", nice: false, padding: 18 };
 const SPARSE = { labelOverlap: "greedy" };
-const LENGTH =
-  "datum.value % 1024 === 0 ? datum.value / 1024 + 'K' : format(datum.value, ',')";
 const MULTIPLES = {
   10: [[5, [1]], [2.5, [1, 3]], [1, [1, 2, 5]], [0, [1, 1.5, 2, 3, 4, 5, 6, 8]]],
   2: [[2, [1]], [0, [1, 1.25, 1.5, 1.75]]],
@@ -337,10 +335,12 @@ class Charts {
     const [low, high] = extent(every);
     const logarithmic = type === "log";
     const domain = [logarithmic ? low : Math.min(0, low), high];
+    const values = [...new Set(every.map(({ n }) => n))];
+    const labelExpr = `${JSON.stringify(data.lengths)}[datum.value]`;
     const x = {
       title: "sequence length N, tokens",
       scale: { type: "log", base: 2, nice: false, padding: 14 },
-      axis: { ...SPARSE, values: [...new Set(every.map(({ n }) => n))], labelExpr: LENGTH, grid: false },
+      axis: { ...SPARSE, values, labelExpr, grid: false },
     };
     const y = {
       title: quantity.axis,
