@@ -156,7 +156,7 @@ class Sweep:
         found = (
             recommend(
                 *(one.cases, one.standings, one.sweep.request.batch_tokens),
-                *(axes.size(str(length), "length"), str(each), limit),
+                *(axes.size(str(length), "length", axes.LONGEST), str(each), limit),
             )
             for each in (one.modes if mode is None else modes(mode, "mode"))
         )

@@ -13,13 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    Attention,
-    BaseConfig,
-    Flops,
-    projection_flops,
-    projection_parameters,
-)
+from attnbench.attention.contract import Attention, BaseConfig, Flops, projection_flops
 from attnbench.errors import UnknownMechanism
 from attnbench.records import UNDECLARED, Causality, Family, Workload
 
@@ -75,14 +69,14 @@ def adopt(offered: Any, name: str) -> Card:
         forms={"eager": Adopted},
         config=config_class,
         reference=None,
-        parameters=projection_parameters,
+        parameters=lambda config, w: 4 * w.width**2,  # those of four projections, as for FLOPs
         family=Family.UNKNOWN,
         causality=Causality.OPTIONAL if "causal" in accepted else Causality.NEVER,
         # not that of a base class, which may be torch's
         paper=Paper(inspect.cleandoc(offered.__doc__ or name), "", None, name),
         cost=Cost(UNDECLARED, None, None),
         examples=(config_class(),),
-        needs=needs_mask(offered),
+        needs=needs_of(offered, accepted),
         exempt=exempt,
         declared=False,
         undecoded="a module without a card has no step",
@@ -105,7 +99,7 @@ def parameters_of(offered: Callable[..., Any], name: str) -> Mapping[str, inspec
 
 def options_of(accepted: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
     """A config class of the other parameters that have a plain default."""
-    sizes = {*WIDTH, *HEADS, "seq_len", "causal", "bias"}
+    sizes = {*WIDTH, *HEADS, "seq_len", "causal"}
     plain = {
         name: parameter.default
         for name, parameter in accepted.items()
@@ -133,14 +127,18 @@ def arguments(
     return {name: values[name] for name in accepted if name in values}
 
 
-def needs_mask(offered: Callable[..., Any]) -> Callable[[Any, Workload], str | None]:
-    """The `needs` of a card: without a mask, the module cannot run padded batches."""
+def needs_of(
+    offered: Callable[..., Any], accepted: Mapping[str, inspect.Parameter]
+) -> Callable[[Any, Workload], str | None]:
+    """The `needs` of a card: a mask for padded batches, and a parameter for biases."""
     forward = getattr(offered, "forward", None)
     masks = forward is None or "mask" in inspect.signature(forward).parameters
 
     def needs(config: Any, workload: Workload) -> str | None:
         if workload.padding and not masks:
             return "forward has no parameter named mask, which a padded batch needs"
+        if config.bias and "bias" not in accepted:
+            return "the module has no parameter named bias"
         return None
 
     return needs

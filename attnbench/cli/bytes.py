@@ -45,6 +45,10 @@ def bytes_(
         memory=axes.memory(memory, "--memory") if memory is not None else None,
     )
     counted = context(found.layers, asked)
+    if dtype is None and found.dtype not in ("", number_type):
+        console.warn(
+            [f"number type {found.dtype!r} is counted as {number_type}; --dtype names another"]
+        )
     if not found.checked:
         console.warn(
             [

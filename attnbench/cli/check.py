@@ -1,6 +1,7 @@
 """`attnbench check`: is anything slower or larger than it was?"""
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ from attnbench.cli.options import option, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
+from attnbench.records.selection import parts
 from attnbench.store import output
+from attnbench.units import many
 from attnbench.version import __version__
 from attnbench.workloads import axes
 from attnbench.workloads.option import HelpPanel
@@ -81,6 +84,11 @@ def check(
         raise UsageError("--call needs --base, and takes no --models, --changed or --no-times")
     if changed and base is None:
         raise UsageError("--changed needs --base")
+    if save is not None and (strict or json_ or markdown or html or junit):
+        raise UsageError("--save judges nothing: leave out --strict and other outputs")
+    functions = None if call is None else parts(call, "--call")
+    if wrong := [name for name in functions or () if not re.fullmatch(".+:.+", name)]:
+        raise UsageError(f"--call {wrong[0]!r} is not of the form package.module:function")
     chosen = None if models is None else options.selections(models)
     measured, drawn = choose(device), options.read("seed", seed)
     planned: dict[str, Any] = {
@@ -101,14 +109,14 @@ def check(
     from attnbench.gate.finding import traded
 
     plan = CheckPlan(**planned)
-    starting = calling(drawn) if call else runner(device, drawn, own=base is not None)
+    starting = calling(drawn) if functions else runner(device, drawn, own=base is not None)
     unchanged = "nothing was kept, the repository is unchanged"
     with stoppable(lambda: unchanged), starting as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
-        elif base is not None and call is not None:
-            report = of_functions(plan, base, call.split(","), measuring)
+        elif base is not None and functions:
+            report = of_functions(plan, base, functions, measuring)
         elif base is not None:
             report = against_revision(plan, base, chosen, measuring, only_changed=changed)
         else:
@@ -117,7 +125,7 @@ def check(
     if save is not None:
         for reason in left_out:
             console.err().print(f"left out: {reason}")
-        console.err().print(f"{cases} cases written to {save}")
+        console.err().print(f"{many(cases, 'case')} written to {save}")
         return
     report = report if strict else traded(report)
     publish(report, strict, json_, markdown=markdown, html=html, junit=junit)

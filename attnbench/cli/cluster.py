@@ -34,6 +34,7 @@ from attnbench.workloads import config
 from attnbench.workloads.options import Options, flag
 
 GRACE_S = 5.0  # for a second Ctrl-C
+COUNTED = 300  # units of which the most useful number of shards is sought; it takes their square
 
 
 def engine(options: Options, request: Request) -> Engine:
@@ -212,10 +213,13 @@ def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]
     )
     note = (
         f"The slowest shard is predicted to take {seconds(split.makespan_s(parts))}, everything in"
-        f" one place {seconds(split.total_s(units))}. More than"
-        f" {many(split.most_useful(units), 'shard')} would not be faster: the longest unit takes"
-        f" {seconds(split.longest_s(units))}."
+        f" one place {seconds(split.total_s(units))}."
     )
+    if len(units) <= COUNTED:
+        note += (
+            f" More than {many(split.most_useful(units), 'shard')} would not be faster: the longest"
+            f" unit takes {seconds(split.longest_s(units))}."
+        )
     columns = ("shard", "units", "time", "rounds of mode and length")
     return grid.Table(name="shards", title="Shards", columns=columns, rows=rows, note=note)
 

@@ -12,7 +12,7 @@ from attnbench.cli import console
 from attnbench.cli.asking import asking
 from attnbench.cli.options import as_json, option, selections
 from attnbench.cli.stopping import stoppable
-from attnbench.errors import BadAxis, UsageError
+from attnbench.errors import UsageError
 from attnbench.records import Level
 from attnbench.workloads import axes
 from attnbench.workloads.option import HelpPanel
@@ -39,9 +39,7 @@ def explain(
     for side in (a, b):
         if len(selections(side)) != 1:
             raise UsageError(f"{side!r} means several mechanisms; explain compares one with one")
-    at = axes.size(length, "--length")
-    if not 1 <= at <= axes.LONGEST:
-        raise BadAxis(f"--length {length!r} is not between 1 and {axes.LONGEST}")
+    at = axes.size(length, "--length", axes.LONGEST)
     if out is None and not {"formats", "size"}.isdisjoint(given):
         raise UsageError("--formats and --size have no effect without --out")
     around = sorted({max(1, min(round(at * times), axes.LONGEST)) for times in AROUND})

@@ -1,21 +1,19 @@
 """`attnbench models`: what is registered, and what of it runs here."""
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
 
 from attnbench import units
-from attnbench.catalogue.registry import names, unknown
+from attnbench.catalogue.registry import names
 from attnbench.cli import console, options
 from attnbench.cli.asking import typed
 from attnbench.cli.completing import completing
 from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import choose
-from attnbench.errors import UnknownMechanism
 
 CLASSES = (
     "Classes of the survey: FP fixed patterns, LP learned patterns, M memory, LR low rank, KR"
@@ -63,18 +61,9 @@ def models(
 
 def named(pattern: str) -> list[str]:
     """The mechanisms of a name, pattern or group, or one of a file. Raises `UsageError`."""
-    from attnbench.records.selection import Selection, layers
-    from attnbench.workloads.presets import expand, group
+    from attnbench.workloads.presets import expand
 
-    if layers(pattern):
-        return [chosen.name for chosen in expand(pattern)]
-    if ".py:" in pattern:
-        return [pattern]
-    if pattern.startswith("@"):
-        return list(dict.fromkeys(Selection.read(member).name for member in group(pattern)))
-    if matches := [name for name in names() if fnmatchcase(name, pattern)]:
-        return matches
-    raise UnknownMechanism(unknown(pattern, names()))
+    return list(dict.fromkeys(chosen.name for chosen in expand(pattern)))
 
 
 def offered() -> list[str]:

@@ -8,7 +8,6 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.options import option
-from attnbench.errors import BadAxis
 from attnbench.modes import Mode
 
 
@@ -32,9 +31,7 @@ def recommend(
     from attnbench.store.journal import load_results
     from attnbench.workloads import axes
 
-    seq_len = axes.size(length, "--length")
-    if seq_len < 1:
-        raise BadAxis(f"--length {length!r}: a sequence has at least one token")
+    seq_len = axes.size(length, "--length", axes.LONGEST)
     limit = axes.memory(memory, "--memory") if memory is not None else None
     analysis = analyse(variant(load_results(sweep), at))
     console.warn(warnings(analysis))

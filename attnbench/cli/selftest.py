@@ -37,7 +37,7 @@ def selftest(
     if budget_s is None:
         raise UsageError("--budget of a selftest is a time, such as 3m")
     plan = CheckPlan(
-        lengths=(axes.whole(length, "--length", most=axes.LONGEST),),
+        lengths=(axes.size(length, "--length", axes.LONGEST),),
         modes=(USUAL,),
         device=measured.name,
         budget_s=budget_s,

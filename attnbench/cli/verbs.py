@@ -24,8 +24,9 @@ from attnbench.version import __version__
 
 HELP = """What does each attention mechanism cost, on this machine, at this length?
 
-Exit codes: 0 done, 1 a gate found something slower or larger, 2 bad usage or could not run,
-3 contaminated or unsure under --strict, 130 interrupted (143 by TERM, 129 by HUP)."""
+Exit codes: 0 done, 1 check found something slower or larger or nothing fits recommend --memory,
+2 bad usage or nothing could be measured, 3 unsure under check --strict, 4 shards are missing,
+130 interrupted (143 by TERM, 129 by HUP)."""
 
 
 def application() -> typer.Typer:

@@ -115,7 +115,8 @@ def makespan_s(parts: Iterable[Units]) -> float:
 def most_useful(units: Sequence[BlockRound]) -> int:
     """The least number of shards that take only as long as the longest unit: no more is faster."""
     longest = longest_s(units)
-    least = max(1, math.floor(total_s(units) / longest)) if longest else 1
+    apart = sum(unit.cost_s > longest / 2 for unit in units)  # no two of them fit into one shard
+    least = max(1, apart, math.floor(total_s(units) / longest) if longest else 0)
     numbers = range(least, len(units) + 1)
     fast = (n for n in numbers if makespan_s(split(units, n)) <= longest)
     return next(fast, 1)

@@ -52,6 +52,8 @@ class Selection:
         name, form = match["name"], match["form"]
         if name.endswith(".py") and form:
             name, form = f"{name}:{form}", None
+        if name.endswith(".py"):
+            raise UsageError(f"--models {text!r} names a file alone; write {name}:NAME")
         pairs = parts(match["options"], "--models") if match["options"] else []
         options = tuple(_option(pair, text) for pair in pairs)
         if len({option for option, _ in options}) < len(options):

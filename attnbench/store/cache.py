@@ -15,9 +15,15 @@ MOST = 256  # entries of one kind, each of some kilobytes
 
 
 def folder() -> Path:
-    """The folder of this program's cache, which need not exist. The rule of XDG: absolute paths."""
+    """The folder of this program's cache, which need not exist. The rule of XDG: absolute paths.
+
+    Raises `StoreError` if the user has no home.
+    """
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "attnbench"
+    try:
+        return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "attnbench"
+    except RuntimeError as error:
+        raise StoreError("there is no home folder; set XDG_CACHE_HOME or HOME") from error
 
 
 def digest(data: Any) -> str:
@@ -32,7 +38,7 @@ def file_digest(file: Path) -> str:
 
 def recall(kind: str, name: str) -> Any:
     """The data kept under this name; None if there is none, or if its file is damaged."""
-    with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
+    with suppress(OSError, ValueError, TypeError, KeyError, StoreError):
         stored = json.loads((folder() / kind / f"{name}.json").read_bytes())
         if stored["digest"] == digest(stored["data"]):
             return stored["data"]
@@ -48,13 +54,13 @@ def keep(kind: str, name: str, data: Any) -> Path:
 
 def remember(kind: str, name: str, data: Any) -> None:
     """Keep data of JSON types; where that is impossible, nothing happens."""
-    with suppress(StoreError, RuntimeError):  # RuntimeError: the user has no home
+    with suppress(StoreError):
         keep(kind, name, data)
 
 
 def forget_oldest(kind: str, most: int = MOST) -> None:
     """Delete the entries of a kind that were written first, until `most` are left."""
-    with suppress(OSError, RuntimeError):
+    with suppress(OSError, StoreError):
         entries = sorted(os.scandir(folder() / kind), key=lambda file: file.stat().st_mtime)
         for entry in entries[: max(0, len(entries) - most)]:
             Path(entry).unlink(missing_ok=True)

@@ -252,6 +252,8 @@ def _holder(folder: Path) -> str:
 
 
 def _missing(folder: Path) -> str:
-    near = get_close_matches(folder.name, list_sweeps(folder.parent), n=6, cutoff=0.0)
+    within = list_sweeps(folder)
+    root, itself = (folder, " itself") if within else (folder.parent, "")
+    near = get_close_matches(folder.name, within or list_sweeps(root), n=6, cutoff=0.0)
     others = units.few(map(repr, near)) or "none yet"
-    return f"no sweep in {str(folder)!r}; sweeps in {str(folder.parent)!r}: {others}"
+    return f"no sweep in {str(folder)!r}{itself}; sweeps in {str(root)!r}: {others}"

@@ -2,7 +2,8 @@
 
 Lines keep their times and contents and are only numbered again, in the order in which they were
 written; each journal's own order is kept even where the clocks of machines differ. The result does
-not depend on the order of the journals, nor on how often one of them is given.
+not depend on the order of the journals, nor on how often one of them is given. Damaged lines
+stay in it, so that a report says what was lost; a torn last line does not.
 """
 
 import os
@@ -45,9 +46,20 @@ class Piece:
         return reading.parse(self.content, repr(str(self.path)))
 
     @cached_property
-    def entries(self) -> tuple[Entry, ...]:
+    def lines(self) -> list[tuple[bytes, Entry | None]]:
+        """Every line, in order, with its entry if it can be read."""
+        return [(line, _entry(line)) for _, line in reading.lines(self.content)]
+
+    @property
+    def entries(self) -> list[Entry]:
         """Every line that can be read, in order; the first one begins the sweep."""
-        return tuple(_entries(self.content))
+        return [entry for _, entry in self.lines if entry]
+
+    @property
+    def damaged(self) -> set[bytes]:
+        """The whole lines that cannot be read."""
+        torn = self.content.rpartition(b"\n")[2]
+        return {line for line, entry in self.lines if not entry} - {torn}
 
 
 def merge(folders: Sequence[Path], out: Path) -> Sweep:
@@ -87,7 +99,8 @@ def joined(pieces: Sequence[Piece], name: str) -> bytes:
             seen.add(key)
             entries.append(entry)
     numbered = (replace(entry, line=line) for line, entry in enumerate(entries, 1))
-    return b"".join(map(schema.seal, numbered))
+    damaged = sorted(set().union(*(piece.damaged for piece in pieces)))
+    return b"".join([*map(schema.seal, numbered), *(line + b"\n" for line in damaged)])
 
 
 def _content(folder: Path) -> bytes:
@@ -99,12 +112,12 @@ def _file(folder: Path) -> Path:
     return folder / FILE if folder.is_dir() else folder
 
 
-def _entries(content: bytes) -> Iterator[Entry]:
-    for _, line in reading.lines(content):
-        with suppress(ValueError):
-            entry = schema.unseal(line)
-            schema.from_entry(entry)
-            yield replace(entry, line=None)
+def _entry(line: bytes) -> Entry | None:
+    with suppress(ValueError):
+        entry = schema.unseal(line)
+        schema.from_entry(entry)
+        return replace(entry, line=None)
+    return None
 
 
 def _refuse_other(first: Piece, other: Piece) -> None:

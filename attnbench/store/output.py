@@ -37,7 +37,8 @@ def write(path: Path, content: bytes, *, then: str = "", stream: bool = False) -
     """
     with writing(path, then):
         if stream and _is_stream(path):
-            path.write_bytes(content)
+            with open(_stream(path), "wb") as file:
+                file.write(content)
             return
     write_all({path: content}, then=then)
 
@@ -116,6 +117,18 @@ def _created(path: Path) -> Path:
     part = path.parent / f".attnbench-{secrets.token_hex(6)}.part"
     part.open("xb").close()
     return part
+
+
+def _stream(path: Path) -> Path | int:
+    """The path, or a copy of standard output or error if it names one of them.
+
+    Opened by its name, a file that they go to would be overwritten by what is printed later.
+    """
+    for number in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(path.stat(), os.fstat(number)):
+                return os.dup(number)
+    return path
 
 
 def _is_stream(path: Path) -> bool:

@@ -22,13 +22,10 @@ def lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:
     """`128..65536:x2`, `100..500:+100`, `512,1000,65535`, or a mixture; sorted, each once."""
     lengths: set[int] = set()
     for part in parts(text, option):
-        more = _range(part, option) if ".." in part else [size(part, option)]
+        more = _range(part, option) if ".." in part else [size(part, option, LONGEST)]
         if len(lengths) + len(more) > MOST:
             raise BadAxis(f"{option} {text}: more than {MOST:,} lengths")
         lengths |= set(more)
-    bad = [n for n in lengths if not 1 <= n <= LONGEST]
-    if bad:
-        raise BadAxis(f"{option} {text}: {bad[0]} is not between 1 and {LONGEST}")
     return tuple(sorted(lengths))
 
 
@@ -36,12 +33,12 @@ def _range(text: str, option: str) -> Sequence[int]:
     match = re.fullmatch(r"(\w+)\.\.(\w+)(?::([x+])(\w+))?", text)
     if match is None:
         raise BadAxis(f"{option} {text}: write a range as 128..65536:x2 or 100..500:+100")
-    first, last = size(match[1], option), size(match[2], option)
+    first, last = (size(end, option, LONGEST) for end in match.group(1, 2))
     kind, step = match[3] or "x", size(match[4] or "2", option)
     if first > last:
         raise BadAxis(f"{option} {text}: {first} is more than {last}")
-    if step < (2 if kind == "x" else 1) or not 1 <= first <= last <= LONGEST:
-        raise BadAxis(f"{option} {text}: steps grow, and lengths are between 1 and {LONGEST}")
+    if kind == "x" and step == 1:
+        raise BadAxis(f"{option} {text}: times 1 is no step; write a range as 128..65536:x2")
     if kind == "+":
         return range(first, last + 1, step)
     lengths = [first]
@@ -50,14 +47,14 @@ def _range(text: str, option: str) -> Sequence[int]:
     return lengths
 
 
-def size(text: str, option: str = "size") -> int:
-    """`65536`, `64k` (times 1,024), `2M`. Raises `BadAxis`."""
+def size(text: str, option: str = "size", most: int = COUNTABLE) -> int:
+    """`65536`, `64k` (times 1,024), `2M`; at least 1. Raises `BadAxis`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
     if match is None:
         raise BadAxis(f"{option} {text!r} is not a size; write 65536 or 64k")
     value = int(match[1]) << 10 * MULTIPLES.index(match[2])
-    if value > COUNTABLE:
-        raise BadAxis(f"{option} {text!r} is more than 2^53; write 65536 or 64k")
+    if not 1 <= value <= most:
+        raise BadAxis(f"{option} {text!r} is not between 1 and {most:,}")
     return value
 
 

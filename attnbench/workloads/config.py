@@ -56,11 +56,11 @@ def content(options: Options, request: Request) -> bytes:
 def command(request: Request) -> str:
     """`attnbench sweep --budget 15m`: what asks for the same, without what is usual."""
     own = _given(request)
-    start = {name: own[name] for name in ("mode", "preset", "device")}
+    start = {name: own[name] for name in ("mode", "preset", "device", "quick")}
     usual: dict[str, str | bool | None] = dict.fromkeys(own)
     with suppress(UsageError):  # a preset or device that this version does not know
         usual |= _given(requested(Options.of(start), elsewhere=True))
-    usual |= {"mode": ",".join(Options().value("mode")), "preset": Options.preset}
+    usual |= {"mode": ",".join(Options().value("mode")), "preset": Options.preset, "quick": False}
     parts = [_part(name, own[name]) for name in own if own[name] not in (None, usual[name])]
     return " ".join(["attnbench sweep", *parts])
 
@@ -68,7 +68,7 @@ def command(request: Request) -> str:
 def _given(request: Request) -> dict[str, str | bool | None]:
     """The text of every option that would ask for the request."""
     values: dict[str, Any] = {
-        name: getattr(request, name, getattr(request.settings, name, None))
+        name: getattr(request, name, getattr(request.settings, name, request.options.get(name)))
         for name, option in declared().items()
         if option.measures
     }
@@ -81,7 +81,7 @@ def _given(request: Request) -> dict[str, str | bool | None]:
     times = {"budget": request.budget_s, "case_timeout": request.case_timeout_s}
     values |= {name: _time(seconds) for name, seconds in times.items()}
     if request.precision is not None:
-        values["precision"] = f"{100 * request.precision:g}%"
+        values["precision"] = f"{100 * request.precision:.9g}%"
     known = {name: value for name, value in values.items() if value not in (None, [None])}
     return dict.fromkeys(values) | {name: as_text(name, value) for name, value in known.items()}
 
@@ -90,7 +90,7 @@ def _time(seconds: float | None) -> str:
     """`15m`."""
     if seconds is None:
         return "none"
-    return f"{seconds / 60:g}m" if seconds % 60 == 0 else f"{seconds:g}s"
+    return f"{seconds / 60:.9g}m" if seconds % 60 == 0 else f"{seconds:.9g}s"
 
 
 def _part(name: str, text: str | bool | None) -> str:

@@ -65,7 +65,7 @@ def fields(path: Path) -> Fields:
     """The fields of a file such as `config.json`, those of its texts if it has other inputs."""
     file = str(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

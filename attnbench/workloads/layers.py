@@ -48,7 +48,7 @@ def model(path: Path) -> Model:
     of = fields(path)
     return Model(
         type=of.type,
-        dtype=of.text("dtype", "torch_dtype"),
+        dtype=of.text("dtype", "torch_dtype").removeprefix("torch."),
         layers=tuple(_layer(of, kind, index) for index, kind in enumerate(_kinds(of))),
         checked=of.type in ORDERS,
     )
@@ -74,7 +74,8 @@ def _kinds(of: Fields) -> list[str]:
 
 def _windows(of: Fields) -> list[str]:
     """The same in all layers, or if the file says so windows from some layer on."""
-    used = of.has("sliding_window") and of.values.get("use_sliding_window", True)
+    usual = not of.type.startswith("qwen")
+    used = of.has("sliding_window") and of.values.get("use_sliding_window", usual)
     first = of.size("max_window_layers", least=0) if of.type in ("qwen2", "qwen3") and used else 0
     return [SLIDING if used and i >= first else FULL for i in range(of.layers)]
 
@@ -150,7 +151,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
 def _layer(of: Fields, kind: str, index: int) -> Layer:
     words, needed, kept = KINDS[kind](of, kind, index)
     shared = of.size("num_kv_shared_layers", least=0) if of.has("num_kv_shared_layers") else 0
-    if shared and index >= of.layers - shared:
+    if shared and index >= of.layers - shared > 0:
         words, needed, kept = f"{words}, shared with an earlier layer", (), ()
     full: int | None = 0 if kind in (MOE, MLP) else None
     if full is None and of.has("num_attention_heads", "kv_lora_rank"):
@@ -165,14 +166,20 @@ def _tokens(of: Fields, kind: str = FULL) -> tuple[str, int]:
         return f"latent {rank:,} + {rope:,}", rank + rope
     queries = of.size("num_attention_heads")
     heads = of.size("num_key_value_heads") if of.has("num_key_value_heads") else queries
-    names = ("attention_head_dim", "head_dim")
-    width = of.size(*names) if of.has(*names) else of.size("hidden_size") // queries
+    width = _head_width(of, queries)
     if kind != SLIDING and of.has("global_head_dim"):
         width = of.size("global_head_dim")
         if of.values.get("attention_k_eq_v") and of.has("num_global_key_value_heads"):
             heads = of.size("num_global_key_value_heads")
     tensors = 1 if of.type == "deepseek_v4" else 2  # its keys are its values
     return f"{heads} × {width:,}", tensors * heads * width
+
+
+def _head_width(of: Fields, heads: int) -> int:
+    """What the file says, or its share of the model's width."""
+    if of.has("attention_head_dim", "head_dim"):
+        return of.size("attention_head_dim", "head_dim")
+    return of.size("hidden_size", least=heads) // heads
 
 
 def _nothing(of: Fields, kind: str, index: int) -> Cache:
@@ -264,8 +271,7 @@ def _state(of: Fields) -> tuple[tuple[int, ...], int]:
         return (heads, width, width), 3 * heads * width
     if of.type.startswith("minimax"):  # lightning attention
         heads = of.size("num_attention_heads")
-        width = of.size("head_dim") if of.has("head_dim") else of.size("hidden_size") // heads
-        return (heads, width, width), 0
+        return (heads, *[_head_width(of, heads)] * 2), 0
     state, inner = of.size("mamba_d_state", "ssm_state_size", "state_size"), _inner(of)
     groups = ("mamba_n_groups", "mamba_ngroups", "n_groups")  # of Mamba-2
     return (inner, state), inner + (2 * of.size(*groups) * state if of.has(*groups) else 0)

@@ -206,7 +206,9 @@ def as_text(name: str, value: Any) -> str | bool:
         if not isinstance(value, bool):
             raise UsageError(f"{flag(name)} is true or false, not {value!r}")
         return value
-    if isinstance(value, list | tuple):
+    if hasattr(value, "tolist"):  # an array, or a number of one
+        value = value.tolist()
+    if isinstance(value, list | tuple | range):
         return ",".join(str(as_text(name, part)) for part in value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(f"{flag(name)} is text, a number or a list of them, not {value!r}")

@@ -113,6 +113,21 @@ def test_options_are_the_further_parameters():
     assert card(named("Masked")).causality is Causality.OPTIONAL
 
 
+def test_biases_are_as_usual_in_the_module_or_are_refused_where_it_takes_none():
+    workload = case(named("Mean"), "eager").workload
+    tested = card(named("Mean"))
+    refusal = tested.refusal("eager", tested.configure({"bias": True}), workload)
+    assert refusal == "the module has no parameter named bias"
+
+    def factory(width, heads, bias=True):
+        """A module that is never made."""
+
+    tested = adopt(factory, "factory")
+    assert tested.config().bias
+    assert not tested.configure({"bias": False}).bias
+    assert tested.refusal("eager", tested.config(), workload) is None
+
+
 def test_a_padded_batch_needs_a_mask(answer):
     padded = case(named("Mean"), "eager", padding=0.3).workload
     tested = card(named("Mean"))

@@ -53,6 +53,20 @@ def test_a_type_of_model_that_was_not_compared_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("written", "counted"),
+    [("torch.float32", "float32"), ("float8_e4m3fn", "bfloat16")],
+)
+def test_the_number_type_is_that_of_the_file_or_said(written, counted, tmp_path):
+    file = tmp_path / "config.json"
+    fields = {**json.loads(KIMI.read_text()), "dtype": written}
+    file.write_text("\ufeff" + json.dumps(fields), encoding="utf-8")
+    done = here("bytes", file)
+    assert f": kimi_linear, {counted}\n" in done.stdout
+    assert ("is counted as" in done.stderr) == (counted not in written)
+    assert not here("bytes", file, "--dtype", "fp16").stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((KIMI, "--lengths", "x"), "--lengths 'x' is not a size"),

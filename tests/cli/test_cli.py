@@ -120,7 +120,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
         (["--models", "nowhere.py:X"], r"no file 'nowhere.py'"),
         (["--models", ","], r"--models .* empty part"),
         (["--lengths", "128..64"], r"128 is more than 64"),
-        (["--lengths", "0"], r"0 is not between 1"),
+        (["--lengths", "0"], "'0' is not between 1 and 16,777,216"),
         (["--tokens", "lots"], r"'lots' is not a size"),
         (["--budget", "soon"], r"'soon' is not a time; write 90s"),
         (["--mode", "sleeping"], r"not training, inference, decode or both"),

@@ -46,3 +46,5 @@ def test_a_group_or_a_pattern_names_its_members():
         named("@modren")
     with pytest.raises(UsageError, match="unknown mechanism 'fastfromer'; did you mean fastformer"):
         named("fastfromer")
+    with pytest.raises(UsageError, match=r"'a/b.py' names a file alone; write a/b.py:NAME"):
+        named("a/b.py")

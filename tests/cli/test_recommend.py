@@ -61,7 +61,7 @@ def test_json_has_the_numbers():
     [
         (("--length", "100"), "the nearest is 512, and attnbench sweep --lengths 100 measures it"),
         (("--length", "x"), "--length 'x' is not a size; write 65536 or 64k"),
-        (("--length", "0"), "--length '0': a sequence has at least one token"),
+        (("--length", "100m"), "--length '100m' is not between 1 and 16,777,216"),
         (("--length", "512", "--mode", "both,x"), "is not training, inference, decode or both"),
         (("--length", "512", "--memory", "much"), "write 8GiB or 512MiB"),
     ],

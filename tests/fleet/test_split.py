@@ -147,6 +147,14 @@ def test_no_number_above_the_largest_useful_one_is_faster_and_all_below_are_slow
     assert all(took[n] > took[useful] for n in range(1, useful))
 
 
+def test_the_useful_number_of_shards_is_found_in_one_division_of_like_units(monkeypatch):
+    units = [BlockRound((Mode.TRAINING, n), 0, 10 - 0.1 * n) for n in range(1, 40)]
+    divided, usual = [], split.split
+    monkeypatch.setattr(split, "split", lambda units, n: divided.append(n) or usual(units, n))
+    assert split.most_useful(units) == 39
+    assert divided == [39]
+
+
 @pytest.mark.parametrize("seed", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_another_process_divides_alike(seed):
     code = (

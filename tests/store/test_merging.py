@@ -281,6 +281,19 @@ def test_a_shard_needs_a_lock(folders, tmp_path, monkeypatch):
         Journal.resume(copy, Start(REQUEST, environment(), Shard(1, 3)))
 
 
+def test_a_damaged_line_is_reported_of_the_merged_sweep_too(folders, tmp_path):
+    shards, _ = folders
+    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+    *lines, last = (copy / FILE).read_bytes().splitlines(keepends=True)
+    (copy / FILE).write_bytes(b"".join([*lines[:-1], b"?" + lines[-1], last[:-9]]))
+    for _ in range(2):
+        merged = merge([copy, *shards[1:]], tmp_path / "merged")
+        (said,) = merged.warnings
+        assert said.endswith("not a whole line of a journal; set aside")
+    Journal.resume(tmp_path / "merged", Start(REQUEST, environment())).close()
+    assert load(tmp_path / "merged").warnings == merged.warnings
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_whatever_is_lost_of_the_journals_what_is_left_is_merged(folders, data):

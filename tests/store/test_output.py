@@ -144,3 +144,12 @@ def test_a_named_pipe_or_device_takes_the_content_as_it_is():
         assert read.read() == b"new"
     write(Path("/dev/null"), b"new", stream=True)
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no /dev/stdout here")
+def test_what_goes_to_standard_output_stands_between_what_is_printed(capfd):
+    """Also where that is a file, as it is here: opened by its name it would be overwritten."""
+    os.write(1, b"before ")
+    write(Path("/dev/stdout"), b"new", stream=True)
+    os.write(1, b" after")
+    assert capfd.readouterr().out == "before new after"

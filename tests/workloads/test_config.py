@@ -25,6 +25,11 @@ from attnbench.workloads.requests import request
             {"width": "64,128", "causal": True, "models": "linformer[rank=4]", "seed": "7"},
             " --models 'linformer[rank=4]' --causal --width 64,128 --seed 7",
         ),
+        ({"quick": True, "rounds": "2"}, " --rounds 2 --quick"),
+        (
+            {"budget": "1234567s", "precision": "1.234567%"},
+            " --budget 1234567s --precision 1.234567%",
+        ),
     ],
 )
 def test_the_command_asks_for_the_same_again(options, written):

@@ -249,6 +249,7 @@ LLAMA = {**SMALL, "model_type": "llama"}
         ({"name": "x"}, "is no model's configuration"),
         ({"model_type": "llama"}, "'num_hidden_layers' is missing; add it"),
         ({**LLAMA, "num_attention_heads": None}, "'num_attention_heads' is missing; add it"),
+        ({**LLAMA, "hidden_size": 3}, "'hidden_size' is 3; write a whole number from 4 to"),
         ({**LLAMA, "num_hidden_layers": "4"}, "'num_hidden_layers' is '4'; write a whole number"),
         ({**LLAMA, "num_hidden_layers": 1 << 30}, "from 1 to 1,048,576"),
         ({**LLAMA, "layer_types": []}, "'layer_types' is []; write a list with an entry for each"),
@@ -277,6 +278,17 @@ def test_what_is_missing_or_unknown_is_named(fields, message, tmp_path):
         counted(tmp_path, fields, 1)
     assert str(raised.value).startswith(repr(str(tmp_path / "config.json")))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"model_type": "qwen2", "sliding_window": 8},  # whose windows must be asked for
+        {"num_kv_shared_layers": 4},  # with which layer would the first share?
+    ],
+)
+def test_what_has_no_effect_in_transformers_has_none_here(more, tmp_path):
+    assert counted(tmp_path, {**LLAMA, **more}, 100) == counted(tmp_path, LLAMA, 100)
 
 
 def test_a_model_of_images_too_is_read_by_its_texts(tmp_path):

@@ -3,6 +3,7 @@
 import tomllib
 from dataclasses import replace
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +95,8 @@ def test_numbers_lists_and_hyphens_are_read_as_text_is():
         "width": "64",
         "cold": False,
     }
+    arrays = {"lengths": numpy.array([128, 256]), "batch": range(1, 4), "rounds": numpy.int64(5)}
+    assert texts(arrays) == {"lengths": "128,256", "batch": "1,2,3", "rounds": "5"}
 
 
 @pytest.mark.parametrize(

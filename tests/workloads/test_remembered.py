@@ -5,6 +5,7 @@ import os
 import pytest
 
 from attnbench.devices.finding import find
+from attnbench.errors import StoreError
 from attnbench.store import cache
 from attnbench.workloads import remembered
 from attnbench.workloads.reading import Described
@@ -103,6 +104,16 @@ def test_the_cache_stays_bounded(folder):
     cache.forget_oldest(remembered.KIND, most=2)
     assert {file.name for file in folder.iterdir()} == {"4.json", "5.json"}
     assert cache.recall(remembered.KIND, "5") == {"number": 5}
+
+
+def test_without_a_home_nothing_is_remembered(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user of no account
+    cache.remember(remembered.KIND, "x", {"number": 1})
+    cache.forget_oldest(remembered.KIND)
+    assert cache.recall(remembered.KIND, "x") is None
+    with pytest.raises(StoreError, match="there is no home folder; set XDG_CACHE_HOME"):
+        cache.keep("selftest", "x", {})
 
 
 def test_a_relative_cache_home_is_ignored(monkeypatch):
