@@ -100,8 +100,8 @@ class Compared:
         """The name in the report."""
         return self.head
 
-    def in_form(self, form: str, further: bool = True) -> "Compared":
-        """The same mechanism in one form."""
+    def in_form(self, form: str | None, further: bool = True) -> "Compared":
+        """The same mechanism in one form; None: the default one."""
         base, head = (replace(side, form=form) for side in (self.base, self.head))
         return Compared(base=base, head=head, further=further)
 
@@ -238,7 +238,7 @@ def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], 
 
     First those of times, then of each other metric that the cases have.
     """
-    every = [case for case in cases if case.race and not case.failed]
+    every = [case for case in cases if (case.race or case.skipped) and not case.failed]
     for metric in RACED:
         raced = [case for case in every if metric == TIME or case.laps(metric)[0]]
         yield from (([case], case.evidence(metric)) for case in raced)

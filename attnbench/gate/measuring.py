@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -101,8 +101,8 @@ class Measuring:
         raced = [case for case in self.cases if case.compared.timed and case.ran]
         if self.plan.times and raced:
             self.size(raced)
-            waiting = [case for case in raced if case.race]
-            self.announce(self.forecast(waiting))
+            if waiting := [case for case in raced if case.race]:
+                self.announce(self.forecast(waiting))
             with ExitStack() as stack:
                 relaid = partial(self.server.relaid, LAYOUT)
                 self.confirming = cache(lambda: stack.enter_context(relaid()))
@@ -182,14 +182,20 @@ class Measuring:
         return loaded(self.server, side, self.trees[side], weighs=True)
 
     def size(self, cases: list[CheckedCase]) -> None:
-        """Set the batch of each case that has none, such that iterations last as planned."""
-        with of_trees(self.server, self.trees, self.draw) as processes:
+        """Set the batch of each case that has none, such that iterations last as planned.
+
+        Those that the budget does not reach are marked skipped.
+        """
+        with of_trees(self.server, self.trees, self.draw) as processes, suppress(OverBudget):
             for case in cases:
                 self.observe(f"sizing {case.label}")
                 try:
                     self.size_one(case, processes)
                 except Failed as failed:
                     case.failed = failed
+        for case in cases:
+            if not (case.race or case.failed):
+                case.skipped = "it ended before batches were sized; raise it"
 
     def size_one(self, case: CheckedCase, processes: Round) -> None:
         entrants = (BASE, HEAD, AGAIN) if BASE in self.sides else (HEAD,)
