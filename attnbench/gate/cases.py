@@ -85,7 +85,7 @@ class CheckPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A mechanism as base and head name it.
+    """A mechanism as base and head name it; reports name it as head does.
 
     `further`: a form that was not asked for, which only counts if it runs and is not the default.
     """
@@ -95,19 +95,10 @@ class Compared:
     further: bool = False
     timed: bool = True
 
-    @property
-    def selection(self) -> Selection:
-        """The name in the report."""
-        return self.head
-
     def in_form(self, form: str | None, further: bool = True) -> "Compared":
         """The same mechanism in one form; None: the default one."""
         base, head = (replace(side, form=form) for side in (self.base, self.head))
         return Compared(base=base, head=head, further=further)
-
-    def only_counted(self) -> "Compared":
-        """The same without times."""
-        return replace(self, timed=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +143,7 @@ class CheckedCase:
     @property
     def name(self) -> str:
         """The mechanism's name in the report."""
-        return self.compared.selection.name
+        return self.compared.head.name
 
     @property
     def label(self) -> str:
@@ -160,7 +151,7 @@ class CheckedCase:
         for side in (HEAD, BASE):
             if side in self.counted and self.counted[side].case:
                 return self.counted[side].case
-        chosen = self.compared.selection
+        chosen = self.compared.head
         form, options = chosen.form or "default", chosen.options
         case = Case(mechanism=chosen.name, form=form, options=options, workload=self.workload)
         return str(case)
@@ -197,7 +188,7 @@ class CheckedCase:
     @property
     def family(self) -> str:
         """The series and mode over whose lengths a geometric mean is taken."""
-        return f"{self.compared.selection}, {self.workload.mode}"
+        return f"{self.compared.head}, {self.workload.mode}"
 
 
 @dataclass(kw_only=True)

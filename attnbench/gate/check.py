@@ -142,7 +142,7 @@ def in_forms(compared: Sequence[Compared], runner: Runner, root: Path) -> Iterat
     Raises `UsageError` if none has the pattern.
     """
     for mechanism in compared:
-        pattern = mechanism.selection.form or ""
+        pattern = mechanism.head.form or ""
         if not set("*?") & set(pattern):
             yield mechanism
             continue

@@ -108,7 +108,7 @@ class Measuring:
                 self.confirming = cache(lambda: stack.enter_context(relaid()))
                 while waiting := self.look(waiting):
                     pass
-                self.stage(self.doubtful(raced, rule.settled), 1)
+                self.stage(self.doubtful(raced, lambda *found: not rule.settled(*found)), 1)
 
     def look(self, cases: list[CheckedCase]) -> list[CheckedCase]:
         """Race as many cases as there is time to confirm, then confirm suspects; return the rest.
@@ -117,7 +117,7 @@ class Measuring:
         """
         batch = self.affordable(cases, (0, 1)) or self.affordable(cases, (0,))
         self.stage(batch, 0)
-        self.stage(self.doubtful(batch, rule.unsuspected), 1)
+        self.stage(self.doubtful(batch, rule.suspected), 1)
         return [case for case in cases if case not in batch] if batch else []
 
     def forecast(self, cases: Sequence[CheckedCase]) -> str:
@@ -258,13 +258,13 @@ class Measuring:
         return affordable
 
     def doubtful(
-        self, cases: list[CheckedCase], clear: Callable[[rule.Evidence, float], bool]
+        self, cases: list[CheckedCase], doubt: Callable[[rule.Evidence, float], bool]
     ) -> list[CheckedCase]:
-        """The cases that are not `clear` after the first stage, and had no second one."""
-        unclear = (
-            members
+        """The cases that leave `doubt` after the first stage, and had no second one."""
+        unique = {
+            id(case): case
             for members, evidence in families(cases)
-            if not clear(evidence, self.plan.threshold)
-        )
-        unique = {id(case): case for members in unclear for case in members}
+            if doubt(evidence, self.plan.threshold)
+            for case in members
+        }
         return [case for case in unique.values() if case.stages[0] and not case.stages[1]]

@@ -10,7 +10,7 @@ Student's distribution is integrated here, so that no other library is needed. W
 its density becomes K cosᵛ⁻¹θ, K = Γ((ν+1)/2) / (√π Γ(ν/2)), smooth on [0, π/2], where a
 Gauss–Legendre rule of 64 points is exact to about 1e-12 for every ν ≥ 1.
 
-Coverage of the 95 % interval in simulation (20 cases of 3 rounds; tests/analysis repeats it):
+Coverage of the 95 % interval in simulation (20 cases of 3 rounds; tests/statistics repeats it):
 normal variation between processes 94.5 %; skewed (exponential) 92 %; heavy-tailed (t with 3 degrees
 of freedom) 96 %; a machine that slows by 10 % during the sweep, rounds shuffled, 99.9 %; cases
 whose spread differs tenfold 94 % on average and 84 % for the noisiest three (plain pooling gives
