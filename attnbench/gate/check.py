@@ -220,7 +220,7 @@ def notes(plan: CheckPlan, kept: Baseline, machine: Fingerprint, *, every: bool)
         )
     known = {Case.read(label).mechanism for label in kept.cases}
     if every and (new := [name for name in names() if name not in known]):
-        yield f"not in the baseline: {', '.join(new)}; add them with --save"
+        yield f"not in the baseline: {few(new)}; --save, which writes all anew, can add them"
 
 
 def measure(race: Measuring, times: bool) -> None:

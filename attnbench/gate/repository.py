@@ -118,8 +118,10 @@ def changes(repository: Path, base: str) -> tuple[Change, ...]:
 
 def files_with(tree: Path, text: str) -> tuple[str, ...]:
     """Python files below the tree that hold the text, without those that git ignores."""
-    search = ("grep", "--no-color", "--untracked", "-lz", "-F", "-e", text, "--", "*.py")
-    return tuple(filter(None, git(*search, cwd=tree, check=False).split("\0")))
+    # a user's settings may colour names, or search submodules, which --untracked excludes
+    plain = ("grep", "--no-color", "--no-recurse-submodules", "--untracked")
+    found = git(*plain, "-lz", "-F", "-e", text, "--", "*.py", cwd=tree, check=False)
+    return tuple(filter(None, found.split("\0")))
 
 
 @contextmanager

@@ -65,6 +65,9 @@ def test_a_slowdown_is_slower_and_fails(repository, server):
     times = [found for found in report.findings if found.metric == "time_s"]
     assert [found.verdict for found in times] == ["slower"]
     assert times[0].ratio > 1.2
+    assert times[0].batch >= 1
+    assert {found.case for found in report.findings} == {times[0].case}
+    assert "/B1-N64-" in times[0].case, "counts and times have one name"
     assert report.exit_code(strict=False) == 1
 
 
@@ -134,17 +137,6 @@ def test_a_head_that_never_loads_is_over_budget(repository, server):
     repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
     with pytest.raises(CannotRun, match=r"--budget of 4 s ended while waiting for small.py"):
         check(repository, server, replace(COUNTING, budget_s=4.0))
-
-
-@pytest.mark.long
-def test_a_case_has_one_name_in_counts_and_times(repository, server):
-    repository.write("small.py", planted("weights = weights.view_as(weights)"))
-    report = check(repository, server, replace(TIMING, threshold=0.9))
-    assert len(report.cases) == 1
-    assert {found.metric for found in report.findings} >= {"time_s", "operators"}
-    (time,) = (found for found in report.findings if found.metric == "time_s")
-    assert "/B1-N64-" in time.case
-    assert time.batch >= 1
 
 
 @pytest.mark.long
@@ -400,9 +392,10 @@ def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):
         check(copy, server, base="HEAD~1")
 
 
-def test_a_repository_of_another_user_or_in_colour(repository, server, monkeypatch):
-    """Git names its files in colour where it is told so, and may refuse a repository."""
+def test_settings_of_git_and_repositories_of_other_users(repository, server, monkeypatch):
+    """Git may give names in colour, search submodules, or refuse a repository."""
     repository.git("config", "color.grep", "always")
+    repository.git("config", "submodule.recurse", "true")
     repository.write("small.py", planted("weights.exp()"))
     assert failing(check(repository, server)) == {"operators"}
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
