@@ -41,7 +41,7 @@ from attnbench.records import Case, Fingerprint, Outcome, Selection
 from attnbench.records.selection import layers, stack_of
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.statistics.estimate import student_quantile
-from attnbench.statistics.verdict import Verdict
+from attnbench.statistics.verdict import Verdict, judge
 from attnbench.store import baseline, selftest
 from attnbench.store.baseline import Baseline, StoredCase, Timing
 from attnbench.units import few
@@ -289,16 +289,18 @@ def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
 def stored_time_finding(
     mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
 ) -> Finding:
-    """Seconds of each process, stored and now; a change is `unsure` and never fails.
+    """Seconds of each process, stored and now; what may be a change is `unsure` and never fails.
 
     No interval covers changes of the machine between days: a check of a revision is needed.
     """
     a, b = np.log(before), np.log(now)
-    point, half, fewer = float(b.mean() - a.mean()), 0.0, min(len(a), len(b))
-    if fewer > 1:
-        error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
-        half = student_quantile(LEVEL, fewer - 1) * error
-    changed = abs(point) > max(half, math.log1p(BETWEEN_DAYS))
+    point, df, half = float(b.mean() - a.mean()), len(a) + len(b) - 2, math.nan
+    if df:
+        variance = (len(a) * a.var() + len(b) * b.var()) / df
+        half = student_quantile(LEVEL, df) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
+    low, high = point - half, point + half
+    verdict = judge(point, low, high, called=False, threshold=BETWEEN_DAYS)
+    unsure = verdict is Verdict.UNSURE
     return Finding(
         mechanism=mechanism,
         case=case,
@@ -306,8 +308,8 @@ def stored_time_finding(
         base=math.exp(a.mean()),
         head=math.exp(b.mean()),
         ratio=math.exp(point),
-        low=math.exp(point - half) if fewer > 1 else None,
-        high=math.exp(point + half) if fewer > 1 else None,
-        verdict=Verdict.UNSURE if changed else Verdict.SAME,
-        reason="stored earlier; --base measures both sides in turns" if changed else "",
+        low=math.exp(low) if df else None,
+        high=math.exp(high) if df else None,
+        verdict=verdict,
+        reason="stored earlier; --base measures both sides in turns" if unsure else "",
     )
