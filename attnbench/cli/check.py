@@ -12,7 +12,6 @@ from attnbench.cli.options import option, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
-from attnbench.records.selection import parts
 from attnbench.store import output
 from attnbench.version import __version__
 from attnbench.workloads import axes
@@ -109,7 +108,7 @@ def check(
             chosen = chosen or options.selections("@all")
             cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
         elif base is not None and call is not None:
-            report = of_functions(plan, base, parts(call, "--call"), measuring)
+            report = of_functions(plan, base, call.split(","), measuring)
         elif base is not None:
             report = against_revision(plan, base, chosen, measuring, only_changed=changed)
         else:

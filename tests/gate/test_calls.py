@@ -62,7 +62,7 @@ def readme_command(shop):
         ("shop.code:nothing", "on neither side: shop.code has no nothing"),
         ("shop.nowhere:index", "on neither side: there is no module shop.nowhere"),
         ("nowhere:index", "on neither side: there is no module nowhere"),
-        (" json:dumps", "which is not in this repository"),
+        ("json:dumps", "which is not in this repository"),
         ("src/nofile.py:index", "on neither side: there is no file src/nofile.py"),
         ("shop.code:later", "shop.code:later returns a coroutine that nobody runs"),
     ],
