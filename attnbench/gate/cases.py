@@ -215,10 +215,10 @@ def called(name: str) -> CalledCase:
 
 
 def planned(plan: CheckPlan, compared: Sequence[Compared]) -> list[CheckedCase]:
-    """Every mechanism in every mode at every length."""
+    """Every mechanism in every mode at every length; what is named twice is one mechanism."""
     return [
         CheckedCase(compared=mechanism, workload=plan.workload(mode, n))
-        for mechanism in compared
+        for mechanism in dict.fromkeys(compared)
         for mode in plan.modes
         for n in plan.lengths
     ]

@@ -104,7 +104,7 @@ def of_functions(
     report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=())
     with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
         cases: list[CheckedCase] = [
-            called(from_top(name, folder or Path.cwd(), root)) for name in names
+            called(from_top(name, folder or Path.cwd(), root)) for name in dict.fromkeys(names)
         ]
         race = Measuring(plan, cases, runner, {BASE: tree, HEAD: root})
         race.race()

@@ -10,7 +10,7 @@ from attnbench.cli import options
 from attnbench.cli.starting import fingerprint
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckPlan
-from attnbench.gate.check import against_file, against_revision, save_baseline
+from attnbench.gate.check import against_file, against_revision, of_functions, save_baseline
 from attnbench.gate.finding import traded
 from attnbench.gate.measuring import Measuring, Runner
 from attnbench.gate.repository import root
@@ -351,6 +351,22 @@ def test_without_changes_there_is_nothing_to_check(repository, server):
     report = check(repository, server)
     assert not report.findings
     assert report.exit_code(strict=True) == 0
+
+
+def test_what_is_named_twice_is_checked_once(repository, server, monkeypatch):
+    """It would be a mean over twice as many lengths, which seems more certain than it is."""
+    raced = []
+
+    def noted(race):
+        raced.extend(race.cases)
+        race.cases = []
+
+    monkeypatch.setattr(Measuring, "race", noted)
+    small = f"{repository.folder}/small.py:CARD"
+    check(repository, server, models=f"{small},{small}")
+    runner = Runner(server=server, machine=None)
+    of_functions(COUNTING, "HEAD", ["a:b", "a:b"], runner, repository.folder)
+    assert [case.name for case in raced] == ["small.py:CARD", "a:b"]
 
 
 def test_models_are_checked_whether_they_changed_or_not(repository, server):
