@@ -9,7 +9,6 @@ Cases are matched by everything except device and dtype, of which a sweep has on
 parameters depend on neither.
 """
 
-import math
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
@@ -208,12 +207,7 @@ def _raced(both: pd.DataFrame, metric: str, threshold: float) -> pd.DataFrame:
 def _judged(logs: ArrayLike, errors: ArrayLike, dfs: ArrayLike, threshold: float) -> dict[str, Any]:
     """The columns low, high and verdict of log ratios; errors are NaN where unknown."""
     logs, errors, dfs = (np.asarray(values, float) for values in (logs, errors, dfs))
-    real = discoveries(
-        [
-            math.nan if math.isnan(error) else p_value(log, error, df)
-            for log, error, df in zip(logs, errors, dfs, strict=True)
-        ]
-    )
+    real = discoveries([p_value(*row) for row in zip(logs, errors, dfs, strict=True)])
     halves = half_widths(errors, dfs)
     low, high = logs - halves, logs + halves
     calls = [judge(*row, threshold) for row in zip(logs, low, high, real, strict=True)]

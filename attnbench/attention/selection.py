@@ -279,11 +279,9 @@ def scores(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
     logits = widen(q @ k.mT / q.shape[-1] ** 0.5)
     if bias is not None:
         logits = logits + bias
-    return (
-        logits + additive(causal_mask(q.shape[-2], k.shape[-2], q.device), q.dtype)
-        if causal
-        else logits
-    )
+    if causal:
+        logits = logits + additive(causal_mask(q.shape[-2], k.shape[-2], q.device), q.dtype)
+    return logits
 
 
 def widened(bias: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:

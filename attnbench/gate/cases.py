@@ -85,7 +85,7 @@ class CheckPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A mechanism as base and head name it.
+    """A mechanism as base and head name it; reports name it as head does.
 
     `further`: a form that was not asked for, which only counts if it runs and is not the default.
     """
@@ -95,19 +95,10 @@ class Compared:
     further: bool = False
     timed: bool = True
 
-    @property
-    def selection(self) -> Selection:
-        """The name in the report."""
-        return self.head
-
-    def in_form(self, form: str, further: bool = True) -> "Compared":
-        """The same mechanism in one form."""
+    def in_form(self, form: str | None, further: bool = True) -> "Compared":
+        """The same mechanism in one form; None: the default one."""
         base, head = (replace(side, form=form) for side in (self.base, self.head))
         return Compared(base=base, head=head, further=further)
-
-    def only_counted(self) -> "Compared":
-        """The same without times."""
-        return replace(self, timed=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +143,7 @@ class CheckedCase:
     @property
     def name(self) -> str:
         """The mechanism's name in the report."""
-        return self.compared.selection.name
+        return self.compared.head.name
 
     @property
     def label(self) -> str:
@@ -160,7 +151,7 @@ class CheckedCase:
         for side in (HEAD, BASE):
             if side in self.counted and self.counted[side].case:
                 return self.counted[side].case
-        chosen = self.compared.selection
+        chosen = self.compared.head
         form, options = chosen.form or "default", chosen.options
         case = Case(mechanism=chosen.name, form=form, options=options, workload=self.workload)
         return str(case)
@@ -197,7 +188,7 @@ class CheckedCase:
     @property
     def family(self) -> str:
         """The series and mode over whose lengths a geometric mean is taken."""
-        return f"{self.compared.selection}, {self.workload.mode}"
+        return f"{self.compared.head}, {self.workload.mode}"
 
 
 @dataclass(kw_only=True)
@@ -224,10 +215,10 @@ def called(name: str) -> CalledCase:
 
 
 def planned(plan: CheckPlan, compared: Sequence[Compared]) -> list[CheckedCase]:
-    """Every mechanism in every mode at every length."""
+    """Every mechanism in every mode at every length; what is named twice is one mechanism."""
     return [
         CheckedCase(compared=mechanism, workload=plan.workload(mode, n))
-        for mechanism in compared
+        for mechanism in dict.fromkeys(compared)
         for mode in plan.modes
         for n in plan.lengths
     ]
@@ -238,7 +229,7 @@ def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], 
 
     First those of times, then of each other metric that the cases have.
     """
-    every = [case for case in cases if case.race and not case.failed]
+    every = [case for case in cases if (case.race or case.skipped) and not case.failed]
     for metric in RACED:
         raced = [case for case in every if metric == TIME or case.laps(metric)[0]]
         yield from (([case], case.evidence(metric)) for case in raced)

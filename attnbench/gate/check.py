@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from attnbench.catalogue.registry import names
+from attnbench.catalogue.registry import names, unknown
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate import repository
 from attnbench.gate.cases import (
@@ -27,6 +28,7 @@ from attnbench.gate.finding import (
     Conditions,
     Finding,
     Report,
+    broken,
     counted,
     covered_by_nothing,
     reported,
@@ -39,9 +41,10 @@ from attnbench.records import Case, Fingerprint, Outcome, Selection
 from attnbench.records.selection import layers, stack_of
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.statistics.estimate import student_quantile
-from attnbench.statistics.verdict import Verdict
+from attnbench.statistics.verdict import Verdict, judge
 from attnbench.store import baseline, selftest
 from attnbench.store.baseline import Baseline, StoredCase, Timing
+from attnbench.units import few
 
 NO_SELFTEST = "unknown, since no selftest was run on this machine; run attnbench selftest"
 
@@ -101,7 +104,7 @@ def of_functions(
     report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=())
     with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
         cases: list[CheckedCase] = [
-            called(from_top(name, folder or Path.cwd(), root)) for name in names
+            called(from_top(name, folder or Path.cwd(), root)) for name in dict.fromkeys(names)
         ]
         race = Measuring(plan, cases, runner, {BASE: tree, HEAD: root})
         race.race()
@@ -134,18 +137,23 @@ def from_top(name: str, folder: Path, root: Path) -> str:
 
 
 def in_forms(compared: Sequence[Compared], runner: Runner, root: Path) -> Iterator[Compared]:
-    """Patterns of forms expanded to those of the working tree."""
+    """Patterns of forms expanded to those of the working tree; what has none stays, to say why.
+
+    Raises `UsageError` if none has the pattern.
+    """
     for mechanism in compared:
-        pattern = mechanism.selection.form or ""
+        pattern = mechanism.head.form or ""
         if not set("*?") & set(pattern):
             yield mechanism
             continue
+        name = mechanism.head.name
         with runner.server.worker(root) as worker:
-            name = mechanism.head.name
             answer = worker.ask(LOAD_TIMEOUT_S, do="forms", mechanism=name)
-        for known in answer.get("forms", ()):
-            if fnmatchcase(known, pattern):
-                yield mechanism.in_form(known, further=False)
+        known = tuple(answer.get("forms", ()))
+        forms = [form for form in known if fnmatchcase(form, pattern)]
+        if known and not forms:
+            raise UsageError(unknown(pattern, known, f"form of {name}"))
+        yield from (mechanism.in_form(form, further=False) for form in forms or [None])
 
 
 def save_baseline(
@@ -153,8 +161,8 @@ def save_baseline(
 ) -> tuple[int, list[str]]:
     """Write a baseline of the working tree.
 
-    Returns the number of its cases, and the cases left out with the reasons. Raises `UsageError`,
-    `CannotRun` or `StoreError`.
+    Returns the number of its cases, and what is left out with the reasons. Raises `UsageError`,
+    `StoreError`, or `CannotRun` if there is nothing to write.
     """
     root = repository.top(Path.cwd())
     with runner.within(plan.budget_s):
@@ -163,8 +171,12 @@ def save_baseline(
         cases = planned(plan, compared)
         measure(Measuring(plan, cases, runner, {HEAD: root}), plan.times)
     entries = {case.label: entry(case) for case in cases if case.ran}
+    left_out = [f"{case.label}: {case.counted[HEAD].reason}" for case in cases if not case.ran]
+    if not entries:
+        raise CannotRun(f"no case ran that could be saved; {few(left_out, 1)}")
+    left_out += [f"time of {case.label}: {case.failed}" for case in cases if case.failed]
     baseline.save(Baseline(attnbench=version, machine=machine, cases=entries), path)
-    return len(entries), [f"{c.label}: {c.counted[HEAD].reason}" for c in cases if not c.ran]
+    return len(entries), [*left_out, *untimed(cases)]
 
 
 def against_file(
@@ -178,9 +190,11 @@ def against_file(
     root = repository.top(Path.cwd())
     cases = list(stored_cases(kept, selections, root))
     if not cases:
-        raise UsageError(f"'{path}' has no case of the mechanisms in --models")
-    if {case.workload.device for case in cases} != {plan.device}:
-        raise CannotRun(f"'{path}' was saved on another device than --device {plan.device}")
+        known = dict.fromkeys(Case.read(label).mechanism for label in kept.cases)
+        raise UsageError(f"'{path}' has no case of --models; it has {few(known) or 'none at all'}")
+    if {plan.device} != (devices := {case.workload.device for case in cases}):
+        saved = " and ".join(sorted(devices))
+        raise CannotRun(f"'{path}' was saved with --device {saved}, this is {plan.device}")
     with runner.within(plan.budget_s):
         machine = runner.machine()
         other_machine = kept.machine.differences(machine)
@@ -188,8 +202,8 @@ def against_file(
     return Report(
         base=str(path),
         head="the working tree",
-        findings=tuple(finding for case in cases for finding in findings(case, kept)),
-        notes=tuple(notes(plan, kept, machine, every=selections is None)),
+        findings=(*chain.from_iterable(findings(case, kept) for case in cases), *broken(cases)),
+        notes=(*notes(plan, kept, machine, every=selections is None), *untimed(cases)),
         conditions=Conditions(plan=plan, other_machine=other_machine),
     )
 
@@ -206,32 +220,48 @@ def notes(plan: CheckPlan, kept: Baseline, machine: Fingerprint, *, every: bool)
         )
     known = {Case.read(label).mechanism for label in kept.cases}
     if every and (new := [name for name in names() if name not in known]):
-        yield f"not in the baseline: {', '.join(new)}; add them with --save"
+        yield f"not in the baseline: {few(new)}; --save, which writes all anew, can add them"
 
 
 def measure(race: Measuring, times: bool) -> None:
-    """Count every case on head, and time each in a few processes."""
+    """Count every case on head, and time those to be timed in a few processes."""
     race.count()
-    ran = [case for case in race.cases if case.ran]
+    ran = [case for case in race.cases if case.ran and case.compared.timed]
     if times and ran:
         race.size(ran)
         race.plan = replace(race.plan, pairs=PAIRS)
         race.stage(ran, 0)
 
 
+def untimed(cases: Sequence[CheckedCase]) -> list[str]:
+    """A line on the cases for whose times the budget is too small, if there are any."""
+    without = [case for case in cases if case.skipped and not case.numbers(HEAD)]
+    texts = few([case.label for case in without])
+    return [f"times of {texts}: over budget: {without[0].skipped}"] if without else []
+
+
 def stored_cases(
     kept: Baseline, selections: Sequence[Selection] | None, root: Path
 ) -> Iterator[CheckedCase]:
     """The cases of a baseline, as it counted them, at their stored batches."""
-    names = {side.selection.name for side in on_both_sides(selections or (), root)}
+    asked = [side.head for side in on_both_sides(selections or (), root)]
     for label, stored in kept.cases.items():
         case = Case.read(label)
-        if selections is None or case.mechanism in names:
+        if selections is None or any(means(selection, case) for selection in asked):
             name = from_top(case.mechanism, root, root)
             selection = Selection(name=name, form=case.form, options=case.options)
-            compared = Compared(base=selection, head=selection)
+            compared = Compared(base=selection, head=selection, timed=stored.time is not None)
             batch = stored.time.batch if stored.time else None
             yield CheckedCase(compared=compared, workload=case.workload, batch=batch)
+
+
+def means(selection: Selection, case: Case) -> bool:
+    """Whether a selection means a stored case: any form and options that it does not name."""
+    return (
+        selection.name == case.mechanism
+        and fnmatchcase(case.form, selection.form or "*")
+        and set(selection.options) <= set(case.options)
+    )
 
 
 def entry(case: CheckedCase) -> StoredCase:
@@ -251,7 +281,7 @@ def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
         base = Counted(outcome=Outcome.OK, values=stored.counts)
     yield from counted(case, base, head)
     seconds = case.numbers(HEAD)
-    if stored and stored.time and seconds and stored.time.batch == case.batch:
+    if stored and stored.time and seconds:
         finding = stored_time_finding(case.name, case.label, stored.time.seconds, seconds)
         yield replace(finding, batch=case.batch)
 
@@ -259,17 +289,18 @@ def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
 def stored_time_finding(
     mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
 ) -> Finding:
-    """Seconds of each process, stored and now; a change is `unsure` and never fails.
+    """Seconds of each process, stored and now; what may be a change is `unsure` and never fails.
 
     No interval covers changes of the machine between days: a check of a revision is needed.
     """
     a, b = np.log(before), np.log(now)
-    point, half = float(b.mean() - a.mean()), math.inf
-    fewer = min(len(a), len(b))
-    if fewer > 1:
-        error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
-        half = student_quantile(LEVEL, fewer - 1) * error
-    changed = abs(point) > max(half, math.log1p(BETWEEN_DAYS))
+    point, df, half = float(b.mean() - a.mean()), len(a) + len(b) - 2, math.nan
+    if df:
+        variance = (len(a) * a.var() + len(b) * b.var()) / df
+        half = student_quantile(LEVEL, df) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
+    low, high = point - half, point + half
+    verdict = judge(point, low, high, called=False, threshold=BETWEEN_DAYS)
+    unsure = verdict is Verdict.UNSURE
     return Finding(
         mechanism=mechanism,
         case=case,
@@ -277,8 +308,8 @@ def stored_time_finding(
         base=math.exp(a.mean()),
         head=math.exp(b.mean()),
         ratio=math.exp(point),
-        low=math.exp(point - half) if half < math.inf else None,
-        high=math.exp(point + half) if half < math.inf else None,
-        verdict=Verdict.UNSURE if changed else Verdict.SAME,
-        reason="stored earlier; --base measures both sides in turns" if changed else "",
+        low=math.exp(low) if df else None,
+        high=math.exp(high) if df else None,
+        verdict=verdict,
+        reason="stored earlier; --base measures both sides in turns" if unsure else "",
     )

@@ -137,6 +137,8 @@ def reported(report: Report, race: Measuring, quoted: str) -> Report:
     grouped = list(families(cases))
     contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
     single = [e for members, e in grouped if len(members) == 1 and e.metric == TIME]
+    views = [evidence.view(rule.Statistic.TYPICAL) for evidence in single]
+    floors = [view.floor for view in views if len(view.again) >= rule.FEWEST]
     both = (counted(case, case.counted[BASE], case.counted[HEAD]) for case in cases)
     return replace(
         report,
@@ -150,7 +152,7 @@ def reported(report: Report, race: Measuring, quoted: str) -> Report:
         conditions=Conditions(
             plan=plan,
             clock=find(plan.device).clock if single else "",
-            worst_floor=max((t.view(rule.Statistic.TYPICAL).floor for t in single), default=None),
+            worst_floor=max(floors, default=None),
             elapsed_s=time.monotonic() - race.begun,
             selftest=quoted,
         ),

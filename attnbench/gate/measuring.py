@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -101,14 +101,14 @@ class Measuring:
         raced = [case for case in self.cases if case.compared.timed and case.ran]
         if self.plan.times and raced:
             self.size(raced)
-            waiting = [case for case in raced if case.race]
-            self.announce(self.forecast(waiting))
+            if waiting := [case for case in raced if case.race]:
+                self.announce(self.forecast(waiting))
             with ExitStack() as stack:
                 relaid = partial(self.server.relaid, LAYOUT)
                 self.confirming = cache(lambda: stack.enter_context(relaid()))
                 while waiting := self.look(waiting):
                     pass
-                self.stage(self.doubtful(raced, rule.settled), 1)
+                self.stage(self.doubtful(raced, lambda *found: not rule.settled(*found)), 1)
 
     def look(self, cases: list[CheckedCase]) -> list[CheckedCase]:
         """Race as many cases as there is time to confirm, then confirm suspects; return the rest.
@@ -117,7 +117,7 @@ class Measuring:
         """
         batch = self.affordable(cases, (0, 1)) or self.affordable(cases, (0,))
         self.stage(batch, 0)
-        self.stage(self.doubtful(batch, rule.unsuspected), 1)
+        self.stage(self.doubtful(batch, rule.suspected), 1)
         return [case for case in cases if case not in batch] if batch else []
 
     def forecast(self, cases: Sequence[CheckedCase]) -> str:
@@ -182,14 +182,20 @@ class Measuring:
         return loaded(self.server, side, self.trees[side], weighs=True)
 
     def size(self, cases: list[CheckedCase]) -> None:
-        """Set the batch of each case that has none, such that iterations last as planned."""
-        with of_trees(self.server, self.trees, self.draw) as processes:
+        """Set the batch of each case that has none, such that iterations last as planned.
+
+        Those that the budget does not reach are marked skipped.
+        """
+        with of_trees(self.server, self.trees, self.draw) as processes, suppress(OverBudget):
             for case in cases:
                 self.observe(f"sizing {case.label}")
                 try:
                     self.size_one(case, processes)
                 except Failed as failed:
                     case.failed = failed
+        for case in cases:
+            if not (case.race or case.failed):
+                case.skipped = "it ended before batches were sized; raise it"
 
     def size_one(self, case: CheckedCase, processes: Round) -> None:
         entrants = (BASE, HEAD, AGAIN) if BASE in self.sides else (HEAD,)
@@ -252,13 +258,13 @@ class Measuring:
         return affordable
 
     def doubtful(
-        self, cases: list[CheckedCase], clear: Callable[[rule.Evidence, float], bool]
+        self, cases: list[CheckedCase], doubt: Callable[[rule.Evidence, float], bool]
     ) -> list[CheckedCase]:
-        """The cases that are not `clear` after the first stage, and had no second one."""
-        unclear = (
-            members
+        """The cases that leave `doubt` after the first stage, and had no second one."""
+        unique = {
+            id(case): case
             for members, evidence in families(cases)
-            if not clear(evidence, self.plan.threshold)
-        )
-        unique = {id(case): case for members in unclear for case in members}
+            if doubt(evidence, self.plan.threshold)
+            for case in members
+        }
         return [case for case in unique.values() if case.stages[0] and not case.stages[1]]

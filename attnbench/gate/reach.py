@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -94,7 +94,7 @@ def reach(
         given = []
         for pair in known:
             with loaded(runner.server, side, trees[side]) as worker:
-                runner.observe(f"asking what {pair.selection.name} loads")
+                runner.observe(f"asking what {pair.head.name} loads")
                 name = (pair.base if side == BASE else pair.head).name
                 asking = {"do": "loads", "mechanism": name, "device": device}
                 given.append(worker.ask(LOAD_TIMEOUT_S, **asking))
@@ -143,7 +143,7 @@ def contained(trees: Mapping[str, Path], changes: Sequence[Change]) -> tuple[Com
     pairs = {(path, renamed.get(path, path), card) for path, card in cards(trees[BASE])}
     pairs |= {(original.get(path, path), path, card) for path, card in cards(trees[HEAD])}
     compared = [Compared(base=named(old, c), head=named(new, c)) for old, new, c in pairs]
-    return tuple(sorted(compared, key=lambda pair: pair.selection.name))
+    return tuple(sorted(compared, key=lambda pair: pair.head.name))
 
 
 def cards(tree: Path) -> Iterator[tuple[str, str]]:
@@ -178,16 +178,16 @@ def chosen(found: Reach, plan: CheckPlan, left_s: float, seed: str) -> list[Comp
         if fit_s >= 0 or not timed:
             timed += (one.compared, *forms)
         else:
-            counted.append(one.compared.only_counted())
+            counted.append(replace(one.compared, timed=False))
     return timed + counted
 
 
 def in_words(found: Reach, compared: Sequence[Compared]) -> str:
     """What the change reaches, and what of that is timed."""
-    names = [one.compared.selection.name for one in found.reached]
+    names = [one.compared.head.name for one in found.reached]
     every = "all " if len(names) == found.known > 1 else ""
     text = f"the change reaches {every}{len(names)} of {many(found.known, 'mechanism')}"
-    timed = list(dict.fromkeys(pair.selection.name for pair in compared if pair.timed))
+    timed = list(dict.fromkeys(pair.head.name for pair in compared if pair.timed))
     if len(timed) == len(names):
         return f"{text}: {', '.join(names)}"
     return (

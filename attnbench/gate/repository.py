@@ -56,16 +56,19 @@ def git(*arguments: str, cwd: Path, check: bool = True, timeout_s: float | None 
     except FileNotFoundError as error:
         raise CannotRun("comparing revisions needs git, which is not installed") from error
     if check and done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise CannotRun(f"git {arguments[0]} failed: {lines[-1]}")
+        _, _, reason = " ".join(done.stderr.decode(errors="replace").split()).rpartition("fatal: ")
+        raise CannotRun(f"git {arguments[0]} failed: {reason or 'no reason given'}")
     return done.stdout.decode(errors="surrogateescape")
 
 
 def root(folder: Path) -> Path:
     """The top folder of the repository. Raises `UsageError` outside of one."""
-    if not (path := git("rev-parse", "--show-toplevel", cwd=folder, check=False).strip()):
-        raise UsageError(f"'{folder}' is not in the working tree of a git repository")
-    return Path(path)
+    try:
+        return Path(git("rev-parse", "--show-toplevel", cwd=folder).rstrip("\n"))
+    except CannotRun as error:
+        raise UsageError(
+            f"'{folder}' is not in the working tree of a git repository; {error}"
+        ) from error
 
 
 def top(folder: Path) -> Path:
@@ -115,8 +118,10 @@ def changes(repository: Path, base: str) -> tuple[Change, ...]:
 
 def files_with(tree: Path, text: str) -> tuple[str, ...]:
     """Python files below the tree that hold the text, without those that git ignores."""
-    search = ("grep", "--untracked", "-lz", "-F", "-e", text, "--", "*.py")
-    return tuple(filter(None, git(*search, cwd=tree, check=False).split("\0")))
+    # a user's settings may colour names, or search submodules, which --untracked excludes
+    plain = ("grep", "--no-color", "--no-recurse-submodules", "--untracked")
+    found = git(*plain, "-lz", "-F", "-e", text, "--", "*.py", cwd=tree, check=False)
+    return tuple(filter(None, found.split("\0")))
 
 
 @contextmanager
@@ -140,8 +145,9 @@ def worktree(repository: Path, revision: str, timeout_s: float | None = None) ->
 
 def sweep_up(repository: Path) -> None:
     """Make git forget worktrees that killed checks have left and whose folders are gone."""
-    listed = git("worktree", "list", "--porcelain", "-z", cwd=repository, check=False)
-    for line in listed.split("\0"):
+    # without -z, which git knows from 2.36 on
+    listed = git("worktree", "list", "--porcelain", cwd=repository, check=False)
+    for line in listed.splitlines():
         tree = Path(line.removeprefix("worktree "))
         ours = line.startswith("worktree ") and tree.name == TREE
         if ours and tree.parent.name.startswith(PREFIX) and not tree.parent.exists():

@@ -61,10 +61,10 @@ class Pair(NamedTuple):
     @classmethod
     def of(cls, base: Sequence[float], head: Sequence[float]) -> Self:
         """From the seconds of all samples in order, two samples of each side per round."""
-        rounds = np.log(_in_rounds(head) / _in_rounds(base))
+        of_base, of_head = (np.reshape(times, (-1, 2)).mean(axis=1) for times in (base, head))
         slowest = np.quantile(head, SLOWEST) / np.quantile(base, SLOWEST)
         return cls(
-            typical=float(np.median(rounds)),
+            typical=float(np.median(np.log(of_head / of_base))),
             average=math.log(mean(head) / mean(base)),
             slowest=math.log(slowest),
         )
@@ -174,11 +174,6 @@ class Ruling(NamedTuple):
 def suspected(evidence: Evidence, threshold: float) -> bool:
     """Whether the first stage indicates that head differs."""
     return any(evidence.view(statistic).is_suspect(threshold) for statistic in JUDGED)
-
-
-def unsuspected(evidence: Evidence, threshold: float) -> bool:
-    """Whether the first stage does not indicate that head differs."""
-    return not suspected(evidence, threshold)
 
 
 def unconfirmed(evidence: Evidence, threshold: float) -> bool:
@@ -306,8 +301,3 @@ def _doubt(view: View, threshold: float) -> str:
 def _means(rows: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
     visits = zip(*rows, strict=False)  # a case that failed has fewer
     return tuple(Pair(*map(float, np.mean(visit, axis=0))) for visit in visits)
-
-
-def _in_rounds(times: Sequence[float]) -> np.ndarray:
-    means: np.ndarray = np.reshape(times, (-1, 2)).mean(axis=1)
-    return means

@@ -4,7 +4,7 @@ import gc
 import importlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,9 @@ class Worker:
         self.sow()
         function: Callable[[], Any] = getattr(module, attribute)
         made = function()
+        if isinstance(made, Awaitable | AsyncIterator | Generator):
+            kind = type(made).__name__
+            raise TypeError(f"{name} returns a {kind} that nobody runs; name a function that does")
         return made if callable(made) else function
 
     def sow(self) -> None:

@@ -42,7 +42,7 @@ class Trial:
     def build(
         self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None
     ) -> Attention:
-        """The module with repeatable parameters, none of them initialised to zero.
+        """The module with repeatable parameters, none of which is zero, as some begin.
 
         They are the same in every number type, since bfloat16 represents all of them.
         Raises `NotApplicable` where the form refuses the workload.
@@ -52,7 +52,7 @@ class Trial:
         seeded(0)
         module = self.card.forms[form or self.form](self.config, w).double()
         for parameter in module.parameters():
-            if parameter.dim() == 1:
+            if parameter.dim() == 1 or not parameter.any():
                 nn.init.normal_(parameter, std=0.1)
         return module.bfloat16().to(find(w.device).torch_name, dtype).eval()
 

@@ -13,6 +13,7 @@ from tests.gate.repositories import Repository
 HELPER = "def work():\n    return sum(range({}))\n"
 CODE = (
     "from .helper import work\n\n\ndef index():\n    work()\n\n\ndef factory():\n    return work\n"
+    "\n\nasync def later():\n    work()\n"
 )
 TEST = (
     "import pytest\nfrom shop.code import index\n\n\n@pytest.mark.attnbench\ndef test_index():\n"
@@ -63,6 +64,7 @@ def readme_command(shop):
         ("nowhere:index", "on neither side: there is no module nowhere"),
         ("json:dumps", "which is not in this repository"),
         ("src/nofile.py:index", "on neither side: there is no file src/nofile.py"),
+        ("shop.code:later", "shop.code:later returns a coroutine that nobody runs"),
     ],
 )
 def test_a_function_that_is_nowhere_does_not_pass(name, words, shop):

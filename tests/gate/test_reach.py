@@ -52,7 +52,7 @@ def found(server):
     def ask(trees, changes, asked=None):
         runner = Runner(server=server, machine=partial(fingerprint, server, "cpu"))
         result = reach(trees, changes, runner, "cpu", asked)
-        return [one.compared.selection.name for one in result.reached], result.uncovered
+        return [one.compared.head.name for one in result.reached], result.uncovered
 
     return ask
 
@@ -192,10 +192,10 @@ def test_as_many_are_timed_as_the_budget_allows_and_that_is_said():
     result = Reach(reached=every, known=9)
     plan = CheckPlan()
     some = chosen(result, plan, 300.0, "0")
-    timed = {pair.selection.name for pair in some if pair.timed}
+    timed = {pair.head.name for pair in some if pair.timed}
     assert 1 <= len(timed) < 9
-    assert {pair.selection.name for pair in some} == {f"m{number}" for number in range(9)}
-    assert {p.selection.form for p in some if p.selection.name in timed} == {
+    assert {pair.head.name for pair in some} == {f"m{number}" for number in range(9)}
+    assert {p.head.form for p in some if p.head.name in timed} == {
         None,
         "eager",
         "folded",

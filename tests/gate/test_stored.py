@@ -23,8 +23,10 @@ WORKLOAD = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
         ((1.0, 1.01, 0.99), (1.05, 1.06, 1.04), "same"),
         ((1.0, 1.01, 0.99), (1.5, 1.51, 1.49), "unsure"),
         ((1.0, 1.01, 0.99), (0.5, 0.51, 0.49), "unsure"),
-        ((1.0, 2.0, 0.5), (1.5, 3.0, 0.8), "same"),
-        ((1.0,), (9.0, 9.0, 9.0), "same"),
+        ((1.0, 2.0, 0.5), (1.0, 2.0, 0.5), "unsure"),
+        ((1.0,), (1.0, 1.001), "same"),
+        ((1.0,), (9.0, 9.0, 9.0), "unsure"),
+        ((1.0,), (1.0,), "unsure"),
     ],
 )
 def test_a_stored_time_never_fails(before, now, verdict):
@@ -48,8 +50,23 @@ def test_a_stored_case_is_requested_as_it_was_saved(case):
 
 
 def test_only_selected_cases_are_taken_from_a_file():
-    cases = [Case(mechanism=name, form="eager", workload=WORKLOAD) for name in ("local", "etc")]
+    cases = [
+        Case(mechanism=name, form=form, options=options, workload=WORKLOAD)
+        for name, form, options in (
+            ("local", "eager", ()),
+            ("etc", "eager", ()),
+            ("local", "flex", (("block", 20),)),
+        )
+    ]
     machine = environment().fingerprint
     kept = Baseline(attnbench="0.1", machine=machine, cases={str(c): StoredCase() for c in cases})
-    (found,) = stored_cases(kept, [Selection(name="etc")], Path.cwd())
-    assert found.label == str(cases[1])
+    for models, taken in (
+        (["etc"], [1]),
+        (["local"], [0, 2]),
+        (["local:*"], [0, 2]),
+        (["local:eager", "etc"], [0, 1]),
+        (["local[block=20]"], [2]),
+        (["local[block=30]"], []),
+    ):
+        found = stored_cases(kept, [Selection.read(text) for text in models], Path.cwd())
+        assert [one.label for one in found] == [str(cases[number]) for number in taken]

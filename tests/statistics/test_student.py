@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,3 +39,8 @@ def test_the_change_to_the_normal_distribution_is_negligible():
 @pytest.mark.parametrize("point", [0.0, 1.0, 1e6, 1e9, 1e11])
 def test_a_p_value_is_a_probability_however_large_the_effect(point: float, df: float):
     assert 0 <= p_value(point, 1.0, df) <= 1
+
+
+@pytest.mark.parametrize("unknown", [(math.nan, 0.0, 3), (0.1, math.nan, 3), (0.1, 0.1, math.nan)])
+def test_what_is_unknown_has_no_p_value(unknown: tuple[float, float, float]):
+    assert math.isnan(p_value(*unknown))
