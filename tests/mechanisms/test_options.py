@@ -42,6 +42,7 @@ REFUSED = (
     ("longformer", {"dilation": 0}, "dilation is 0; it must be at least 1"),
     ("mamba2", {"state": 0}, "state is 0; it must be at least 1"),
     ("memory_compressed", {"compression": 0}, "compression is 0; it must be at least 1"),
+    ("moba", {"block": 1}, "block is 1; it must be at least 2"),
     ("nystromformer", {"landmarks": 0}, "landmarks is 0; it must be at least 1"),
     ("nystromformer", {"iterations": -1}, "iterations is -1; it must be at least 0"),
     ("nystromformer", {"conv_kernel": 4}, "conv_kernel is 4; it must be odd, or 0 for none"),
