@@ -66,6 +66,8 @@ class Config(at.BaseConfig):
         self.require_at_least(0, "epsilon")
         if self.epsilon is not None and self.kernel == "trigonometric":
             raise ValueError("kernel=trigonometric takes no epsilon; leave it out")
+        if self.epsilon == 0 and self.kernel == "relu":
+            raise ValueError("epsilon is 0; kernel=relu needs more, or queries may read no key")
 
     @property
     def added(self) -> float:

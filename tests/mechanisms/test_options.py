@@ -51,6 +51,7 @@ REFUSED = (
     ("performer", {"epsilon": -1.0}, "epsilon is -1.0; it must be at least 0"),
     ("performer", {"kernel": "cosine"}, "known: positive, trigonometric, relu"),
     ("performer", {"kernel": "trigonometric", "epsilon": 0.1}, "takes no epsilon"),
+    ("performer", {"kernel": "relu", "epsilon": 0.0}, "queries may read no key"),
     ("poolingformer", {"pooling": "sum"}, "unknown pooling 'sum'; known: ldconv, mean, max"),
     ("poolingformer", {"window": 3}, "window is 3; it must be an even number"),
     ("poolingformer", {"stride": 0}, "stride is 0; it must be at least 1"),
