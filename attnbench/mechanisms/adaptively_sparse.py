@@ -60,8 +60,8 @@ class AdaptivelySparse(at.CachedAttention):
         return Entmax.apply(logits, self.sparsity()[:, None, None])
 
     def sparsity(self) -> Tensor:
-        """α - 1 of each head, [H]."""
-        return self.a.sigmoid().clamp(*SPARSITY_RANGE)
+        """α - 1 of each head [H], at least float32: narrow types would round it to 1."""
+        return at.widen(self.a).sigmoid().clamp(*SPARSITY_RANGE)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -164,7 +164,7 @@ class Entmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, a: Tensor) -> Tensor:
         # powers lose too much in the half types
-        A, _, _ = weights(at.widen(logits), at.widen(a))
+        A, _, _ = weights(at.widen(logits), a)
         ctx.save_for_backward(A, a)
         return A.to(logits.dtype)
 
@@ -172,8 +172,8 @@ class Entmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         A, a = ctx.saved_tensors
         dtype, grad = grad.dtype, at.widen(grad)
-        to_logits, to_alpha = gradients(A, A ** (1 - at.widen(a)), at.widen(a), grad)
-        return to_logits.to(dtype), to_alpha.sum((0, 2, 3))[:, None, None].to(a.dtype)
+        to_logits, to_alpha = gradients(A, A ** (1 - a), a, grad)
+        return to_logits.to(dtype), to_alpha.sum((0, 2, 3))[:, None, None]
 
 
 class Rows(torch.autograd.Function):
@@ -185,7 +185,7 @@ class Rows(torch.autograd.Function):
     ) -> Tensor:
         o, tau = torch.empty_like(v), at.widen(q.new_empty(*q.shape[:2], 1))
         for part, logits in pieces(q, k, keys, causal):
-            A, _, tau[part] = weights(logits, at.widen(a)[part[0], None, None])
+            A, _, tau[part] = weights(logits, a[part[0], None, None])
             o[part] = A.to(v.dtype) @ v[part[0]]
         ctx.save_for_backward(q, k, v, a, keys, tau)
         ctx.causal = causal
@@ -197,14 +197,14 @@ class Rows(torch.autograd.Function):
         dq, dk, dv, da = (torch.zeros_like(x) for x in (q, k, v, a))
         for part, logits in pieces(q, k, keys, ctx.causal):
             head = part[0]
-            A, w, _ = weights(logits, at.widen(a)[head, None, None], tau[part])
+            A, w, _ = weights(logits, a[head, None, None], tau[part])
             dv[head] += A.to(v.dtype).mT @ grad[part]
             to_A = at.widen(grad[part] @ v[head].mT)
-            to_logits, to_alpha = gradients(A, w, at.widen(a)[head, None, None], to_A)
+            to_logits, to_alpha = gradients(A, w, a[head, None, None], to_A)
             to_logits = to_logits.to(q.dtype)
             dq[part] = to_logits @ k[head]
             dk[head] += to_logits.mT @ q[part]
-            da[head] += to_alpha.sum((1, 2)).to(a.dtype)
+            da[head] += to_alpha.sum((1, 2))
         return dq, dk, dv, da, None, None
 
 

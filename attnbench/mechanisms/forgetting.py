@@ -8,7 +8,8 @@
 `eager` stores the weights. `sdpa` lets torch's fused kernel add the decays: F_i cancels in a
 softmax, so they are one more column of the keys, which a column of ones in q reads. Queries go in
 blocks of C, and the column counts from the first of them: keys that matter have small numbers then,
-and lose no digits in long sequences. In training each block is computed once more, not kept.
+and lose no digits in long sequences. Narrow types, whose few digits would not tell neighbours
+apart, have three columns that add up to it. In training each block is computed once more, not kept.
 
 The core begins with q, k, v and x W_F. Always causal. For decoding, the state is the cache of k and
 v, and x W_F of every token.
@@ -124,43 +125,57 @@ def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draw
 
 class Sdpa(Forgetting):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
-        outputs, F = [], self.fading(f).cumsum(-1)
-        q = torch.cat([q, q.new_full((1,), q.shape[-1] ** 0.5).expand(*q.shape[:-1], 1)], -1)
-        v = pad(v, (0, 1))  # or torch uses a kernel that stores weights
+        outputs, F, (*_, d), more = [], self.fading(f).cumsum(-1), q.shape, columns(q.dtype)
+        q = pad(q, (0, more), value=d**0.5)
+        v = pad(v, (0, more))  # or torch uses a kernel that stores weights
         if mask is not None:
             v = v * mask[:, None, :, None]
         for start in range(0, q.shape[2], BLOCK):
             part = slice(start, start + BLOCK), slice(min(start + BLOCK, q.shape[2]))
             block = q[:, :, part[0]], *(t[:, :, part[1]] for t in (k, v, F)), start, mask
             outputs.append(checkpoint(self.part, *block, use_reentrant=False))
-        return torch.cat(outputs, 2)[..., :-1]
+        return torch.cat(outputs, 2)[..., :d]
 
     def part(
         self, q: Tensor, k: Tensor, v: Tensor, F: Tensor, start: int, mask: Tensor | None
     ) -> Tensor:
-        """The outputs of the last of the tokens, from `start` on, with a column for the decays."""
-        column = (F[..., start, None] - F).to(k.dtype)
+        """The outputs of the last of the tokens, from `start` on, with columns for the decays."""
+        faded, scale = F[..., start, None] - F, k.shape[-1] ** -0.5
         if mask is not None:
             lowest = torch.finfo(k.dtype).min / 4
-            column = column.masked_fill(~mask[:, None, : k.shape[2]], lowest)
+            faded = faded.masked_fill(~mask[:, None, : k.shape[2]], lowest)
+        added = []
+        for _ in range(columns(k.dtype)):
+            added.append(faded.to(k.dtype))
+            faded = faded - added[-1]
+        k = torch.cat([k, torch.stack(added, -1)], -1)
         past = at.causal_mask(q.shape[2], k.shape[2], q.device)
-        k, scale = torch.cat([k, column[..., None]], -1), k.shape[-1] ** -0.5
         return scaled_dot_product_attention(q, k, v, attn_mask=past, scale=scale)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager, with one more column, and no keys after a block."""
+        """As eager, with the columns of decays, and no keys after a block."""
         keys = sum(
             min(BLOCK, w.seq_len - start) * min(start + BLOCK, w.seq_len)
             for start in range(0, w.seq_len, BLOCK)
         )
-        core = 4 * w.batch * keys * (w.width + w.heads)
+        core = 4 * w.batch * keys * extended_width(w)
         return replace(Forgetting.flops(config, w), core=core)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        """q, k and v with a column, and the mask of a block."""
-        return 4 * w.tokens * (w.width + w.heads) + BLOCK * w.seq_len
+        """q, k and v with the columns of decays, and the mask of a block."""
+        return 4 * w.tokens * extended_width(w) + BLOCK * w.seq_len
+
+
+def columns(dtype: torch.dtype) -> int:
+    """How many numbers of a type tell decays apart as well as one of float32."""
+    return 3 if dtype.itemsize < 4 else 1
+
+
+def extended_width(w: at.Workload) -> int:
+    """The width of q with the further columns of all heads."""
+    return w.width + w.heads * columns(getattr(torch, w.dtype))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -27,13 +27,14 @@ from attnbench import attention as at
 
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
-    """`block`: C; `blocks`: n, that a query reads, its own among them."""
+    """`block`: C, at least 2; `blocks`: n, that a query reads, its own among them."""
 
     block: int = 512
     blocks: int = 3
 
     def __post_init__(self) -> None:
-        self.require_at_least(1, "block", "blocks")
+        self.require_at_least(2, "block")
+        self.require_at_least(1, "blocks")
 
 
 class Moba(at.Choosing, at.QKVAttention):
@@ -125,16 +126,11 @@ def scoring(config: Config, w: at.Workload) -> int:
     return 2 * w.tokens * -(-w.seq_len // config.block) * w.width
 
 
-def parameters(config: Config, w: at.Workload) -> int:
-    """Four projections of D² (with biases)."""
-    return at.projection_parameters(config, w)
-
-
 CARD = at.Card(
     forms={"eager": Moba, "blocked": Blocked},
     config=Config,
     reference=reference,
-    parameters=parameters,
+    parameters=at.projection_parameters,
     family=at.Family.LEARNED,
     causality=at.Causality.ALWAYS,
     paper=at.Paper(

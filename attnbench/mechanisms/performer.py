@@ -66,6 +66,8 @@ class Config(at.BaseConfig):
         self.require_at_least(0, "epsilon")
         if self.epsilon is not None and self.kernel == "trigonometric":
             raise ValueError("kernel=trigonometric takes no epsilon; leave it out")
+        if self.epsilon == 0 and self.kernel == "relu":
+            raise ValueError("epsilon is 0; kernel=relu needs more, or queries may read no key")
 
     @property
     def added(self) -> float:
@@ -120,13 +122,10 @@ class Performer(at.QKVAttention, at.Recurrent):
     def causal_sums(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same over j ≤ i and earlier tokens, and [S z] after them."""
-        return self.prefix_sums(q, k, v, keys, S)
+        """The same over j ≤ i and earlier tokens, and [S z] after them.
 
-    def prefix_sums(
-        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The same of whole products; a column of ones in v makes z the last column of S."""
+        A column of ones in v makes z the last column of S.
+        """
         q, k, v = self.query_features(q), self.key_features(k, keys), pad(v, (0, 1), value=1)
         return at.sum_rule(S, q, k, v, self.config.chunk)
 
@@ -241,7 +240,7 @@ class Chunked(Performer):
     ) -> tuple[Tensor, Tensor]:
         outputs = []
         for part in cut(self.block, 2, q, k, v, keys):
-            o, S = recomputed(self.prefix_sums, *part, S)
+            o, S = recomputed(super().causal_sums, *part, S)
             outputs.append(o)
         return joined(outputs, 2), S
 

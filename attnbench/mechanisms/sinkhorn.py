@@ -260,7 +260,7 @@ def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: at.Draws)
 
 
 def balanced(R: Tensor, allowed: Tensor, iterations: int, causal: bool) -> Tensor:
-    P = (R - R.max().detach()).exp() * allowed
+    P = R.exp() * allowed
     for _ in range(iterations):
         rows = P.sum(1, keepdim=True)
         P = P / rows.where(rows > 0, 1)

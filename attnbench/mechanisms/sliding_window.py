@@ -66,8 +66,8 @@ class SlidingWindow(at.CachedAttention):
         sinks_k, sinks_v = (t[:, :, None, : self.config.sink_tokens] for t in (k, v))
         q, k, v = (blocks(t, b) for t in (q / d**0.5, k, v))  # [B, H, n, b, d]
         near, sinks = self.allowed(N, b, mask, q.device)
-        band = q @ both(k).mT  # [B, H, n, b, 2 b]
-        logits, allowed = torch.cat([q @ sinks_k.mT, band], -1), torch.cat([sinks, near], -1)
+        logits = torch.cat([q @ sinks_k.mT, q @ both(k).mT], -1)  # [B, H, n, b, ≤ s + 2 b]
+        allowed = torch.cat([sinks, near], -1)
         if self.sink is not None:
             logits = torch.cat([logits, self.sink.view(-1, 1, 1, 1).expand(*q.shape[:-1], 1)], -1)
             allowed = pad(allowed, (0, 1), value=True)
@@ -194,9 +194,9 @@ class Masked(SlidingWindow):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        return (
-            w.seq_len**2 + w.heads * w.tokens + 3 * w.tokens * (extended_width(config, w) - w.width)
-        )
+        """The mask in bytes, and as numbers twice; further columns."""
+        columns = 3 * w.tokens * (extended_width(config, w) - w.width)
+        return 5 * w.seq_len**2 // 2 + w.heads * w.tokens + columns
 
 
 class Blocked(Masked):
@@ -256,7 +256,7 @@ class Blocked(Masked):
     def elements(config: Config, w: at.Workload) -> int:
         """Copies of q, k, v and o; in training, gradients of all windows."""
         C = block(config, w.seq_len)
-        kept = 2 * (1 + config.window // C) if w.trains else 0
+        kept = 2 * (1 + config.window // C) if w.trains and w.seq_len > config.window else 0
         return w.tokens * (w.heads + (4 + kept) * extended_width(config, w))
 
 

@@ -6,18 +6,15 @@
 
 `eager` stores A. `sdpa` leaves the choice of kernel to torch; on a CPU that is its flash kernel as
 long as q, k, v are 4-D and there is no attention dropout. The kernel that ran is recorded.
-`flex` computes the same function by another kernel of torch.
+`flex` computes the same function by torch's flex_attention, and if causal no blocks of the future.
 
 For decoding, the state is the cache of k and v.
 Source: arXiv:1706.03762, equation (1).
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from attnbench import attention as at
@@ -70,12 +67,7 @@ def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: at.Dra
 
 class Sdpa(Transformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is None:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        allowed = at.allowed_keys(q, k, at.key_mask(mask), self.causal)
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-        seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)  # [B, N or 1]
-        return o.masked_fill(~seen[:, None, :, None], 0)
+        return at.fused_attention(q, k, v, at.key_mask(mask), self.causal)
 
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         return at.caches.next_output(q, *state.held())
@@ -85,52 +77,15 @@ class Sdpa(Transformer):
         return w.heads * w.tokens
 
 
-class Flex(Transformer):
-    compiles = True
-
+class Flex(at.flex.Form, Transformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        blocks = triangle(q.shape[-2], q.device) if self.causal else None
-        return at.flex.kernel()(q, k, v, block_mask=blocks)
+        return self.fused(q, k, v, mask)
 
     @staticmethod
-    def needs(config: Config, w: at.Workload) -> str | None:
-        if w.padding:
-            return "this form takes no padding mask; use transformer:sdpa"
-        return at.flex.needs(w)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens
-
-
-def past(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    return j <= i
-
-
-@cache
-def triangle(N: int, device: torch.device) -> Any:
-    """The blocks of a causal mask for flex_attention, computed without an N × N mask.
-
-    Blocks on the diagonal are used in part, as is the whole last row if N truncates it; blocks
-    before the diagonal are used entirely.
-    """
-    from torch.nn.attention.flex_attention import BlockMask
-
-    n = -(-N // at.flex.BLOCK)
-    row = torch.arange(n, device=device, dtype=torch.int32)
-    partly, whole = torch.ones_like(row), row.clone()
-    if N % at.flex.BLOCK:
-        partly[-1], whole[-1] = n, 0
-    order = row.repeat(n, 1)  # [n, n]: the blocks of each row by number
-    return BlockMask.from_kv_blocks(
-        partly[None, None],
-        ((order + row[:, None]) % n)[None, None],
-        whole[None, None],
-        order[None, None],
-        BLOCK_SIZE=at.flex.BLOCK,
-        mask_mod=past,
-        seq_lengths=(N, N),
-    )
+    def visible(config: Config, w: at.Workload) -> at.flex.Window:
+        """All keys, up to the query if causal."""
+        N, causal = w.seq_len, w.causal
+        return at.flex.within(N, lambda i: (0 * i, i + 1 if causal else 0 * i + N))
 
 
 CARD = at.Card(

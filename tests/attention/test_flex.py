@@ -14,7 +14,7 @@ from attnbench.attention import flex
 from attnbench.attention.flex import BLOCK
 from attnbench.catalogue import registry
 from attnbench.devices.finding import find
-from attnbench.mechanisms import bigbird, image_transformer, local, longformer
+from attnbench.mechanisms import bigbird, image_transformer, local, longformer, transformer
 from attnbench.records import Mode
 from attnbench.verify.trial import same_draws, some_padding, tokens, workload
 from tests.exemptions import WIDER
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::U
 NO_COMPILER = find("cpu").cannot_compile()
 LENGTHS = (1, 23, 128, 300, 515)
 CONFIGS = {
+    "transformer": (transformer.Config(),),
     "local": (
         local.Config(block=5),
         local.Config(block=20),
@@ -132,8 +133,8 @@ def blocks_are_right(name, config, causal, N):
     whole = whole.unflatten(3, (n, BLOCK)).transpose(2, 3).flatten(3).all(-1)  # [H, n, n]
     assert (ours.used >= theirs).all()
     assert (ours.full <= whole).all()
-    interval = name == "local" or (name == "image_transformer" and config.layout == "1d")
-    if interval:
+    line = name == "image_transformer" and config.layout == "1d"
+    if line or name in ("local", "transformer"):  # each query reads an interval
         assert (ours.used == theirs).all()
         assert (ours.full == whole).all()
     work = ours.flops(w) // (4 * w.width)

@@ -83,3 +83,17 @@ def test_chunks_of_any_size_agree_with_eager(monkeypatch, size, causal, masked):
         grads.append([y, *torch.autograd.grad(loss, list(module.parameters()))])
     for a, b in zip(*grads, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("form", [AdaptivelySparse, Chunked])
+def test_the_sparsest_head_in_a_narrow_type_has_no_gradient_where_a_weight_is_0(form):
+    torch.manual_seed(0)
+    module = form(Config(), Workload(batch=1, seq_len=20, width=4, heads=1, level=Level.CORE))
+    module.a.data.fill_(20.0)
+    q, k, v = torch.randn(3, 1, 1, 20, 4).bfloat16()
+    q[..., 1:] = k[..., 1:] = 0
+    q[..., 0], k[:, :, :10, 0], k[:, :, 10:, 0] = 8.0, 4.0, -4.0  # the last ten keys get nothing
+    (gradient,) = torch.autograd.grad(
+        module.bfloat16().attend(q, k.requires_grad_(), v, None).sum(), k
+    )
+    assert (gradient[:, :, 10:] == 0).all()

@@ -1,4 +1,4 @@
-"""Big Bird against masked dense attention; how random blocks are drawn; published sizes."""
+"""Big Bird: how random blocks are drawn; published sizes."""
 
 import pytest
 import torch
@@ -7,37 +7,8 @@ from attnbench.mechanisms.bigbird import CARD, Config, draw
 from attnbench.records import Level, Workload
 
 
-def workload(seq_len, batch=2):
-    return Workload(
-        batch=batch, seq_len=seq_len, width=32, heads=4, level=Level.CORE, dtype="float64"
-    )
-
-
-def qkv(w):
-    generator = torch.Generator().manual_seed(1)
-    shape = (3, w.batch, w.heads, w.seq_len, w.head_width)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def pattern(config, w, random):
-    """Allowed keys [H, N, N] by definition, given the drawn blocks."""
-    i, j = torch.meshgrid(torch.arange(w.seq_len), torch.arange(w.seq_len), indexing="ij")
-    allowed = (i // config.block - j // config.block).abs() <= 1
-    allowed = allowed | (i < config.global_tokens) | (j < config.global_tokens)
-    allowed = allowed.repeat(w.heads, 1, 1)
-    for h, heads in enumerate(random.tolist()):
-        for block, chosen in enumerate(heads):
-            rows = slice(block * config.block, (block + 1) * config.block)
-            for c in chosen:
-                if c >= 0:
-                    allowed[h, rows, c * config.block : (c + 1) * config.block] = True
-    return allowed
-
-
-def dense(q, k, v, allowed):
-    logits = q @ k.mT / q.shape[-1] ** 0.5
-    weights = logits.masked_fill(~allowed, -torch.inf).softmax(-1)
-    return weights.nan_to_num(0) @ v
+def workload(seq_len):
+    return Workload(batch=2, seq_len=seq_len, width=32, heads=4, level=Level.CORE)
 
 
 CASES = [
@@ -46,20 +17,6 @@ CASES = [
     Config(block=3, global_tokens=0, random_tokens=3),
     Config(block=16, global_tokens=16, random_tokens=48),
 ]
-
-
-@pytest.mark.parametrize("config", CASES, ids=str)
-@pytest.mark.parametrize("seq_len", [96, 101])
-def test_blocks_equal_dense_attention_under_the_pattern(config, seq_len):
-    w = workload(seq_len)
-    q, k, v = qkv(w)
-    module = CARD.forms["eager"](config, w)
-    allowed = pattern(config, w, module.random)
-    torch.testing.assert_close(module.attend(q, k, v, None), dense(q, k, v, allowed))
-    mask = torch.rand(2, seq_len, generator=torch.Generator().manual_seed(2)) < 0.7
-    mask[1, 50:] = False
-    allowed = allowed & mask[:, None, None, :] & mask[:, None, :, None]
-    torch.testing.assert_close(module.attend(q, k, v, mask), dense(q, k, v, allowed))
 
 
 @pytest.mark.parametrize("config", CASES, ids=str)

@@ -5,7 +5,6 @@ import torch
 
 from attnbench.mechanisms.gated_linear import CARD, Config
 from attnbench.records import Level, Workload
-from tests.kept import assert_linear, kept_bytes
 
 
 def core(form="chunked", seq_len=50, **options):
@@ -28,17 +27,6 @@ def test_closed_gates_leave_the_token_alone(form):
     v = torch.randn(2, 4, 50, 4)
     o = core(form, root=1.0).attend(q, k, v, torch.full_like(f, -200.0), None)
     torch.testing.assert_close(o, (q * k).sum(-1, keepdim=True) / 2**0.5 * v)
-
-
-def test_what_training_keeps_is_linear_in_length():
-    def kept(seq_len):
-        shapes = CARD.forms["chunked"].core_inputs(
-            Config(), Workload(batch=1, seq_len=seq_len, width=16, heads=4)
-        )
-        inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
-        return kept_bytes(core(seq_len=seq_len).attend, *inputs, None)[0]
-
-    assert_linear(kept)
 
 
 def test_keys_as_wide_as_their_heads_allow():

@@ -1,4 +1,4 @@
-"""Mamba-2: its own heads, the skip, strong decays, and what training keeps."""
+"""Mamba-2: its own heads, the skip, and strong decays."""
 
 from dataclasses import replace
 
@@ -7,7 +7,6 @@ import torch
 
 from attnbench.mechanisms.mamba2 import CARD, Config
 from attnbench.records import Level, Workload
-from tests.kept import assert_linear, kept_bytes
 
 SMALL = {"head_width": 8, "state": 6, "chunk": 16}
 W = Workload(batch=2, seq_len=40, width=16, heads=4, level=Level.CORE, causal=True)
@@ -62,14 +61,6 @@ def test_padding_before_the_tokens_changes_nothing(form):
     x = torch.randn(2, 40, 16)
     mask = (torch.arange(40) >= 9).expand(2, -1)
     torch.testing.assert_close(module(x, mask)[:, 9:], module(x[:, 9:]))
-
-
-def test_what_training_keeps_is_linear_in_length():
-    def kept(seq_len):
-        w = replace(W, seq_len=seq_len, batch=1, level=Level.ATTENTION)
-        return kept_bytes(build(w=w), torch.randn(1, seq_len, 16))[0]
-
-    assert_linear(kept)
 
 
 def test_a_state_of_fixed_size():

@@ -1,11 +1,10 @@
-"""Retention: the paper's parallel form, decays of heads, and what training keeps."""
+"""Retention: the paper's parallel form, and decays of heads."""
 
 import pytest
 import torch
 
 from attnbench.mechanisms.retention import CARD, Config, decays
 from attnbench.records import Level, Workload
-from tests.kept import assert_linear, kept_bytes
 
 
 def core(form="chunked", seq_len=50, **options):
@@ -28,11 +27,3 @@ def test_decays_of_many_heads_do_not_round_to_one():
     logs = decays(torch.zeros(1, 64, dtype=torch.float32)).flatten()
     assert (logs < 0).all()
     assert logs[0].exp().item() == pytest.approx(1 - 1 / 32)
-
-
-def test_what_training_keeps_is_linear_in_length():
-    def kept(seq_len):
-        q, k, v = (torch.randn(1, 4, seq_len, d, requires_grad=True) for d in (4, 4, 8))
-        return kept_bytes(core(seq_len=seq_len).attend, q, k, v, None)[0]
-
-    assert_linear(kept)

@@ -1,4 +1,4 @@
-"""RWKV-7: what its state removes and keeps, the token before, and what training keeps."""
+"""RWKV-7: what its state removes and keeps, and the token before."""
 
 import math
 
@@ -8,7 +8,6 @@ import torch
 from attnbench.attention.recurrence import decay_rule
 from attnbench.mechanisms.rwkv7 import CARD, Config
 from attnbench.records import Level, Workload
-from tests.kept import assert_linear, kept_bytes
 
 FORMS = pytest.mark.parametrize("form", CARD.forms)
 
@@ -55,31 +54,6 @@ def test_a_token_reads_the_one_before_it_as_far_as_it_is_mixed_in():
     assert state.inputs.equal(x[:, 1:])
     module.mu.data.fill_(0.5)
     assert not module.extend(other, None, module.start(1, 2))[1].S.allclose(after.S)
-
-
-def test_what_training_keeps_is_linear_in_length():
-    def kept(seq_len):
-        module = build(seq_len=seq_len, level=Level.ATTENTION)
-        return kept_bytes(module, torch.randn(1, seq_len, 16))[0]
-
-    assert_linear(kept)
-
-
-def test_what_the_core_keeps_for_training_is_below_four_times_its_inputs():
-    w = Workload(batch=1, seq_len=8192, width=256, heads=16, level=Level.CORE, causal=True)
-    module = CARD.forms["chunked"](Config(), w)
-    inputs = [torch.randn(shape).requires_grad_() for shape in module.core_inputs(Config(), w)]
-    kept, _ = kept_bytes(module.attend, *inputs, None)
-    assert kept < 4 * sum(tensor.nbytes for tensor in inputs)
-
-
-def test_padding_leaves_the_state_as_it_is():
-    module = build(level=Level.ATTENTION).double()
-    x, mask = torch.randn(1, 12, 16, dtype=torch.float64), torch.ones(1, 12, dtype=torch.bool)
-    mask[0, 7:] = False
-    _, padded = module.extend(x, mask, module.start(1, 12))
-    _, short = module.extend(x[:, :7], None, module.start(1, 12))
-    torch.testing.assert_close(padded.S, short.S)
 
 
 def test_ranks_grow_with_the_root_of_the_width():

@@ -97,6 +97,15 @@ def test_noise_is_drawn_in_training_and_can_be_reproduced(cls, causal):
     torch.testing.assert_close(y, torch.stack(rows))
 
 
+@FORMS
+@pytest.mark.parametrize("causal", [False, True])
+def test_without_iterations_nothing_is_normalised(cls, causal):
+    module = build(cls, Config(block=4, iterations=0), 17, causal).eval()
+    x = torch.randn(2, 17, 16, dtype=torch.float64)
+    rows = [reference(module, row, None, {}) for row in x]
+    torch.testing.assert_close(module(x), torch.stack(rows))
+
+
 def test_without_gumbel_training_draws_nothing():
     module = build(Sinkhorn, Config(block=4, gumbel=False), 17).train()
     x = torch.randn(2, 17, 16, dtype=torch.float64)
