@@ -288,7 +288,7 @@ class Worker:
         }
         if built.sparing:
             notes["allocator"] = "pages kept, but those of large tensors"
-        device, (more, said) = built.device, further(built)
+        device, (more, said) = built.device, further(built, left_s)
         values, notes = values | more, notes | said
         del built
         gc.enable()
