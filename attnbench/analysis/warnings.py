@@ -106,7 +106,7 @@ def _meddled(sweep: Sweep) -> Warnings:
             changes[name, f"changed {state}"] = None
         if state := run.notes.get("autocast"):
             changes[name, f"ran under autocast ({state})"] = None
-        for note in ("odd", "recompiled", "processes", "later"):
+        for note in ("odd", "unexamined", "recompiled", "processes", "later"):
             if change := run.notes.get(note):
                 changes[name, change] = None
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))

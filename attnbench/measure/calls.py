@@ -63,7 +63,7 @@ class Worker:
         known = None if math.isnan(waited_s) else waited_s
         return {"sample": taken._replace(iterations=iterations, waited_s=known)}
 
-    def finish(self) -> Answer:
+    def finish(self, **_: Any) -> Answer:
         """The process measures nothing else, since a function may leave anything behind."""
         return {"values": {}, "notes": left_running(end_children()), "spoiled": True}
 

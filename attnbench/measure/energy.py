@@ -13,6 +13,7 @@ from attnbench.devices.protocol import Unavailable
 WINDOW_S, IDLE_S = 3.0, 1.0  # of iterations, and without any before them
 STEPS = 10  # of the counter, of which a window has at least so many
 STILL_S = WINDOW_S / STEPS  # a counter that rests for longer is too coarse
+TAKES_S = WINDOW_S + IDLE_S + 4 * STILL_S  # at most, but for the end of the last iteration
 
 Moment = tuple[float, float]  # seconds and joules
 

@@ -13,7 +13,7 @@ from typing import Any
 from attnbench.devices.protocol import Unavailable, Weighed
 from attnbench.devices.timing import sample
 from attnbench.measure.cards import Unmeasured
-from attnbench.measure.energy import per_iteration
+from attnbench.measure.energy import TAKES_S, per_iteration
 from attnbench.measure.samples import captured
 from attnbench.measure.server import described
 
@@ -22,9 +22,9 @@ REPLAYS_S, REPLAYS = 0.03, 5  # of a sample of replays, and how many there are
 NOT_CAPTURED = "replays"  # the note on a failed capture, which may leave the device unusable
 
 
-def further(built: Any) -> Weighed:
-    """Values and notes of what `Worker.build` has built."""
-    values, notes = energy(built) if built.energy else ({}, {})
+def further(built: Any, left_s: float = math.inf) -> Weighed:
+    """Values and notes of what `Worker.build` has built, in `left_s` of the budget."""
+    values, notes = energy(built, left_s) if built.energy else ({}, {})
     if is_launch_bound(built) and built.device.captures and not built.cuda_graphs:
         replayed, wrong = replays(built)
         values, notes = values | replayed, notes | wrong
@@ -37,8 +37,10 @@ def is_launch_bound(built: Any) -> bool:
     return bool(shares) and median(shares) > 1
 
 
-def energy(built: Any) -> Weighed:
+def energy(built: Any, left_s: float) -> Weighed:
     """The energy of an iteration, or why it is unknown."""
+    if TAKES_S + built.iteration_s > left_s:
+        return {}, {"energy": "the budget ended before it was measured"}
 
     def run(seconds: float) -> int:
         count, end = 0, time.perf_counter() + seconds

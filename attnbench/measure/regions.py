@@ -72,13 +72,13 @@ class Worker(worker.Worker):
         self.taken.append({region: s / iterations for region, s in seconds.items()})
         return answers[False]
 
-    def finish(self) -> Answer:
+    def finish(self, left_s: float = math.inf) -> Answer:
         """As ever, and by region the times of all laps, and the operators of an iteration.
 
         `launch_s` is what one costs alone; `lumped`: some attention has no core to be told apart.
         """
         if not self.marked:
-            return super().finish()
+            return super().finish(left_s)
         built, regions, counts = self.built, self.regions, Counts[str]()
         built.clear()
         with regions.placed(), Counter() as counter:
@@ -93,7 +93,7 @@ class Worker(worker.Worker):
             "launch_s": launch_s(built.watch),
             "lumped": not regions.split.issuperset(regions.own),
         }
-        return {**super().finish(), **more}
+        return {**super().finish(left_s), **more}
 
 
 class Regions:

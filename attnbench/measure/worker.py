@@ -52,6 +52,8 @@ from attnbench.run.workers import Answer, left_running
 
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
 UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
+EXAMINED = 6  # iterations that looking for odd behaviour may take
+UNEXAMINED = "was not examined for odd behaviour, as the budget ended"
 LEFT_BYTES = 1 << 20  # graphs leave less, the state of random numbers
 
 
@@ -262,13 +264,15 @@ class Worker:
         """Seconds of each probe of the core since this was last asked, which began them."""
         return {"probes": self.probes(core).taken()}
 
-    def finish(self) -> Answer:
+    def finish(self, left_s: float = math.inf) -> Answer:
         """Drop the case; return values and notes since its build began.
 
-        `spoiled` says that the process should measure nothing else: the mechanism has changed it,
-        or it keeps more freed memory than it may, in pieces that hold no large tensor.
+        Odd behaviour is looked for as far as the `left_s` of the budget allow. `spoiled` says that
+        the process should measure nothing else: the mechanism has changed it, or it keeps more
+        freed memory than it may, in pieces that hold no large tensor.
         """
         built, self.built = self.built, None
+        witness = built.witness if EXAMINED * built.iteration_s < left_s else None
         values = built.values | built.meter.values() | known(load_after=load())
         recompiles = compiling.graphs() - built.graphs
         if built.subject.compiles or recompiles:
@@ -277,7 +281,8 @@ class Worker:
         changed, on = changes(built.state), built.state["autocast"]
         notes = {
             "changed": changed,
-            "odd": built.witness.odd(built.iterate) if built.witness else "",
+            "odd": witness.odd(built.iterate) if witness else "",
+            "unexamined": UNEXAMINED * (witness is not built.witness),
             **left_running(end_children()),
             **built.device.notes(built.watch),
             **built.meter.notes(),
@@ -286,7 +291,7 @@ class Worker:
         }
         if built.sparing:
             notes["allocator"] = "pages kept, but those of large tensors"
-        device, (more, said) = built.device, further(built)
+        device, (more, said) = built.device, further(built, left_s)
         values, notes = values | more, notes | said
         del built
         gc.enable()

@@ -51,7 +51,8 @@ class History:
         elif run.samples:
             again = (run.case, run.round) in self.timed  # an anchor, in another race
             self.timed[run.case, run.round] = run
-            self.examined.add(schedule.family(planned.case))
+            if "unexamined" not in run.notes:
+                self.examined.add(schedule.family(planned.case))
             seconds = median(sample.seconds for sample in run.samples)
             walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
             self.walls.setdefault(self.name(planned), []).append(median(walls))

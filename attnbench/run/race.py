@@ -221,7 +221,7 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is None and not entry.laps:
                 entry.failed = CUT_OFF
             if entry.failed is None:
-                entry.finished = self.ask(race, name, entry, do="finish")
+                entry.finished = self.ask(race, name, entry, do="finish", left_s=race.left_s())
             if entry.failed is None:
                 notes = self.running[name].seen.added_to(entry.finished.get("notes", {}))
                 values = entry.finished.get("values", {}) | typical(entry.laps.values())

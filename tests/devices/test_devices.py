@@ -133,18 +133,12 @@ def test_a_torch_for_amd_says_that_it_cannot_be_measured(monkeypatch):
         choose("cuda")
 
 
-def uuid_of(monkeypatch, known):
-    """The UUID of the second device, where NVML knows some names."""
-    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver())
-    monkeypatch.setattr(cuda.nvml, "knows", lambda uuid: uuid in known)
-    return find("cuda:1").uuid()
-
-
-def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch):
+@pytest.mark.parametrize(("known", "kind"), [("GPU-", "GPU-"), ("MIG-", "MIG-"), ("", "GPU-")])
+def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch, known, kind):
     number = "00010203-0405-0607-0809-0a0b0c0d0e01"
-    assert uuid_of(monkeypatch, {f"GPU-{number}"}) == f"GPU-{number}"
-    assert uuid_of(monkeypatch, {f"MIG-{number}"}) == f"MIG-{number}"
-    assert uuid_of(monkeypatch, set()) == f"GPU-{number}"
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver())
+    monkeypatch.setattr(cuda.nvml, "knows", lambda uuid: uuid == known + number)
+    assert find("cuda:1").uuid() == kind + number
 
 
 def test_after_a_fork_from_a_process_that_has_used_cuda_the_reason_is_given(monkeypatch):

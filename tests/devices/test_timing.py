@@ -47,24 +47,15 @@ def took(seconds):
     return Sample(1, seconds, seconds, None, seconds, 0.0, 0.0)
 
 
-def test_a_sample_holds_its_phases_and_nothing_between_iterations():
+@pytest.mark.parametrize(("counts", "each_s"), [(Clock.WALL, 0.4), (Clock.CPU, 0.8)])
+def test_a_sample_holds_its_phases_by_the_clock_that_counts_and_nothing_between(counts, each_s):
     world = World(itertools.repeat(0.4))
-    taken = sample(world.iterate, world.clear, world.watch(), 3)
-    assert world.clears == 3
-    assert taken.iterations == 3
-    assert taken.wall_s == pytest.approx(1.2)
-    assert taken.cpu_s == pytest.approx(2.4)
-    assert (taken.forward_s, taken.backward_s, taken.step_s) == pytest.approx((0.3, 0.6, 0.3))
-    assert taken.device_s is None
-    assert taken.seconds == pytest.approx(0.4)
-
-
-def test_phases_are_of_the_clock_that_counts():
-    world = World(itertools.repeat(0.4))
-    taken = sample(world.iterate, world.clear, world.watch(Clock.CPU), 3)
+    taken = sample(world.iterate, world.clear, world.watch(counts), 3)
+    assert (world.clears, taken.iterations, taken.device_s) == (3, 3, None)
     assert (taken.wall_s, taken.cpu_s) == pytest.approx((1.2, 2.4))
-    assert (taken.forward_s, taken.backward_s, taken.step_s) == pytest.approx((0.6, 1.2, 0.6))
-    assert taken.seconds == pytest.approx(0.8)
+    phases = [taken.forward_s, taken.backward_s, taken.step_s]
+    assert phases == pytest.approx([0.75 * each_s, 1.5 * each_s, 0.75 * each_s])
+    assert taken.seconds == pytest.approx(each_s)
 
 
 def test_a_warm_up_ends_when_iterations_no_longer_drift():

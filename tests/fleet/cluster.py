@@ -152,22 +152,21 @@ class Cluster:
 
 def processes(**environment):
     """The processes that have these variables in their environment."""
-    wanted = {f"{name}={value}".encode() for name, value in environment.items()}
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if wanted <= set(environ.read_bytes().split(b"\0")):
-                found.append(int(environ.parent.name))
-    return found
+    return listing("environ", {f"{name}={value}" for name, value in environment.items()})
 
 
 def processes_with(argument):
     """The processes that were started with this argument."""
+    return listing("cmdline", {argument})
+
+
+def listing(name, wanted):
+    """The processes that have these words in a file of theirs in /proc."""
     found = []
-    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+    for file in Path("/proc").glob(f"[0-9]*/{name}"):
         with suppress(OSError):
-            if argument.encode() in cmdline.read_bytes().split(b"\0"):
-                found.append(int(cmdline.parent.name))
+            if {word.encode() for word in wanted} <= set(file.read_bytes().split(b"\0")):
+                found.append(int(file.parent.name))
     return found
 
 

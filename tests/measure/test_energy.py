@@ -97,7 +97,10 @@ def test_where_nothing_counts_the_reason_is_given(built):
     assert further.further(built) == ({}, {"energy": "it cannot be read: Permission denied"})
 
 
-def test_nothing_is_measured_unless_asked(built):
-    before, built.energy = built.counted.now, False
+def test_nothing_is_measured_unless_asked_and_the_budget_allows_it(built):
+    before = built.counted.now
+    _, notes = further.further(built, left_s=5.0)
+    assert notes == {"energy": "the budget ended before it was measured"}
+    built.energy = False
     assert further.further(built) == ({}, {})
     assert built.counted.now == before

@@ -68,6 +68,14 @@ def test_a_cheat_is_found_in_training(name):
     assert FOUND[name] <= notes(name, level=Level.MODEL, mode=Mode.TRAINING)
 
 
+def test_what_the_budget_does_not_allow_is_not_looked_for_and_that_is_said():
+    worker = Worker(None, seed=0)
+    assert worker.answer("build", suspicious=True, **sent(case(f"{FILE}:Zeros")))["outcome"] == "ok"
+    found = worker.answer("finish", left_s=0.0)["notes"]
+    assert found["unexamined"] == "was not examined for odd behaviour, as the budget ended"
+    assert "odd" not in found
+
+
 def test_the_core_of_one_token_may_give_its_value():
     """As softmax over one key does."""
     assert notes("transformer", level=Level.CORE, seq_len=1) == set()

@@ -334,17 +334,17 @@ def test_what_ends_a_new_process_is_not_weighed_again():
     assert len(machine.started) == 1
 
 
-def test_a_lap_is_told_what_is_left_of_the_budget(monkeypatch):
+def test_laps_and_their_end_are_told_what_is_left_of_the_budget(monkeypatch):
     machine, told = Machine(), []
     ask = Worker.ask
 
     def watched(self, timeout_s, do, **asked):
-        told.extend([asked.get("left_s")] * (do == "lap"))
+        told.append((do, asked.get("left_s")))
         return ask(self, timeout_s, do, **asked)
 
     monkeypatch.setattr(Worker, "ask", watched)
     ran(machine, race(pairs=1, left_s=lambda: 90.0))
-    assert told == [90.0] * 6
+    assert told == [("build", None)] * 3 + [("lap", 90.0)] * 6 + [("finish", 90.0)] * 3
 
 
 @pytest.mark.parametrize(

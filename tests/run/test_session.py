@@ -139,6 +139,23 @@ def test_workers_are_told_which_states_to_fill_and_to_compare():
     assert not any(asked["compared"] for asked in hurried.builds), "it is too much of the budget"
 
 
+def test_odd_behaviour_is_looked_for_until_there_was_time_for_it():
+    ends = iter(["was not examined"] * 2 + [""] * 99)
+
+    def fate(case, do):
+        notes = {"unexamined": next(ends)} if do == "finish" else {}
+        notes = {name: note for name, note in notes.items() if note}
+        return {"outcome": "ok", "spoiled": False, "notes": notes} if do == "finish" else None
+
+    machine = Machine(fate=fate)
+    sweep(machine, (PLAN[0],))
+    assert [asked["suspicious"] for asked in machine.builds] == [True, True, True]
+    ends = iter([""] * 99)
+    machine = Machine(fate=fate)
+    sweep(machine, (PLAN[0],))
+    assert [asked["suspicious"] for asked in machine.builds] == [True, False, False]
+
+
 def test_steps_are_sampled_for_longer_where_processes_take_long():
     sampled = []
     for mode in (Mode.INFERENCE, Mode.DECODE):
