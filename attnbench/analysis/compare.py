@@ -40,11 +40,6 @@ PLURALS = MappingProxyType({"mechanism": "mechanisms", "seq_len": "lengths"})
 
 FILLED = "the state was filled, without a prompt, in one of them"  # so peaks do not compare
 
-COLUMNS = (
-    *("case", "series", "mode", "seq_len", "metric"),
-    *("first", "second", "ratio", "low", "high", "verdict", "reason", "cause"),
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
@@ -78,8 +73,7 @@ def compare(
     counted = COUNTED if one == other or anyway else PORTABLE
     parts = [_raced(both, key, threshold) for key in raced]
     parts += [_counted(both, key) for key in counted]
-    rows = pd.concat([part for part in parts if len(part)] or parts)
-    rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
+    rows = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
     return Comparison(
         rows=rows,
         curves=along(rows, threshold),
@@ -243,6 +237,8 @@ def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:
         first=first,
         second=second,
         ratio=ratio,
+        low=math.nan,
+        high=math.nan,
         verdict=str(Verdict.MISSING),
         reason=[_reason(row, metric) for _, row in both.iterrows()],
         cause=both["cause_1"].where(first.isna(), both["cause_2"]).fillna(""),
