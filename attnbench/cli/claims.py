@@ -18,8 +18,7 @@ from attnbench.errors import BadClaims, UsageError
 from attnbench.units import many
 
 if TYPE_CHECKING:
-    from attnbench.analysis.report import Analysis
-    from attnbench.claims.bench import Bench, Judged
+    from attnbench.claims.bench import Judged
     from attnbench.claims.claim import Claim
 
 LARGEST = 1 << 22  # bytes of a file of claims
@@ -111,6 +110,9 @@ def publish(
     """Judge the claims and write page, table and overlays into the folder of the sweep."""
     from attnbench.analysis.report import analyse, variant
     from attnbench.claims.bench import Bench, judge
+    from attnbench.render import delimited
+    from attnbench.render.claims import frame, page
+    from attnbench.render.overlays import overlays
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
@@ -123,24 +125,12 @@ def publish(
     bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, claims)
     folder = folder / (at or "")
-    made = dict(files(analysis, bench, judged, formats))
+    made = {"claims.csv": delimited.frame(frame(judged)), **overlays(bench, formats)}
+    pictures = [name for name in made if name.endswith(".png")]
+    made["claims.md"] = page(analysis, judged, pictures)
     output.fill(folder, made, then="; the journal is intact")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
-
-
-def files(
-    analysis: "Analysis", bench: "Bench", judged: Sequence["Judged"], formats: tuple[str, ...]
-) -> Iterator[tuple[str, bytes]]:
-    """File names and contents, made one at a time."""
-    from attnbench.render import claims, delimited
-    from attnbench.render.overlays import overlays
-
-    yield "claims.csv", delimited.frame(claims.frame(judged))
-    drawn = overlays(bench, formats)
-    yield from drawn.items()
-    pictures = [name for name in drawn if name.endswith(".png")]
-    yield "claims.md", claims.page(analysis, judged, pictures)
 
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:

@@ -110,14 +110,14 @@ def is_ours(name: str) -> bool:
 
 
 def ask(
-    server: Server, names: tuple[str, ...], theirs_s: float | None = None, **asked: Any
+    server: Server, names: tuple[str, ...], theirs_s: float = TIMEOUT_S, **asked: Any
 ) -> Mapping[str, Any]:
-    """The reader's answer about some mechanisms, from users within `theirs_s` if given.
+    """The reader's answer about some mechanisms, about those of users within `theirs_s`.
 
     Raises its errors, or `CannotRun`.
     """
     ours = all(map(is_ours, names))
-    limit_s = OWN_TIMEOUT_S if ours else theirs_s or TIMEOUT_S
+    limit_s = OWN_TIMEOUT_S if ours else theirs_s
     with server.worker(module=READER) as worker:
         answer = worker.ask(limit_s, names=names, **asked)
     if answer["outcome"] == "ok":

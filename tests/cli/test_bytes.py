@@ -69,8 +69,6 @@ def test_the_number_type_is_that_of_the_file_or_said(written, counted, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((KIMI, "--lengths", "x"), "--lengths 'x' is not a size"),
-        ((KIMI, "--dtype", "int4"), "--dtype 'int4' is not one of float32 or fp32"),
         ((KIMI, "--dtype", "bf16,fp32"), "--dtype 'bf16,fp32': a cache has one number type"),
         ((KIMI, "--memory", "80"), "--memory '80' is not a size of memory; write 8GiB or 512MiB"),
         ((KIMI, "--batch", "0"), "--batch '0' is not a whole number from 1"),
