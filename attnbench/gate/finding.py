@@ -31,8 +31,9 @@ class Finding:
 
     Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
     the counted one. `cases` is the number of cases in a mean; `fails` says whether the finding
-    fails the check; what is `unchecked` was asked for and ran on neither side; what is `suspected`
-    may be slower or faster, and was not measured again.
+    fails the check; what is `unchecked` was asked for and ran on neither side; what is
+    `unsupported` neither side can run; what is `suspected` may be slower or faster, and was not
+    measured again.
     """
 
     mechanism: str
@@ -47,6 +48,7 @@ class Finding:
     reason: str = ""
     fails: bool = False
     unchecked: bool = False
+    unsupported: bool = False
     suspected: bool = False
     batch: int | None = None
     cases: int = 1
@@ -110,12 +112,16 @@ class Report:
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
-        """What ran on neither side; all that is open, if nothing was decided or no time taken."""
+        """What ran on neither side; all that is open, if nothing was decided or no time taken.
+
+        What neither side can run is open too, but does no harm beside what was decided.
+        """
         decided = any(finding.decided for finding in self.findings)
         times = tuple(f for f in self.findings if f.metric in RACED)
         untimed = () if any(f.ratio or f.verdict is not Verdict.UNSURE for f in times) else times
         neither = tuple(f for f in self.findings if f.unchecked)
-        return neither or untimed or (() if decided else self.unsure)
+        unsupported = tuple(f for f in self.findings if f.unsupported)
+        return neither or untimed or (() if decided else self.unsure or unsupported)
 
     def exit_code(self, strict: bool) -> int:
         """1 if something fails, 2 if something was not checked.
@@ -259,7 +265,7 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     """The finding for a case that did not run on both sides; None where it did."""
     if base.ran and head.ran:
         return None
-    verdict, fails, unchecked = Verdict.MISSING, False, False
+    verdict, fails, unchecked, unsupported = Verdict.MISSING, False, False, False
     if base.outcome == head.outcome == MISSING:
         reason, unchecked = f"on neither side: {head.reason}", True
     elif Outcome.SKIPPED in (base.outcome, head.outcome):
@@ -276,7 +282,7 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     elif head.ran:
         reason = f"{base.outcome} on base only: {base.reason}"
     elif base.outcome == head.outcome == Outcome.UNSUPPORTED:
-        reason = f"unsupported on both: {head.reason}"
+        reason, unsupported = f"unsupported on both: {head.reason}", True
     else:
         verdict, unchecked = Verdict.UNSURE, True
         reason = f"{base.outcome} on base, {head.outcome} on head: {head.reason}"
@@ -288,6 +294,7 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
         reason=reason,
         fails=fails,
         unchecked=unchecked,
+        unsupported=unsupported,
     )
 
 

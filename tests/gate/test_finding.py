@@ -90,6 +90,13 @@ def test_a_check_that_compared_nothing_does_not_pass():
         assert report.unchecked == findings[:1]
     untimed = Report(base="a", head="b", findings=(same, unsure))
     assert (untimed.exit_code(strict=False), untimed.unchecked) == (2, (unsure,))
+    cannot = runs("m", "c", UNSUPPORTED, UNSUPPORTED)
+    for findings, code in (
+        ((cannot,), 2),
+        ((cannot, same), 0),
+        ((runs("m", "c", MISSING, OK),), 0),
+    ):
+        assert Report(base="a", head="b", findings=findings).exit_code(strict=False) == code
     failing = runs("m", "e", OK, FAILED)
     assert Report(base="a", head="b", findings=(neither, failing)).exit_code(strict=False) == 1
 
