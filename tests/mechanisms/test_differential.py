@@ -30,8 +30,3 @@ def test_deeper_layers_subtract_more():
     first = [Config(layer=layer).first for layer in (0, 1, 10)]
     assert first == sorted(first)
     assert first[0] == pytest.approx(0.2)
-
-
-def test_heads_form_pairs():
-    w = Workload(batch=1, seq_len=8, width=12, heads=3, level=Level.ATTENTION)
-    assert CARD.refusal("eager", Config(), w) == "3 heads cannot form pairs"

@@ -123,11 +123,3 @@ def test_the_folded_form_is_the_default_where_it_is_cheaper():
     assert CARD.default(config, workload(2 * D - 1)) == "eager"
     assert CARD.default(Config(interaction="add"), workload(2 * D)) == "eager"
     assert CARD.default(config, workload(2 * D, Level.CORE)) == "eager"
-
-
-def test_what_cannot_run_is_refused():
-    causal = workload(8, causal=True)
-    assert CARD.refusal("eager", Config(), causal) == "the mechanism has no causal form"
-    reason = CARD.refusal("folded", Config(interaction="concat"), workload(8))
-    assert reason == "only interaction=product can be folded; use fastformer:eager"
-    assert "no separate core" in CARD.refusal("folded", Config(), workload(8, Level.CORE))

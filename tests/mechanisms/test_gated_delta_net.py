@@ -59,12 +59,6 @@ def test_more_heads_of_values_share_keys_as_if_these_were_repeated(form):
     torch.testing.assert_close(module.attend(*inputs, None), expected)
 
 
-def test_heads_of_values_that_do_not_fit_are_refused():
-    w = Workload(batch=1, seq_len=8, width=16, heads=4, level=Level.ATTENTION, causal=True)
-    assert "6 heads of values cannot share 4" in CARD.refusal("eager", Config(value_heads=6), w)
-    assert "width 32 cannot form 64" in CARD.refusal("eager", Config(value_heads=64), w)
-
-
 def test_deltanet_has_values_as_wide_as_keys():
     assert Config(gate=False).wider == 1
     assert Config().wider == 2

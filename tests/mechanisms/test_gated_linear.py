@@ -27,10 +27,3 @@ def test_closed_gates_leave_the_token_alone(form):
     v = torch.randn(2, 4, 50, 4)
     o = core(form, root=1.0).attend(q, k, v, torch.full_like(f, -200.0), None)
     torch.testing.assert_close(o, (q * k).sum(-1, keepdim=True) / 2**0.5 * v)
-
-
-def test_keys_as_wide_as_their_heads_allow():
-    w = Workload(batch=1, seq_len=8, width=12, heads=4, level=Level.ATTENTION, causal=True)
-    assert "heads of width 3 cannot" in CARD.refusal("eager", Config(), w)
-    with pytest.raises(ValueError, match="rank is 0; it must be at least 1"):
-        Config(rank=0)

@@ -61,13 +61,6 @@ def test_a_cache_holds_the_share_of_heads_that_have_keys():
         assert share == kv_heads / 6
 
 
-def test_heads_that_cannot_share_equally_are_refused():
-    assert CARD.refusal("eager", Config(kv_heads=4), W) == (
-        "6 heads cannot share 4 heads of keys equally"
-    )
-    assert "different keys" in CARD.refusal("folded", Config(kv_heads=2), W)
-
-
 def test_by_default_a_quarter_of_the_heads_have_keys():
     for heads, expected in ((16, 4), (12, 3), (14, 2), (6, 1), (1, 1)):
         w = replace(W, heads=heads, width=4 * heads)

@@ -17,8 +17,3 @@ def test_it_equals_the_parallel_form(form, depth):
     D = (-slopes[:, None, None] * (n[:, None] - n)).exp().tril()
     found = CARD.forms[form](Config(chunk=16, depth=depth), w).attend(q, k, v, None)
     torch.testing.assert_close(found, (q @ k.mT * D) @ v)
-
-
-def test_a_depth_lies_between_the_first_layer_and_the_last():
-    with pytest.raises(ValueError, match=r"depth is 1\.5; it must be from 0 to 1"):
-        Config(depth=1.5)

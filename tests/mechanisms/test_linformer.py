@@ -1,4 +1,4 @@
-"""Linformer: equality with softmax attention, sharing, shorter inputs, and refusals."""
+"""Linformer: equality with softmax attention, sharing and shorter inputs."""
 
 from dataclasses import replace
 
@@ -64,14 +64,6 @@ def test_shorter_inputs_use_the_first_columns(form):
     state = module.state_dict()
     short.load_state_dict({**state, "E": state["E"][:, :N], "F": state["F"][:, :N]})
     torch.testing.assert_close(module(tokens()), short(tokens()))
-
-
-def test_longer_inputs_than_n_max_are_refused():
-    config = Config(n_max=8)
-    assert CARD.refusal("eager", config, workload()) == (
-        "12 tokens exceed n_max = 8, the columns of E"
-    )
-    assert CARD.refusal("folded", config, workload(seq_len=8)) is None
 
 
 def test_the_default_form_folds_where_that_is_less_work():

@@ -66,10 +66,3 @@ def test_padding_before_the_tokens_changes_nothing(form):
 def test_a_state_of_fixed_size():
     counts = {CARD.forms["chunked"].state_elements(Config(), replace(W, seq_len=n)) for n in (1, 9)}
     assert counts == {2 * (32 * 128 + 3 * (32 + 2 * 128))}
-
-
-def test_impossible_sizes_are_refused():
-    reason = CARD.refusal("chunked", Config(head_width=5), W)
-    assert reason == "the inner width 32 is not divisible by heads of width 5"
-    reason = CARD.refusal("chunked", Config(head_width=8, groups=3), W)
-    assert reason == "4 heads cannot form 3 equal groups"

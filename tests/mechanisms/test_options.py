@@ -1,11 +1,12 @@
-"""Options that a mechanism refuses, and what it says of them."""
+"""Options and sizes that a mechanism refuses, and what it says of them."""
 
 import pytest
 
 from attnbench.catalogue import registry
 from attnbench.errors import UnknownOption
+from attnbench.records import Level, Selection, Workload
 
-REFUSED = (
+OPTIONS = (
     ("axial", {"combine": "mean"}, "unknown combine 'mean'; known: chained, sum"),
     ("axial", {"columns": 0}, "columns is 0; it must be at least 1"),
     ("bigbird", {"block": 0}, "block is 0; it must be at least 1"),
@@ -24,13 +25,18 @@ REFUSED = (
     ("fastformer", {"interaction": "mean"}, "known: product, add, concat"),
     ("fnet", {"bias": True}, "no projections"),
     ("gated_delta_net", {"conv": 0}, "conv is 0; it must be at least 1"),
+    ("gated_linear", {"rank": 0}, "rank is 0; it must be at least 1"),
     ("gated_delta_net", {"value_heads": 0}, "value_heads is 0; it must be at least 1"),
     ("grouped_query", {"kv_heads": 0}, "kv_heads is 0; it must be at least 1"),
     ("image_transformer", {"layout": "3d"}, "unknown layout '3d'; known: 1d, 2d"),
     ("image_transformer", {"block": 0}, "block is 0; it must be at least 1"),
     ("image_transformer", {"memory": -1}, "memory is -1; it must be at least 0"),
     ("image_transformer", {"across": 0}, "across is 0; it must be at least 1"),
+    ("indexed", {"kv_rank": 5, "kv_heads": 2}, "one head of keys; leave kv_heads out"),
+    ("indexed", {"block": 16, "budget": 8}, "budget is 8; it must be at least 16"),
+    ("indexed", {"pool": "min"}, "unknown pool 'min'; known: mean, max"),
     ("latent", {"kv_rank": 0}, "kv_rank is 0; it must be at least 1"),
+    ("lightning", {"depth": 1.5}, "depth is 1.5; it must be from 0 to 1"),
     ("linear_transformer", {"chunk": 0}, "chunk is 0; it must be at least 1"),
     ("linformer", {"rank": 0}, "rank is 0"),
     ("linformer", {"n_max": 0}, "n_max is 0"),
@@ -89,7 +95,44 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("name", "options", "message"), REFUSED)
+# series, sizes other than 13 tokens of width 24 in 6 heads, and a part of what is said of them
+WORKLOADS = (
+    ("differential:eager", {"width": 12, "heads": 3}, "3 heads cannot form pairs"),
+    ("fastformer:eager", {"causal": True}, "the mechanism has no causal form"),
+    ("fastformer:folded[interaction=concat]", {}, "only interaction=product can be folded; use "),
+    ("fastformer:folded", {"level": Level.CORE}, "so there is no separate core"),
+    ("gated_delta_net:eager[value_heads=9]", {}, "9 heads of values cannot share 6 heads of keys"),
+    ("gated_delta_net:eager[value_heads=96]", {}, "values of width 48 cannot form 96 heads"),
+    ("gated_linear:eager[narrow=3]", {}, "heads of width 4 cannot have keys 3 times as narrow"),
+    ("grouped_query:eager[kv_heads=4]", {}, "6 heads cannot share 4 heads of keys equally"),
+    (
+        "grouped_query:folded[kv_heads=2]",
+        {"causal": True},
+        "different keys; use grouped_query",
+    ),
+    ("linformer:eager[n_max=8]", {}, "13 tokens exceed n_max = 8, the columns of E"),
+    ("mamba2:chunked[head_width=5]", {}, "inner width 48 is not divisible by heads of width 5"),
+    ("mamba2:chunked[head_width=8,groups=4]", {}, "6 heads cannot form 4 equal groups"),
+    ("routing_transformer:sdpa[local_heads=7]", {}, "local_heads is 7; there are only 6 heads"),
+    ("set_transformer:folded[block=sab]", {}, "no fixed queries to fold; use set_transformer:sdpa"),
+    ("sinkhorn:sdpa[sort_cut=2]", {"causal": True}, "SortCut has no causal form"),
+    ("sinkhorn:sdpa[n_max=12]", {}, "13 tokens exceed n_max = 12, the positions of W_B"),
+    ("sliding_window:eager[kv_heads=4]", {}, "6 heads cannot share 4 heads of keys equally"),
+    ("sparse_transformer:eager", {"heads": 1}, "it takes at least 2 heads"),
+    ("synthesizer:eager[n_max=12]", {}, "13 tokens exceed n_max = 12, the positions of the logits"),
+    ("transformer_xl:eager", {"width": 15, "heads": 5}, "distances need an even width"),
+)
+
+
+@pytest.mark.parametrize(("name", "options", "message"), OPTIONS)
 def test_impossible_options_are_refused(name, options, message):
     with pytest.raises(UnknownOption, match=message):
         registry.card(name).configure(options)
+
+
+@pytest.mark.parametrize(("series", "sizes", "reason"), WORKLOADS)
+def test_impossible_workloads_are_refused(series, sizes, reason):
+    sizes = {"width": 24, "heads": 6, "level": Level.ATTENTION, **sizes}
+    chosen, w = Selection.read(series), Workload(batch=1, seq_len=13, **sizes)
+    card = registry.card(chosen.name)
+    assert reason in card.refusal(chosen.form, card.configure(dict(chosen.options)), w)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from attnbench.mechanisms.routing_transformer import CARD, Config, RoutingTransformer, Sdpa
+from attnbench.mechanisms.routing_transformer import Config, RoutingTransformer, Sdpa
 from attnbench.records import Level, Workload
 
 FORMS = pytest.mark.parametrize("cls", [RoutingTransformer, Sdpa])
@@ -116,8 +116,3 @@ def test_centroids_move_to_the_mean_of_their_tokens_only_in_training():
             expected = 0.9 * before[h, c] + 0.1 * mean
             torch.testing.assert_close(module.centroids[h, c], expected)
     torch.testing.assert_close(module.auxiliary_loss(), 1e-4 * torch.cat(errors).mean())
-
-
-def test_more_local_heads_than_heads_are_refused():
-    reason = CARD.refusal("sdpa", Config(local_heads=5), workload(14))
-    assert reason == "local_heads is 5; there are only 4 heads"

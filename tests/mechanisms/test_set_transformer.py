@@ -47,8 +47,3 @@ def test_folding_is_chosen_where_it_is_less_work():
     assert choose(config, workload(64, **usual)) == "eager"
     assert choose(set_transformer.Config(points=64), workload(2048, **usual)) == "eager"
     assert choose(set_transformer.Config(block="sab"), workload(2048, **usual)) == "sdpa"
-
-
-def test_impossible_options_and_forms_are_refused():
-    reason = set_transformer.CARD.refusal("folded", set_transformer.Config(block="sab"), workload())
-    assert "no fixed queries" in reason

@@ -1,9 +1,9 @@
-"""Sparse Sinkhorn attention: limit case, permutations, noise, and refusals."""
+"""Sparse Sinkhorn attention: limit case, permutations and noise."""
 
 import pytest
 import torch
 
-from attnbench.mechanisms.sinkhorn import CARD, Config, Sdpa, Sinkhorn, reference
+from attnbench.mechanisms.sinkhorn import Config, Sdpa, Sinkhorn, reference
 from attnbench.records import Level, Workload
 
 FORMS = pytest.mark.parametrize("cls", [Sinkhorn, Sdpa])
@@ -110,11 +110,3 @@ def test_without_gumbel_training_draws_nothing():
     module = build(Sinkhorn, Config(block=4, gumbel=False), 17).train()
     x = torch.randn(2, 17, 16, dtype=torch.float64)
     assert module(x).equal(module(x))
-
-
-def test_what_cannot_run_is_refused():
-    assert CARD.refusal("sdpa", Config(sort_cut=2), workload(16, causal=True)).startswith(
-        "SortCut has no causal form"
-    )
-    reason = CARD.refusal("sdpa", Config(n_max=12), workload(13))
-    assert reason == "13 tokens exceed n_max = 12, the positions of W_B"

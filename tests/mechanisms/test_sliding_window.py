@@ -98,9 +98,3 @@ def test_training_keeps_no_scores():
     config, w = Config(window=128), replace(workload(4096), mode=Mode.TRAINING)
     blocked, eager = (CARD.forms[form].elements(config, w) for form in ("blocked", "eager"))
     assert blocked < eager / 10
-
-
-def test_impossible_options_are_refused():
-    assert CARD.refusal("eager", Config(kv_heads=3), workload(8)) == (
-        "4 heads cannot share 3 heads of keys equally"
-    )

@@ -26,8 +26,3 @@ def test_without_a_stride_it_takes_the_power_of_two_nearest_the_root(seq_len, st
 def test_summaries_are_counted_correctly(seq_len):
     config = Config(pattern="fixed", stride=7, summary=2)
     assert config.summaries(seq_len) == sum(j % 7 >= 5 for j in range(seq_len))
-
-
-def test_impossible_options_are_refused():
-    one_head = Workload(batch=1, seq_len=8, width=16, heads=1)
-    assert "at least 2 heads" in CARD.refusal("eager", Config(), one_head)

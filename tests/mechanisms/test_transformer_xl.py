@@ -92,8 +92,3 @@ def test_long_training_recomputes():
     long = {"width": 256, "heads": 16, "batch": 1}
     assert choose(config, workload(65_536, mode=Mode.TRAINING, **long)) == "recomputed"
     assert choose(config, workload(2_048, mode=Mode.TRAINING, **long)) == "eager"
-
-
-def test_impossible_sizes_are_refused():
-    odd = workload(8, width=15, heads=5)
-    assert "even width" in transformer_xl.CARD.refusal("eager", transformer_xl.Config(), odd)
