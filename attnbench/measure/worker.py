@@ -136,11 +136,10 @@ class Worker:
         If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
         iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
         system. With `cuda_graphs`, the iteration is captured once it is checked. `clock` counts
-        where there is no device time; from now on the process is bound to the `core`, if one is
-        given. A step's state is `filled` with random numbers, or left by a prompt;
-        if `compared`, a step is timed from both. With `energy`, `finish` measures that of an
-        iteration. The answer has `iteration_s`, the time of one with all it takes, and `wall_s`,
-        what passes meanwhile.
+        where there is no device time; from now on the process is bound to the `core`, if given.
+        A step's state is `filled` with random numbers, or left by a prompt; if `compared`, a step
+        is timed from both. With `energy`, `finish` measures that of an iteration. The answer has
+        `iteration_s`, the time of one with all it takes, and `wall_s`, what passes meanwhile.
         """
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
@@ -188,8 +187,7 @@ class Worker:
         elif is_away(warm, waited()):
             iteration_s = cost_s = wall_s
         values = {"setup_s": setup_s, "warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
-        state_bytes = subject.state_bytes()
-        values |= known(ttft_s=ttft_s, state_bytes=state_bytes, load_before=load_before)
+        values |= known(ttft_s=ttft_s, state_bytes=subject.state_bytes(), load_before=load_before)
         if compared:
             of_prompt = subject_of(card, case, self.seed)
             values |= both_ways(of_prompt, start_watch(), device.meter())
