@@ -228,11 +228,11 @@ class CompressiveTransformer(xl.TransformerXL):
         """The loss of f_c: what segments read from tokens about to leave, and from their slots."""
         M, L, n = self.config.memory, self.config.segment, slots.shape[1]
         evicted, added = n * self.config.rate, L // self.config.rate
-        new = [
-            nn.functional.linear(slots, m.weight.detach(), detached(m.bias))
-            for m in (self.key, self.value)
-        ]
-        new = [blocks(self.split(t), added) for t in new]
+        new = []
+        for linear in (self.key, self.value):
+            bias = None if linear.bias is None else linear.bias.detach()
+            projected = nn.functional.linear(slots, linear.weight.detach(), bias)
+            new.append(blocks(self.split(projected), added))
         old = [blocks(t[1][:, :, :evicted].detach(), L) for t in (k, v)]
         q = blocks(q[:, :, M : M + evicted].detach(), L)
         before = after = None
@@ -402,10 +402,6 @@ def read(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return attend(q, k, v)
     any_key = mask.any(-1, keepdim=True)
     return attend(q, k, v, attn_mask=mask | ~any_key) * any_key
-
-
-def detached(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.detach()
 
 
 def compressed(

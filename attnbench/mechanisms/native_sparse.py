@@ -32,8 +32,8 @@ from attnbench.mechanisms.grouped_query import kv_heads
 
 @dataclass(frozen=True, kw_only=True)
 class Config(grouped_query.Grouped):
-    """`block`: C; `blocks`: n, at least 3; `window`: w; `kv_heads`: K, which divides H; None: H/4,
-    or the next divisor below."""
+    """`block`: C, at least 2; `blocks`: n, at least 3; `window`: w; `kv_heads`: K, which divides H;
+    None: H/4, or the next divisor below."""
 
     block: int = 64
     blocks: int = 16
