@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from attnbench.analysis.scaling import Crossed
-from attnbench.analysis.standings import Place, Standings, places
-from attnbench.analysis.summary import comparable
+from attnbench.analysis.standings import Place, Standings, comparable, places
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome

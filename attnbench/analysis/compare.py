@@ -9,6 +9,7 @@ Cases are matched by everything except device and dtype, of which a sweep has on
 parameters depend on neither.
 """
 
+import math
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any

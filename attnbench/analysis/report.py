@@ -20,7 +20,7 @@ import pandas as pd
 from attnbench.analysis import roofline, scaling, stacks, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, speedups
-from attnbench.analysis.standings import Standings
+from attnbench.analysis.standings import Standings, comparable
 from attnbench.analysis.summary import Frame
 from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
@@ -121,7 +121,7 @@ class Analysis:
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return crossovers(summary.comparable(self.cases), MEMORY, self.against)
+        return crossovers(comparable(self.cases), MEMORY, self.against)
 
     @cached_property
     def stacks(self) -> Frame:

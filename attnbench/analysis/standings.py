@@ -172,6 +172,16 @@ class Place:
         return first, bool(self.unsure), self.measured == 1
 
 
+def comparable(summary: pd.DataFrame) -> pd.DataFrame:
+    """The cases whose peaks of memory compare: a state that was filled had no prompt.
+
+    They are those of the lengths at which no state was filled, or all if all of the mode were.
+    """
+    filled = summary["filled"]
+    of_mode, blocks = filled.groupby(summary["mode"]), [summary["mode"], summary["seq_len"]]
+    return summary[of_mode.transform("all") | ~filled.groupby(blocks).transform("any")]
+
+
 def places(
     cases: pd.DataFrame,
     metric: str,

@@ -152,16 +152,6 @@ def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["mechanism", "quantity", "cases", *ends])
 
 
-def comparable(summary: pd.DataFrame) -> pd.DataFrame:
-    """The cases whose peaks of memory compare: a state that was filled had no prompt.
-
-    They are those of the lengths at which no state was filled, or all if all of the mode were.
-    """
-    filled = summary["filled"]
-    of_mode, blocks = filled.groupby(summary["mode"]), [summary["mode"], summary["seq_len"]]
-    return summary[of_mode.transform("all") | ~filled.groupby(blocks).transform("any")]
-
-
 def precision(summary: pd.DataFrame) -> pd.DataFrame:
     """The largest relative error of each form, least precise first; empty if none was measured.
 

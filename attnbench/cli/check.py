@@ -27,6 +27,7 @@ AGAINST, JUDGE = "What to compare with", "How to judge"
 
 
 def check(
+    context: typer.Context,
     base: str | None = option(
         "REVISION", "Git revision to compare with; both are measured now.", AGAINST
     ),
@@ -84,6 +85,10 @@ def check(
         raise UsageError("--call needs --base, and takes no --models, --changed or --no-times")
     if changed and base is None:
         raise UsageError("--changed needs --base")
+    for name in ("lengths", "level", "mode") if call or baseline else ():
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE":
+            known = "a function has none" if call else "the baseline has its own"
+            raise UsageError(f"--{name} has no effect: {known}")
     if save is not None and (strict or json_ or markdown or html or junit):
         raise UsageError("--save judges nothing: leave out --strict and other outputs")
     functions = None if call is None else parts(call, "--call")

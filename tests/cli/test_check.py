@@ -202,6 +202,14 @@ def is_gone(pid):
         return True
 
 
+@pytest.mark.parametrize("given", [("--baseline", "any.json"), ("--base", "HEAD", "--call", "m:f")])
+@pytest.mark.parametrize("option", [("--lengths", "64"), ("--level", "core"), ("--mode", "both")])
+def test_an_option_without_effect_is_refused(given, option):
+    done = here("check", *given, *option)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{option[0]} has no effect" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
