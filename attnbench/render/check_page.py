@@ -218,7 +218,7 @@ def reliability(detection: Detection) -> str:
     finds = "detects no slowdown of up to 20 % reliably"
     if detection.smallest is not None:
         finds = f"detects slowdowns of {percent(detection.smallest)} or more"
-    return f"on this machine the gate {finds}; {alarms} ({detection.pairs} pairs)"
+    return f"on this machine the gate {finds}; {alarms} of {detection.pairs} shared pairs"
 
 
 def rates(detection: Detection) -> Table:

@@ -188,7 +188,7 @@ def _asked(sweep: Sweep) -> str:
     request = sweep.request
     planned = (planned.case.workload for planned in sweep.plan)
     decoded = sorted({w.batch for w in planned if w.steps})
-    tokens = f"{units.count(request.tokens)} tokens"
+    tokens = units.many(request.tokens, "token")
     batch = f"{units.many(request.batch, 'sequence') if request.batch else tokens} per batch"
     sizes = [batch] * bool(set(PASSES) & {*request.modes})
     sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)

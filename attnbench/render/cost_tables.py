@@ -33,7 +33,7 @@ SDPA = "scaled_dot_product_"  # begins the names of the operators of attention i
 def batch(summary: Frame, tokens: int | None) -> str:
     """The batch that times refer to: its tokens, or the sequences of a fixed batch."""
     if tokens is not None:
-        return f"{units.count(tokens)} tokens"
+        return units.many(tokens, "token")
     return units.many(int(summary["batch"].max()), "sequence")
 
 

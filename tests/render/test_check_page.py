@@ -215,7 +215,7 @@ DETECTION = Detection(
 def test_a_selftest_is_a_sentence_and_a_table():
     sentence = (
         "on this machine the gate detects slowdowns of 5.0 % or more;"
-        " 1 false alarm in 25 checks (40 pairs)"
+        " 1 false alarm in 25 checks of 40 shared pairs"
     )
     assert check_page.reliability(DETECTION) == sentence
     blind = replace(DETECTION, rates=DETECTION.rates[:1])
