@@ -97,11 +97,11 @@ def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | No
 
 def _meddled(sweep: Sweep) -> Warnings:
     """Each change that a mechanism made to its process, once."""
-    names = {planned.case.key: planned.case.mechanism for planned in sweep.plan}
+    series = {planned.case.key: planned.case.series for planned in sweep.plan}
     changes: dict[tuple[str, str], None] = {}
     kept: dict[str, float] = {}
     for run in sweep.runs:
-        name = names.get(run.case, run.case)
+        name = series.get(run.case, run.case)
         if state := run.notes.get("changed"):
             changes[name, f"changed {state}"] = None
         if state := run.notes.get("autocast"):
