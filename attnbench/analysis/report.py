@@ -121,7 +121,7 @@ class Analysis:
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return crossovers(comparable(self.cases), MEMORY, self.against)
+        return crossovers(comparable(self.cases, across=True), MEMORY, self.against)
 
     @cached_property
     def stacks(self) -> Frame:

@@ -172,14 +172,16 @@ class Place:
         return first, bool(self.unsure), self.measured == 1
 
 
-def comparable(summary: pd.DataFrame) -> pd.DataFrame:
+def comparable(summary: pd.DataFrame, across: bool = False) -> pd.DataFrame:
     """The cases whose peaks of memory compare: a state that was filled had no prompt.
 
-    They are those of the lengths at which no state was filled, or all if all of the mode were.
+    They are those of the lengths at which all states were filled or none; `across` lengths only
+    those without, if the mode has any.
     """
-    filled = summary["filled"]
-    of_mode, blocks = filled.groupby(summary["mode"]), [summary["mode"], summary["seq_len"]]
-    return summary[of_mode.transform("all") | ~filled.groupby(blocks).transform("any")]
+    of_block = summary.groupby(["mode", "seq_len"])["filled"]
+    alike = summary[of_block.transform("all") == of_block.transform("any")]
+    only_filled = alike.groupby("mode")["filled"].transform("all")
+    return alike[only_filled | ~alike["filled"]] if across else alike
 
 
 def places(

@@ -91,13 +91,19 @@ def test_filled_states_are_marked_and_compared(found):
 
 
 def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
-    plan = tuple(
-        replace(line, filled=line.case.mechanism == "transformer" and line.block.seq_len > 512)
-        for line in found.sweep.plan
-    )
+    def filled(line, every=1 << 17):
+        most = 512 if line.case.mechanism == "transformer" else every - 1
+        return replace(line, filled=line.block.seq_len > most)
+
+    plan = tuple(map(filled, found.sweep.plan))
     mixed = analyse(replace(found.sweep, plan=plan))
     assert {place.seq_len for place in mixed.answers.smallest} == {128, 256, 512}
-    assert mixed.memory_crossovers["to_len"].max() == 512
+    every = tuple(filled(line, 32_768) for line in plan)
+    long = analyse(replace(found.sweep, plan=every))
+    lengths = {place.seq_len for place in long.answers.smallest}
+    assert lengths == {128, 256, 512, 32_768, 65_536}
+    for each in (mixed, long):
+        assert each.memory_crossovers["to_len"].max() == 512
     alike = analyse(replace(found.sweep, plan=tuple(replace(p, filled=True) for p in plan)))
     assert len(alike.answers.smallest) == len(found.answers.smallest) == 10
     table = cost_tables.memory(mixed.cases, "decode")
