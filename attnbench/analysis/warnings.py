@@ -12,6 +12,7 @@ from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame, other_types, shows_launches, timed_runs
 from attnbench.analysis.trust import Drift
 from attnbench.records import AWAY, OTHERS, Clock, Run, Sweep
+from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import IntervalKind
 
 # limits above which a warning is given
@@ -97,11 +98,11 @@ def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | No
 
 def _meddled(sweep: Sweep) -> Warnings:
     """Each change that a mechanism made to its process, once."""
-    series = {planned.case.key: planned.case.series for planned in sweep.plan}
+    names = series_names(sweep.plan)
     changes: dict[tuple[str, str], None] = {}
     kept: dict[str, float] = {}
     for run in sweep.runs:
-        name = series.get(run.case, run.case)
+        name = names.get(run.case, run.case)
         if state := run.notes.get("changed"):
             changes[name, f"changed {state}"] = None
         if state := run.notes.get("autocast"):

@@ -82,5 +82,5 @@ def test_another_number_type_is_a_warning_unless_it_is_wider(dtype, types, other
 def test_autocast_that_was_on_is_a_warning():
     whole = sweep(("fastformer",), lengths=LENGTHS)
     cast = altered(whole, lambda run: replace(run, notes={"autocast": "cuda bfloat16"}))
-    said = "fastformer ran under autocast (cuda bfloat16)"
+    said = "fastformer:eager ran under autocast (cuda bfloat16)"
     assert sum(said in line for line in warnings(analyse(cast))) == 1

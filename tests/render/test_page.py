@@ -421,11 +421,11 @@ NOTES = ("returned its input", "was compiled again", "started 40 processes")
     ("part", "change", "said"),
     [
         (Part.TIME, {"notes": {"changed": "number of threads 2 to 3"}},
-         ["fastformer changed number of threads 2 to 3"]),
+         ["fastformer:eager changed number of threads 2 to 3"]),
         (Part.MEMORY, {"values": {"kept_bytes": 3 * 2**20}},
-         ["fastformer leaks memory: 3.000 MiB per iteration"]),
+         ["fastformer:eager leaks memory: 3.000 MiB per iteration"]),
         (Part.TIME, {"notes": dict(zip(("odd", "recompiled", "processes"), NOTES, strict=True))},
-         [f"fastformer {note};" for note in NOTES]),
+         [f"fastformer:eager {note};" for note in NOTES]),
     ],
 )  # fmt: skip
 def test_a_warning_says_once_what_is_odd_about_a_mechanism(part, change, said):
