@@ -139,11 +139,11 @@ BOTH_WAYS = (
     "sweep --models local:eager --lengths 16,32 --width 16 --heads 2 --level attention --quick"
     " --mode inference,forward_backward --out m"
 )
-CHECKED = "check --models local --lengths 16 --mode forward_backward --no-times"
+CHECKED = "check --models local --no-times"
 IN_MODE = (
     BOTH_WAYS,
     "compare m m --json",
-    f"{CHECKED} --save kept",
+    f"{CHECKED} --save kept --lengths 16 --mode forward_backward",
     f"{CHECKED} --baseline kept --json",
 )
 PLANNED = "sweep --device mine:1 --models local --lengths 16 --dry-run --json"

@@ -36,6 +36,7 @@ class WarningKind(StrEnum):
     SPLITS = "a form multiplies float32 in a way of its own"  # series, arithmetic
     DEPARTS = "a form of another package computes another function"  # series, package, departs
     LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
+    UNEXAMINED = "nobody looked for odd behaviour of a form"  # series, why
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
     TOO_FAST = "a time is shorter than reading the input takes"  # series
     ROOF_RAISED = "a case did more than the measured peaks"  # on_gpu
@@ -101,21 +102,26 @@ def _meddled(sweep: Sweep) -> Warnings:
     names = series_names(sweep.plan)
     changes: dict[tuple[str, str], None] = {}
     kept: dict[str, float] = {}
+    unexamined: dict[str, str] = {}
     for run in sweep.runs:
         name = names.get(run.case, run.case)
         if state := run.notes.get("changed"):
             changes[name, f"changed {state}"] = None
         if state := run.notes.get("autocast"):
             changes[name, f"ran under autocast ({state})"] = None
-        for note in ("odd", "unexamined", "recompiled", "processes", "later"):
+        for note in ("odd", "recompiled", "processes", "later"):
             if change := run.notes.get(note):
                 changes[name, change] = None
+        if why := run.notes.get("unexamined"):
+            unexamined[name] = why
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     for name, change in changes:
         yield WarningKind.MEDDLED, {"mechanism": name, "change": change}
     for name, kept_bytes in kept.items():
         if kept_bytes > LEAK:
             yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
+    for name, why in unexamined.items():
+        yield WarningKind.UNEXAMINED, {"series": name, "why": why}
 
 
 def _splitting(cases: Frame) -> Warnings:

@@ -51,6 +51,7 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     WarningKind.DEPARTS: "{series} ({package}) departs from the equations: {departs}",
     WarningKind.LEAKS: "{mechanism} leaks memory: {bytes:size} per iteration; a longer"
     " sweep may run out of it",
+    WarningKind.UNEXAMINED: "{series} {why}",
     WarningKind.AWAY: "{series} sleeps or lets other processes compute for {share:percent} of its"
     " time, which CPU time does not see; its times are wall time without waiting for a core",
     WarningKind.TOO_FAST: "{series} took less time than reading its input takes here;"

@@ -166,7 +166,7 @@ def test_doctor_describes_the_gpu(attnbench):
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert (facts["device"], facts["cuda"], facts["driver"]) == ("Emulated GPU", "13.0", "999.0")
-    assert facts["nvml"] == "answers, 1 devices"
+    assert facts["nvml"] == "answers, 1 device"
     assert facts["notes"]["cuDNN TF32"] == "off"
     assert (facts["notes"]["power limit"], facts["notes"]["ECC"]) == ("700 W", "on")
     assert not {"persistence", "other processes"} & facts["notes"].keys()
@@ -180,12 +180,13 @@ def test_doctor_describes_the_gpu(attnbench):
 
 @pytest.mark.long
 def test_a_check_counts_on_the_gpu(attnbench):
-    models = ("--models", "fastformer", "--lengths", "16", "--mode", "inference")
-    done = attnbench.run("check", "--save", "base.json", "--device", "cuda", *models)
+    models = ("--device", "cuda", "--models", "fastformer")
+    sizes = ("--lengths", "16", "--mode", "inference")
+    done = attnbench.run("check", "--save", "base.json", *models, *sizes)
     assert done.returncode == 0, done.stderr
     saved = json.loads((attnbench.folder / "base.json").read_text())
     assert saved["machine"]["device"] == "Emulated GPU"
     assert all(label.endswith("/cuda") for label in saved["cases"])
-    done = attnbench.run("check", "--baseline", "base.json", "--device", "cuda", *models, "--json")
+    done = attnbench.run("check", "--baseline", "base.json", *models, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["exit_code"] == 0

@@ -422,6 +422,8 @@ NOTES = ("returned its input", "was compiled again", "started 40 processes")
     [
         (Part.TIME, {"notes": {"changed": "number of threads 2 to 3"}},
          ["fastformer:eager changed number of threads 2 to 3"]),
+        (Part.TIME, {"notes": {"unexamined": "was not examined"}},
+         ["fastformer:eager was not examined"]),
         (Part.MEMORY, {"values": {"kept_bytes": 3 * 2**20}},
          ["fastformer:eager leaks memory: 3.000 MiB per iteration"]),
         (Part.TIME, {"notes": dict(zip(("odd", "recompiled", "processes"), NOTES, strict=True))},
