@@ -144,11 +144,12 @@ class Sdpa(Forgetting):
         if mask is not None:
             lowest = torch.finfo(k.dtype).min / 4
             faded = faded.masked_fill(~mask[:, None, : k.shape[2]], lowest)
-        added = []
-        for _ in range(columns(k.dtype)):
-            added.append(faded.to(k.dtype))
+        added = [faded.to(k.dtype)]
+        while len(added) < columns(k.dtype):
             faded = faded - added[-1]
-        k = torch.cat([k, torch.stack(added, -1)], -1)
+            added.append(faded.to(k.dtype))
+        del faded  # float64
+        k = torch.cat([k, *(column[..., None] for column in added)], -1)
         past = at.causal_mask(q.shape[2], k.shape[2], q.device)
         return scaled_dot_product_attention(q, k, v, attn_mask=past, scale=scale)
 
