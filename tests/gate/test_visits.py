@@ -161,7 +161,6 @@ def test_what_is_suspected_is_confirmed_before_others_are_looked_at(tmp_path, mo
     assert cases[1].skipped == "needs --budget 30s"
 
 
-@pytest.mark.long
 def test_what_confirms_has_other_hashes_and_another_environment(server, tmp_path):
     """A mechanism of either stage says what its process has."""
     made = Repository(tmp_path / "repo")
