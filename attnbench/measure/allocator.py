@@ -31,9 +31,9 @@ def keep_pages(large: bool = True) -> None:
 def map_ahead() -> None:
     """Map pages that iterations after the first may need, which split memory in other ways.
 
-    Measured in Fig. 2's first cases of a process: the second iteration faulted in up to 37 % as many
-    pages as the first, 4 % of its time; after this, 1 % at most in six cases. No other share than
-    `AHEAD` was tried. Where there is no memory left, none are mapped.
+    Measured in a process's first cases of Fig. 2: the second iteration faulted in up to 37 % as
+    many pages as the first, 4 % of its time; after this, 1 % at most in six cases. No other share
+    than `AHEAD` was tried. Where there is no memory left, none are mapped.
     """
     with suppress(MemoryError):
         bytearray(min(MOST_AHEAD, int(AHEAD * private_bytes())))
