@@ -6,8 +6,8 @@ least two, as if the sweep had ended there. Like that of an exponent, the error 
 taken to grow in proportion to the distance in log N from the nearest measured length. Its variance
 at a distance of 1 is the mean square of the errors tried, each divided by its distance; shrunk, as
 variances of estimates are, towards that of all series; with as many degrees of freedom as lengths
-were tried. The band (95 %) adds the error of the nearest estimate; none is given that
-says nothing.
+were tried. The band (95 %) adds the error of the nearest estimate; one wider than `UNCERTAIN` is
+left out.
 """
 
 import math

@@ -31,11 +31,11 @@ class WarningKind(StrEnum):
     JOURNAL = "part of the journal was set aside"  # text
     UNFINISHED = "the sweep did not finish"
     MIXED = "sessions ran on different machines or versions"
-    MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
+    MEDDLED = "a mechanism changed the state of its process"  # series, change
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
     SPLITS = "a form multiplies float32 in a way of its own"  # series, arithmetic
     DEPARTS = "a form of another package computes another function"  # series, package, departs
-    LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
+    LEAKS = "a mechanism keeps memory with each iteration"  # series, bytes
     UNEXAMINED = "nobody looked for odd behaviour of a form"  # series, why
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
     TOO_FAST = "a time is shorter than reading the input takes"  # series
@@ -116,10 +116,10 @@ def _meddled(sweep: Sweep) -> Warnings:
             unexamined[name] = why
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     for name, change in changes:
-        yield WarningKind.MEDDLED, {"mechanism": name, "change": change}
+        yield WarningKind.MEDDLED, {"series": name, "change": change}
     for name, kept_bytes in kept.items():
         if kept_bytes > LEAK:
-            yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
+            yield WarningKind.LEAKS, {"series": name, "bytes": kept_bytes}
     for name, why in unexamined.items():
         yield WarningKind.UNEXAMINED, {"series": name, "why": why}
 

@@ -68,8 +68,8 @@ def asking(
     def command(context: typer.Context, **values: Any) -> None:
         given: dict[str, str | bool] = {**usual}
         for name in kept:
-            value, source = values.pop(name), context.get_parameter_source(name)
-            if source and source.name == "COMMANDLINE":
+            value = values.pop(name)
+            if is_given(context, name):
                 given[name] = value
         verb(given=given, **values)
 
@@ -86,6 +86,12 @@ def asking(
     command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return command
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user wrote the option, and did not leave it at its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def typed(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:

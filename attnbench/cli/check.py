@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.asking import typed
+from attnbench.cli.asking import is_given, typed
 from attnbench.cli.options import option, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import choose
@@ -86,7 +86,7 @@ def check(
     if changed and base is None:
         raise UsageError("--changed needs --base")
     for name in ("lengths", "level", "mode") if call or baseline else ():
-        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE":
+        if is_given(context, name):
             known = "a function has none" if call else "the baseline has its own"
             raise UsageError(f"--{name} has no effect: {known}")
     if save is not None and (strict or json_ or markdown or html or junit):

@@ -12,21 +12,6 @@ from attnbench.records import Case, Level, Workload
 SLICE = 128  # tokens of one sequence, so that the float64 run is cheap at any length
 
 
-class Errors:
-    """The errors of forms, each computed once: that of one short sequence is that of many cases."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.known: dict[Case, float | None] = {}
-
-    def of(self, card: Card, case: Case) -> float | None:
-        """The `relative_error` of a case."""
-        short = shortened(case)
-        if short not in self.known:
-            self.known[short] = relative_error(card, short, self.seed)
-        return self.known[short]
-
-
 def relative_error(card: Card, case: Case, seed: int) -> float | None:
     """‖y − y₆₄‖ / ‖y₆₄‖ of one short sequence, or None where the form cannot run so short a one or
     departs from the equations.
@@ -36,37 +21,31 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     including discrete choices that rounding changes. In decode the second half of the sequence is
     computed step by step.
     """
-    mode, short = case.workload.mode, replace(shortened(case).workload, mode=Workload.mode)
-    config = card.configure(dict(case.options))
-    if card.refusal(case.form, config, short) or card.refusal("eager", config, short):
-        return None
-    if card.forms[case.form].departs:
-        return None
-    dtype, device = getattr(torch, short.dtype), find(short.device).torch_name
-    torch.manual_seed(seed)
-    module = card.forms[case.form](config, short).to(device, dtype).eval()
-    exact = card.forms["eager"](config, short).to(device, dtype).eval()
-    exact.load_state_dict(module.state_dict())
-    exact.double()
-    x = torch.randn(1, short.seq_len, short.width).to(device, dtype)
-    with torch.no_grad():
-        torch.manual_seed(seed)
-        y = kind(mode).sequence(module, x).double()
-        torch.manual_seed(seed)
-        expected = exact(x.double())
-    return float((y - expected).norm() / expected.norm())
-
-
-def shortened(case: Case) -> Case:
-    """The case on one short sequence, the same for all that have the same error."""
     w = case.workload
     short = replace(
         w,
         batch=1,
         seq_len=min(w.seq_len, SLICE),
         level=Level.ATTENTION,
-        mode=w.mode if w.steps else Workload.mode,
+        mode=Workload.mode,
         padding=0.0,
         shell=None,
     )
-    return replace(case, workload=short)
+    config = card.configure(dict(case.options))
+    if card.refusal(case.form, config, short) or card.refusal("eager", config, short):
+        return None
+    if card.forms[case.form].departs:
+        return None
+    dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
+    torch.manual_seed(seed)
+    module = card.forms[case.form](config, short).to(device, dtype).eval()
+    exact = card.forms["eager"](config, short).to(device, dtype).eval()
+    exact.load_state_dict(module.state_dict())
+    exact.double()
+    x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
+    with torch.no_grad():
+        torch.manual_seed(seed)
+        y = kind(w.mode).sequence(module, x).double()
+        torch.manual_seed(seed)
+        expected = exact(x.double())
+    return float((y - expected).norm() / expected.norm())

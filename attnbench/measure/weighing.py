@@ -8,26 +8,20 @@ from attnbench.devices.protocol import Device, Weighed
 from attnbench.measure import compiling
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import package
-from attnbench.measure.digits import Errors
+from attnbench.measure.digits import relative_error
 from attnbench.measure.samples import check, counted
 from attnbench.records import Case, Level
 
 
 def weighed(
-    card: Card,
-    config: Any,
-    case: Case,
-    device: Device,
-    errors: Errors,
-    checked: bool,
-    filled: bool,
+    card: Card, config: Any, case: Case, device: Device, seed: int, checked: bool, filled: bool
 ) -> Weighed:
     """Peaks, saved bytes and counts of one iteration, the error against the reference, and notes.
 
     With `checked`, output and gradients are checked first, and the values include parameters and
     forward FLOPs of one layer. Raises `Unmeasured`.
     """
-    values, form, seed = dict[str, float](), card.forms[case.form], errors.seed
+    values, form = dict[str, float](), card.forms[case.form]
     if getattr(form, "compiles", False):
         compiling.load(device)
     if checked:
@@ -47,7 +41,7 @@ def weighed(
     if not declared or getattr(form, "counted", False):
         values |= counted(subject_of(card, case, seed))
     if declared and not checked:
-        values |= known(error=errors.of(card, case))
+        values |= known(error=relative_error(card, case, seed))
     if computed_by := package(form):
         notes["package"] = computed_by
     if departs := getattr(form, "departs", ""):

@@ -26,7 +26,6 @@ from attnbench.devices.timing import increments, is_away, sample, spent_s, warm_
 from attnbench.measure import allocator, compiling
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Cards, Unmeasured, Unusable
-from attnbench.measure.digits import Errors
 from attnbench.measure.environment import environment
 from attnbench.measure.further import NOT_CAPTURED, further
 from attnbench.measure.inputs import Iterations
@@ -75,7 +74,6 @@ class Worker:
         limit_bytes: int | None = None,
     ) -> None:
         self.cards, self.seed = Cards(Path(tree) if tree else None, own), seed
-        self.errors = Errors(seed)
         self.device, self.probes = cache(find), cache(Probes)
         self.built: Any = None
         self.keep_bytes, self.most_bytes = keep_bytes, math.inf
@@ -312,7 +310,7 @@ class Worker:
         card, config, case = self.resolved(**asked)
         device = self.device(case.workload.device)
         before = device.left_bytes()
-        values, notes = weighed(card, config, case, device, self.errors, checked, filled)
+        values, notes = weighed(card, config, case, device, self.seed, checked, filled)
         gc.collect()
         device.release()
         left = device.left_bytes() - before > LEFT_BYTES

@@ -43,13 +43,13 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     WarningKind.UNFINISHED: "the sweep did not finish; --resume continues it",
     WarningKind.MIXED: "times are mixed from sessions on different machines or versions;"
     " measure each part again on one",
-    WarningKind.MEDDLED: "{mechanism} {change}; times and results may depend on it",
+    WarningKind.MEDDLED: "{series} {change}; times and results may depend on it",
     WarningKind.OTHER_TYPE: "{mechanism} computed in {types:listed}, through autocast or its own"
     " casts; compare its costs with those of that type, not {dtype}",
     WarningKind.SPLITS: "{series} multiplies float32 on tensor cores ({arithmetic}: each number is"
     " split in two), and other forms do not; --dtype bf16 compares both on the same units",
     WarningKind.DEPARTS: "{series} ({package}) departs from the equations: {departs}",
-    WarningKind.LEAKS: "{mechanism} leaks memory: {bytes:size} per iteration; a longer"
+    WarningKind.LEAKS: "{series} leaks memory: {bytes:size} per iteration; a longer"
     " sweep may run out of it",
     WarningKind.UNEXAMINED: "{series} {why}",
     WarningKind.AWAY: "{series} sleeps or lets other processes compute for {share:percent} of its"

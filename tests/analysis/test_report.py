@@ -109,10 +109,10 @@ def test_warnings_are_data_with_the_most_serious_first():
     ]
     assert found[WarningKind.JOURNAL] == {"text": "line 7 was set aside"}
     assert found[WarningKind.MEDDLED] == {
-        "mechanism": "fastformer:eager",
+        "series": "fastformer:eager",
         "change": "changed the dtype",
     }
-    assert found[WarningKind.LEAKS] == {"mechanism": "fastformer:eager", "bytes": 3e6}
+    assert found[WarningKind.LEAKS] == {"series": "fastformer:eager", "bytes": 3e6}
     assert found[WarningKind.BUSY] == {"load": 3.5, "cores": 2}
 
 

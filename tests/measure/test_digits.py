@@ -1,12 +1,9 @@
 """The error of each form against the equations as written, in float64."""
 
-from dataclasses import replace
-
 import pytest
 
 from attnbench.catalogue.registry import card, names
-from attnbench.measure import digits
-from attnbench.measure.digits import Errors, relative_error
+from attnbench.measure.digits import relative_error
 from attnbench.records import Case, Level, Workload
 
 
@@ -46,24 +43,6 @@ def test_a_narrower_type_costs_more_and_float64_nothing():
         for dtype in ("float64", "float32", "bfloat16")
     ]
     assert errors[0] < 1e-14 < 1e-9 < errors[1] < 1e-5 < 1e-3 < errors[2] < 0.1
-
-
-def test_cases_with_the_same_error_compute_it_once(monkeypatch):
-    monkeypatch.setattr(digits, "relative_error", lambda card, case, seed: computed.append(case))
-    computed, errors = [], Errors(seed=0)
-
-    def ask(**changed):
-        tested, one = case("retention", "chunked")
-        errors.of(tested, replace(one, workload=replace(one.workload, **changed)))
-        return len(computed)
-
-    assert [ask(seq_len=n, mode=m) for n in (512, 1024) for m in ("inference", "training")] == [
-        1
-    ] * 4
-    assert ask() == 2  # shorter than what is computed of longer ones
-    assert ask(mode="decode") == 3
-    assert ask(mode="decode", dtype="float64") == 4
-    assert ask(mode="decode", batch=7, padding=0.5) == 4
 
 
 def test_a_wrong_form_is_far_off(monkeypatch):
