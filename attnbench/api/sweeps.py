@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from inspect import Parameter, Signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from attnbench.analysis.compare import compare
 from attnbench.analysis.recommend import Choice, recommend
@@ -303,13 +303,13 @@ def signature() -> Signature:
     """The signature of `sweep` with each option that has an effect there."""
     own = inspect.signature(sweep)
     *first, _ = own.parameters.values()
-    options = Options()
+    options, hints = Options(), get_type_hints(Options)
     named = [
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
             default=getattr(options, name),
-            annotation=bool if option.kind.read is None else VALUE,
+            annotation=hints[name] if option.kind.read is None else VALUE,
         )
         for name, option in declared().items()
         if option.measures

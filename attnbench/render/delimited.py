@@ -1,4 +1,4 @@
-"""Tables as CSV in full precision, safe to open in a spreadsheet."""
+"""Tables as CSV: counts in full, other numbers to 12 digits; safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def table(table: Table) -> bytes:
-    """The numbers in full precision; no column mixes numbers and words.
+    """Numbers as numbers; no column mixes them with words.
 
     A column of estimates is followed by its bounds, a column of numbers with words or `≤ 128` in
     some cells by a column of those. A table across lengths becomes one row for each series and
@@ -58,7 +58,12 @@ def frame(frame: Frame) -> bytes:
 
 
 def guarded(value: Value) -> Value:
-    """The value; text is cleaned, and starts with an apostrophe where it could be a formula."""
+    """The value; text is cleaned, and starts with an apostrophe where it could be a formula.
+
+    Of a number that is not whole 12 digits stay; later ones are rounding, as in 1.0000000000000129.
+    """
+    if isinstance(value, float) and not value.is_integer():
+        return float(f"{value:.12g}")
     if not isinstance(value, str):
         return value
     text = clean(value)

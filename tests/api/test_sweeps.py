@@ -68,6 +68,7 @@ def test_the_signature_names_every_option_that_measures():
     assert {"out", "progress", "models", "lengths", "budget"} <= set(known)
     assert known["models"].default == "@fig2"
     assert known["causal"].annotation is bool
+    assert known["fill"].annotation == bool | None
     assert not {"on", "shards", "formats", "options"} & set(known)
     assert {"sweep", "load"} <= set(dir(attnbench))
     with pytest.raises(AttributeError, match="no attribute 'sweeps'"):

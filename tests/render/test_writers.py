@@ -83,6 +83,13 @@ def test_negative_numbers_stay_numbers_in_csv():
     assert delimited.table(one) == b"x\n-1.5\n"
 
 
+def test_csv_has_counts_in_full_and_no_rounding_of_other_numbers():
+    numbers = (127.99999999999996, 1 / 3, 2.0**53 - 1, 0.00047180160000000003)
+    one = Table(name="t", title="T", columns=("x",), rows=tuple((Cell("", n),) for n in numbers))
+    lines = delimited.table(one).decode().splitlines()
+    assert lines[1:] == ["128.0", "0.333333333333", "9007199254740991.0", "0.0004718016"]
+
+
 def test_a_bound_is_no_value_in_csv():
     rows = (
         (Cell("512", 512.0, 512.0, 512.0),),
