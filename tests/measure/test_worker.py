@@ -89,6 +89,16 @@ def test_what_a_device_loads_at_first_is_not_what_cases_leave(monkeypatch):
         private[0] += 600
 
 
+@pytest.mark.parametrize(("warmup_s", "mapped"), [(0.0, 1), (60.0, 0)])
+def test_pages_are_mapped_ahead_of_a_case_longer_than_its_warm_up(monkeypatch, warmup_s, mapped):
+    calls = []
+    monkeypatch.setattr(allocator, "map_ahead", lambda: calls.append(1))
+    monkeypatch.setattr("attnbench.devices.timing.is_cold", lambda faults, taken: True)
+    asked = {**asdict(case()), "warmup_s": warmup_s, "faulting_s": 0.01}
+    built = Worker(None, seed=0).answer("build", **asked)
+    assert (built["outcome"], len(calls)) == ("ok", mapped)
+
+
 def test_a_sample_without_time_is_a_failure_and_no_number():
     stopped = SimpleNamespace(
         learning=False,
