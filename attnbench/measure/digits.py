@@ -7,13 +7,11 @@ import torch
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.measure.building import kind
-from attnbench.records import Case, Level, Workload
-
-SLICE = 128  # tokens of one sequence, so that the float64 run is cheap at any length
+from attnbench.records import Case, Workload
 
 
 def relative_error(card: Card, case: Case, seed: int) -> float | None:
-    """‖y − y₆₄‖ / ‖y₆₄‖ of one short sequence, or None where the form cannot run so short a one or
+    """‖y − y₆₄‖ / ‖y₆₄‖ of `case.slice`, or None where the form cannot run so short a one or
     departs from the equations.
 
     y₆₄ is the output of the form `eager` (which the contract's checks compare with the reference)
@@ -21,16 +19,8 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     including discrete choices that rounding changes. In decode the second half of the sequence is
     computed step by step.
     """
-    w = case.workload
-    short = replace(
-        w,
-        batch=1,
-        seq_len=min(w.seq_len, SLICE),
-        level=Level.ATTENTION,
-        mode=Workload.mode,
-        padding=0.0,
-        shell=None,
-    )
+    w = case.slice.workload
+    short = replace(w, mode=Workload.mode)
     config = card.configure(dict(case.options))
     if card.refusal(case.form, config, short) or card.refusal("eager", config, short):
         return None

@@ -14,9 +14,18 @@ from attnbench.records import Case, Level
 
 
 def weighed(
-    card: Card, config: Any, case: Case, device: Device, seed: int, checked: bool, filled: bool
+    card: Card,
+    config: Any,
+    case: Case,
+    device: Device,
+    seed: int,
+    *,
+    checked: bool,
+    filled: bool,
+    error: bool,
 ) -> Weighed:
-    """Peaks, saved bytes and counts of one iteration, the error against the reference, and notes.
+    """Peaks, saved bytes and counts of one iteration, and notes; with `error`, also that of the
+    output against the reference.
 
     With `checked`, output and gradients are checked first, and the values include parameters and
     forward FLOPs of one layer. Raises `Unmeasured`.
@@ -40,7 +49,7 @@ def weighed(
     declared = getattr(card, "declared", True)
     if not declared or getattr(form, "counted", False):
         values |= counted(subject_of(card, case, seed))
-    if declared and not checked:
+    if declared and error:
         values |= known(error=relative_error(card, case, seed))
     if computed_by := package(form):
         notes["package"] = computed_by

@@ -298,19 +298,21 @@ class Worker:
         notes = {key: note for key, note in notes.items() if note}
         return {"values": values, "notes": notes, "spoiled": spoiled}
 
-    def weigh(self, checked: bool = False, filled: bool = False, **asked: Any) -> Answer:
+    def weigh(
+        self, checked: bool = False, filled: bool = False, error: bool = False, **asked: Any
+    ) -> Answer:
         """What `weighing.weighed` finds of a case.
 
         `spoiled` says that the process should not measure the memory of another case: the device
         does not allow that, unless only counts matter, as where they are `checked`; the mechanism
-        has changed the process or left tensors on the device, which a later case might use instead
-        of its own; or the process keeps too much memory of the host.
+        changed the process or left tensors a later case might use; or it keeps too much memory.
         """
         state = torch_state()
         card, config, case = self.resolved(**asked)
         device = self.device(case.workload.device)
         before = device.left_bytes()
-        values, notes = weighed(card, config, case, device, self.seed, checked, filled)
+        wanted = {"checked": checked, "filled": filled, "error": error}
+        values, notes = weighed(card, config, case, device, self.seed, **wanted)
         gc.collect()
         device.release()
         left = device.left_bytes() - before > LEFT_BYTES

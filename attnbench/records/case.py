@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
@@ -95,6 +95,8 @@ LABEL = re.compile(
     re.DOTALL,
 )
 
+SLICE = 128  # tokens of one sequence, so that its float64 run is cheap at any length
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -117,6 +119,14 @@ class Case:
     def series(self) -> str:
         """The case without its workload, as a curve is labelled: `linformer:eager[rank=16]`."""
         return str(Selection(name=self.mechanism, form=self.form, options=self.options))
+
+    @property
+    def slice(self) -> Self:
+        """The case of one short sequence whose numerical error stands for this one's."""
+        w = self.workload
+        short = {"batch": 1, "seq_len": min(w.seq_len, SLICE), "padding": 0.0}
+        short |= {"level": Level.ATTENTION, "shell": None}
+        return replace(self, workload=replace(w, **short))
 
     def __str__(self) -> str:
         return f"{self.series}/{self.workload}"

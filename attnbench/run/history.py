@@ -21,6 +21,7 @@ class History:
     ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
     weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
+    errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
     compiled: dict[str, Known] = field(default_factory=dict)  # seconds before it runs, by series
     prefills: dict[str, Known] = field(default_factory=dict)  # seconds to the first token, likewise
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
@@ -41,6 +42,8 @@ class History:
         """Take a run into account."""
         if run.part is Part.MEMORY:
             self.weighed.add(run.case)
+            if "error" in run.values:
+                self.errors[planned.case.slice] = run.values["error"]
             if run.outcome is Outcome.OK:
                 ran_s = schedule.memory_s(self.wall_s(planned), 0.0)
                 self.learn_other(run, ran_s + self.prepare_s(planned))

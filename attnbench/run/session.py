@@ -290,11 +290,14 @@ class Session(Outlook):
         begun = self.clock()
         limit_s = min(self.timeout_s(planned), max(LEAST_S, self.left_s()))
         crowded = self.crowds([planned], processes.alive)
-        about = {**asdict(planned.case), "filled": planned.filled}
+        error = self.history.errors.get(planned.case.slice)
+        about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
         answer = processes.weigh(name, limit_s, end_others=crowded, **about)
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return
+        if answer["outcome"] == "ok" and error is not None:
+            answer["values"]["error"] = error
         run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=self.clock() - begun)
         self.store.append(run)
         self.history.learn(planned, run)

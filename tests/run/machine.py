@@ -91,6 +91,9 @@ class Worker:
         sample = [iterations, wall_s, own, device_s, own, 0, 0]
         if machine.shared:
             sample += [None, None, None, Clock.CPU, elapsed - own]
+        weighed = {"allocated_peak_bytes": machine.peak_bytes(self.case)}
+        if asked.get("error"):
+            weighed["error"] = self.case.workload.seq_len * 1e-9
         answers = {
             "build": {"form": self.case.form, "iteration_s": each, "wall_s": elapsed - other_s},
             "lap": {"sample": sample},
@@ -100,7 +103,7 @@ class Worker:
                 "spoiled": False,
             },
             "weigh": {
-                "values": {"allocated_peak_bytes": machine.peak_bytes(self.case)},
+                "values": weighed,
                 "notes": {},
                 "spoiled": machine.weighs_afresh,
             },

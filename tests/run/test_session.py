@@ -428,6 +428,20 @@ SIZES = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
 TWO_RACES = tuple(planned(name, 128, 10**8, size=size) for name, size in SIZES.items())
 
 
+def test_the_numerical_error_is_computed_once_for_all_longer_sequences():
+    def errors(machine):
+        runs = outcomes(machine).values()
+        return [run.values["error"] for run in runs if run.part is Part.MEMORY]
+
+    machine = Machine()
+    sweep(machine, (planned("a", 64, 10**8), *(planned("a", n, 10**8) for n in (128, 256, 512))))
+    assert sorted(errors(machine)) == pytest.approx([64e-9, 128e-9, 128e-9, 128e-9])
+    later = Machine()
+    longer = (planned("a", 128, 10**8), planned("a", 1024, 10**8))
+    sweep(later, longer, earlier=tuple(machine.stored), finished=frozenset(outcomes(machine)))
+    assert errors(later) == pytest.approx([128e-9]), "an earlier session has computed it"
+
+
 def test_where_memory_forbids_one_race_groups_share_an_anchor():
     def weighed(case, do):
         values = {"allocated_peak_bytes": SIZES[case.mechanism]}
