@@ -89,6 +89,8 @@ def check(
         if is_given(context, name):
             known = "a function has none" if call else "the baseline has its own"
             raise UsageError(f"--{name} has no effect: {known}")
+    if threshold is not None and (base is None or no_times):
+        raise UsageError("--threshold has no effect here: only times beside those of --base fail")
     if save is not None and (strict or json_ or markdown or html or junit):
         raise UsageError("--save judges nothing: leave out --strict and other outputs")
     functions = None if call is None else parts(call, "--call")

@@ -205,6 +205,17 @@ def is_gone(pid):
 @pytest.mark.parametrize("given", [("--baseline", "any.json"), ("--base", "HEAD", "--call", "m:f")])
 @pytest.mark.parametrize("option", [("--lengths", "64"), ("--level", "core"), ("--mode", "both")])
 def test_an_option_without_effect_is_refused(given, option):
+    refused(given, option)
+
+
+@pytest.mark.parametrize(
+    "given", [("--baseline", "any.json"), ("--save", "any.json"), ("--base", "HEAD", "--no-times")]
+)
+def test_a_threshold_is_one_of_times_beside_those_of_a_revision(given):
+    refused(given, ("--threshold", "0.1"))
+
+
+def refused(given, option):
     done = here("check", *given, *option)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"{option[0]} has no effect" in done.stderr
