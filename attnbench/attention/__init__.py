@@ -38,6 +38,7 @@ from attnbench.attention.primitives import (
     allowed_keys,
     biased_attention,
     causal_mask,
+    further_columns,
     fused_attention,
     fused_biased_attention,
     gather_tokens,

@@ -96,6 +96,15 @@ def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).unflatten(0, (-1, heads))
 
 
+def further_columns(width: int, needed: int, device: str) -> int:
+    """How many columns to add to heads of a width where some are `needed`, the others zeros.
+
+    On a GPU they are rounded up to a width that is a multiple of 8: torch's fused kernels take no
+    other with a mask or a narrow type, and its last resort stores all weights.
+    """
+    return needed + (-(width + needed) % 8 if needed and device.startswith("cuda") else 0)
+
+
 def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """o_t = S_tᵀ q_t of S_t = S_{t−1} + k_t v_tᵀ [B, H, dk, dv], and S after the tokens.
 

@@ -125,7 +125,8 @@ def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draw
 
 class Sdpa(Forgetting):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
-        outputs, F, (*_, d), more = [], self.fading(f).cumsum(-1), q.shape, columns(q.dtype)
+        outputs, F, d = [], self.fading(f).cumsum(-1), q.shape[-1]
+        more = at.further_columns(d, columns(q.dtype), q.device.type)
         q = pad(q, (0, more), value=d**0.5)
         v = pad(v, (0, more))  # or torch uses a kernel that stores weights
         if mask is not None:
@@ -150,6 +151,7 @@ class Sdpa(Forgetting):
             added.append(faded.to(k.dtype))
         del faded  # float64
         k = torch.cat([k, *(column[..., None] for column in added)], -1)
+        k = pad(k, (0, q.shape[-1] - k.shape[-1]))
         past = at.causal_mask(q.shape[2], k.shape[2], q.device)
         return scaled_dot_product_attention(q, k, v, attn_mask=past, scale=scale)
 
@@ -176,7 +178,8 @@ def columns(dtype: torch.dtype) -> int:
 
 def extended_width(w: at.Workload) -> int:
     """The width of q with the further columns of all heads."""
-    return w.width + w.heads * columns(getattr(torch, w.dtype))
+    needed = columns(getattr(torch, w.dtype))
+    return w.width + w.heads * at.further_columns(w.head_width, needed, w.device)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -76,9 +76,10 @@ class GroupedQuery(at.CachedAttention):
         d = q.shape[-1]
         # the wider q is divided by a larger root
         q = torch.cat([q / d**0.5, self.sink.view(-1, 1, 1).expand(*q.shape[:-1], 1)], -1)
-        q = pad((d + 1) ** 0.5 * q, (0, 0, 1, 0))
-        k, v = (pad(t, (0, 1, 1, 0)) for t in (k, v))
-        k[:, :, 0, -1] = 1
+        more = at.further_columns(d, 1, q.device.type)
+        q = pad((d + more) ** 0.5 * q, (0, more - 1, 1, 0))
+        k, v = (pad(t, (0, more, 1, 0)) for t in (k, v))
+        k[:, :, 0, d] = 1
         mask = None if mask is None else pad(mask, (1, 0), value=True)
         return self.read(q, k, v, mask)[:, :, 1:, :d]
 
@@ -108,7 +109,8 @@ class GroupedQuery(at.CachedAttention):
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_O, W_G and the narrower W_K, W_V; then q kᵀ and A v, in full even if causal."""
         width = (2 + config.gate) * w.width + 2 * kv_heads(config, w) * w.head_width
-        tokens, d = w.seq_len + config.sink_logit, w.head_width + config.sink_logit
+        tokens = w.seq_len + config.sink_logit
+        d = w.head_width + at.further_columns(w.head_width, config.sink_logit, w.device)
         return at.Flops(2 * w.tokens * w.width * width, 4 * w.batch * w.heads * tokens**2 * d)
 
     @classmethod
@@ -203,7 +205,8 @@ def kv_heads(config: Grouped, w: at.Workload) -> int:
 
 def extended(config: Config, w: at.Workload) -> int:
     """Elements of q, k, v and o with a sink, of q also without its token."""
-    return 5 * w.tokens * (w.width + w.heads) if config.sink_logit else 0
+    more = at.further_columns(w.head_width, 1, w.device)
+    return 5 * w.tokens * (w.width + more * w.heads) if config.sink_logit else 0
 
 
 def parameters(config: Config, w: at.Workload) -> int:

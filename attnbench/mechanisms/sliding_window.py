@@ -162,11 +162,13 @@ class Masked(SlidingWindow):
             v = v * mask[:, None, :, None]
         if len(columns_q) == 1:
             return q, k, v
-        q, k = torch.cat(columns_q, -1), torch.cat(columns_k, -1)
-        v = pad(v, (0, q.shape[-1] - v.shape[-1]))  # or torch uses a kernel that stores weights
+        d, needed = q.shape[-1], len(columns_q) - 1
+        more = (0, at.further_columns(d, needed, q.device.type) - needed)
+        q, k = (pad(torch.cat(columns, -1), more) for columns in (columns_q, columns_k))
+        v = pad(v, (0, q.shape[-1] - d))  # or torch uses a kernel that stores weights
         if self.config.sink_logit:
             key = torch.zeros_like(k[:, :, :1])
-            key[..., columns_k[0].shape[-1]] = 1
+            key[..., d] = 1
             k, v = torch.cat([key, k], 2), pad(v, (0, 0, 1, 0))
         return q, k, v
 
@@ -288,7 +290,8 @@ def kv_heads(config: Config, w: at.Workload) -> int:
 
 def extended_width(config: Config, w: at.Workload) -> int:
     """The width of q with the further columns of all heads."""
-    return w.width + w.heads * (config.sink_logit + (w.padding > 0))
+    needed = config.sink_logit + (w.padding > 0)
+    return w.width + w.heads * at.further_columns(w.head_width, needed, w.device)
 
 
 def projection_flops(config: Config, w: at.Workload) -> int:

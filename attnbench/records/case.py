@@ -124,9 +124,8 @@ class Case:
     def slice(self) -> Self:
         """The case of one short sequence whose numerical error stands for this one's."""
         w = self.workload
-        short = {"batch": 1, "seq_len": min(w.seq_len, SLICE), "padding": 0.0}
-        short |= {"level": Level.ATTENTION, "shell": None}
-        return replace(self, workload=replace(w, **short))
+        short = replace(w, batch=1, seq_len=min(w.seq_len, SLICE), padding=0.0)
+        return replace(self, workload=replace(short, level=Level.ATTENTION, shell=None))
 
     def __str__(self) -> str:
         return f"{self.series}/{self.workload}"
