@@ -1,0 +1,56 @@
+"""Further columns of queries and keys, which bring biases into torch's fused kernels."""
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+
+from attnbench import attention as at
+from attnbench.catalogue.registry import card
+from attnbench.records import Level, Workload
+
+further_columns = at.further_columns
+FORMS = [
+    *(("forgetting", "sdpa", {}, dtype) for dtype in ("float32", "bfloat16")),
+    ("sliding_window", "blocked", {"sink_logit": True}, "float32"),
+    ("sliding_window", "masked", {"sink_logit": True}, "float32"),
+    *(("grouped_query", form, {"sink_logit": True}, "float32") for form in ("eager", "sdpa")),
+]
+
+
+class Widths(TorchFunctionMode):
+    """Notes the widths of all that fused kernels are called with."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is scaled_dot_product_attention:
+            self.found |= {tensor.shape[-1] for tensor in args[:3]}
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("mechanism", "form", "options", "dtype"), FORMS)
+@pytest.mark.parametrize("padded", [False, True])
+def test_those_of_a_gpu_fill_its_widths_and_change_nothing(
+    mechanism, form, options, dtype, padded, monkeypatch
+):
+    tested = card(mechanism)
+    sizes = {"batch": 2, "seq_len": 40, "width": 48, "heads": 4, "level": Level.ATTENTION}
+    w = Workload(**sizes, causal=True, dtype=dtype, padding=0.25 * padded)
+    module = tested.forms[form](tested.configure(options), w).to(getattr(torch, dtype)).eval()
+    x = torch.randn(2, 40, 48).to(getattr(torch, dtype))
+    mask = torch.arange(40).expand(2, -1) < 30 if padded else None
+    expected = module(x, mask)
+    monkeypatch.setattr(at, "further_columns", lambda d, few, _: further_columns(d, few, "cuda:0"))
+    with Widths() as widths:
+        found = module(x, mask)
+    assert all(width % 8 == 0 for width in widths.found), widths.found
+    assert bool(widths.found) == (form != "eager")
+    torch.testing.assert_close(found, expected)
+
+
+def test_none_are_added_where_none_is_needed_or_a_cpu_computes():
+    assert [further_columns(12, needed, "cpu") for needed in (0, 1, 3)] == [0, 1, 3]
+    assert [further_columns(12, needed, "cuda") for needed in (0, 1, 3, 5)] == [0, 4, 4, 12]
