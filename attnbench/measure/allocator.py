@@ -14,16 +14,14 @@ LARGE_BYTES, MOST_MMAPS = 32 << 20, 65_536
 PR_SET_THP_DISABLE = 41
 
 
-def keep_pages(large: bool = True, huge: bool = False) -> None:
+def keep_pages(large: bool = True) -> None:
     """Make the allocator keep freed pages, so that no iteration pays for page faults again.
 
     One arena, since those of autograd's threads are unmapped whenever they are empty. A heap that
     keeps everything grows to a multiple of what is allocated; if `large` is false, tensors of 32
-    MiB and more are given back, and huge pages keep their page faults few. What reads all of its
-    memory once in an iteration wants `huge` pages: how small ones happen to lie makes processes
-    differ (by 5 % in steps of width 4,096; by 2 to 3 % with huge ones, and 4 to 14 % faster).
+    MiB and more are given back, and huge pages keep their page faults few.
     """
-    huge_pages(allowed=huge or not large)
+    huge_pages(allowed=not large)
     mallopt(M_ARENA_MAX, 1)
     mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
     mallopt(M_MMAP_MAX, 0 if large else MOST_MMAPS)

@@ -139,9 +139,9 @@ class Worker:
         is timed from both. With `energy`, `finish` measures that of an iteration. The answer has
         `iteration_s`, the time of one with all it takes, and `wall_s`, what passes meanwhile.
         """
+        allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
-        allocator.keep_pages(large=not sparing, huge=case.workload.steps)
         subject = self.subject(card, case, capturable=cuda_graphs, filled=filled)
         device = self.device(case.workload.device)
         if subject.compiles:

@@ -2,11 +2,8 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-from attnbench.run.processes import environment
 
 SCRIPT = """
 import torch
@@ -52,34 +49,3 @@ def test_large_freed_tensors_are_kept_unless_they_must_not():
 def test_pages_mapped_ahead_do_not_fault_later():
     mapped, later = map(int, subprocess.check_output([sys.executable, "-c", AHEAD]).split())
     assert later < 99 < 4096 < mapped
-
-
-HUGE = """
-import re, sys
-from pathlib import Path
-import torch
-from attnbench.measure import allocator
-
-def huge():
-    said = Path("/proc/self/smaps_rollup").read_text()
-    return int(re.search("AnonHugePages: +([0-9]+)", said)[1])
-
-allocator.keep_pages(huge=sys.argv[1] == "huge")
-before = huge()
-kept = torch.ones(64 << 18)
-print(huge() - before)
-"""
-ENABLED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-
-
-@pytest.mark.skipif(
-    not ENABLED.exists() or "[never]" in ENABLED.read_text(), reason="the system has no huge pages"
-)
-def test_huge_pages_are_used_where_they_are_wanted():
-    here = environment(1, Path("unused"))
-    said = [
-        int(subprocess.check_output([sys.executable, "-c", HUGE, pages], text=True, env=here))
-        for pages in ("huge", "small")
-    ]
-    assert said[0] > 32 << 10
-    assert said[1] == 0

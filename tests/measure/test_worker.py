@@ -99,18 +99,6 @@ def test_pages_are_mapped_ahead_of_a_case_longer_than_its_warm_up(monkeypatch, w
     assert (built["outcome"], len(calls)) == ("ok", mapped)
 
 
-def test_steps_are_timed_on_huge_pages_and_whole_sequences_are_not(monkeypatch):
-    allowed = []
-    monkeypatch.setattr(allocator, "huge_pages", lambda *, allowed: asked.append(allowed))
-    for mode in ("inference", "training", "decode"):
-        asked = []
-        worker = Worker(None, seed=0)
-        one = case(mechanism="grouped_query", mode=mode, causal=True)
-        assert worker.answer("build", **asdict(one))["outcome"] == "ok"
-        allowed.append(asked[-1])
-    assert allowed == [False, False, True]
-
-
 def test_a_sample_without_time_is_a_failure_and_no_number():
     stopped = SimpleNamespace(
         learning=False,
