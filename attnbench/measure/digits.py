@@ -16,8 +16,8 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
 
     y₆₄ is the output of the form `eager` (which the contract's checks compare with the reference)
     in float64, with the same rounded parameters, input and draws: the error is that of computing,
-    including discrete choices that rounding changes. In decode the second half of the sequence is
-    computed step by step.
+    including discrete choices that rounding changes. In decode the end of the sequence is computed
+    step by step.
     """
     w = case.slice.workload
     short = replace(w, mode=Workload.mode)
