@@ -8,7 +8,8 @@ those with 3, 5 or 10 % more work, 12 % more in every other call, or 50 % more i
 detections. Required: at most 2 false alarms in 400, detection of at least 95 % from +3 % on and of
 90 % where only some calls are slower, and at most 25 s of samples per verdict. Results are written
 after each trial, and the same command continues where it was stopped; `--neighbours 0` leaves the
-other core idle.
+other core idle, and `--kinds` takes part of the extra work only. `gate.json` may hold the trials of
+several seeds.
 """
 
 import argparse
@@ -60,6 +61,7 @@ def main():
     parser.add_argument(
         "--injected", type=int, default=100, help="Trials with each kind of extra work."
     )
+    parser.add_argument("--kinds", default=",".join(KINDS), help="Default: %(default)s.")
     parser.add_argument("--models", default="transformer")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--neighbours", type=int, default=1)
@@ -69,7 +71,8 @@ def main():
     plan = CheckPlan(modes=(Mode.INFERENCE,), seed=asked.seed)
     draw = random.Random(asked.seed)
     plain = max(0, asked.trials - asked.injected)
-    rows = [tuple(KINDS)] * asked.injected + [(NOTHING,)] * plain
+    kinds = [kind for kind in KINDS if kind in (NOTHING, *asked.kinds.split(","))]
+    rows = [tuple(kinds)] * asked.injected + [(NOTHING,)] * plain
     draw.shuffle(rows)
     with ExitStack() as stack:
         server = stack.enter_context(Server(SCRIPT, seed=asked.seed))
@@ -86,15 +89,16 @@ def main():
         about = {
             "case": f"{case.name}, N = {asked.length}, inference, one thread",
             "neighbours": asked.neighbours,
-            "seed": asked.seed,
         }
         here = {
+            "seed": asked.seed,
             "processor": processor(),
             "iteration_ms": round(1000 * race.iteration_s, 2),
             "rounds": race.rounds,
         }
         trials = stored(asked.out, about)
-        done = sum(trial["kind"] == NOTHING for trial in trials)  # every row has one
+        # every row has one without extra work
+        done = sum(t["kind"] == NOTHING and t["seed"] == asked.seed for t in trials)
         for count, kinds in enumerate(rows[done:], done + 1):
             records = verdicts((server, relaid), root, race, kinds, plan, draw)
             trials += [{**here, **record} for record in records]
@@ -217,6 +221,7 @@ def measured(trials):
     """On which processors, and how long an iteration took."""
     took = [trial["iteration_ms"] for trial in trials]
     return {
+        "seeds": ", ".join(dict.fromkeys(str(trial["seed"]) for trial in trials)),
         "processor": ", ".join(dict.fromkeys(trial["processor"] for trial in trials)),
         "iteration": f"{min(took)} to {max(took)} ms",
         "rounds": f"{min(t['rounds'] for t in trials)} to {max(t['rounds'] for t in trials)}",
