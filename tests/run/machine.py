@@ -31,7 +31,7 @@ class Machine:
         peak_bytes=lambda case: 4000,
     ):
         self.now, self.stored = 50.0, []
-        self.started, self.asked, self.builds = [], [], []
+        self.started, self.asked, self.builds, self.errors = [], [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
         self.other_s = other_s
         self.weighs_afresh, self.shared = weighs_afresh, shared
@@ -93,7 +93,8 @@ class Worker:
             sample += [None, None, None, Clock.CPU, elapsed - own]
         weighed = {"allocated_peak_bytes": machine.peak_bytes(self.case)}
         if asked.get("error"):
-            weighed["error"] = self.case.workload.seq_len * 1e-9
+            machine.errors.append(self.case.workload.seq_len)
+            weighed["error"] = self.case.slice.workload.seq_len * 1e-9
         answers = {
             "build": {"form": self.case.form, "iteration_s": each, "wall_s": elapsed - other_s},
             "lap": {"sample": sample},
