@@ -151,7 +151,8 @@ class Sdpa(Forgetting):
             added.append(faded.to(k.dtype))
         del faded  # float64
         k = torch.cat([k, *(column[..., None] for column in added)], -1)
-        k = pad(k, (0, q.shape[-1] - k.shape[-1]))
+        if zeros := q.shape[-1] - k.shape[-1]:
+            k = pad(k, (0, zeros))
         past = at.causal_mask(q.shape[2], k.shape[2], q.device)
         return scaled_dot_product_attention(q, k, v, attn_mask=past, scale=scale)
 

@@ -163,8 +163,9 @@ class Masked(SlidingWindow):
         if len(columns_q) == 1:
             return q, k, v
         d, needed = q.shape[-1], len(columns_q) - 1
-        more = (0, at.further_columns(d, needed, q.device.type) - needed)
-        q, k = (pad(torch.cat(columns, -1), more) for columns in (columns_q, columns_k))
+        q, k = torch.cat(columns_q, -1), torch.cat(columns_k, -1)
+        if zeros := at.further_columns(d, needed, q.device.type) - needed:
+            q, k = pad(q, (0, zeros)), pad(k, (0, zeros))
         v = pad(v, (0, q.shape[-1] - d))  # or torch uses a kernel that stores weights
         if self.config.sink_logit:
             key = torch.zeros_like(k[:, :, :1])
