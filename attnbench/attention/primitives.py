@@ -84,7 +84,11 @@ def fused_attention(
 def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     """softmax(q kᵀ / √d + bias) v for each block or cluster, [B, H, C, ·, d]."""
     logits = q @ (k.mT / q.shape[-1] ** 0.5)
-    return (logits if bias is None else logits + bias).softmax(-1) @ v
+    if bias is not None:
+        logits = logits + bias
+    A = logits.softmax(-1)
+    del logits  # or it is part of the peak
+    return A @ v
 
 
 def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
@@ -99,8 +103,8 @@ def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None)
 def further_columns(width: int, needed: int, device: str) -> int:
     """How many columns to add to heads of a width where some are `needed`, the others zeros.
 
-    On a GPU they are rounded up to a width that is a multiple of 8: torch's fused kernels take no
-    other with a mask or a narrow type, and its last resort stores all weights.
+    On a GPU they are rounded up to a width that is a multiple of 8: torch's kernel for masks takes
+    no other (pytorch/pytorch issue 110630), and its last resort stores all weights.
     """
     return needed + (-(width + needed) % 8 if needed and device.startswith("cuda") else 0)
 

@@ -63,7 +63,7 @@ class Linformer(at.QKVAttention):
             k, v = (x * mask[:, None, :, None] for x in (k, v))
         k = self.shorten(self.E, k)
         v = self.shorten(self.E if self.F is None else self.F, v)
-        return low_rank_attention(q, k, v)
+        return at.biased_attention(q, k, v, None)
 
     def shorten(self, E: Tensor, x: Tensor) -> Tensor:
         """[B, H, N, d] to [B, H, R, d]."""
@@ -106,7 +106,7 @@ def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: at.Draws
 class Folded(Linformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         k, v = self.short(x, mask)
-        return self.output(at.merge(low_rank_attention(self.split(self.query(x)), k, v)))
+        return self.output(at.merge(at.biased_attention(self.split(self.query(x)), k, v, None)))
 
     def short(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """k′ and v′ [B, H, R, d] directly from x [B, N, D]."""
@@ -167,11 +167,6 @@ class Absorbed(Folded):
     def elements(config: Config, w: at.Workload) -> int:
         """Logits, weights, and G and M."""
         return 2 * w.heads * config.rank * (w.tokens + w.batch * w.width)
-
-
-def low_rank_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Softmax attention of N queries over R keys, [B, H, N, d]."""
-    return (q @ (k.mT / q.shape[-1] ** 0.5)).softmax(-1) @ v
 
 
 def parameters(config: Config, w: at.Workload) -> int:

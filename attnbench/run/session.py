@@ -296,9 +296,9 @@ class Session(Outlook):
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return
-        if answer["outcome"] == "ok" and error is not None:
-            answer["values"]["error"] = error
         run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=self.clock() - begun)
+        if run.outcome is Outcome.OK and error is not None:
+            run = replace(run, values={**run.values, "error": error})
         self.store.append(run)
         self.history.learn(planned, run)
 

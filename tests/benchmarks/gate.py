@@ -61,7 +61,7 @@ def main():
     parser.add_argument(
         "--injected", type=int, default=100, help="Trials with each kind of extra work."
     )
-    parser.add_argument("--kinds", default=",".join(KINDS), help="Default: %(default)s.")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND")
     parser.add_argument("--models", default="transformer")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--neighbours", type=int, default=1)
@@ -71,7 +71,7 @@ def main():
     plan = CheckPlan(modes=(Mode.INFERENCE,), seed=asked.seed)
     draw = random.Random(asked.seed)
     plain = max(0, asked.trials - asked.injected)
-    kinds = [kind for kind in KINDS if kind in (NOTHING, *asked.kinds.split(","))]
+    kinds = [kind for kind in KINDS if kind in (NOTHING, *asked.kinds)]
     rows = [tuple(kinds)] * asked.injected + [(NOTHING,)] * plain
     draw.shuffle(rows)
     with ExitStack() as stack:
