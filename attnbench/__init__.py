@@ -2,7 +2,7 @@
 
 from attnbench.version import __version__ as __version__
 
-# typing has it too, but takes milliseconds to load, in which no signal is handled
+# typing has it too, but takes milliseconds to load, during which no signal is handled
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ __all__ = ("__version__", "load", "sweep")
 
 
 def __getattr__(name: str) -> object:
-    """`sweep` and `load`, with what they need, once they are asked for."""
+    """Import `sweep` and `load`, with what they need, on first access."""
     if name not in __all__:
         raise AttributeError(f"module 'attnbench' has no attribute {name!r}")
     from attnbench.api import sweeps

@@ -104,3 +104,9 @@ class Interrupted(AttnbenchError):
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + signal_number  # as a shell reports it
+
+
+def one_line(error: BaseException) -> str:
+    """The class of an exception and the first line of its message."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"

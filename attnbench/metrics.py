@@ -47,15 +47,15 @@ class Join(StrEnum):
 class Metric:
     """One row of the table; its `key` ends in its unit.
 
-    Two counts that differ by at most `tolerance`, relative to the first, are the same; it is None
-    for what is timed or only recorded. Only a `signed` one may be negative. A summary has two
-    predictions of what is `predicted`.
+    Two counts are the same if they differ by at most `tolerance`, relative to the first; it is None
+    for metrics that are timed or only recorded. Only a `signed` metric may be negative. A summary
+    has two predictions of a `predicted` one.
 
-    Every metric is in the CSV of all cases and in the menu of a page. Claims, tables of growth and
-    `Sweep.plot` call it by its `name`. Reports have a `table` of it by length, and a `figure`, the
-    stem of its file, per token or of a batch; both are under its `title`, or else its label. What
-    is `compared` is judged by `compare` and `check`: costs by their intervals, counts by their
-    tolerance.
+    Every metric is in the CSV of all cases and in a page's menu. Claims, growth tables and
+    `Sweep.plot` refer to it by its `name`. Reports may have a `table` of it by length, and a
+    `figure` (the stem of its file name), per token or per batch; both are headed by its `title`, or
+    else its label. `compare` and `check` judge the `compared` ones: costs by their intervals,
+    counts by their tolerance.
     """
 
     key: str
@@ -69,7 +69,7 @@ class Metric:
     predicted: bool = False
     name: str = ""
     title: str = ""
-    table: bool = False  # that follows from the row: those of time, memory and decoding say more
+    table: bool = False  # made from this row alone; those of time, memory and decoding say more
     figure: str = ""
     per_token: bool = False
     compared: bool = False
@@ -219,6 +219,6 @@ TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
 NAMED: Mapping[str, Metric] = MappingProxyType({row.name: row for row in ROWS if row.name})
 
 DRAWN = tuple(row for row in ROWS if row.figure)
-# in what two sweeps, or two versions of a program, are compared: by counts, and by races
+# what is compared between two sweeps or two versions of a program: by counts, and by races
 COUNTED = tuple(row.key for row in ROWS if row.compared and not row.interval)
 RACED = tuple(row.key for row in ROWS if row.compared and row.interval)

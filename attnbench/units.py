@@ -19,8 +19,8 @@ PREFIXES = tuple(
 MIB = 2.0**20
 
 UNBOUNDED = "*"  # marks a number with too few samples for an interval
-NARROW = 0.2  # half-widths above this share of the point are far from symmetric
-MANIFOLD = 10.0  # times from which a change is a ratio rather than a percentage
+NARROW = 0.2  # intervals with half-widths above this share of the point are far from symmetric
+MANIFOLD = 10.0  # ratio from which a change is shown as a ratio, not a percentage
 
 
 def seconds(value: float) -> str:
@@ -31,8 +31,8 @@ def seconds(value: float) -> str:
 
 
 def span(value: float) -> str:
-    """`39 s`, `4 min 10 s`, `2 h 05 min`: a time to wait."""
-    if not known(value):
+    """`39 s`, `4 min 10 s`, `2 h 05 min`: a waiting time."""
+    if not has_value(value):
         return NOTHING
     whole = max(0, round(value))
     if whole < 60:
@@ -51,7 +51,7 @@ def size(value: float) -> str:
 
 def flops(value: float) -> str:
     """`1.23 GFLOP`."""
-    return _scaled(value, PREFIXES, 3, lambda unit: 1000) + "FLOP" if known(value) else NOTHING
+    return _scaled(value, PREFIXES, 3, lambda unit: 1000) + "FLOP" if has_value(value) else NOTHING
 
 
 def rate_unit(top: float) -> tuple[str, float]:
@@ -61,12 +61,12 @@ def rate_unit(top: float) -> tuple[str, float]:
 
 def rate(value: float) -> str:
     """`1.23 GFLOP/s`."""
-    return f"{flops(value)}/s" if known(value) else NOTHING
+    return f"{flops(value)}/s" if has_value(value) else NOTHING
 
 
 def count(value: float) -> str:
     """`274,489`."""
-    return f"{value:,.0f}" if known(value) else NOTHING
+    return f"{value:,.0f}" if has_value(value) else NOTHING
 
 
 def many(value: int, noun: str) -> str:
@@ -74,25 +74,25 @@ def many(value: int, noun: str) -> str:
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
+def capitalised(text: str) -> str:
+    """The text with its first letter in upper case."""
+    return text[0].upper() + text[1:]
+
+
 def few(items: Iterable[Any], most: int = 5) -> str:
-    """`2/9, 3/9, …`: the first of items, however many there are."""
+    """`2/9, 3/9, …`: the first `most` items, and whether there are more."""
     shown = list(map(str, islice(items, most + 1)))
     return ", ".join([*shown[:most], *["…"] * (len(shown) > most)])
 
 
-def length(value: int) -> str:
-    """`65,536`."""
-    return f"{value:,}"
-
-
-def between(first: float, last: float, text: Callable[[Any], str] = length) -> str:
+def between(first: float, last: float, text: Callable[[Any], str] = count) -> str:
     """`128 to 512`; `128` if both look the same."""
     return " to ".join(dict.fromkeys((text(first), text(last))))
 
 
 def plain(value: float, digits: int = 3) -> str:
     """The number in `digits` significant digits, never in powers of ten: `0.0123`, `1,230`."""
-    if not known(value):
+    if not has_value(value):
         return NOTHING
     if value == 0:
         return "0"
@@ -100,7 +100,7 @@ def plain(value: float, digits: int = 3) -> str:
     return f"{rounded:,.{max(0, digits - 1 - magnitude(rounded))}f}"
 
 
-def known(value: float | None) -> bool:
+def has_value(value: float | None) -> bool:
     """Whether there is a number to show."""
     return value is not None and math.isfinite(value)
 
@@ -111,7 +111,7 @@ def magnitude(value: float) -> int:
 
 
 def tick(value: int) -> str:
-    """`128`, `1K`, `64K`, `1M`; a length that is not whole in 1,024 is written out."""
+    """`128`, `1K`, `64K`, `1M`; a length that is no multiple of 1,024 is written out."""
     for unit, size in (("M", 1 << 20), ("K", 1 << 10)):
         if value >= size and value % size == 0:
             return f"{value // size}{unit}"
@@ -120,17 +120,17 @@ def tick(value: int) -> str:
 
 def ratio(value: float) -> str:
     """`1.23×`."""
-    return f"{plain(value)}×" if known(value) else NOTHING
+    return f"{plain(value)}×" if has_value(value) else NOTHING
 
 
 def exponent(value: float) -> str:
     """`1.98`, `−0.02`."""
-    return signed(f"{value:z.2f}") if known(value) else NOTHING
+    return signed(f"{value:z.2f}") if has_value(value) else NOTHING
 
 
 def percent(value: float) -> str:
-    """`12 %` of 0.12; one decimal under 10 %."""
-    if not known(value):
+    """`12 %` for 0.12; one decimal under 10 %."""
+    if not has_value(value):
         return NOTHING
     share = 100 * value
     return signed(f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:z.1f} %")
@@ -142,7 +142,7 @@ def signed(number: str) -> str:
 
 
 def change(ratio: float) -> str:
-    """`+8.3 %` of 1.083, `−8.3 %` of 0.917, and `257×` from ten times on."""
+    """`+8.3 %` for 1.083, `−8.3 %` for 0.917, and `257×` from a factor of ten on."""
     if ratio >= MANIFOLD:
         return f"{plain(ratio)}×"
     return ("+" if ratio >= 1 else "") + percent(ratio - 1)
@@ -150,16 +150,16 @@ def change(ratio: float) -> str:
 
 def estimate(point: float, low: float, high: float) -> str:
     """`12.34 ±0.45`, the larger half-width; `24 [12, 62]` if wide; `188*` without an interval."""
-    if not known(point):
+    if not has_value(point):
         return NOTHING
-    if not (known(low) and known(high)):
+    if not (has_value(low) and has_value(high)):
         return plain(point) + UNBOUNDED
     half = max(point - low, high - point)
     if half <= 0:
         return plain(point)
     if half > NARROW * abs(point):
         return interval(plain(point, 2), plain(low, 2), plain(high, 2))
-    # more digits than five would be noise to the eye, however narrow the interval
+    # more than five digits would only be noise to the eye, however narrow the interval
     rounded = float(f"{half:.1e}")
     places = min(1 - magnitude(rounded), 4 - magnitude(point))
     shown = max(0, places)
@@ -172,7 +172,7 @@ def interval(text: str, low: str, high: str) -> str:
 
 
 def round_tick(text: str) -> str:
-    """`10 ms` of `10.0 ms`: a number on an axis without trailing zeros."""
+    """`10 ms` for `10.0 ms`: a number on an axis without trailing zeros."""
     number, _, unit = text.partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}".strip()
 
@@ -180,7 +180,7 @@ def round_tick(text: str) -> str:
 def _scaled(
     value: float, units: Sequence[tuple[str, float]], digits: int, limit: Callable[[str], int]
 ) -> str:
-    if not known(value):
+    if not has_value(value):
         return NOTHING
     for unit, scale in units:
         rounded = float(f"{value / scale:.{digits - 1}e}")

@@ -62,7 +62,7 @@ MODE = '''"""Training without the step of the optimiser, for a test."""
 
 from attnbench.modes.facts import ModeFacts
 
-FACTS = ModeFacts(title="Forward and backward", trains=True, forwards=3.0, copies=2)
+FACTS = ModeFacts(title="Forward and backward", trains=True, forward_passes=3.0, copies=2)
 '''
 SUBJECT = '''"""Training without the step of the optimiser, for a test."""
 
@@ -78,7 +78,7 @@ class ForwardBackward(Training):
 
 NOTE = """    note: str = TIME("A remark to store with the sweep.", kinds.text("TEXT"), "")
 """
-NAPS = """    naps: str | None = TIME("Naps before each case.", WHOLE, usual="none")
+NAPS = """    naps: str | None = TIME("Naps before each case.", WHOLE, default_text="none")
 """
 SETTING = """
     naps: Count | None = setting(None, worker=True, compared=True, said="naps")"""
@@ -103,7 +103,7 @@ JUDGES = """
 import json
 import attnbench
 from attnbench.analysis.report import analyse
-from attnbench.claims.bench import Bench, judge
+from attnbench.claims.bench import MeasuredSweep, judge
 from attnbench.claims.checks import read_check
 from attnbench.claims.claim import Claim
 from attnbench.cli.options import selections
@@ -122,7 +122,7 @@ found = analyse(load("s"))
 row = {"predicate": "ratio", "a": "local:eager", "b": "nearby:eager", "quantity": "cold"}
 check = read_check({**row, "lengths": "16", "value": "0.001..1000"})
 claim = Claim(id="warm", source="nobody", claim="", scope="", checks=(check,))
-bench = Bench(sweep=found.sweep, cases=found.cases, ratios=found.ratios)
+bench = MeasuredSweep(sweep=found.sweep, cases=found.cases, ratios=found.ratios)
 (judged,) = judge(bench, [claim])
 said = {"page": page(report), "picture": picture, "answer": judged.judgement.answer}
 print(json.dumps({**data(report, strict=False), **said}))

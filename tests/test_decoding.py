@@ -67,7 +67,7 @@ def peak(call):
 def test_a_mechanism_has_steps_or_says_why_not(name):
     card = registry.card(name)
     reasons = {card.cannot_decode(form) for form in card.own_forms if form != "compiled"}
-    assert bool(card.undecoded) != (None in reasons)
+    assert bool(card.no_decode_reason) != (None in reasons)
     assert card.cannot_decode("compiled") is not None
 
 

@@ -15,7 +15,7 @@ from attnbench.catalogue.compiled import FORM
 from attnbench.records import Causality
 from attnbench.verify.checks import (
     CHECKS,
-    in_the_equations,
+    covered_by_reference,
     no_other_form,
     no_state,
     no_step_flops,
@@ -23,10 +23,10 @@ from attnbench.verify.checks import (
     steps_continue_the_causal_pass,
 )
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
-from attnbench.verify.trial import trials, ways, workload
+from attnbench.verify.trial import causal_values, trials, workload
 from tests.exemptions import EXEMPT, REFUSED, WIDER
 
-USUAL = (in_the_equations, not_causal, no_other_form, no_state, no_step_flops)
+USUAL = (covered_by_reference, not_causal, no_other_form, no_state, no_step_flops)
 
 
 def every(name):
@@ -97,7 +97,7 @@ def test_every_wider_tolerance_has_a_reason_and_every_row_a_mechanism():
 def test_each_example_is_tried_in_each_causality_that_the_table_does_not_refuse(name):
     card = registry.card(name)
     tried = {(card.examples.index(trial.config), trial.causal) for _, trial in trials(card)}
-    required = set(product(range(len(card.examples)), ways(card.causality)))
+    required = set(product(range(len(card.examples)), causal_values(card.causality)))
     assert required - tried == REFUSED.get(name, {}).keys()
     assert tried
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.summary import joined
+from attnbench.analysis.summary import combine_runs
 from attnbench.metrics import COUNTED, DRAWN, RACED, TABLE, Better, Join, Unit
 from attnbench.render.check_page import verdict_label
 from attnbench.render.grid import quantity
-from attnbench.statistics.verdict import Verdict, of_count
+from attnbench.statistics.verdict import Verdict, count_verdict
 
 EXACT = ("parameters", "flops", "operators", "state_bytes", "core_flops", "projection_flops")
 BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")
@@ -32,20 +32,20 @@ def test_what_is_shown_or_compared_has_what_that_needs():
 
 @pytest.mark.parametrize("key", [*EXACT, *BYTES])
 def test_a_count_that_grows_is_worse_and_one_that_shrinks_is_better(key):
-    assert of_count(1000, 1100, TABLE[key]) is Verdict.SLOWER
-    assert of_count(1000, 900, TABLE[key]) is Verdict.FASTER
+    assert count_verdict(1000, 1100, TABLE[key]) is Verdict.SLOWER
+    assert count_verdict(1000, 900, TABLE[key]) is Verdict.FASTER
 
 
 @pytest.mark.parametrize("key", EXACT)
 def test_any_difference_of_a_program_counts(key):
-    assert of_count(1_000_000, 1_000_001, TABLE[key]) is Verdict.SLOWER
+    assert count_verdict(1_000_000, 1_000_001, TABLE[key]) is Verdict.SLOWER
 
 
 @pytest.mark.parametrize("key", BYTES)
 def test_bytes_may_differ_by_a_hundredth(key):
-    assert of_count(1000, 1010, TABLE[key]) is Verdict.SAME
-    assert of_count(1000, 1011, TABLE[key]) is Verdict.SLOWER
-    assert of_count(1000, 989, TABLE[key]) is Verdict.FASTER
+    assert count_verdict(1000, 1010, TABLE[key]) is Verdict.SAME
+    assert count_verdict(1000, 1011, TABLE[key]) is Verdict.SLOWER
+    assert count_verdict(1000, 989, TABLE[key]) is Verdict.FASTER
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_bytes_may_differ_by_a_hundredth(key):
     ],
 )
 def test_edges_of_a_count(first, second, verdict):
-    assert of_count(first, second, TABLE["saved_bytes"]) == verdict
+    assert count_verdict(first, second, TABLE["saved_bytes"]) == verdict
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_edges_of_a_count(first, second, verdict):
 )
 def test_a_change_is_judged_and_said_by_which_way_is_better(better, verdicts, words):
     metric = replace(TABLE["operators"], better=better)
-    found = of_count(10, 11, metric), of_count(10, 9, metric)
+    found = count_verdict(10, 11, metric), count_verdict(10, 9, metric)
     assert found == verdicts
     assert tuple(verdict_label(verdict, metric) for verdict in found) == words
 
@@ -100,7 +100,7 @@ RECORDED = (*RECORDED, "probe_s", "filled_ratio", "of a later version")
 )
 def test_rounds_join_as_the_table_says(key):
     middle, largest = 2.0, 16.0
-    assert joined(key, (2.0, 2.0, 16.0)) == (middle if key in RECORDED else largest)
+    assert combine_runs(key, (2.0, 2.0, 16.0)) == (middle if key in RECORDED else largest)
 
 
 def test_costs_have_estimates_in_columns_of_their_own():
@@ -117,7 +117,7 @@ def test_costs_have_estimates_in_columns_of_their_own():
 
 
 def test_no_round_gives_no_number():
-    assert math.isnan(joined("setup_s", ()))
+    assert math.isnan(combine_runs("setup_s", ()))
 
 
 def test_every_unit_can_be_printed():

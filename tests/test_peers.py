@@ -57,7 +57,7 @@ def broken(tmp_path, monkeypatch):
 
 def built(monkeypatch, form, **sizes):
     """The answer of a worker that builds a form of `local`, `mine`."""
-    monkeypatch.setattr(registry, "of_packages", lambda name: {"mine": form})
+    monkeypatch.setattr(registry, "package_forms", lambda name: {"mine": form})
     case = Case(mechanism="local", form="mine", workload=Workload(**{**vars(W), **sizes}))
     return Worker(None, seed=0).answer("build", **sent(case))
 
@@ -144,7 +144,7 @@ def test_a_form_is_called_as_its_package_and_says_how_to_install_it():
     for card, form in every():
         module = card.forms[form]
         assert "pip install" in module.install, module
-        assert not module.departs.endswith("."), module
+        assert not module.deviation.endswith("."), module
         assert form == module.__module__.split(".")[2], module
         assert module.module.partition(".")[0] == form, module
 
@@ -171,15 +171,15 @@ def test_layers_save_what_eager_saves():
 def test_the_worker_counts_and_notes(padding, causal):
     w = Workload(**{**vars(W), "padding": padding, "causal": causal})
     case = Case(mechanism="transformer", form="torch", workload=w)
-    found = Worker(None, seed=0).answer("weigh", **sent(case), error=True)
+    found = Worker(None, seed=0).answer("measure_memory", **sent(case), error=True)
     assert found["outcome"] == Outcome.OK, found
     assert found["notes"]["package"] == f"torch {version('torch')}"
     assert found["values"]["error"] < 1e-5
 
 
 def test_a_form_that_departs_claims_no_digits(monkeypatch):
-    departing = type("Departing", (Local,), {"departs": "blocks overlap"})
-    monkeypatch.setattr(registry, "of_packages", lambda name: {"mine": departing})
+    departing = type("Departing", (Local,), {"deviation": "blocks overlap"})
+    monkeypatch.setattr(registry, "package_forms", lambda name: {"mine": departing})
     case = Case(mechanism="local", form="mine", workload=W)
     assert relative_error(registry.card("local"), case, seed=0) is None
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attnbench.analysis.scaling import Crossed
-from attnbench.analysis.standings import Place, Standings, comparable, places
+from attnbench.analysis.scaling import CrossoverKind
+from attnbench.analysis.standings import Standings, Winner, comparable, winners
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
 from attnbench.statistics.estimate import IntervalKind
 
-# endings that show or predict the limit of a series; the others say nothing about its length
+# outcomes and causes that bound the length of a series; the others say nothing about it
 LIMITS = frozenset({
     *(Outcome.OOM, Cause.OOM, Cause.MEMORY_LIMIT),
     *(Outcome.TIMEOUT, Cause.TIMEOUT, Cause.CASE_TIMEOUT),
@@ -33,13 +33,13 @@ class Unmeasured:
 
     @property
     def is_limit(self) -> bool:
-        """Whether memory, or the time of a case, ends the series at the first length."""
+        """Whether the series hits a limit of memory or time at the first of these lengths."""
         return (self.cause or self.outcome) in LIMITS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """All answers of a sweep. Without intervals, which needs two rounds, no time is compared.
+    """All answers of a sweep. Without intervals, which take two rounds, no times are compared.
 
     `seq_len` is the length of the table of answers: the chosen one, or else the longest that all
     mechanisms reached, in some form, in all modes; None if nothing was timed.
@@ -51,25 +51,25 @@ class Answers:
     lengths: tuple[int, ...]  # of the plan
     seq_len: int | None
     intervals: bool
-    fastest: tuple[Place, ...]
-    smallest: tuple[Place, ...]  # in peak memory
-    lightest: tuple[Place, ...]  # in the state that decoding keeps
+    fastest: tuple[Winner, ...]
+    least_memory: tuple[Winner, ...]  # least peak memory
+    least_state: tuple[Winner, ...]  # smallest decoding state
     missing: tuple[Unmeasured, ...]
 
 
 def answers(
     cases: pd.DataFrame,
     standings: Standings,
-    departing: Iterable[str] = (),
+    deviating: Iterable[str] = (),
     at_length: int | None = None,
 ) -> Answers:
     """The answers of a sweep with this summary.
 
-    `departing` are forms that compute another function than their mechanism. Raises `UsageError` if
-    nothing was timed `at_length`.
+    `deviating` names series whose form computes a different function from their mechanism. Raises
+    `UsageError` if nothing was timed `at_length`.
     """
     intervals = IntervalKind.ROUNDS in set(cases.loc[cases[TIME].notna(), "interval_kind"])
-    functions = _functions(cases, departing)
+    functions = _functions(cases, deviating)
     return Answers(
         cases=len(cases),
         timed=int(cases[TIME].notna().sum()),
@@ -77,18 +77,18 @@ def answers(
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
         seq_len=_length(cases, functions, at_length),
         intervals=intervals,
-        fastest=tuple(places(cases, TIME, standings, functions)),
-        smallest=tuple(places(comparable(cases), MEMORY, None, functions)),
-        lightest=tuple(places(cases, STATE, None, functions)),
+        fastest=tuple(winners(cases, TIME, standings, functions)),
+        least_memory=tuple(winners(comparable(cases), MEMORY, None, functions)),
+        least_state=tuple(winners(cases, STATE, None, functions)),
         missing=tuple(_missing(cases)),
     )
 
 
-def _functions(cases: pd.DataFrame, departing: Iterable[str]) -> dict[str, object]:
-    """What each series computes: equal for forms of the same mechanism and options."""
+def _functions(cases: pd.DataFrame, deviating: Iterable[str]) -> dict[str, object]:
+    """A key for what each series computes: equal for forms of one mechanism with equal options."""
     rows = cases.drop_duplicates("series")
     columns = (rows[name] for name in ("series", "mechanism", "options"))
-    own = set(departing)
+    own = set(deviating)
     return {s: s if s in own else (m, options) for s, m, options in zip(*columns, strict=True)}
 
 
@@ -129,12 +129,12 @@ def rows(
     exponents: pd.DataFrame,
     decoding: pd.DataFrame,
 ) -> pd.DataFrame:
-    """The rows of a summary at the length of the answers, with what is known of their series.
+    """The summary rows at the length of the answers, joined with further results on their series.
 
-    Further columns: ratio, ratio_low and ratio_high of `speedups`; the columns of `crossovers` with
-    the baseline, whose names end in _ahead where the series is the first, and in _back where the
-    baseline is; the exponent of time with low, high and tail; and token_bytes, the growth of the
-    state of a sequence, of `decoding`. Without intervals no speed-up has one.
+    Added columns: ratio, ratio_low and ratio_high from `speedups`; those of `crossovers` with the
+    baseline, suffixed _ahead where the series comes first and _back where the baseline does; the
+    exponent of time with low, high and tail; and token_bytes from `decoding`, by which a token
+    grows the state of a sequence. Without intervals no speed-up has one.
     """
     found = cases[cases["seq_len"] == answers.seq_len]
     if speedups is not None:
@@ -144,7 +144,7 @@ def rows(
             own = crossovers[crossovers[other] == baseline].set_index(["mode", mine])
             found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
         if not answers.intervals:
-            unsure = dict.fromkeys(("answer_ahead", "answer_back"), str(Crossed.UNCLEAR))
+            unsure = dict.fromkeys(("answer_ahead", "answer_back"), str(CrossoverKind.UNCLEAR))
             found = found.assign(ratio_low=math.nan, ratio_high=math.nan, **unsure)
     fits = exponents[exponents["metric"] == TIME]
     fits = fits[["series", "mode", "exponent", "low", "high", "tail"]]

@@ -19,13 +19,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.scaling import Crossed, crossovers
+from attnbench.analysis.scaling import CrossoverKind, crossovers
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, MEMORY, RACED, TABLE, TIME, Join
 from attnbench.records import Fingerprint, Outcome, Sweep
 from attnbench.statistics.curves import half_widths
 from attnbench.statistics.estimate import IntervalKind, p_value
-from attnbench.statistics.verdict import THRESHOLD, Verdict, discoveries, judge, of_count
+from attnbench.statistics.verdict import THRESHOLD, Verdict, count_verdict, discoveries, judge
 
 # the metrics of `COUNTED` that are the same on every device and in every dtype
 PORTABLE = tuple(key for key in COUNTED if TABLE[key].join is Join.EXACT)
@@ -39,7 +39,7 @@ AXES = (
 )
 PLURALS = MappingProxyType({"mechanism": "mechanisms", "seq_len": "lengths"})
 
-FILLED = "the state was filled, without a prompt, in one of them"  # so peaks do not compare
+FILLED = "in one of them the state was filled without a prompt"  # so peaks do not compare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class Comparison:
     """Two sweeps, the second against the first.
 
     `rows`: one per case and metric, with the columns case, series, mode, seq_len, metric, first,
-    second, ratio (second over first) with low and high, verdict, reason, cause (why the side that
-    lacks the number was not started). `curves`: one per series and mode, see `along`. `moved`: see
-    `moved_crossovers`. `refusals`: why times cannot be compared, or nothing.
+    second, ratio (second over first) with low and high, verdict, reason, cause (why a side without
+    a number did not start the case). `curves`: one per series and mode, see `curve_changes`.
+    `moved`: see `moved_crossovers`. `refusals`: why times cannot be compared, or nothing.
     """
 
     rows: pd.DataFrame
@@ -63,7 +63,7 @@ def compare(
 ) -> Comparison:
     """The second sweep against the first; `anyway` compares times even across machines.
 
-    If a series was chosen to compare the first sweep with, only crossovers with it count.
+    If a baseline was chosen for the first sweep, only crossovers with it count.
     Raises `UsageError` if the sweeps have no case in common.
     """
     refused = refusals(first.sweep, second.sweep)
@@ -77,13 +77,13 @@ def compare(
     rows = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
     return Comparison(
         rows=rows,
-        curves=along(rows, threshold),
+        curves=curve_changes(rows, threshold),
         moved=moved_crossovers(first, second),
         refusals=refused,
     )
 
 
-def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
+def curve_changes(rows: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """One row per series and mode: the geometric mean of its time ratios, with its verdict.
 
     The interval is Student's over the lengths, so a change that all lengths share is found even in
@@ -141,7 +141,7 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     tf32 = [{session.tf32 for session in sweep.sessions} for sweep in (first, second)]
     if tf32[0] != tf32[1]:
         reasons.append("TF32: on in one and off in the other")
-    compared = (sweep.request.settings.having("compared") for sweep in (first, second))
+    compared = (sweep.request.settings.fields_with("compared") for sweep in (first, second))
     for (name, one, _), (_, other, _) in zip(*compared, strict=True):
         if one != other:
             flag = f"--{name.replace('_', '-')}: in one of them only"
@@ -167,7 +167,7 @@ def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def _differences(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """The axes on which two plans share no value, or else those on which they differ at all."""
+    """The axes on which two plans share no value; if there are none, those on which they differ."""
     axes = [(PLURALS.get(name, name), set(first[name]), set(second[name])) for name in AXES]
     disjoint = [axis for axis in axes if not axis[1] & axis[2]]
     differing = disjoint or [axis for axis in axes if axis[1] != axis[2]]
@@ -220,7 +220,7 @@ def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
     rows = _rows(both, metric)
     rows = rows[rows["first"].notna() | rows["second"].notna()]
     first, second = ([None if pd.isna(n) else n for n in rows[s]] for s in ("first", "second"))
-    calls = [str(of_count(a, b, TABLE[metric])) for a, b in zip(first, second, strict=True)]
+    calls = [str(count_verdict(a, b, TABLE[metric])) for a, b in zip(first, second, strict=True)]
     judged = rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=calls)
     if metric == MEMORY:
         unlike = (both["filled_1"] != both["filled_2"])[rows.index] & rows["ratio"].notna()
@@ -263,18 +263,18 @@ def _reason(row: pd.Series, metric: str) -> str:
 def _bounds(row: pd.Series, end: str) -> tuple[float, float]:
     """The lengths between which the crossing lies."""
     match row["answer" + end]:
-        case Crossed.ALWAYS:
+        case CrossoverKind.ALWAYS:
             return 0.0, row["from_len" + end]
-        case Crossed.NEVER:
+        case CrossoverKind.NEVER:
             return row["to_len" + end], np.inf
-        case Crossed.FROM:
+        case CrossoverKind.FROM:
             return row["low" + end], row["high" + end]
     return 0.0, np.inf
 
 
 def _one_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """One of the two orders of each pair: that with a length, else the first."""
-    crosses = (rows["answer_1"] == Crossed.FROM) | (rows["answer_2"] == Crossed.FROM)
+    """One of the two orders of each pair: the one with a length, else the first."""
+    crosses = (rows["answer_1"] == CrossoverKind.FROM) | (rows["answer_2"] == CrossoverKind.FROM)
     ordered = pd.concat([rows[crosses], rows[~crosses]])
     columns = (ordered[name] for name in ("mode", "series", "other"))
     pairs = [(mode, *sorted(pair)) for mode, *pair in zip(*columns, strict=True)]

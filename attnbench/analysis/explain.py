@@ -1,10 +1,10 @@
 """Why one mechanism takes longer than another: the difference of their times, part by part.
 
-Times of parts are those of a module with marks between them; the whole is that of the same module
-without marks, in turns with it, and what the parts lack of it is the rest. Each operator costs its
-part as much as one on single numbers does, which counts as launches. Where a device computes while
-others launch, launches are what wall time has more. Rounds are the replication; differences are of
-times, not of their logarithms, with Student's interval of their own variance.
+Parts are timed in a module with marks between them. The total is that of the same module without
+marks, run in turns with it; the rest is the total less the parts. From each part the cost of its
+operators on scalars is taken away and counted as launches. Where the host launches while a device
+computes, launches are the excess of wall time. Rounds are the replicates; differences are of times,
+not of their logarithms, with Student's intervals from their own variance.
 """
 
 import math
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.scaling import Crossed, find_crossing
+from attnbench.analysis.scaling import CrossoverKind, find_crossover
 from attnbench.records import Count, Planned, Region, Sample, Seconds
 from attnbench.statistics.curves import LogCurve
 from attnbench.statistics.estimate import LEVEL, student_quantile
@@ -26,19 +26,19 @@ BEYOND = 64  # times the longest length, up to which a crossover is predicted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One mechanism in one round: its laps as it is, and with marks."""
+class SideTimings:
+    """One mechanism in one round: its laps without and with marks."""
 
     whole: tuple[Sample, ...]
-    # of each lap with marks, seconds of an iteration in parts; none if there were no marks
+    # seconds of an iteration by part, for each lap with marks; empty if there were no marks
     regions: tuple[Mapping[Region, Seconds], ...] = ()
     operators: Mapping[Region, Count] = field(default_factory=dict)  # of an iteration
     launch_s: Seconds = 0.0  # of one of them
-    lumped: bool = False  # whether gates, or projections too, are in the core
+    lumped: bool = False  # whether gates, or also projections, count as core
 
     @property
     def seconds(self) -> dict[Region, float]:
-        """Seconds of an iteration by part; together, those of the module as it is."""
+        """Seconds of an iteration by part; they add up to those of the module without marks."""
         shown_s = [s.unheld_wall_s - s.seconds for s in self.whole if s.device_s is not None]
         pairs = zip(self.regions[::2], self.regions[1::2], strict=True)
         faster = [min(pair, key=lambda lap: sum(lap.values())) for pair in pairs]
@@ -53,18 +53,19 @@ class Measured:
         return parts
 
 
-Found = Mapping[int, Mapping[int, tuple[Measured, Measured]]]  # by length, then by round
+# by length, then by round
+TimingsByLength = Mapping[int, Mapping[int, tuple[SideTimings, SideTimings]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Two cases of one length, with what was found there and at lengths around it."""
+    """Two cases of one length, with measurements there and at lengths around it."""
 
     pair: tuple[Planned, Planned]
-    found: Found
+    found: TimingsByLength
 
     @property
-    def rounds(self) -> list[tuple[Measured, Measured]]:
+    def rounds(self) -> list[tuple[SideTimings, SideTimings]]:
         """What was measured at the length of the two."""
         return [*self.found[self.pair[0].case.workload.seq_len].values()]
 
@@ -90,7 +91,7 @@ class Explanation:
         return [float(np.exp(ends)[0]) for ends in (at.logs, at.low, at.high)]
 
 
-def split(rounds: Sequence[tuple[Measured, Measured]]) -> pd.DataFrame:
+def split(rounds: Sequence[tuple[SideTimings, SideTimings]]) -> pd.DataFrame:
     """A row for each part that takes time, and for `all`.
 
     Columns: part, a_s, b_s, more_s (of the first over the second), low_s, high_s (its interval, NaN
@@ -109,7 +110,7 @@ def split(rounds: Sequence[tuple[Measured, Measured]]) -> pd.DataFrame:
     return taken
 
 
-def raced(found: Found) -> LogCurve:
+def raced(found: TimingsByLength) -> LogCurve:
     """The log of the time of the first over the second, by length."""
     lengths = sorted(found)
     processes = {(n, round_): round_ for n, own in found.items() for round_ in own}
@@ -125,16 +126,16 @@ def raced(found: Found) -> LogCurve:
 
 
 def crossover(ratio: LogCurve) -> tuple[str | None, tuple[float, float, float]]:
-    """Which of the two is the faster from which length on, with its interval; None: cannot tell.
+    """Which of the two is faster from which length on, with its interval; None: cannot tell.
 
-    Beyond the lengths it is predicted by the last slope, without an interval, and infinite if it is
-    not in sight.
+    Beyond the measured lengths it is extrapolated from the last slope, without an interval, and
+    infinite if it lies beyond `BEYOND`.
     """
     for side, other, sign in (("a", "b", 1), ("b", "a", -1)):
-        found = find_crossing(replace(ratio, logs=sign * ratio.logs))
-        if found.answer is Crossed.FROM:
+        found = find_crossover(replace(ratio, logs=sign * ratio.logs))
+        if found.answer is CrossoverKind.FROM:
             return side, (found.length, found.low, found.high)
-        if found.answer is Crossed.ALWAYS and len(ratio) > 1:
+        if found.answer is CrossoverKind.ALWAYS and len(ratio) > 1:
             log, slopes = float(ratio.logs[-1]), ratio.slopes().logs
             further = -log / slopes[-1] if slopes[-1] else -1.0
             soon = 0 <= further <= math.log(BEYOND)

@@ -1,13 +1,13 @@
 """Times that were not measured, predicted from those that were, with a band.
 
-The rule is that by which a running sweep decides, but with the estimates over all rounds. How well
-it predicts is tried on what is known: each length of a series is predicted from shorter ones, at
-least two, as if the sweep had ended there. Like that of an exponent, the error of a logarithm is
+The rule is the one by which a running sweep decides, applied to the estimates over all rounds. Its
+accuracy is tested on measured times: each length of a series is predicted from the shorter ones, at
+least two, as if the sweep had ended there. Like the error of an exponent, that of a log time is
 taken to grow in proportion to the distance in log N from the nearest measured length. Its variance
-at a distance of 1 is the mean square of the errors tried, each divided by its distance; shrunk, as
-variances of estimates are, towards that of all series; with as many degrees of freedom as lengths
-were tried. The band (95 %) adds the error of the nearest estimate; one wider than `UNCERTAIN` is
-left out.
+at a distance of 1 is the mean square of the test errors, each divided by its distance; it is shrunk
+towards that of all series, as variances of estimates are, and has as many degrees of freedom as
+lengths were tested. The 95 % band adds the error of the nearest estimate; a band wider than
+`UNCERTAIN` is left out.
 """
 
 import math
@@ -20,7 +20,7 @@ from attnbench.run.predict import Rates, Times, seq_len
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import LEVEL, Estimate, shrunk, student_quantile
 
-FEWEST = 2  # lengths from which the rule tells the growth of a series
+FEWEST = 2  # lengths from which the rule can tell the growth of a series
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 
 

@@ -32,9 +32,9 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A series that can be chosen; the time is that of the tokens of a batch.
+    """A candidate series; its time is that of the tokens of a batch.
 
-    `rank` counts from 1; series that tie share it, and predicted ones have none. `margin` is the
+    `rank` counts from 1; series that tie share it, predicted ones have none. `margin` is the
     time over that of the first, with its simultaneous interval.
     """
 
@@ -52,10 +52,10 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Excluded:
-    """A series that cannot be chosen: what ended it, and the reason in the sweep's own words."""
+    """A series that cannot be chosen: what ended it, and the reason as the sweep recorded it."""
 
     series: str
-    ending: str  # a `Cause`, an `Outcome` or "missing"; empty: above the limit of memory
+    ending: str  # a `Cause`, an `Outcome` or "missing"; empty: over the memory limit
     reason: str
     peak_bytes: float
 
@@ -66,7 +66,7 @@ class Recommendation:
 
     mode: str
     seq_len: int
-    tokens: int | None  # of the batch that times are of; None: a step, or the sweep's batch
+    tokens: int | None  # of the batch that times refer to; None: a step, or the sweep's batch
     memory_bytes: float | None
     choices: tuple[Choice, ...]
     excluded: tuple[Excluded, ...]
@@ -93,8 +93,8 @@ def recommend(
         nearest = lengths[0] if seq_len < lengths[0] else lengths[-1]
         raise UsageError(
             f"--length {seq_len}: the sweep has {units.between(lengths[0], lengths[-1], str)} in"
-            f" {mode};"
-            f" the nearest is {nearest}, and attnbench sweep --lengths {seq_len} measures it"
+            f" {mode}; the nearest is {nearest}, and attnbench sweep --lengths {seq_len}"
+            " measures it"
         )
     found = [_at(str(name), rows, seq_len) for name, rows in own.groupby("series", sort=False)]
     fitting, excluded = [], [each for each in found if isinstance(each, Excluded)]
@@ -157,7 +157,7 @@ def _at(series: str, rows: pd.DataFrame, seq_len: int) -> Choice | Excluded:
 
 
 def _waits(row: dict[Hashable, Any]) -> bool:
-    """Whether only lack of time kept a case from being measured, so that its prediction counts."""
+    """Whether a case was not measured only for lack of time, so that its prediction counts."""
     return bool(row["cause"] == Cause.BUDGET or row["outcome"] == MISSING)
 
 

@@ -45,12 +45,12 @@ T = TypeVar("T")
 
 
 def _of_sweep(function: Callable[[Sweep], T]) -> cached_property[T]:
-    """What the function, which documents it, makes of the sweep of an analysis."""
+    """A property computed from the sweep of an analysis; the function documents it."""
     return cached_property(lambda analysis: function(analysis.sweep))
 
 
 def _of_cases(function: Callable[[Frame], T]) -> cached_property[T]:
-    """What the function, which documents it, makes of the cases of an analysis."""
+    """A property computed from the cases of an analysis; the function documents it."""
     return cached_property(lambda analysis: function(analysis.cases))
 
 
@@ -70,7 +70,7 @@ class Analysis:
     drift = _of_sweep(trust.drift)
     widening = _of_sweep(trust.widening)
     node_share = _of_sweep(trust.node_share)
-    waiting = _of_sweep(trust.waiting)
+    waiting_share = _of_sweep(trust.waiting_share)
     wall_factor = _of_sweep(trust.wall_factor)
     decoding = _of_cases(scaling.decoding)
     rates = _of_cases(roofline.rates)
@@ -97,8 +97,8 @@ class Analysis:
     @cached_property
     def answers(self) -> Answers:
         """What the sweep found."""
-        departing = {w.details["series"] for w in self.warnings if w.kind is WarningKind.DEPARTS}
-        return answers(self.cases, self.standings, departing, self.at_length)
+        deviating = {w.details["series"] for w in self.warnings if w.kind is WarningKind.DEVIATES}
+        return answers(self.cases, self.standings, deviating, self.at_length)
 
     @cached_property
     def rows(self) -> Frame:
@@ -148,7 +148,7 @@ class Analysis:
         return roofline.roof(self.sweep, self.cases)
 
     @property
-    def no_roof(self) -> str:
+    def no_roof_reason(self) -> str:
         """Why there is no roof, or nothing."""
         return roofline.missing_peaks(self.sweep)
 
@@ -181,8 +181,8 @@ def analyse(sweep: Sweep, against: str | None = None, at_length: int | None = No
     """The analysis of a sweep; `against` is the mechanism or series to compare with.
 
     Its answers are given `at_length`, by default the longest that all mechanisms reached. Raises
-    `UnknownMechanism` with the known names if the sweep lacks the mechanism; `answers` raise
-    `UsageError` if nothing was timed at the length, and this if there are several variants.
+    `UnknownMechanism` with the known names if the sweep lacks the mechanism, and `UsageError` if it
+    has several variants; its `answers` raise `UsageError` if nothing was timed at the length.
     """
     sweep = variant(sweep, None)
     cases = summary.summary(sweep)
@@ -203,16 +203,16 @@ def _series(cases: Frame, name: str) -> str:
 
 def variants(sweep: Sweep) -> Mapping[str, Sweep]:
     """The part of the sweep of each variant, by its name; the name of a single one is empty."""
-    each = sweep.request.each
+    each = sweep.request.per_variant
     differing = [axis for axis in LETTERS if len({getattr(single, axis) for single in each}) > 1]
     names = ("-".join(f"{LETTERS[axis]}{getattr(s, axis)}" for axis in differing) for s in each)
     return {name: part(sweep, single) for name, single in zip(names, each, strict=True)}
 
 
 def variant(sweep: Sweep, name: str | None) -> Sweep:
-    """The part of the sweep of one variant, which only one with several needs a name for.
+    """The part of the sweep of one variant; the name is needed only if there are several.
 
-    Raises `UsageError` that lists the names.
+    Raises `UsageError` listing the names.
     """
     parts = variants(sweep)
     if name is None and len(parts) == 1:
@@ -237,7 +237,7 @@ def part(sweep: Sweep, single: Request) -> Sweep:
     )
     keys = {planned.case.key for planned in plan}
     sessions = sweep.sessions
-    if single.dtype != sweep.request.dtype:  # older journals have the peak of the first type alone
+    if single.dtype != sweep.request.dtype:  # older journals have only the first dtype's peak
         sessions = tuple(replace(s, matmul_flops=s.peaks.get(single.dtype)) for s in sessions)
     return replace(
         sweep,
@@ -248,8 +248,8 @@ def part(sweep: Sweep, single: Request) -> Sweep:
     )
 
 
-def joined(cases: Iterable[Frame]) -> Frame:
-    """The cases of several variants one below the other."""
+def concat_cases(cases: Iterable[Frame]) -> Frame:
+    """The cases of several variants in one frame."""
     return pd.concat(list(cases), ignore_index=True)
 
 
@@ -282,4 +282,4 @@ def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
         same = replace(sweep.request, tokens=first.tokens, batch=first.batch)
         cases = summary.summary(replace(sweep, request=same))  # times of the same tokens
         frames.append(cases.assign(series=cases["series"] + AT + device))
-    return joined(frames)
+    return concat_cases(frames)

@@ -29,13 +29,13 @@ from attnbench import modes
 from attnbench.records import ITEM_BYTES, SPLIT, Level, Sweep
 from attnbench.statistics.estimate import LEVEL, student_quantile
 
-CACHE = 4.0  # bandwidth of a cache, which may hold an input of some MiB, over that of a large copy
+CACHE = 4.0  # bandwidth of a cache, which can hold an input of a few MiB, over that of a large copy
 
-SPLIT_PRODUCTS = 3  # for one of numbers split in two
+SPLIT_PRODUCTS = 3  # for each product of numbers split in two
 SHARES = ("flops_share", "bytes_share", "nominal_flops_share", "nominal_bytes_share")
 
 FEWEST = 4  # lengths for fitting two rates and their errors
-ROOM = 1.4  # from a point to the ends of the outline, as a factor
+ROOM = 1.4  # from the outermost points to the ends of the outline, as a factor
 MIN_CHANGE = 0.3  # least change of the core's share of FLOPs that separates the two rates
 
 
@@ -103,8 +103,8 @@ def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
 
 def _work(cases: pd.DataFrame) -> pd.Series:
     """FLOPs of an iteration, in all its passes."""
-    forwards = cases["mode"].map(lambda mode: modes.find(mode).forwards).astype(float)
-    return pd.Series(cases["flops"] * forwards, cases.index)
+    passes = cases["mode"].map(lambda mode: modes.find(mode).forward_passes).astype(float)
+    return pd.Series(cases["flops"] * passes, cases.index)
 
 
 def _splits(cases: pd.DataFrame) -> pd.Series:
@@ -113,7 +113,7 @@ def _splits(cases: pd.DataFrame) -> pd.Series:
 
 
 def _products_s(cases: pd.DataFrame, roof: Roof) -> pd.Series:
-    """Seconds of an iteration's products at the peak; of a core at the peak of its arithmetic."""
+    """Seconds of an iteration's products at peak rate, of the core at that of its arithmetic."""
     work, core = _work(cases), cases["core_flops"] / cases["flops"]
     rate = max(roof.flops_per_s, roof.split_flops_per_s)
     split_s = work * ((1 - core) / roof.flops_per_s + core / rate)
@@ -187,7 +187,7 @@ def least_bytes(cases: pd.DataFrame, item_bytes: int) -> pd.Series:
     """
     tensors = cases["level"].map({Level.MODEL: 1, Level.ATTENTION: 2, Level.CORE: 4}).astype(float)
     parameters = np.where(cases["level"] == Level.CORE, 0, cases["parameters"])
-    times = cases["mode"].map(lambda mode: modes.find(mode).moves).astype(int)
+    times = cases["mode"].map(lambda mode: modes.find(mode).parameter_moves).astype(int)
     moved = times * parameters + tensors * cases["outputs"] * cases["width"]
     return pd.Series(item_bytes * moved, cases.index) + cases["state_bytes"].fillna(0)
 
@@ -221,7 +221,7 @@ def rates(summary: pd.DataFrame) -> pd.DataFrame:
     for (series, form, mode), cases in timed.groupby(["series", "form", "mode"], sort=False):
         if len(cases) >= FEWEST and np.ptp(cases["core_flops"] / cases["flops"]) >= MIN_CHANGE:
             parts = (cases["flops"] - cases["core_flops"], cases["core_flops"])
-            work = modes.find(str(mode)).forwards * np.stack(parts, 1).astype(float)
+            work = modes.find(str(mode)).forward_passes * np.stack(parts, 1).astype(float)
             if (fitted := _rates(work, cases["time_s"].to_numpy(float))) is not None:
                 rows.append((series, form, mode, len(cases), *fitted))
     ends = ["rest", "rest_low", "rest_high", "core", "core_low", "core_high"]

@@ -10,8 +10,8 @@ Confidence intervals of time exponents follow from the rounds. Memory and FLOPs 
 range is that of the slopes between neighbouring lengths.
 
 For a crossover the log ratio of costs is interpolated linearly in log N between the lengths at
-which both were measured. The confidence interval of the crossover starts where the 95 % band of the
-ratio last comes below zero in part, and ends where it last comes below zero as a whole.
+which both were measured. The confidence interval of the crossover starts where the lower edge of
+the ratio's 95 % band last falls through zero, and ends where the upper edge does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Tail(StrEnum):
     SHORT = "too few lengths"
 
 
-class Crossed(StrEnum):
+class CrossoverKind(StrEnum):
     """Whether, and from which length, one series is cheaper than another."""
 
     FROM = "from"
@@ -62,13 +62,13 @@ class Crossed(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crossing:
+class Crossover:
     """An answer; lengths are known for `FROM` alone.
 
     A length or end of the interval at the shortest length measured may in fact lie before it.
     """
 
-    answer: Crossed
+    answer: CrossoverKind
     length: float = np.nan
     low: float = np.nan
     high: float = np.nan
@@ -135,8 +135,8 @@ def decoding(cases: pd.DataFrame) -> pd.DataFrame:
     """One row per series that was decoded, at its longest length with a step and a state.
 
     `cases` are those of `summary`. Columns: those of the case, and token_bytes, the growth of the
-    state of a sequence per token: the slope between the two longest lengths, NaN if there
-    is only one.
+    state of a sequence per token: the slope between the two longest lengths, NaN if there is only
+    one.
     """
     known = cases[~cases["mode"].isin(PASSES) & cases[TIME].notna()]
     known = known[known[STATE].notna()].sort_values("seq_len", kind="stable")
@@ -169,30 +169,30 @@ def crossovers(
             log_ratio = curves[series].minus(curves[other])
             if ratios is not None:
                 log_ratio, _ = ratios.in_turns(log_ratio, series, other, str(mode))
-            crossing = find_crossing(log_ratio)
+            crossing = find_crossover(log_ratio)
             answer = (str(crossing.answer), crossing.length, crossing.low, crossing.high)
             rows.append((mode, metric, series, other, *answer, *_extent(log_ratio)[:2]))
     columns = "mode metric series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
 
 
-def find_crossing(log_ratio: LogCurve) -> Crossing:
+def find_crossover(log_ratio: LogCurve) -> Crossover:
     """Where a log ratio of costs falls below zero for good.
 
     With unknown errors (NaN) the answer is "cannot tell".
     """
     logs, half = log_ratio.logs, log_ratio.half
     if not len(log_ratio) or not np.isfinite(half).all():
-        return Crossing(answer=Crossed.UNCLEAR)
+        return Crossover(answer=CrossoverKind.UNCLEAR)
     upper, lower = logs + half, logs - half
     if (upper < 0).all():
-        return Crossing(answer=Crossed.ALWAYS)
+        return Crossover(answer=CrossoverKind.ALWAYS)
     if lower[-1] > 0 or (logs[-1] == 0 and not half[-1]):
-        return Crossing(answer=Crossed.NEVER)
+        return Crossover(answer=CrossoverKind.NEVER)
     if upper[-1] >= 0:
-        return Crossing(answer=Crossed.UNCLEAR)
+        return Crossover(answer=CrossoverKind.UNCLEAR)
     low, length, high = (_last_zero(log_ratio.lengths, y) for y in (lower, logs, upper))
-    return Crossing(answer=Crossed.FROM, length=length, low=low, high=high)
+    return Crossover(answer=CrossoverKind.FROM, length=length, low=low, high=high)
 
 
 def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:

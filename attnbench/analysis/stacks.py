@@ -1,8 +1,9 @@
-"""Stacks beside their layers: what each kind of layer takes, and whether the sum is the whole.
+"""Stacks compared with their layers: what each kind of layer costs, and whether costs add up.
 
 A layer by itself is a series of the same sweep. At level `model` that is a classifier with as many
-layers, all of this kind, so that n of P layers take n / P of it; at other levels they take n times
-as long. Ratios to the built stack are taken round by round, from laps in which both took turns.
+layers, all of this kind, so that n of P layers take n / P of its time; at other levels they take
+n times as long. Ratios to the built stack are taken round by round, from laps in which both took
+turns.
 """
 
 import math
@@ -26,7 +27,7 @@ def stacks(sweep: Sweep, cases: Frame) -> Frame:
     """One row per kind of layer of each stack, then `SUM` and `BUILT`, at each length and mode.
 
     `cases` are those of `summary`. Columns: series (of the stack), mode, seq_len, layer (a series,
-    if the sweep has it), layers (how many), time_s and state_bytes (of so many), peak_bytes
+    if the sweep has it), layers (how many), time_s and state_bytes (of all of these), peak_bytes
     (allocated, of the layer's series); ratio, low and high, to the time of the built stack. NaN
     where that is unknown.
     """
@@ -73,7 +74,7 @@ def _rows(
 
 
 def _of_rounds(laps: Mapping[tuple[str, int], Laps], layer: str, stack: str) -> dict[int, float]:
-    """The time of one case over that of another, by round; nothing where they took no turns."""
+    """The time of one case over that of another, for each round in which they took turns."""
     rounds = [round_ for case, round_ in laps if case == layer and (stack, round_) in laps]
     logs = {round_: log_ratio(laps[layer, round_], laps[stack, round_]) for round_ in rounds}
     return {round_: math.exp(log) for round_, log in logs.items() if log is not None}

@@ -1,4 +1,4 @@
-"""Which series is the cheapest at each length, in time or memory, and which do not differ from it.
+"""Which series is cheapest at each length, in time or memory, and which tie with it.
 
 Among many series some look the fastest by chance, so the intervals here are simultaneous: in 95 %
 of sweeps those of all pairs of series at all lengths and modes contain the truth together, and at
@@ -49,8 +49,8 @@ class Margin:
         return cls(factor=factor, low=low, high=high)
 
     @property
-    def more(self) -> bool:
-        """Whether the first certainly costs more."""
+    def costs_more(self) -> bool:
+        """Whether the first costs significantly more."""
         return self.low > 1
 
     @property
@@ -122,30 +122,30 @@ def _widest(sizes: tuple[int, ...]) -> Array:
 
 
 def ordered(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[str]:
-    """The series, cheapest first; one that certainly costs more than another never leads."""
+    """The series, cheapest first; one that costs significantly more than another never leads."""
     beaten = {a: [margin(a, b) for b in series if b != a] for a in series}
 
     def rank(name: str) -> tuple[int, float]:
         logs = [math.log(m.factor) for m in beaten[name] if 0 < m.factor < math.inf]
-        return sum(m.more for m in beaten[name]), sum(logs) / max(len(logs), 1)
+        return sum(m.costs_more for m in beaten[name]), sum(logs) / max(len(logs), 1)
 
     return sorted(series, key=rank)
 
 
 def groups(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[list[str]]:
-    """The series in groups, cheapest first: each leads those that do not certainly cost more."""
+    """The series in groups, cheapest first: each leads those not significantly costlier."""
     left, found = ordered(series, margin), []
     while left:
         first, *others = left
-        slower = [name for name in others if margin(name, first).more]
+        slower = [name for name in others if margin(name, first).costs_more]
         found.append([first, *(name for name in others if name not in slower)])
         left = slower
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rival:
-    """A series next to the first of its place; `margin` is its cost over that of the first."""
+class Competitor:
+    """A series next to the first; `margin` is its cost over that of the first."""
 
     series: str
     margin: Margin
@@ -153,30 +153,30 @@ class Rival:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Winner:
     """The cheapest series at one length: the `first`, and those that it ties with."""
 
     mode: str
     seq_len: int
     first: str
-    ties: tuple[Rival, ...]  # their interval holds 1
-    unsure: tuple[Rival, ...]  # they have no interval
-    rest: Rival | None  # the cheapest of the others
-    measured: int  # the number of series
+    ties: tuple[Competitor, ...]  # their interval contains 1
+    unsure: tuple[Competitor, ...]  # they have no interval
+    runner_up: Competitor | None  # the cheapest of the others
+    measured: int  # number of series
 
     @property
     def answer(self) -> tuple[object, ...]:
-        """What lengths must share to be told together."""
-        first = frozenset((self.first, *(rival.series for rival in self.ties)))
+        """Lengths with equal answers are reported together."""
+        first = frozenset((self.first, *(competitor.series for competitor in self.ties)))
         # without intervals the first series is all that there is to say
         return first, bool(self.unsure), self.measured == 1
 
 
 def comparable(summary: pd.DataFrame, across: bool = False) -> pd.DataFrame:
-    """The cases whose peaks of memory compare: a state that was filled had no prompt.
+    """The cases whose memory peaks can be compared: a filled state had no prompt.
 
-    They are those of the lengths at which all states were filled or none; `across` lengths only
-    those without, if the mode has any.
+    They are those at lengths where all states were filled or none was; `across` lengths, only those
+    that were not filled, if the mode has any.
     """
     of_block = summary.groupby(["mode", "seq_len"])["filled"]
     alike = summary[of_block.transform("all") == of_block.transform("any")]
@@ -184,26 +184,26 @@ def comparable(summary: pd.DataFrame, across: bool = False) -> pd.DataFrame:
     return alike[only_filled | ~alike["filled"]] if across else alike
 
 
-def places(
+def winners(
     cases: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],
-) -> Iterator[Place]:
-    """The place of each mode and length at which something was measured."""
+) -> Iterator[Winner]:
+    """The winner of each mode and length at which something was measured."""
     for mode, own in cases[cases[metric] > 0].groupby("mode", sort=False):
         for _, block in own.groupby("seq_len"):
-            yield _place(str(mode), block, metric, standings, functions)
+            yield _winner(str(mode), block, metric, standings, functions)
 
 
-def _place(
+def _winner(
     mode: str,
     block: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],
-) -> Place:
-    """The place of these cases of one mode and length."""
+) -> Winner:
+    """The winner of these cases of one mode and length."""
     seq_len = int(block["seq_len"].iloc[0])
     costs = {str(s): float(c) for s, c in zip(block["series"], block[metric], strict=True)}
 
@@ -214,17 +214,17 @@ def _place(
 
     (first, *level), *others = groups(list(costs), margin)
 
-    def rival(name: str) -> Rival:
+    def competitor(name: str) -> Competitor:
         same = functions[name] == functions[first]
-        return Rival(series=name, margin=margin(name, first), same_function=same)
+        return Competitor(series=name, margin=margin(name, first), same_function=same)
 
-    ties = [rival(name) for name in level]
-    return Place(
+    ties = [competitor(name) for name in level]
+    return Winner(
         mode=mode,
         seq_len=seq_len,
         first=first,
         ties=tuple(tie for tie in ties if tie.margin.known),
         unsure=tuple(tie for tie in ties if not tie.margin.known),
-        rest=rival(others[0][0]) if others else None,
+        runner_up=competitor(others[0][0]) if others else None,
         measured=len(costs),
     )

@@ -29,7 +29,7 @@ from attnbench.records import (
 )
 from attnbench.run.predict import Rates, predicted_costs
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.estimate import Estimate, of_median, over_rounds
+from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 
 # names for annotations elsewhere, so that other rooms need not import pandas
 Frame = pd.DataFrame
@@ -41,7 +41,7 @@ ALL = "all"  # mechanisms together
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
-# what is known of a case before it runs, but for a module without a card
+# what is known of a case before it runs, unless its module has no card
 WORK = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
 
 # notes that become columns: lists of names, joined by ", "
@@ -50,7 +50,7 @@ NOTED = (
     "costliest_kernels",
 )
 
-# what a sample says of one iteration, in seconds
+# seconds of one iteration, from a sample
 SAMPLED: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
     {
         TIME: lambda s: s.seconds,
@@ -85,11 +85,11 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
     runs it, or waits for the GPU in between. In decode an iteration is one step, so that tpot_s is
-    time_s; ttft_s is the time to the first token, and state_bytes what N tokens leave. filled: the
-    state was filled with random numbers, not left by a prompt; filled_ratio is the time of a step
-    from the one over that from the other, where both were taken.
+    time_s; ttft_s is the time to the first token, and state_bytes the state after N tokens. filled:
+    the state was filled with random numbers, not left by a prompt; filled_ratio is the time of a
+    step from a filled state over that from a prompt's, where both were timed.
 
-    Work: `WORK`, of a module without a card only what was counted. Predictions: predicted_s and
+    Work: `WORK`; for a module without a card, only what was counted. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran. The
     refined_s of a case that was not timed is predicted from the estimates of all that was, with the
     95 % band refined_lo_s to refined_hi_s (`extrapolation`); of others the band is NaN. Then a
@@ -194,7 +194,7 @@ def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
 
 
 def _by_case(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs of each case; of two for the same part and round, as after a resume, the later."""
+    """Runs of each case; of two for the same part and round, as after a resume, the later one."""
     last = {(run.case, run.part, run.round): run for run in runs}
     by_case: dict[str, list[Run]] = {}
     for run in last.values():
@@ -209,17 +209,17 @@ def timed_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def _estimates(cases: Sequence[Sequence[Run]]) -> list[dict[str, Estimate]]:
-    """What rounds repeat, by the key of its metric, of each case."""
+    """The estimates of each case, by metric, of what rounds repeat."""
     found = {row.key: _estimated(row.key, cases) for row in ROWS if row.interval}
     return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
 
 
 def _estimated(key: str, cases: Sequence[Sequence[Run]]) -> list[Estimate]:
     """A cost of each case: over rounds if any case was repeated, else within its one run."""
-    measured = [[numbers for run in runs if (numbers := _numbers(key, run))] for runs in cases]
-    rounds = [[median(numbers) for numbers in own] for own in measured]
+    samples = [[numbers for run in runs if (numbers := _numbers(key, run))] for runs in cases]
+    rounds = [[median(numbers) for numbers in own] for own in samples]
     logs = [[math.log(n) for n in own] if min(own, default=0) > 0 else [] for own in rounds]
-    found = over_rounds(logs) or [of_median(own[0]) if own else Estimate() for own in measured]
+    found = over_rounds(logs) or [median_interval(own[0]) if own else Estimate() for own in samples]
     return [  # inference has no backward pass: its time is 0
         Estimate(point=min(own)) if own and not log else estimate
         for own, log, estimate in zip(rounds, logs, found, strict=True)
@@ -274,7 +274,7 @@ def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, An
 
 
 def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
-    """How the case ended: by the first run without success, timed runs first."""
+    """How the case ended: as its first unsuccessful run did, with timed runs first."""
     ordered = sorted(runs, key=lambda run: run.part is not Part.TIME)
     bad = next((run for run in ordered if run.outcome is not Outcome.OK), None)
     rounds = len({run.round for run in timed_runs(runs)})
@@ -305,9 +305,9 @@ def shows_launches(run: Run) -> bool:
 
 
 def _values(runs: Sequence[Run]) -> dict[str, float]:
-    """Single numbers of a case, joined over its runs as `metrics` defines.
+    """Single numbers of a case, combined over its runs as `metrics` defines.
 
-    Counts by a run replace those of the plan, which are in parts.
+    Counts from a run replace those of the plan, which are split into parts.
     """
     known: dict[str, list[float]] = {row.key: [] for row in ROWS if row.join is Join.LARGEST}
     for run in runs:
@@ -316,14 +316,14 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
                 if key not in TABLE or not TABLE[key].interval:
                     known.setdefault(key, []).append(value)
     parts = WORK[2:] if "flops" in known else ()
-    values = {key: joined(key, numbers) for key, numbers in known.items()}
+    values = {key: combine_runs(key, numbers) for key, numbers in known.items()}
     return values | dict.fromkeys(parts, math.nan)
 
 
 def _predicted(planned: Planned, refined: Prediction, unknown: Estimate | None) -> dict[str, float]:
-    """The first guess and the refined prediction; `unknown`, if the case was not timed.
+    """The first guess and the refined prediction: `unknown`, if the case was not timed.
 
-    What cannot run has no refined one.
+    A case that cannot run has no refined prediction.
     """
     if unknown is None or math.isnan(refined.seconds):
         unknown = Estimate(point=refined.seconds)
@@ -338,8 +338,8 @@ def _predicted(planned: Planned, refined: Prediction, unknown: Estimate | None) 
     }
 
 
-def joined(key: str, values: Sequence[float]) -> float:
-    """The value of a case from those of its rounds, as the table of metrics defines; NaN of none.
+def combine_runs(key: str, values: Sequence[float]) -> float:
+    """The value of a case from those of its rounds, as the table of metrics defines; else NaN.
 
     A key that is not in the table comes from a later version.
     """

@@ -1,10 +1,10 @@
-"""How much drift and the variation between processes and nodes disturb the times of a sweep.
+"""How far drift and variation between processes and nodes affect the times of a sweep.
 
 The log median of each run is taken relative to the mean of its case, so that only changes between
 runs of the same case count. Drift is a line fitted to these over the position in the sweep.
 
 The widening by variation between processes is the ratio of two standard deviations of a run's log
-median: that between the rounds of a case, and that which the samples of one process suggest. 1
+median: that between the rounds of a case, and that expected from the samples of one process. 1
 means that processes do not differ; dependent samples within a process make it too large.
 """
 
@@ -67,7 +67,7 @@ def widening(sweep: Sweep) -> float | None:
     return math.sqrt(between / (squares / dfs * float(np.mean(shares))))
 
 
-def waiting(sweep: Sweep) -> float | None:
+def waiting_share(sweep: Sweep) -> float | None:
     """The share of the samples' wall time in which their processes waited for a core."""
     samples = [s for run in timed_runs(sweep.runs) for s in run.samples if s.waited_s is not None]
     wall_s = sum(sample.wall_s for sample in samples)
@@ -77,7 +77,7 @@ def waiting(sweep: Sweep) -> float | None:
 
 
 def wall_factor(sweep: Sweep) -> float | None:
-    """How many times as long as CPU time wall time is, in the median; None of another clock."""
+    """The median ratio of wall time to CPU time; None for another clock."""
     samples = (s for run in timed_runs(sweep.runs) for s in run.samples)
     factors = [s.wall_s / s.cpu_s for s in samples if s.clock == Clock.CPU and s.cpu_s]
     return median(factors) if factors else None

@@ -20,7 +20,7 @@ DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
 BUSY = 0.5  # load of other programs, as a share of the cores
 LEAK = 1 << 20  # bytes that each iteration leaves allocated
 SHOWN = 8  # missing shards; there may be millions
-LAPS = 0.01  # of all laps that were disturbed
+LAPS = 0.01  # disturbed laps, as a share of all
 CLOCK = 0.95  # of the highest clock among cases that are compared
 
 
@@ -31,10 +31,10 @@ class WarningKind(StrEnum):
     JOURNAL = "part of the journal was set aside"  # text
     UNFINISHED = "the sweep did not finish"
     MIXED = "sessions ran on different machines or versions"
-    MEDDLED = "a mechanism changed the state of its process"  # series, change
+    SIDE_EFFECTS = "a mechanism changed the state of its process"  # series, change
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
     SPLITS = "a form multiplies float32 in a way of its own"  # series, arithmetic
-    DEPARTS = "a form of another package computes another function"  # series, package, departs
+    DEVIATES = "a form of another package computes another function"  # series, package, departs
     LEAKS = "a mechanism keeps memory with each iteration"  # series, bytes
     UNEXAMINED = "nobody looked for odd behaviour of a form"  # series, why
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
@@ -76,13 +76,14 @@ def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | No
         yield WarningKind.UNFINISHED, {}
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield WarningKind.MIXED, {}
-    yield from _meddled(sweep)
+    names = series_names(sweep.plan)
+    yield from _side_effects(sweep.runs, names)
     for mechanism, types in other_types(cases, sweep.request.dtype).items():
         details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
         yield WarningKind.OTHER_TYPE, details
     yield from _splitting(cases)
-    yield from _departing(sweep)
-    yield from _away(sweep)
+    yield from _deviating(sweep.runs, names)
+    yield from _away(sweep.runs, names)
     for series in roofline.too_fast(sweep, cases):
         yield WarningKind.TOO_FAST, {"series": series}
     if roof is not None and roof.raised:
@@ -97,13 +98,12 @@ def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | No
         yield WarningKind.ONE_ROUND, {}
 
 
-def _meddled(sweep: Sweep) -> Warnings:
+def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
     """Each change that a mechanism made to its process, once."""
-    names = series_names(sweep.plan)
     changes: dict[tuple[str, str], None] = {}
     kept: dict[str, float] = {}
     unexamined: dict[str, str] = {}
-    for run in sweep.runs:
+    for run in runs:
         name = names.get(run.case, run.case)
         if state := run.notes.get("changed"):
             changes[name, f"changed {state}"] = None
@@ -116,7 +116,7 @@ def _meddled(sweep: Sweep) -> Warnings:
             unexamined[name] = why
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     for name, change in changes:
-        yield WarningKind.MEDDLED, {"series": name, "change": change}
+        yield WarningKind.SIDE_EFFECTS, {"series": name, "change": change}
     for name, kept_bytes in kept.items():
         if kept_bytes > LEAK:
             yield WarningKind.LEAKS, {"series": name, "bytes": kept_bytes}
@@ -131,29 +131,27 @@ def _splitting(cases: Frame) -> Warnings:
         yield WarningKind.SPLITS, {"series": series, "arithmetic": arithmetic}
 
 
-def _departing(sweep: Sweep) -> Warnings:
-    """Each form of another package that does not compute the mechanism's equations, once."""
-    series = {planned.case.key: planned.case.series for planned in sweep.plan}
-    departing = {
-        (series.get(run.case, run.case), run.notes.get("package", ""), run.notes["departs"]): None
-        for run in sweep.runs
+def _deviating(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
+    """Each series with a form of another package that departs from the equations, once."""
+    deviating = {
+        (names.get(run.case, run.case), run.notes.get("package", ""), run.notes["departs"]): None
+        for run in runs
         if "departs" in run.notes
     }
-    for name, package, departs in departing:
-        yield WarningKind.DEPARTS, {"series": name, "package": package, "departs": departs}
+    for name, package, departs in deviating:
+        yield WarningKind.DEVIATES, {"series": name, "package": package, "departs": departs}
 
 
-def _away(sweep: Sweep) -> Warnings:
-    """Each series that is away from its process in most laps of a case, once, with the share."""
-    series = {planned.case.key: planned.case.series for planned in sweep.plan}
+def _away(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
+    """Each series away over `AWAY` of the median lap of a case, once, with the largest share."""
     shares: dict[str, list[float]] = {}
-    for run in timed_runs(sweep.runs):
+    for run in timed_runs(runs):
         timed = [s for s in run.samples if s.clock == Clock.CPU]
         shares.setdefault(run.case, []).extend(s.away_s / s.wall_s for s in timed)
     most: dict[str, float] = {}
     for case, own in shares.items():
         if own and (share := median(own)) > AWAY:
-            name = series.get(case, case)
+            name = names.get(case, case)
             most[name] = max(share, most.get(name, 0.0))
     for name, share in most.items():
         yield WarningKind.AWAY, {"series": name, "share": share}

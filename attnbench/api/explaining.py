@@ -1,4 +1,4 @@
-"""Two mechanisms in turns: at one length whole and in parts, and whole at lengths around it."""
+"""Times two mechanisms in turns: at one length whole and by part, at others around it whole."""
 
 import math
 import random
@@ -9,16 +9,16 @@ from dataclasses import asdict
 
 from msgspec import ValidationError, convert
 
-from attnbench.analysis.explain import Measured
+from attnbench.analysis.explain import SideTimings
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Planned, Request
 from attnbench.run import schedule
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from attnbench.run.race import CUT_OFF, Entrant, Race, Round
-from attnbench.run.workers import Worker
+from attnbench.run.workers import WorkerHandle
 
 MARKING = "attnbench.measure.regions"
-LEAST, MOST = 4, 12  # rounds of the one length before others are repeated, and in all
+LEAST, MOST = 4, 12  # rounds at the main length before others begin, and in all
 
 Pair = tuple[Planned, Planned]
 
@@ -27,10 +27,10 @@ def race_pairs(
     pairs: Mapping[int, Pair],
     at: int,
     request: Request,
-    server: Server,
+    server: ServerHandle,
     observe: Callable[[str], None] = lambda running: None,
-) -> dict[int, dict[int, tuple[Measured, Measured]]]:
-    """What both give at each length in each round: in parts at length `at`, at others only whole.
+) -> dict[int, dict[int, tuple[SideTimings, SideTimings]]]:
+    """What was measured of both at each length in each round; by part only at length `at`.
 
     Other lengths are raced as the budget allows. Raises `CannotRun` if one of the two does not run
     at length `at`.
@@ -39,16 +39,16 @@ def race_pairs(
     draw, settings = random.Random(request.settings.seed), request.settings
     others = sorted(pairs.keys() - {at}, key=lambda n: abs(math.log(n / at)))
     took_s: dict[int, float] = {}
-    found: dict[int, dict[int, tuple[Measured, Measured]]] = defaultdict(dict)
+    found: dict[int, dict[int, tuple[SideTimings, SideTimings]]] = defaultdict(dict)
 
-    def start(name: str) -> Worker:
+    def start(name: str) -> WorkerHandle:
         return server.worker(limit_bytes=settings.memory_limit_bytes, module=MARKING)
 
     def left_s() -> float:
         return end_s - time.monotonic()
 
     def expected_s(n: int) -> float:
-        """At most, of a race that has not been: without marks, and with quadratic times."""
+        """An upper estimate for a race not yet run: without marks, with quadratic times."""
         return took_s.get(n, took_s.get(at, 0.0) / 2 * max(1.0, n / at) ** 2)
 
     for round_ in range(MOST):
@@ -75,9 +75,9 @@ def race_pairs(
 
 
 def race_of(pair: Pair, request: Request, left_s: Callable[[], float], marked: bool) -> Race:
-    """The race of both, as they are and if `marked` in parts too."""
+    """The race of both, whole and, if `marked`, by part too."""
     settings = request.settings
-    how = {**settings.of_worker, "marked": marked}
+    how = {**settings.worker_settings, "marked": marked}
     return Race(
         builds={p.case.series: {**asdict(p.case), **how, "filled": p.filled} for p in pair},
         turns=lambda times: {name: schedule.turns(s, settings) for name, s in times.items()},
@@ -87,13 +87,13 @@ def race_of(pair: Pair, request: Request, left_s: Callable[[], float], marked: b
     )
 
 
-def measured(entry: Entrant) -> Measured:
-    """What an entrant gave in a round. Raises `CannotRun`."""
+def measured(entry: Entrant) -> SideTimings:
+    """An entrant's measurements of a round. Raises `CannotRun`."""
     samples = [s._replace(lap=lap) for lap, s in entry.laps.items()]
     try:
-        return convert({**entry.finished, "whole": samples}, Measured)
+        return convert({**entry.finished, "whole": samples}, SideTimings)
     except ValidationError as error:
-        raise CannotRun(f"a process answered what cannot be: {error}") from error
+        raise CannotRun(f"a process gave an impossible answer: {error}") from error
 
 
 def paired(cases: Sequence[Planned], at: int) -> dict[int, Pair]:

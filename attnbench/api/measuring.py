@@ -1,4 +1,4 @@
-"""From a request to the journal in a folder: what the command line and Python both call."""
+"""Measures a request into a folder's journal; the command line and Python both call this."""
 
 import os
 import time
@@ -15,9 +15,9 @@ from attnbench.records import CardFacts, Clock, Environment, Planned, Request, R
 from attnbench.run import schedule
 from attnbench.run.pace import of_quietest_core
 from attnbench.run.predict import Rates
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from attnbench.run.session import Progress, Session
-from attnbench.run.workers import Worker
+from attnbench.run.workers import WorkerHandle
 from attnbench.store import output
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
 from attnbench.store.resuming import done
@@ -27,7 +27,7 @@ from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
 
 PEAKS_TIMEOUT_S = 300.0
-BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost try of a shard may take this long to end
+BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost attempt at a shard may take this long to end
 
 
 class Spent(NamedTuple):
@@ -40,7 +40,7 @@ class Spent(NamedTuple):
 def measure(
     request: Request,
     plan: Plan,
-    server: Server,
+    server: ServerHandle,
     folder: Path,
     resume: bool = False,
     anyway: bool = False,
@@ -60,7 +60,7 @@ def measure(
     division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
     begun = time.monotonic()
-    dtypes = dict.fromkeys(single.dtype for single in request.each)
+    dtypes = dict.fromkeys(single.dtype for single in request.per_variant)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
     if shard:
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
@@ -69,8 +69,10 @@ def measure(
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
-    def start(series: str, *, weighs: bool = False) -> Worker:
-        return server.worker(weighs=weighs, keep_bytes=keep_bytes, limit_bytes=limit_bytes)
+    def start(series: str, *, measures_memory: bool = False) -> WorkerHandle:
+        return server.worker(
+            measures_memory=measures_memory, keep_bytes=keep_bytes, limit_bytes=limit_bytes
+        )
 
     begin = Start(request, here, shard, division)
     if resume:
@@ -82,8 +84,8 @@ def measure(
         if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.worker)):
             stack.enter_context(pace)
         if shard is None and options_file:
-            keep(folder, options_file)
-        stored = described(journal, plan)
+            store_options(folder, options_file)
+        stored = add_missing_records(journal, plan)
         announce(here, journal)
         session = Session(
             request=request,
@@ -123,7 +125,7 @@ def resumed(folder: Path, start: Start, anyway: bool) -> Journal:
 
 
 def environment(
-    server: Server, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
+    server: ServerHandle, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
 ) -> Environment:
     """This machine as a worker sees it, with measured peak rates. Raises `CannotRun`."""
     with server.worker() as worker:
@@ -134,7 +136,7 @@ def environment(
     return Environment(**answer["environment"])
 
 
-def keep(folder: Path, options_file: bytes) -> None:
+def store_options(folder: Path, options_file: bytes) -> None:
     """Write the options of a sweep into its folder; those that it began with stay."""
     if not (file := folder / config.FILE).exists():
         output.write(file, options_file)
@@ -152,7 +154,7 @@ def begun_in(folder: Path) -> bool:
     return os.path.exists(file) and file.stat().st_size > 0
 
 
-def described(journal: Journal, plan: Plan) -> Sweep:
+def add_missing_records(journal: Journal, plan: Plan) -> Sweep:
     """The stored sweep, after adding cases and cards that its journal lacks, as after damage."""
     known = {planned.case.key for planned in journal.sweep.plan}
     facts = {card.mechanism for card in journal.sweep.cards}
@@ -170,16 +172,16 @@ def refuse_empty(folder: Path) -> None:
         return
     raise CannotRun(
         f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
-        f" {why_most(sweep.plan, sweep.runs)};"
+        f" {main_reason(sweep.plan, sweep.runs)};"
         f" attnbench report '{folder}' lists all, and why"
     )
 
 
-def why_most(plan: Iterable[Planned], runs: Iterable[Run]) -> str:
+def main_reason(plan: Iterable[Planned], runs: Iterable[Run]) -> str:
     """Why most cases did not run, with the first series concerned: `fnet: no causal form`."""
     series = {planned.case.key: planned.case.series for planned in plan}
     last = {run.case: run for run in runs}
-    # reasons of the same cause have each the numbers of its case
+    # reasons with the same cause differ in the numbers of their cases
     kinds = {key: run.cause or run.reason for key, run in last.items()}
     if not kinds:
         return "nothing was planned"

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 
 SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
-# loaded once, before workers are forked; what measures memory before any mechanism can replace it
+# loaded once, before workers fork: no mechanism can then replace the code that measures memory
 SHARED = ("attnbench.measure.worker", "attnbench.devices.memory", "attnbench.workloads.reader")
 
 
-def own_server(threads: int, seed: int = 0) -> Server:
+def own_server(threads: int, seed: int = 0) -> ServerHandle:
     """The server of processes that measure this package, and that read cards."""
-    return Server(SCRIPT, preload=SHARED, threads=threads, seed=seed)
+    return ServerHandle(SCRIPT, preload=SHARED, threads=threads, seed=seed)

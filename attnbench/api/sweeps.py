@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from attnbench.analysis.compare import compare
 from attnbench.analysis.recommend import Choice, recommend
-from attnbench.analysis.report import Analysis, analyse, joined, variants
+from attnbench.analysis.report import Analysis, analyse, concat_cases, variants
 from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame
 from attnbench.api import measuring
@@ -32,7 +32,7 @@ from attnbench.store import output
 from attnbench.store.journal import load_results
 from attnbench.workloads import axes, config, reading
 from attnbench.workloads.option import FORMATS, modes
-from attnbench.workloads.options import Options, declared
+from attnbench.workloads.options import Options, option_specs
 from attnbench.workloads.requests import request
 
 # the columns of a summary by which programs tell cases apart
@@ -67,15 +67,15 @@ class Chart:
 class Sweep:
     """A stored sweep; a notebook shows what it found, its times as tables, and a chart.
 
-    What it says of its cases follows from the journal in `folder`, as it was when this was made.
-    Of several variants (widths, heads, number types or batches), `cases`, `warnings` and the view
-    of a notebook have all; what compares or draws belongs to one, which `at` chooses.
+    All of it follows from the journal in `folder`, as it was when this object was made. With
+    several variants (widths, heads, number types or batches), `cases`, `warnings` and a notebook's
+    view cover all of them; comparisons and charts need one, which `at` chooses.
     """
 
     def __init__(self, folder: str | PathLike[str], at: str | None = None) -> None:
         """Raises `StoreError` if the folder holds no readable sweep, or one without cases.
 
-        `at` is the name of a variant, by default all. Raises `UsageError` if there is no such.
+        `at` is the name of a variant, by default all. Raises `UsageError` if there is none.
         """
         self.folder = Path(folder)
         parts = chosen(variants(load_results(self.folder)), at)
@@ -83,7 +83,7 @@ class Sweep:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The names of the variants, as `D512-bfloat16`; none if there is only one."""
+        """The names of the variants, such as `D512-bfloat16`; none if there is only one."""
         return tuple(self._analyses) if len(self._analyses) > 1 else ()
 
     def at(self, variant: str) -> "Sweep":
@@ -95,7 +95,7 @@ class Sweep:
     @property
     def cases(self) -> Frame:
         """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
-        return joined(each.cases for each in self._analyses.values()).drop(columns=[*KEYS])
+        return concat_cases(each.cases for each in self._analyses.values()).drop(columns=[*KEYS])
 
     def answer(self, at_length: int | str | None = None) -> str:
         """What the sweep found: a sentence for each question, then one table, in Markdown.
@@ -115,7 +115,7 @@ class Sweep:
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons to trust the numbers less, in words."""
+        """Reasons to trust the numbers less, as text."""
         return [
             f"{name}: {line}" if self.variants else line
             for name, each in self._analyses.items()
@@ -123,7 +123,7 @@ class Sweep:
         ]
 
     def ratios(self, against: str | None = None) -> Frame:
-        """How many times faster than a series each other one is, at each mode and length.
+        """How many times faster than a given series each other one is, by mode and length.
 
         Columns: `series`, `mode`, `seq_len`, `ratio`, `low` and `high`, the 95 % confidence
         interval, and `paired`, whether the two took turns. `against` is a series or mechanism of
@@ -208,7 +208,7 @@ class Sweep:
 
 
 def chosen(parts: Mapping[str, T], variant: str | None) -> dict[str, T]:
-    """What belongs to the variant, by default to each. Raises `UsageError` with their names."""
+    """The part of the variant, by default those of all. Raises `UsageError` with their names."""
     if variant is None:
         return dict(parts)
     names = [name for name in parts if name]
@@ -291,7 +291,7 @@ def sweep(
     with own_server(settings.threads, settings.seed) as server:
         plan = reading.plan(requested, server)
         options_file = config.content(given, requested)
-        with watched(progress) as observe:
+        with show_progress(progress) as observe:
             measuring.measure(
                 requested, plan, server, folder, options_file=options_file, observe=observe
             )
@@ -311,8 +311,8 @@ def signature() -> Signature:
             default=getattr(options, name),
             annotation=hints[name] if option.kind.read is None else VALUE,
         )
-        for name, option in declared().items()
-        if option.measures
+        for name, option in option_specs().items()
+        if option.affects_measurement
     ]
     return own.replace(parameters=[*first, *named])
 
@@ -321,8 +321,10 @@ sweep.__signature__ = signature()  # type: ignore[attr-defined]
 
 
 @contextmanager
-def watched(progress: bool | Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
-    """What is to be told of the progress: a function, or a line where somebody watches."""
+def show_progress(
+    progress: bool | Callable[[Progress], None],
+) -> Iterator[Callable[[Progress], None]]:
+    """The callback for progress: a given function, or that of a line on a terminal or notebook."""
     if callable(progress):
         yield progress
         return
@@ -336,7 +338,7 @@ def watched(progress: bool | Callable[[Progress], None]) -> Iterator[Callable[[P
 
 def refuse_useless(given: Mapping[str, Any]) -> None:
     """Raises `UsageError` if an option has no effect from Python."""
-    known = declared()
+    known = option_specs()
     for name in given:
-        if name in known and not known[name].measures:
+        if name in known and not known[name].affects_measurement:
             raise UsageError(f"{name} has no effect here; it is for the command line")

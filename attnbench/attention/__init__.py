@@ -24,13 +24,12 @@ from attnbench.attention.contract import (
     QKVAttention,
     Recurrent,
     State,
-    Unusable,
     merge,
     projection_flops,
     projection_parameters,
     try_out,
 )
-from attnbench.attention.convolution import Convolved, Kept, random_taps
+from attnbench.attention.convolution import Convolved, RecurrentState, random_taps
 from attnbench.attention.decays import decay_rates
 from attnbench.attention.primitives import (
     Kernel,
@@ -75,4 +74,4 @@ from attnbench.attention.selection import (
     read_next,
     top_blocks,
 )
-from attnbench.records import Causality, Family, Level, Mode, Option, Workload
+from attnbench.records import Causality, Family, Level, Workload

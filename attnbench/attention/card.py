@@ -83,8 +83,8 @@ class Card:
     says why torch cannot compile the form `eager` (correctly). Each may be a function of the
     config, `default` and `uncompiled` of the config and the workload.
     A stack has `layers`, in order, which level `model` repeats.
-    `undecoded` is why no form continues a sequence token by token; a card without it says that some
-    form does, which `registry.decodes` reads.
+    `no_decode_reason` is why no form continues a sequence token by token; a card without it says
+    that some form does, which `registry.decodes` reads.
     """
 
     forms: Mapping[str, type[Attention]]  # "eager" is always one of them
@@ -104,8 +104,8 @@ class Card:
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
-    declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
-    undecoded: str = ""
+    declared: bool = True  # False: FLOPs and parameters are estimates, and counted when it runs
+    no_decode_reason: str = ""
     layers: "tuple[StackLayer, ...]" = ()
 
     @property
@@ -154,7 +154,7 @@ class Card:
         """Why the form cannot continue a sequence token by token, or None."""
         module = self.forms[form]
         if module.start is Attention.start or module.package or module.compiles:
-            return self.undecoded or "this form has no step of its own"
+            return self.no_decode_reason or "this form has no step of its own"
         return None
 
     def refusal(self, form: str, config: BaseConfig, workload: Workload) -> str | None:

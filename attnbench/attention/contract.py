@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from attnbench.attention.caches import empty
 from attnbench.attention.primitives import widen
+from attnbench.errors import one_line
 from attnbench.records import Level, Workload
 
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"
@@ -63,14 +64,14 @@ class Unusable(Exception):
 class Attention(nn.Module):
     """One form of a mechanism: [B, N, D] and an optional mask [B, N] to [B, N, D].
 
-    `package` names the package that computes the form, for pip; empty: this one. `departs` says how
-    the form's function differs from the equations, or nothing. `counted`: FLOPs and parameters are
-    guesses, counted when it runs.
+    `package` names the package that computes the form, for pip; empty: this one. `deviation`: how
+    the form's function deviates from the equations; empty if it does not. `flops_estimated`: FLOPs
+    and parameters are estimates, and counted when it runs.
     """
 
     package = ""
-    departs = ""
-    counted = False
+    deviation = ""
+    flops_estimated = False
 
     compiles = False  # whether torch.compile makes code for each shape
     tunes = False  # whether its kernels try many configurations when they are first used
@@ -176,7 +177,7 @@ class CoreAttention(Attention):
 
 
 class QKVAttention(CoreAttention):
-    """Projections to q, k and v around a core; most mechanisms only write `attend`.
+    """Projections to q, k and v around a core; most mechanisms only implement `attend`.
 
     The projections are D × D unless the first three `core_inputs` say otherwise.
     """
@@ -202,7 +203,7 @@ class QKVAttention(CoreAttention):
         return tuple(m(x).unflatten(-1, (heads, -1)).transpose(1, 2) for m, heads in linears)
 
     def finished(self, o: Tensor, x: Tensor) -> Tensor:
-        """The output [B, N, D] of the core's, [B, H, N, d], and x."""
+        """The output [B, N, D], from the core's [B, H, N, d] and x."""
         return self.output(merge(o))
 
 
@@ -211,7 +212,7 @@ class CachedAttention(QKVAttention):
 
     @staticmethod
     def slots(config: Any, tokens: int) -> tuple[int, int]:
-        """Of so many tokens, how many first ones the cache fixes, and how many it keeps in all."""
+        """For so many tokens, how many first ones the cache fixes, and how many slots it has."""
         return 0, tokens
 
     def start(self, batch: int, capacity: int) -> State:
@@ -240,7 +241,7 @@ class CachedAttention(QKVAttention):
 
 
 class Recurrent(CoreAttention):
-    """A mechanism that keeps S of past tokens; a subclass writes `scan` and `extend`."""
+    """A mechanism with a recurrent state S; a subclass implements `scan` and `extend`."""
 
     output: nn.Linear
 
@@ -266,18 +267,18 @@ class Recurrent(CoreAttention):
 
     def attend(self, *inputs: Any) -> Tensor:
         """Tensors of `core_inputs` and a mask [B, N] or None to the output of the core."""
-        return self.scan(*inputs, self.nothing(len(inputs[0]), inputs[0]))[0]
+        return self.scan(*inputs, self.zero_state(len(inputs[0]), inputs[0]))[0]
 
     def scan(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         """The core: its inputs, a mask and S to its output, and S after the tokens."""
         raise NotImplementedError
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
+    def zero_state(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
         return widen(like.new_zeros(batch, *self.shape))
 
     def start(self, batch: int, capacity: int) -> State:
-        return (self.nothing(batch, self.output.weight),)
+        return (self.zero_state(batch, self.output.weight),)
 
     def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         return self.extend(x, None, state)
@@ -289,7 +290,7 @@ class Recurrent(CoreAttention):
 
     @classmethod
     def step_flops(cls, config: Any, w: Workload) -> Flops:
-        """Those of one token."""
+        """The FLOPs of one token."""
         return cls.flops(config, replace(w, seq_len=1))
 
 
@@ -299,7 +300,7 @@ def merge(x: Tensor) -> Tensor:
 
 
 def try_out(what: str, attend: Callable[..., Tensor], w: Workload) -> None:
-    """Run a core on some zeros of the workload's type, with its gradient in training.
+    """Run a core on some zeros of the workload's type, in training with a backward pass.
 
     Raises `Unusable`, which names `what`, where it does not run: whether a compiled kernel and its
     compiler work on this machine is not known before.
@@ -315,9 +316,7 @@ def try_out(what: str, attend: Callable[..., Tensor], w: Workload) -> None:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # drivers, compilers and packages raise anything
-        first = (str(error).strip().splitlines() or [""])[0]
-        reason = f"{what} does not work here: {type(error).__name__}: {first}"
-        raise Unusable(reason) from error
+        raise Unusable(f"{what} does not work here: {one_line(error)}") from error
 
 
 def projection_parameters(config: Any, workload: Workload) -> int:

@@ -1,4 +1,4 @@
-"""A short causal convolution, and mechanisms whose recurrence reads what it gives."""
+"""A short causal convolution, and mechanisms whose recurrence reads its output."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from attnbench.attention.contract import Recurrent
 BLOCK = 256  # tokens that are read at a time
 
 
-class Kept(NamedTuple):
+class RecurrentState(NamedTuple):
     """S, and the last inputs of the convolution [B, W − 1, channels]."""
 
     S: Tensor
@@ -19,14 +19,14 @@ class Kept(NamedTuple):
 
 
 class Convolved(Recurrent):
-    """A recurrence over what a short convolution with `taps` [W, channels] gives."""
+    """A recurrence over the output of a short convolution with `taps` [W, channels]."""
 
     taps: nn.Parameter
 
-    def start(self, batch: int, capacity: int) -> Kept:
+    def start(self, batch: int, capacity: int) -> RecurrentState:
         like = self.output.weight
         inputs = like.new_zeros(batch, *self.taps[1:].shape)
-        return Kept(self.nothing(batch, like), inputs)
+        return RecurrentState(self.zero_state(batch, like), inputs)
 
     def convolve(
         self, x: Tensor, before: Tensor, bias: Tensor | None = None

@@ -8,12 +8,12 @@ where every channel decays at a rate of its own:
     A_ij = Σ_d x_id y_jd e^{b_id − b_jd},  j ≤ i      b_i = g_1 + … + g_i      [..., C, R, C]
 
 There x holds R rows for each of C tokens, [..., C, R, dk]; keys y and logs of decays g ≤ 0 are
-[..., C, dk]. A is 0 where j > i. Also given are e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
+[..., C, dk]. A is 0 where j > i. Also returned are e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
 A factor e^{−b_j} could overflow, so A is computed in squares below its diagonal. A square of s × s
 has the last s tokens of 2 s as rows and the first s as columns; both decay towards the border
 between them, x_i from it to i and y_j from j to it, so that every factor is at most 1. From s = 1
-on, twice as large squares and decays follow from the last ones. Decays are only multiplied, never
+on, squares and decays twice as large follow from the last ones. Decays are only multiplied, never
 subtracted, so neither they nor their gradients lose digits where decays are strong.
 """
 
@@ -62,7 +62,7 @@ class Ratio(torch.autograd.Function):
 def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Parts of [..., C, C] and of others with the same first dimensions, which become one.
 
-    Each is what a core's cache holds, or what fills a GPU.
+    Each part fits a core's cache, or fills a GPU.
     """
     first = gamma.dim() - 3
     count = max(1, (2**18 if gamma.is_cpu else 2**26) // gamma.shape[-1] ** 2)
@@ -71,7 +71,7 @@ def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def channel_products(x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A, e^{b_i} and e^{b_C − b_j}; tokens that add nothing make C a power of 2 meanwhile."""
+    """A, e^{b_i} and e^{b_C − b_j}; C is padded to a power of 2 by tokens that add nothing."""
     C = y.shape[-2]
     more = padded_length(C) - C
     x, y, g = pad(x, (0, 0, 0, 0, 0, more)), pad(y, (0, 0, 0, more)), pad(g, (0, 0, 0, more))

@@ -78,7 +78,7 @@ class Fused:
 
 
 class Form(Attention):
-    """A form whose class computes all keys that are `visible`, or some of them, by `fused`.
+    """A form that attends to all of its `visible` keys, or to some of them, by `fused`.
 
     A subclass inherits from this class first, then from the form `eager`.
     """

@@ -24,8 +24,8 @@ j ≤ i, and S the state before the chunk:
 
 All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. G is float64,
 since one strong decay would leave float32 sums after it too few digits for their differences: in
-chunks, strong decays cost no digits either. Of decays by row, Γ stands inside the products, and G
-is no sum at all (`attention.decays`).
+chunks, strong decays cost no digits either. With decays by row, Γ is inside the products, and G is
+not a sum at all (`attention.decays`).
 
 Only the states of chunks, S⁺ from S, are computed one after the other; of the rest, as many chunks
 at a time as a core's cache holds. Decays by row take several times the memory of their inputs, so
@@ -206,7 +206,7 @@ def by_chunk(
     for count, C in spans(q.shape[2], chunk, most):
         part = slice(start, start := start + count * C)
         read = [x if x.shape[2] == 1 else x[:, :, part] for x in (g, *inputs)]
-        # the backward pass begins with the last part, which it would compute once more at once
+        # the backward pass begins with the last part, so recomputing that one would save nothing
         if g.dim() == 4 and torch.is_grad_enabled() and start < q.shape[2]:
             o, S = checkpoint(by_part, rule, C, S, *read, use_reentrant=False)
         else:
@@ -223,7 +223,7 @@ def by_part(rule: Rule, C: int, S: Tensor, g: Tensor, *inputs: Tensor) -> tuple[
 
 
 def spans(seq_len: int, chunk: int, most: int) -> Iterator[tuple[int, int]]:
-    """Numbers of whole chunks, at most so many, with their length C, then the shorter chunk."""
+    """Counts of whole chunks, at most `most` each, with their length C; then the shorter chunk."""
     whole, rest = divmod(seq_len, chunk)
     yield from ((min(most, whole - done), chunk) for done in range(0, whole, most))
     if rest:

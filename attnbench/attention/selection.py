@@ -46,7 +46,7 @@ def top_blocks(scores: Tensor, count: int, first: int, C: int) -> Tensor:
 
 
 def block_means(k: Tensor, mask: Tensor | None, C: int) -> Tensor:
-    """Mean keys of blocks, [B, K, N, e] to [B, K, M, e]; without padding, as of a mask [B, N]."""
+    """Mean keys of blocks, [B, K, N, e] to [B, K, M, e]; a mask [B, N] leaves out padding."""
     more = -k.shape[2] % C
     real = k.new_ones(1, 1, k.shape[2], 1) if mask is None else mask[:, None, :, None].to(k.dtype)
     sums, counts = (pad(t, (0, 0, 0, more)).unflatten(2, (-1, C)).sum(3) for t in (k * real, real))
@@ -81,7 +81,7 @@ class Choosing(CoreAttention):
 class ChosenState(NamedTuple):
     """k and v of past tokens [B, K, S, d], sums of index keys in blocks [B, ·, M, e], a length.
 
-    Values that are the keys have width 0 here.
+    Where values are the keys, v has width 0.
     """
 
     k: Tensor
@@ -197,9 +197,9 @@ class ChosenBlocks(torch.autograd.Function):
 
 
 def readers(choice: Tensor, C: int) -> Iterator[tuple[int, Tensor, slice]]:
-    """Each choice and block that some queries chose: its number, these tokens, those of the block.
+    """For each block that queries chose: number of the choice, those queries, tokens of the block.
 
-    A choice is [P, N, M].
+    `choice` is [P, N, M].
     """
     for p, chosen in enumerate(choice):
         counts = chosen.sum(0).tolist()

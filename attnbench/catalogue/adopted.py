@@ -79,7 +79,7 @@ def adopt(offered: Any, name: str) -> Card:
         needs=needs_of(offered, accepted),
         exempt=exempt,
         declared=False,
-        undecoded="a module without a card has no step",
+        no_decode_reason="a module without a card has no step",
     )
 
 
@@ -112,7 +112,7 @@ def options_of(accepted: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
 
 
 def is_option(default: Any) -> bool:
-    """Whether a default is text, finite or nothing, and so can be stored."""
+    """Whether a default is text, a finite number, a flag or None, and so can be stored."""
     if isinstance(default, float):
         return isfinite(default)
     return isinstance(default, OPTION_TYPES)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from attnbench.errors import UnknownMechanism
+from attnbench.errors import UnknownMechanism, one_line
 from attnbench.records.selection import layers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def built_in() -> set[str]:
 
 
 def forms(name: str) -> tuple[str, ...]:
-    """The forms that the files of a mechanism of this package name, read without running them."""
+    """The forms of a mechanism of this package, read from its files without running them."""
     if name not in built_in():
         return ()
     own = _dictionaries(PACKAGE / "mechanisms" / f"{name}.py").get("forms")
@@ -91,19 +91,21 @@ def symbols(name: str) -> Mapping[str, tuple[str, ...]]:
 
 def decodes(name: str) -> bool:
     """Whether the card of a mechanism of this package says that it can decode, read without
-    running it: such a card does not declare why it is `undecoded`.
+    running it: such a card declares no `no_decode_reason`.
     """
     if name not in built_in():
         return False
     nodes = ast.walk(_tree(PACKAGE / "mechanisms" / f"{name}.py"))
-    return not any(isinstance(node, ast.keyword) and node.arg == "undecoded" for node in nodes)
+    return not any(
+        isinstance(node, ast.keyword) and node.arg == "no_decode_reason" for node in nodes
+    )
 
 
 def card(name: str) -> "Card":
     """The card of `name`, a mechanism, `path/to/file.py:NAME` or stack, with a form `compiled`.
 
-    A mechanism of this package has the forms that other packages compute too. Raises
-    `UnknownMechanism`, which suggests the nearest names, and of a stack `UsageError`.
+    A mechanism of this package also has the forms that other packages compute. Raises
+    `UnknownMechanism`, which suggests the nearest names, and for a stack `UsageError`.
     """
     found = _card(name)
     from attnbench.catalogue.compiled import with_compiled
@@ -120,20 +122,20 @@ def _card(name: str) -> "Card":
         return _from_path(name)
     if name in built_in():
         own: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
-        return replace(own, forms={**own.forms, **of_packages(name)})
+        return replace(own, forms={**own.forms, **package_forms(name)})
     for point in entry_points(group=GROUP, name=name):
         return _adopted(point.load, name)
-    raise UnknownMechanism(unknown(name, names()))
+    raise UnknownMechanism(unknown_name_message(name, names()))
 
 
-def of_packages(mechanism: str) -> dict[str, "type[Attention]"]:
+def package_forms(mechanism: str) -> dict[str, "type[Attention]"]:
     """The forms of a mechanism that packages compute, by package; imports none of them."""
     files = (file.name for file in pkgutil.iter_modules([str(PACKAGE / "peers")]))
     offered = {file: importlib.import_module(f"attnbench.peers.{file}").FORMS for file in files}
     return {file: known[mechanism] for file, known in offered.items() if mechanism in known}
 
 
-def unknown(name: str, known: tuple[str, ...], kind: str = "mechanism") -> str:
+def unknown_name_message(name: str, known: tuple[str, ...], kind: str = "mechanism") -> str:
     """The error text for an unknown name of some kind: the nearest known, or where to find all."""
     containing = [candidate for candidate in known if len(name) > 2 and name in candidate]
     near = containing[:3] or get_close_matches(name, known, n=3, cutoff=0.5)
@@ -152,7 +154,9 @@ def _from_path(name: str) -> "Card":
         module = module_of(Path(path))
         if not hasattr(module, attribute):
             offers = [public for public in vars(module) if not public.startswith("_")]
-            raise UnknownMechanism(unknown(attribute, tuple(offers), f"name in {path}"))
+            raise UnknownMechanism(
+                unknown_name_message(attribute, tuple(offers), f"name in {path}")
+            )
         return getattr(module, attribute)
 
     return _adopted(load, name)
@@ -204,9 +208,3 @@ def _adopted(load: Callable[[], Any], name: str) -> "Card":
     from attnbench.catalogue.adopted import adopt
 
     return adopt(offered, name)
-
-
-def one_line(error: BaseException) -> str:
-    """The class of an exception and the first line of its message."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"

@@ -57,7 +57,7 @@ class Stack(Attention):
         return sum(losses[1:], losses[0]) if losses else None
 
     def draws(self, index: int) -> Draws:
-        """Those of the layers, each named after the number of its layer: `0.hashes`."""
+        """Those of the layers, each name prefixed with the number of its layer: `0.hashes`."""
         found = ((i, layer.draws(index)) for i, layer in enumerate(self.stacked))
         return {f"{i}.{name}": drawn for i, own in found for name, drawn in own.items()}
 
@@ -70,7 +70,7 @@ class Stack(Attention):
         """Why one of the layers cannot run, or the classifier cannot repeat them."""
         period = len(cls.kinds)
         if workload.shell and workload.shell.layers % period:
-            return f"{workload.shell.layers} layers are no multiple of the {period} of the stack"
+            return f"{workload.shell.layers} layers are not a multiple of the {period} of the stack"
         for kind in cls.kinds:
             form = kind.form_in(cls.form, workload)
             if reason := kind.card.refusal(form, kind.config, workload):
@@ -79,7 +79,7 @@ class Stack(Attention):
 
     @classmethod
     def flops(cls, config: Any, workload: Workload) -> Flops:
-        """Those of the layers; residual connections are no products."""
+        """The sum over the layers; residual connections have no products."""
         return total(form.flops(own, workload) for form, own in cls.chosen(config, workload))
 
     @classmethod
@@ -90,7 +90,7 @@ class Stack(Attention):
 
     @classmethod
     def elements(cls, config: Any, workload: Workload) -> int:
-        """Those of the largest layer: a layer frees them before the next one begins."""
+        """The maximum over the layers: a layer frees them before the next one begins."""
         return max(form.elements(own, workload) for form, own in cls.chosen(config, workload))
 
 
@@ -107,7 +107,7 @@ class DecodingStack(Stack):
         return self.through("step", x, state)
 
     def through(self, call: str, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The output of a method of the layers, and the state after it."""
+        """Call a method of each layer in order; the last output, and the states after."""
         after = []
         for layer, before in zip(self.stacked, state, strict=True):
             y, own = getattr(layer, call)(x, before)
@@ -167,7 +167,9 @@ def stacked(name: str, card: Callable[[str], Card]) -> Card:
             reason="the errors of its layers add up",
         ),
         declared=all(one.declared for one in cards.values()),
-        undecoded=next((f"{n}: {c.undecoded}" for n, c in cards.items() if c.undecoded), ""),
+        no_decode_reason=next(
+            (f"{n}: {c.no_decode_reason}" for n, c in cards.items() if c.no_decode_reason), ""
+        ),
         layers=kinds,
     )
 
@@ -184,7 +186,7 @@ def kind_of(layer: Selection, card: Card) -> StackLayer:
 
 
 def configured(kind: StackLayer, config: BaseConfig) -> BaseConfig:
-    """The config of a layer in a stack of this config: with biases if either has them."""
+    """A layer's config within a stack of this config: with biases if either has them."""
     return replace(kind.config, bias=kind.config.bias or config.bias)
 
 
@@ -193,15 +195,15 @@ def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:
     known = [kind.form if form == MIXED else form for kind in kinds]
     named = [p.card.forms[name] for p, name in zip(kinds, known, strict=True) if name]
     decodes = not any(
-        kind.card.cannot_decode(name) if name else kind.card.undecoded
+        kind.card.cannot_decode(name) if name else kind.card.no_decode_reason
         for kind, name in zip(kinds, known, strict=True)
     )
     body = {
         "kinds": kinds,
         "form": form,
         "package": next((each.package for each in named if each.package), ""),
-        "departs": "; ".join(dict.fromkeys(each.departs for each in named if each.departs)),
-        "counted": any(each.counted for each in named),
+        "deviation": "; ".join(dict.fromkeys(each.deviation for each in named if each.deviation)),
+        "flops_estimated": any(each.flops_estimated for each in named),
         "compiles": any(each.compiles for each in named),
         "tunes": any(each.tunes for each in named),
         "__module__": __name__,

@@ -42,7 +42,7 @@ PLAIN = "math"  # the kernel that stores the weights
 class CostCurve:
     """One series in one mode.
 
-    `rows`: form, outcome and reason by length; `costs`: each quantity where it is known.
+    `rows`: form, outcome and reason by length; `costs`: each quantity, where known.
     """
 
     series: str
@@ -58,7 +58,7 @@ class CostCurve:
     def over(
         self, other: "CostCurve", quantity: ClaimedCost, of_other: ClaimedCost | None = None
     ) -> LogCurve:
-        """The log ratio of a cost to one of another curve, by default the same, at common lengths.
+        """The log ratio of a cost to the same, or `of_other`, of another curve, at common lengths.
 
         Times of series that took turns are compared lap by lap.
         """
@@ -68,12 +68,12 @@ class CostCurve:
         return self.ratios.in_turns(independent, self.series, other.series, self.mode)[0]
 
     @property
-    def fitting(self) -> list[int]:
+    def measured_lengths(self) -> list[int]:
         """The lengths that were measured."""
         return self.costs[TIME].whole
 
     @property
-    def lost(self) -> list[int]:
+    def oom_lengths(self) -> list[int]:
         """The lengths at which memory ran out."""
         return [int(n) for n in self.rows.index[self.rows["outcome"] == Outcome.OOM]]
 
@@ -82,7 +82,7 @@ Curves: TypeAlias = tuple[CostCurve, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class MeasuredSweep:
     """A sweep with its summary and the ratios of series that took turns."""
 
     sweep: Sweep
@@ -106,7 +106,7 @@ class Bench:
         raise OutOfScope(missing if others else f"{subject.name} is not in the sweep")
 
     def group(self, subjects: Group, mode: Mode) -> Curves:
-        """The best curve of each that the sweep has. Raises `OutOfScope` if it has none of them."""
+        """The best curve of each subject in the sweep. Raises `OutOfScope` if it has none."""
         found = tuple(curve for s in subjects for curve in self.matching(s, mode)[:1])
         return found or (self.curve(subjects[0], mode),)
 
@@ -126,7 +126,7 @@ class Bench:
             fits = all(curve.options.get(name, ...) == value for name, value in subject.options)
             if same and in_form and fits:
                 rank = 0 if wanted is None else max(map(wanted.index, used))
-                ranked.append(((rank, -len(curve.fitting)), curve))
+                ranked.append(((rank, -len(curve.measured_lengths)), curve))
         return [curve for _, curve in sorted(ranked, key=lambda pair: pair[0])]
 
     @cached_property
@@ -178,10 +178,11 @@ class Judged(NamedTuple):
     judgement: Judgement
 
 
-def judge(bench: Bench, claims: Sequence[Claim]) -> tuple[Judged, ...]:
+def judge(bench: MeasuredSweep, claims: Sequence[Claim]) -> tuple[Judged, ...]:
     """Each claim as reproduced, not reproduced, cannot tell, or out of scope, in their order."""
     return tuple(
-        Judged(claim, joined([_judged(bench, check) for check in claim.checks])) for claim in claims
+        Judged(claim, all_hold([_judged(bench, check) for check in claim.checks]))
+        for claim in claims
     )
 
 
@@ -196,7 +197,7 @@ def wanted(claims: Sequence[Claim]) -> tuple[str, ...]:
     return tuple(sorted(names - formed))
 
 
-def joined(parts: Sequence[Judgement]) -> Judgement:
+def all_hold(parts: Sequence[Judgement]) -> Judgement:
     """All parts must hold: one that is not reproduced decides.
 
     If every part has the same answer, that is the answer; any other mixture is "cannot tell".
@@ -229,7 +230,7 @@ def _merged(parts: Sequence[Judgement], answer: Answer) -> Judgement:
     )
 
 
-def _judged(bench: Bench, check: Check) -> Judgement:
+def _judged(bench: MeasuredSweep, check: Check) -> Judgement:
     """One check, in every mode that it covers."""
     level = bench.sweep.request.level
     device = " and ".join(dict.fromkeys(session.device for session in bench.sweep.sessions))
@@ -245,7 +246,7 @@ def _judged(bench: Bench, check: Check) -> Judgement:
     return agreed([_in_mode(bench, check, m) for m in (modes[-1:] if check.counted else modes)])
 
 
-def _in_mode(bench: Bench, check: Check, mode: Mode) -> Judgement:
+def _in_mode(bench: MeasuredSweep, check: Check, mode: Mode) -> Judgement:
     arguments = dict(check.arguments)
     try:
         for name, value in check.arguments.items():

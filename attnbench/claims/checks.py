@@ -1,4 +1,4 @@
-"""From the cells of a row of claims to a check.
+"""Reads a check from the cells of a row of claims.
 
     predicate  a                  b                  quantity  mode       lengths     value
     less       smart_bird         transformer:eager  time      training   > 256
@@ -9,9 +9,8 @@
     order      reformer                              memory                           N*log(N) + N*d
     fits       fastformer                                      training   65536
 
-The parameters of a predicate name the columns that it
-takes, and their types say how each is read. `mode`, `level` and `device` (a part of its name)
-restrict any check.
+The parameters of a predicate name the columns that it takes, and their types say how each is read.
+`mode`, `level` and `device` (a part of its name) restrict any check.
 """
 
 import re
@@ -81,22 +80,22 @@ def read_check(row: Mapping[str, str]) -> Check:
             values[column] = read(cell)
         except (ValueError, ZeroDivisionError) as error:
             raise BadCheck(f"column {column}: {cell!r}; expected {expected}") from error
-    costs = two_costs(cells["quantity"]) if "quantity" in cells else (TIME,)
+    costs = parse_costs(cells["quantity"]) if "quantity" in cells else (TIME,)
     value = f": {cells.pop('value')}" if "value" in cells else ""
     return Check(
         text=f"{name}({'; '.join(cells.values())}){value}",
         predicate=PREDICATES[name],
         arguments={column: value for column, value in values.items() if column in own},
-        subjects=tuple(one for c in ("a", "b") if c in cells for one in a_group(cells[c])),
+        subjects=tuple(one for c in ("a", "b") if c in cells for one in parse_group(cells[c])),
         counted=all(cost.counted for cost in costs),
         **{column: value for column, value in values.items() if column in SCOPE},
     )
 
 
-# every reader takes the text of a cell; one that it cannot read is a ValueError
+# each reader takes the text of a cell, and raises ValueError if it cannot read it
 
 
-def a_series(text: str) -> Selection:
+def parse_series(text: str) -> Selection:
     """`transformer:eager`, `linformer[rank=128,share=none]`."""
     if (found := SERIES.fullmatch(text)) is None:
         raise ValueError
@@ -105,18 +104,18 @@ def a_series(text: str) -> Selection:
     return Selection(name=found[1], form=found[2], options=options)
 
 
-def a_group(text: str) -> Group:
+def parse_group(text: str) -> Group:
     """A list of such series, split at commas outside brackets."""
-    return tuple(a_series(part.strip()) for part in re.split(r",(?![^\[]*\])", text))
+    return tuple(parse_series(part.strip()) for part in re.split(r",(?![^\[]*\])", text))
 
 
-def two_costs(text: str) -> Costs:
+def parse_costs(text: str) -> Costs:
     """`memory`, of both; `first_token/time`, one of A and one of B."""
     first, slash, second = text.partition("/")
     return ClaimedCost(first), ClaimedCost(second if slash else first)
 
 
-def a_number(text: str) -> float:
+def parse_number(text: str) -> float:
     """A positive number, or a quotient of two."""
     over, slash, under = text.partition("/")
     value = float(over) / float(under if slash else 1)
@@ -125,8 +124,8 @@ def a_number(text: str) -> float:
     return value
 
 
-def a_range(text: str) -> Range:
-    """`<= 512`, `1024..2048`, or a number, which allows the factor but not across 1."""
+def parse_range(text: str) -> Range:
+    """`<= 512`, `1024..2048`, or a number, which allows `FACTOR` either way but not across 1."""
     sign, low, high = _ends(text)
     if not sign:
         least, most = (float(low > 1), inf if low >= 1 else 1.0)
@@ -134,7 +133,7 @@ def a_range(text: str) -> Range:
     return Range(text=text, low=0.0 if "<" in sign else low, high=inf if ">" in sign else high)
 
 
-def a_span(text: str) -> tuple[float, float]:
+def parse_span(text: str) -> tuple[float, float]:
     """`1000..4000`."""
     sign, first, last = _ends(text)
     if sign != "..":
@@ -142,17 +141,17 @@ def a_span(text: str) -> tuple[float, float]:
     return first, last
 
 
-def some_lengths(text: str) -> Lengths:
+def parse_lengths(text: str) -> Lengths:
     """`>= 512`, `512..4096`, `1000,2000`."""
     if not re.search(r"[<>]|\.\.", text):
-        return Lengths(text=text, listed=tuple(map(a_number, text.split(","))))
+        return Lengths(text=text, listed=tuple(map(parse_number, text.split(","))))
     sign, low, high = _ends(text)
     low = {"<": 0.0, "<=": 0.0, ">": low + 1}.get(sign, low / NEAR)
     high = {">": inf, ">=": inf, "<": high - 1}.get(sign, high * NEAR)
     return Lengths(text=text, low=low, high=high)
 
 
-def a_formula(text: str) -> Formula:
+def parse_formula(text: str) -> Formula:
     """A sum of products, reduced to the powers of N and of log N."""
     terms = []
     for term in text.replace(" ", "").split("+"):
@@ -167,11 +166,11 @@ def a_formula(text: str) -> Formula:
 
 
 def _ends(text: str) -> tuple[str, float, float]:
-    """The sign of a range, `..` or nothing, and its ends, which are one number but for `..`."""
+    """The sign of a range, `..` or nothing, and its ends, which are equal except for `..`."""
     found = re.fullmatch(r"(?:([<>]=?)\s*)?(.+?)(?:\.\.(.+))?", text)
     if found is None or (found[1] and found[3]):
         raise ValueError
-    low, high = a_number(found[2]), a_number(found[3] or found[2])
+    low, high = parse_number(found[2]), parse_number(found[3] or found[2])
     if low > high:
         raise ValueError
     return found[1] or (".." if found[3] else ""), low, high
@@ -181,16 +180,19 @@ EXAMPLE = "such as linformer[rank=128] or transformer:eager"
 # for each type of parameter its reader, and what an error says was expected
 READERS: Mapping[Any, tuple[Callable[[str], Any], str]] = MappingProxyType(
     {
-        CostCurve: (a_series, f"a mechanism {EXAMPLE}"),
-        Curves: (a_group, f"mechanisms with commas between, {EXAMPLE}"),
+        CostCurve: (parse_series, f"a mechanism {EXAMPLE}"),
+        Curves: (parse_group, f"mechanisms separated by commas, {EXAMPLE}"),
         ClaimedCost: (ClaimedCost, f"one of {', '.join(ClaimedCost)}"),
-        Costs: (two_costs, f"one of {', '.join(ClaimedCost)}, or two with / between, of A and B"),
-        Lengths: (some_lengths, "lengths such as >= 512, 512..4096 or 1000,2000"),
-        tuple[float, float]: (a_span, "two lengths such as 1000..4000"),
-        float: (a_number, "a positive number such as 4096, 1.1 or 9/8"),
-        Range: (a_range, "12.2 (within a factor of 2), 25/30, >= 2, 2..3 or another such number"),
-        Formula: (a_formula, "a sum of products such as N**2*d or N*log(N)"),
-        Mode: (Mode, f"one of {', '.join(Mode)}, or nothing if unprinted"),
+        Costs: (parse_costs, f"one of {', '.join(ClaimedCost)}, or two separated by /, of A and B"),
+        Lengths: (parse_lengths, "lengths such as >= 512, 512..4096 or 1000,2000"),
+        tuple[float, float]: (parse_span, "two lengths such as 1000..4000"),
+        float: (parse_number, "a positive number such as 4096, 1.1 or 9/8"),
+        Range: (
+            parse_range,
+            "12.2 (within a factor of 2), 25/30, >= 2, 2..3 or another such number",
+        ),
+        Formula: (parse_formula, "a sum of products such as N**2*d or N*log(N)"),
+        Mode: (Mode, f"one of {', '.join(Mode)}, or empty if the source does not say"),
         Level: (Level, f"one of {', '.join(Level)}"),
         str: (str, "text"),
     }

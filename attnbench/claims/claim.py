@@ -26,7 +26,7 @@ class OutOfScope(Exception):
 
 
 class ClaimedCost(StrEnum):
-    """The name of a metric of one sequence, and for FLOPs of one layer, that is compared."""
+    """The name of a metric that claims compare: of one sequence, and for FLOPs of one layer."""
 
     locals().update({name.upper(): name for name in NAMED})
 

@@ -20,7 +20,7 @@ LEAST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredRatio:
     """The logarithms of a ratio, what it is, and the lengths behind it."""
 
     label: str
@@ -34,16 +34,16 @@ class Measured:
         rows = zip(logs.logs, logs.low, logs.high, logs.lengths, strict=True)
         return tuple(Number.ratio(self.label, *row) for row in rows)
 
-    def at(self, lengths: Sequence[int]) -> "Measured":
+    def at(self, lengths: Sequence[int]) -> "MeasuredRatio":
         """The same ratio at these of its lengths."""
         return replace(self, logs=self.logs.at(lengths), lengths=tuple(lengths))
 
-    def among(self, lengths: Lengths) -> "Measured":
+    def among(self, lengths: Lengths) -> "MeasuredRatio":
         """The same at the lengths that a claim is about. Raises `OutOfScope` if it has none."""
         return self.at(lengths.among(self.logs.whole))
 
 
-def compare(found: Measured, value: Range, few: str = "") -> Judgement:
+def compare(found: MeasuredRatio, value: Range, few: str = "") -> Judgement:
     """Whether the mean, with its confidence interval, lies in a range; cannot tell if too `few`."""
     mean, error, df = found.logs.mean()
     half = float(half_widths([error], [df])[0])
@@ -64,16 +64,18 @@ def compare(found: Measured, value: Range, few: str = "") -> Judgement:
     return Judgement(answer=answer, why=why, numbers=(number,), lengths=found.lengths)
 
 
-def compare_curves(a: CostCurve, b: CostCurve, quantity: Costs) -> Measured:
+def compare_curves(a: CostCurve, b: CostCurve, quantity: Costs) -> MeasuredRatio:
     """The quantity of A over that of B, at the lengths of both."""
     logs = a.over(b, *quantity)
     first, second = quantity
     other = b.series if first is second else f"{second} of {b.series}"
     label = f"{first} of {a.series} over {other}, {a.mode}"
-    return Measured(label=label, logs=logs, lengths=tuple(logs.whole))
+    return MeasuredRatio(label=label, logs=logs, lengths=tuple(logs.whole))
 
 
-def everywhere(low: Array, high: Array, numbers: Sequence[Number], lengths: Lengths) -> Judgement:
+def holds_everywhere(
+    low: Array, high: Array, numbers: Sequence[Number], lengths: Lengths
+) -> Judgement:
     """Whether each confidence interval, `low` to `high`, of `numbers` lies above zero.
 
     Reproduced if all do, at three lengths or all that are listed; not reproduced if any lies

@@ -16,7 +16,7 @@ from math import inf, log
 
 import numpy as np
 
-from attnbench.analysis.scaling import BEND, FEWEST, Crossed, Crossing, find_crossing
+from attnbench.analysis.scaling import BEND, FEWEST, Crossover, CrossoverKind, find_crossover
 from attnbench.claims.bench import CostCurve, Curves
 from attnbench.claims.claim import (
     ALL,
@@ -34,7 +34,13 @@ from attnbench.claims.claim import (
     Range,
     nearest,
 )
-from attnbench.claims.judging import Measured, compare, compare_curves, everywhere, too_few
+from attnbench.claims.judging import (
+    MeasuredRatio,
+    compare,
+    compare_curves,
+    holds_everywhere,
+    too_few,
+)
 from attnbench.metrics import Unit
 from attnbench.records import Causality, Outcome
 from attnbench.statistics.curves import Array, LogCurve
@@ -60,7 +66,7 @@ def less(
     costs = [*((curve, quantity[0]) for curve in a), *((curve, quantity[1]) for curve in b)]
     ended = [n for n in at if all(_ended(curve, n, cost) for curve, cost in costs)]
     if not ended:
-        return replace(judged, answer=Answer.CANNOT_TELL, why="at no length all were measured")
+        return replace(judged, answer=Answer.CANNOT_TELL, why="at no length were all measured")
     return _above_one([each.at(ended) for each in ratios], lengths, value)
 
 
@@ -88,7 +94,7 @@ def increasing(a: CostCurve, b: CostCurve, quantity: Costs, lengths: Lengths = A
     steps = found.logs.slopes()
     # nothing comes before the first length, so no step can fail there
     low, high = (np.concatenate([[inf], ends]) for ends in (steps.low, steps.high))
-    return everywhere(low, high, found.numbers, lengths)
+    return holds_everywhere(low, high, found.numbers, lengths)
 
 
 def growth(
@@ -106,7 +112,7 @@ def growth(
     base = logs.at([start])
     step = replace(logs.at([end]), lengths=base.lengths).minus(base)
     label = f"{quantity} of {a.series}, {a.mode}, {start:,} to {end:,}"
-    return compare(Measured(label=label, logs=step, lengths=(start, end)), value)
+    return compare(MeasuredRatio(label=label, logs=step, lengths=(start, end)), value)
 
 
 def crossover(a: CostCurve, b: CostCurve, value: Range) -> Judgement:
@@ -121,7 +127,7 @@ def crossover(a: CostCurve, b: CostCurve, value: Range) -> Judgement:
     first, last = measured.lengths[0], measured.lengths[-1]
     if last < (value.low or value.high) / NEAR or first > value.high * NEAR:
         raise OutOfScope(f"no length near {value.text}: both measured from {first:,} to {last:,}")
-    crossing = find_crossing(measured.logs)
+    crossing = find_crossover(measured.logs)
     answer, why = _crossed(crossing, first, last, value.low, value.high)
     number = Number(
         what=f"length from which {b.series} is faster than {a.series}, {a.mode}",
@@ -132,7 +138,7 @@ def crossover(a: CostCurve, b: CostCurve, value: Range) -> Judgement:
     )
     # without a crossing the ratios at both ends show which is faster throughout
     ends = measured.numbers[:: max(1, len(measured.lengths) - 1)]
-    numbers = (number,) if crossing.answer is Crossed.FROM else ends
+    numbers = (number,) if crossing.answer is CrossoverKind.FROM else ends
     return Judgement(answer=answer, why=why, numbers=numbers, lengths=measured.lengths)
 
 
@@ -177,14 +183,14 @@ def fits(a: CostCurve, lengths: float) -> Judgement:
 def throughput(a: CostCurve, value: Range) -> Judgement:
     """The highest rate of the core over all lengths, in TFLOP/s.
 
-    To be claimed of inference at level core: elsewhere further work is timed too.
+    Meant for inference at level core: elsewhere other work is timed too.
     """
     rates = a.over(a, CORE_FLOPS, TIME)
     if not len(rates):
         raise OutOfScope(f"{a.series} was not measured")
     best = replace(rates, logs=rates.logs - log(1e12))[[int(rates.logs.argmax())]]
     label = f"TFLOP/s of {a.series} at {best.lengths[0]:,.0f}, {a.mode}"
-    return compare(Measured(label=label, logs=best, lengths=tuple(rates.whole)), value)
+    return compare(MeasuredRatio(label=label, logs=best, lengths=tuple(rates.whole)), value)
 
 
 def no_causal_form(a: CostCurve) -> Judgement:
@@ -196,11 +202,11 @@ def no_causal_form(a: CostCurve) -> Judgement:
     return Judgement(answer=answer, why=f"causal form of {a.mechanism}: {a.card.causality}")
 
 
-def _above_one(ratios: Sequence[Measured], lengths: Lengths, factor: float) -> Judgement:
+def _above_one(ratios: Sequence[MeasuredRatio], lengths: Lengths, factor: float) -> Judgement:
     """Whether every ratio times the factor is above 1 at every length."""
     low, high = (np.concatenate([getattr(r.logs, end) for r in ratios]) for end in ("low", "high"))
     numbers = [number for r in ratios for number in r.numbers]
-    return everywhere(low + log(factor), high + log(factor), numbers, lengths)
+    return holds_everywhere(low + log(factor), high + log(factor), numbers, lengths)
 
 
 def _ended(curve: CostCurve, length: int, quantity: ClaimedCost) -> bool:
@@ -210,18 +216,18 @@ def _ended(curve: CostCurve, length: int, quantity: ClaimedCost) -> bool:
 
 
 def _crossed(
-    crossing: Crossing, first: int, last: int, low: float, high: float
+    crossing: Crossover, first: int, last: int, low: float, high: float
 ) -> tuple[Answer, str]:
     already = f"already faster at {first:,}"
     match crossing.answer:
-        case Crossed.UNCLEAR:
+        case CrossoverKind.UNCLEAR:
             return Answer.CANNOT_TELL, "the intervals overlap at the longest length"
-        case Crossed.NEVER:
+        case CrossoverKind.NEVER:
             beyond = Answer.NOT_REPRODUCED if last >= high / NEAR else Answer.CANNOT_TELL
             return (Answer.REPRODUCED if high == inf else beyond), f"not faster up to {last:,}"
-        case Crossed.ALWAYS if low > 0:
+        case CrossoverKind.ALWAYS if low > 0:
             return (Answer.NOT_REPRODUCED if first <= low * NEAR else Answer.CANNOT_TELL), already
-        case Crossed.ALWAYS:
+        case CrossoverKind.ALWAYS:
             return Answer.REPRODUCED, already
     # an interval that reaches the shortest length may begin before it
     begin = crossing.low if crossing.low > first else 0.0
@@ -276,15 +282,17 @@ def _limit(curve: CostCurve, limit: float, *, lost: Answer, fits: Answer) -> Jud
     """The answer `lost` if memory ran out by a length, or `fits` if it was measured there."""
     lengths = tuple(int(n) for n in curve.rows.index)
     at = nearest(limit, lengths)
-    if out := [n for n in curve.lost if n <= limit * NEAR]:
+    if out := [n for n in curve.oom_lengths if n <= limit * NEAR]:
         answer, why = lost, f"out of memory at {min(out):,}"
     elif at is None:
         raise OutOfScope(f"{limit:,.0f} is not in the sweep")
-    elif at in curve.fitting:
+    elif at in curve.measured_lengths:
         answer, why = fits, f"fits at {at:,}"
     else:
         row = curve.rows.loc[at]
         answer, why = Answer.CANNOT_TELL, f"{row['outcome']} at {at:,}: {row['reason']}"
     label = f"longest length measured of {curve.series}, {curve.mode}"
-    numbers = tuple(Number(what=label, unit=Unit.COUNT, value=n) for n in curve.fitting[-1:])
+    numbers = tuple(
+        Number(what=label, unit=Unit.COUNT, value=n) for n in curve.measured_lengths[-1:]
+    )
     return Judgement(answer=answer, why=f"{curve.series}: {why}", numbers=numbers, lengths=lengths)

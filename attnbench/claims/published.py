@@ -1,4 +1,4 @@
-"""What papers published, as files: claims, numbers, and curves laid over measured ones.
+"""What papers published, from files: claims, numbers, and curves laid over measured ones.
 
 Claims are rows of a CSV file; the further checks of one are rows with its id alone.
 
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from attnbench.claims.bench import Bench, CostCurve
+from attnbench.claims.bench import CostCurve, MeasuredSweep
 from attnbench.claims.checks import CELLS, BadCheck, read_check
 from attnbench.claims.claim import TIME, Check, Claim, ClaimedCost
 from attnbench.errors import BadClaims
@@ -116,7 +116,7 @@ def shipped_text(name: str) -> str:
     return files("attnbench").joinpath("published", name).read_text(encoding="utf-8")
 
 
-def overlay(bench: Bench, source: Source) -> Overlay | None:
+def overlay(bench: MeasuredSweep, source: Source) -> Overlay | None:
     """The published quantity and the sweep's curves, or None if they share no mechanism."""
     rows = table(source.table)
     rows = rows[(rows["metric"] == source.metric) & ~rows["note"].str.contains("suspected slip")]
@@ -137,7 +137,7 @@ def overlay(bench: Bench, source: Source) -> Overlay | None:
 
 
 def _panels(
-    bench: Bench, source: Source, rows: pd.DataFrame, baseline: CostCurve | None
+    bench: MeasuredSweep, source: Source, rows: pd.DataFrame, baseline: CostCurve | None
 ) -> Iterator[Panel]:
     for (mechanism, form), same in rows.groupby(["mechanism", "form"], sort=False):
         # only FlashAttention's paper says which form it ran, so any form matches the others
@@ -223,14 +223,14 @@ def read_claims(text: str, name: str) -> tuple[Claim, ...]:
 
 
 def _texts(row: Mapping[str | None, Any], lines: Mapping[str, int]) -> dict[str, str]:
-    """What a row says of a new claim; nothing if its id is known from one of these lines."""
+    """The texts of a new claim in a row; empty if its id is that of one of these lines."""
     if None in row or None in row.values():
-        raise BadCheck("columns: expected as many as in line 1; quote a cell that has commas")
+        raise BadCheck("columns: expected as many as in line 1; quote cells that contain commas")
     texts = {column: row.get(column, "") for column in TEXTS}
     if line := lines.get(row["id"]):
         if any(texts[column].strip() for column in TEXTS[1:]):
             twice = f"column id: {row['id']!r} is also the id in line {line}; give each claim"
-            raise BadCheck(f"{twice} another, or a further check no {', '.join(TEXTS[1:])}")
+            raise BadCheck(f"{twice} its own; a further check leaves {', '.join(TEXTS[1:])} empty")
         return {}
     for column in ("id", "claim"):
         if not texts[column].strip():

@@ -1,4 +1,4 @@
-"""`attnbench bytes`: what a model keeps of its context, from its configuration; no torch."""
+"""`attnbench bytes`: what a model keeps of its context, by its configuration; loads no torch."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -26,11 +26,11 @@ def bytes_(
     batch: str = option("N", "Sequences at once.", default="1"),
     json_: bool = options.as_json(),
 ) -> None:
-    """Count the bytes that each kind of layer of a model keeps of its context."""
+    """Count the bytes of context that each kind of layer of a model keeps."""
     from attnbench.records import ITEM_BYTES
     from attnbench.render.context import kept
     from attnbench.workloads import axes
-    from attnbench.workloads.context import Asked, context
+    from attnbench.workloads.context import ContextQuery, context
     from attnbench.workloads.layers import model
 
     found = model(config)
@@ -38,28 +38,28 @@ def bytes_(
     number_type, *more = options.read("dtype", usual if dtype is None else dtype)
     if more:
         raise UsageError(f"--dtype {dtype!r}: a cache has one number type")
-    asked = Asked(
+    query = ContextQuery(
         lengths=axes.lengths(lengths),
         item_bytes=ITEM_BYTES[number_type],
         batch=axes.whole(batch, "--batch"),
         memory=axes.memory(memory, "--memory") if memory is not None else None,
     )
-    counted = context(found.layers, asked)
+    counted = context(found.layers, query)
     if dtype is None and found.dtype not in ("", number_type):
         console.warn(
-            [f"number type {found.dtype!r} is counted as {number_type}; --dtype names another"]
+            [f"number type {found.dtype!r} is counted as {number_type}; --dtype takes another"]
         )
     if not found.checked:
         console.warn(
             [
-                f"model type {found.type!r} was not compared with transformers; its bytes are those"
-                " of its kinds of layers"
+                f"model type {found.type!r} was not compared with transformers; its bytes follow"
+                " from its kinds of layers"
             ]
         )
     if json_:
         console.data(
-            {"model_type": found.type, "dtype": number_type, **asdict(asked)} | asdict(counted)
+            {"model_type": found.type, "dtype": number_type, **asdict(query)} | asdict(counted)
         )
         return
-    sequences = f", {units.many(asked.batch, 'sequence')}" if asked.batch > 1 else ""
-    console.show(kept(counted, asked, f"{found.type}, {number_type}{sequences}"))
+    sequences = f", {units.many(query.batch, 'sequence')}" if query.batch > 1 else ""
+    console.show(kept(counted, query, f"{found.type}, {number_type}{sequences}"))

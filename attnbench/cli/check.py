@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.asking import is_given, typed
 from attnbench.cli.options import option, switch
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.typer_options import is_given, shared_option
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
 from attnbench.records.selection import parts
@@ -39,7 +39,7 @@ def check(
     save: Path | None = option(
         "FILE", "Write a baseline file; without --models, for @all.", AGAINST
     ),
-    models: str | None = typed(
+    models: str | None = shared_option(
         "models",
         None,
         HelpPanel.WHAT,
@@ -53,11 +53,11 @@ def check(
     changed: bool = switch(
         "--changed", "Only mechanisms that load a file that differs from --base.", HelpPanel.WHAT
     ),
-    lengths: str = typed("lengths", "128,512", HelpPanel.WHAT),
-    level: str = typed("level", "attention", HelpPanel.WHAT),
-    mode: str = typed("mode", "both", HelpPanel.WHAT),
-    device: str = typed("device", "cpu", HelpPanel.WHAT),
-    seed: str = typed("seed", "0", HelpPanel.WHAT),
+    lengths: str = shared_option("lengths", "128,512", HelpPanel.WHAT),
+    level: str = shared_option("level", "attention", HelpPanel.WHAT),
+    mode: str = shared_option("mode", "both", HelpPanel.WHAT),
+    device: str = shared_option("device", "cpu", HelpPanel.WHAT),
+    seed: str = shared_option("seed", "0", HelpPanel.WHAT),
     budget: str = option(
         "TIME", "Time for the whole check; cases that do not fit are unsure.", JUDGE, default="5m"
     ),
@@ -110,20 +110,20 @@ def check(
     }
     output.refuse_unwritable(save, markdown, html, junit)
     console.begin("starting the processes that measure")
-    from attnbench.cli.starting import calling, runner
+    from attnbench.cli.starting import function_runner, runner
     from attnbench.gate.cases import CheckPlan
-    from attnbench.gate.check import against_file, against_revision, of_functions, save_baseline
+    from attnbench.gate.check import against_file, against_revision, check_functions, save_baseline
     from attnbench.gate.finding import traded
 
     plan = CheckPlan(**planned)
-    starting = calling(drawn) if functions else runner(device, drawn, own=base is not None)
+    starting = function_runner(drawn) if functions else runner(device, drawn, own=base is not None)
     unchanged = "nothing was kept, the repository is unchanged"
     with stoppable(lambda: unchanged), starting as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
         elif base is not None and functions:
-            report = of_functions(plan, base, functions, measuring)
+            report = check_functions(plan, base, functions, measuring)
         elif base is not None:
             report = against_revision(plan, base, chosen, measuring, only_changed=changed)
         else:

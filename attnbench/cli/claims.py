@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.asking import typed
-from attnbench.cli.completing import completing
+from attnbench.cli.completing import completer
 from attnbench.cli.options import option, switch
+from attnbench.cli.typer_options import shared_option
 from attnbench.errors import BadClaims, UsageError
 from attnbench.units import many
 
@@ -26,7 +26,7 @@ SHOWN = 20  # at most this many unreadable rows are listed one by one
 
 
 def ids(text: str) -> Iterator[str]:
-    """The ids of the shipped claims, read without what judges them."""
+    """The ids of the shipped claims, read without importing the code that judges them."""
     file = resources.files("attnbench").joinpath("published", "claims.csv")
     rows = csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))
     yield from dict.fromkeys(row["id"] for row in rows)
@@ -48,11 +48,11 @@ def claims(
         "PATTERN",
         "Show only claims with this id or mechanism, or a pattern such as flash-*.",
         default="*",
-        autocompletion=completing(ids),
+        autocompletion=completer(ids),
     ),
     all_: bool = switch("--all", "Show claims out of scope too; claims.md always lists them."),
     at: str | None = options.variant(),
-    formats: str = typed("formats", "png"),
+    formats: str = shared_option("formats", "png"),
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
@@ -107,9 +107,9 @@ def publish(
     own: Path | None,
     at: str | None,
 ) -> Sequence["Judged"]:
-    """Judge the claims and write page, table and overlays into the folder of the sweep."""
+    """Judge the claims, and write a page, a table and overlays into the sweep's folder."""
     from attnbench.analysis.report import analyse, variant
-    from attnbench.claims.bench import Bench, judge
+    from attnbench.claims.bench import MeasuredSweep, judge
     from attnbench.render import delimited
     from attnbench.render.claims import frame, page
     from attnbench.render.overlays import overlays
@@ -122,7 +122,7 @@ def publish(
     if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
         raise UsageError(f"the answers would overwrite {str(own)!r}; give it another name")
     console.warn(analysis.sweep.warnings)
-    bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
+    bench = MeasuredSweep(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, claims)
     folder = folder / (at or "")
     made = {"claims.csv": delimited.frame(frame(judged)), **overlays(bench, formats)}
@@ -134,7 +134,7 @@ def publish(
 
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
-    """The claims, their number, and what a sweep must measure to judge all of them."""
+    """Print the claims, their number, and what a sweep must measure to judge all of them."""
     from attnbench.catalogue.registry import names
     from attnbench.claims.bench import wanted
     from attnbench.render.claims import listing
@@ -158,7 +158,7 @@ def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
 
 
 def show(judged: Sequence["Judged"], everything: bool) -> None:
-    """The answers on the terminal, and their counts."""
+    """Print the answers and their counts."""
     from attnbench.claims.claim import Answer
     from attnbench.render.claims import answers, counts
 

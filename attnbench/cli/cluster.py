@@ -1,4 +1,4 @@
-"""What `sweep` does on a cluster: start the shards, show how far they are, merge, and report."""
+"""What `sweep` does on a cluster: start the shards, show their progress, merge, and report."""
 
 import sys
 import time
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnbench.api.measuring import begun_in, keep
+from attnbench.api.measuring import begun_in, store_options
 from attnbench.cli import console
-from attnbench.cli.measuring import sizes
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.sweep_output import sizes
 from attnbench.devices.finding import find
 from attnbench.errors import (
     AttnbenchError,
@@ -34,7 +34,7 @@ from attnbench.workloads import config
 from attnbench.workloads.options import Options, flag
 
 GRACE_S = 5.0  # for a second Ctrl-C
-COUNTED = 300  # units of which the most useful number of shards is sought; it takes their square
+COUNTED = 300  # most units for which the useful number of shards is sought, in quadratic time
 
 
 def engine(options: Options, request: Request) -> Engine:
@@ -52,17 +52,19 @@ def engine(options: Options, request: Request) -> Engine:
 
 
 def command(options: Options, device: str) -> list[str]:
-    """The sweep with the options that every shard gets too, and the device as it was chosen."""
+    """The command that every shard runs: the sweep with its options and the chosen device."""
     words = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
-    usual = Options().measured()
-    for name, value in options.measured().items():
+    usual = Options().measurement_options()
+    for name, value in options.measurement_options().items():
         if name != "device" and value != usual.get(name):
             on_or_off = flag(name if value else f"no_{name}")
             words += [on_or_off] if isinstance(value, bool) else [flag(name), value]
     return words
 
 
-def started(folder: Path, kind: EngineKind, shards: int | None, *, resuming: bool) -> Fleet:
+def new_or_stored_fleet(
+    folder: Path, kind: EngineKind, shards: int | None, *, resuming: bool
+) -> Fleet:
     """The stored state of a fleet to resume, or a new one.
 
     Raises `SweepExists`, `StoreError`, `DifferentSweep` with another engine or number of shards.
@@ -86,7 +88,7 @@ def started(folder: Path, kind: EngineKind, shards: int | None, *, resuming: boo
     return fleet
 
 
-def conduct(
+def run_fleet(
     folder: Path,
     fleet: Fleet,
     engine: Engine,
@@ -95,9 +97,9 @@ def conduct(
     command: Sequence[str],
     options_file: bytes,
 ) -> AttnbenchError | None:
-    """Run every shard to its end and merge them in the folder, next to the options of the sweep.
+    """Run every shard to its end and merge them in the folder, next to the sweep's options.
 
-    Returns the error to end with if not all were measured. Raises `CannotRun`.
+    Returns the error to raise at the end if not all were measured. Raises `CannotRun`.
     """
     parts = split.split(split.units(plan, request), fleet.shards)
     drive = Drive(
@@ -111,13 +113,13 @@ def conduct(
     )
     with fleets.driven(folder):
         fleets.prepare(folder, fleet, command)
-        keep(folder, options_file)
-        with stoppable(lambda: left(drive)), watched(drive), interruptible(drive):
+        store_options(folder, options_file)
+        with stoppable(lambda: still_running(drive)), show_progress(drive), interruptible(drive):
             try:
                 drive.run()
             except CannotRun as error:
                 if drive.fleet.jobs:
-                    raise CannotRun(f"{error}; {left(drive)}") from error
+                    raise CannotRun(f"{error}; {still_running(drive)}") from error
                 (folder / config.FILE).unlink(missing_ok=True)
                 fleets.abandon(folder)
                 raise
@@ -144,7 +146,7 @@ def conduct(
 
 @contextmanager
 def report_then_raise(lost: AttnbenchError | None) -> Iterator[None]:
-    """Report as much as can be reported, and only then raise what says what was lost."""
+    """Report what was measured, and only then raise the error about lost shards."""
     try:
         yield
     except (CannotRun, StoreError):
@@ -173,22 +175,24 @@ def interruptible(drive: Drive) -> Iterator[None]:
         raise
 
 
-def left(drive: Drive) -> str:
+def still_running(drive: Drive) -> str:
     """What is still running after an interruption, and how to resume."""
     if not drive.fleet.jobs:
         return "no shard was submitted"
-    ids = ", ".join(job.id for number, job in drive.fleet.jobs.items() if number in drive.open)
+    ids = ", ".join(
+        job.id for number, job in drive.fleet.jobs.items() if number in drive.unfinished
+    )
     going = f"jobs {ids} keep running; " if ids else ""
     return going + resuming(drive.folder)
 
 
 def resuming(folder: Path) -> str:
-    """How to come back."""
+    """The command that resumes."""
     return f"attnbench sweep --resume '{folder}' continues"
 
 
 @contextmanager
-def watched(drive: Drive) -> Iterator[None]:
+def show_progress(drive: Drive) -> Iterator[None]:
     """Show progress while the shards run."""
     with ProgressLine(console.err()) as line:
 
@@ -207,7 +211,7 @@ def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]
             grid.Cell(str(number), number),
             grid.Cell(str(len(part)), len(part)),
             grid.Cell(seconds(split.total_s(part)), split.total_s(part)),
-            grid.words(held(part)),
+            grid.words(rounds_label(part)),
         )
         for number, part in enumerate(parts, 1)
     )
@@ -224,7 +228,7 @@ def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]
     return grid.Table(name="shards", title="Shards", columns=columns, rows=rows, note=note)
 
 
-def held(part: split.Units) -> str:
+def rounds_label(part: split.Units) -> str:
     """`training 128: 1, 3; inference 128: 2`."""
     rounds = split.rounds(part)
     parts = (

@@ -42,7 +42,7 @@ def compare(
             console.err().print(f"warning: {folder}: {line}", soft_wrap=True)
     comparison = compare(*analyses, anyway=anyway)
     if comparison.refusals and not anyway:
-        console.err().print("times were not compared; --anyway compares them nevertheless")
+        console.err().print("times were not compared; --anyway compares them all the same")
     shown = [changes(comparison)]
     shown += [moved_crossovers(comparison)] * (len(comparison.moved) > 0)
     shown += [all_cases(comparison)] * everything

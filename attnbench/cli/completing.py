@@ -1,4 +1,4 @@
-"""Shell completion, without torch: of parts of lists, and of words that bash splits."""
+"""Shell completion without torch: for items of lists, and for words that bash splits."""
 
 import os
 import re
@@ -12,8 +12,8 @@ BREAKS = ":=@"  # where bash ends a word; names of mechanisms contain them
 Known = Callable[[str], Iterable[str]]
 
 
-def completing(known: Known) -> Callable[[str], list[str]]:
-    """What completes the last part of a list; `known` gives candidates for the text so far."""
+def completer(known: Known) -> Callable[[str], list[str]]:
+    """A completer of the last item of a list; `known` gives candidates for the text so far."""
 
     def complete(incomplete: str) -> list[str]:
         *_, last = re.split(r",(?![^\[]*\])", incomplete)
@@ -24,10 +24,10 @@ def completing(known: Known) -> Callable[[str], list[str]]:
 
 
 @contextmanager
-def whole_words() -> Iterator[None]:
-    """While bash asks for completions: words as they were typed, and answers as bash replaces them.
+def rejoin_bash_words() -> Iterator[None]:
+    """While bash asks for completions, join the words that it split, and cut answers to match.
 
-    It passes `transformer:ea` as three words, and replaces only the last of them.
+    Bash passes `transformer:ea` as three words, and replaces only the last of them.
     """
     if os.environ.get(BASH[0]) != BASH[1]:
         yield
@@ -36,7 +36,7 @@ def whole_words() -> Iterator[None]:
     joined, current = rejoined(words, int(os.environ.get("COMP_CWORD", "0")))
     os.environ |= {"COMP_WORDS": "\n".join(joined), "COMP_CWORD": str(current)}
     typed = re.sub(r"^--[\w-]+=", "", joined[current]) if current < len(joined) else ""
-    # it replaces what follows a break, and of `@` also the mark itself
+    # bash replaces what follows a break, and `@` itself too
     kept = re.sub(r"(@|)[^:=@]*$", "", typed)
     answers = StringIO()
     try:

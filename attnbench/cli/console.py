@@ -36,7 +36,7 @@ class Stream(io.FileIO):
 
 
 def tolerate_closed_streams() -> None:
-    """Let no closed reader, unencodable letter or full log decide how a verb ends."""
+    """Keep closed readers, unencodable letters and full logs from changing the exit code."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -58,7 +58,7 @@ def tolerate_closed_streams() -> None:
 
 
 def abandon() -> None:
-    """Drop what standard output still buffers, so that the interpreter does not try again."""
+    """Drop what standard output still buffers, so that the interpreter does not flush it again."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -79,7 +79,7 @@ def begin(doing: str) -> None:
 
 
 def warn(lines: "Iterable[str]", of: str = "") -> None:
-    """Print warnings, each on its line, of the part of this name."""
+    """Print warnings, one per line, each after the name `of` what it concerns, if any."""
     for line in lines:
         err().print(f"warning: {f'{of}: ' * bool(of)}{line}")
 
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:
 
 
 def show(table: "Table") -> None:
-    """Print a table among the results."""
+    """Print a table to standard output."""
     from attnbench.render.terminal import table as rendered
 
     console = out()
@@ -127,7 +127,7 @@ def _console(stderr: bool) -> "Console":
         """Prints text as it is, without control characters; on standard error in one line."""
 
         def render_str(self, text: str, **how: Any) -> Any:
-            newline = r"\n" if stderr else "\n"  # there it is part of the name of a file
+            newline = r"\n" if stderr else "\n"  # on stderr it is part of a file name
             return super().render_str(newline.join(map(clean, text.split("\n"))), **how)
 
     console = Plain(stderr=stderr, highlight=False, markup=False, emoji=False)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from attnbench.cli import console, options
-from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.typer_options import shared_option
 from attnbench.devices.finding import choose, find, kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import AttnbenchError
@@ -16,15 +16,15 @@ from attnbench.records import Environment
 from attnbench.units import many, rate, size
 
 if TYPE_CHECKING:
-    from attnbench.run.processes import Server
+    from attnbench.run.processes import ServerHandle
 
-# of each package that computes forms: `package`, `version` or nothing, `install`, `departs`
+# for each package that computes forms: `package`, `version` or '', `install`, `departs`
 Packages = dict[str, dict[str, str]]
 
 
 def doctor(
-    device: str = typed("device", "auto"),
-    threads: str | None = typed("threads"),
+    device: str = shared_option("device", "auto"),
+    threads: str | None = shared_option("threads"),
     json_: bool = options.as_json(),
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""
@@ -66,8 +66,8 @@ def show(
     refused: dict[str, str],
     packages: Packages,
 ) -> None:
-    """Print a few lines; last what will not work, with the reasons."""
-    from attnbench.cli.measuring import doubts, timed_by
+    """Print the facts, one per line, and last what will not work and why."""
+    from attnbench.cli.sweep_output import noise_warnings, timed_by
 
     clock = device.host_clock(here.threads)
     rows = {
@@ -98,12 +98,12 @@ def show(
     shown = console.out().print
     for name, text in rows.items():
         shown(f"{name:12}{text}")
-    for doubt in doubts(here, clock):
-        shown(f"warning     {doubt}")
+    for warning in noise_warnings(here, clock):
+        shown(f"warning     {warning}")
     missing = [name for name, known in packages.items() if not known["version"]]
     for line in package_lines(packages, missing):
         shown(line)
-    # a missing package is said once
+    # a missing package is named once
     absent = tuple(f"{name} is not installed" for name in missing)
     others = {form: why for form, why in refused.items() if not why.startswith(absent)}
     shown("forms that do not run here" if others else "forms       all installed ones run here")
@@ -134,10 +134,10 @@ def load(here: Environment) -> str:
     return "; ".join(filter(None, (now, minute))) + on if now or minute else "not known"
 
 
-def examine(device: str, server: "Server") -> tuple[dict[str, str], Packages]:
-    """Why what does not run on the device does not, and all packages that compute forms.
+def examine(device: str, server: "ServerHandle") -> tuple[dict[str, str], Packages]:
+    """What does not run on the device, with reasons, and all packages that compute forms.
 
-    What does not run is forms in either mode, and installed mechanisms that cannot be read.
+    That is forms, in either mode, and installed mechanisms that cannot be read.
     """
     from attnbench.catalogue.registry import names
     from attnbench.workloads.reading import describe, process_groups

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from attnbench.api.measuring import why_most
+from attnbench.api.measuring import main_reason
 from attnbench.cli import console
 from attnbench.cli.cluster import shards_table
 from attnbench.errors import CannotRun
@@ -31,7 +31,7 @@ def show_plan(
     if all(planned.refusal for planned in plan):
         refused = forecast(request, plan, memory_bytes).left_out
         raise CannotRun(
-            f"none of {many(len(plan), 'case')} can run; {why_most(plan, refused.values())};"
+            f"none of {many(len(plan), 'case')} can run; {main_reason(plan, refused.values())};"
             " choose other options or mechanisms"
         )
     share = split.share(plan, request, shard) if shard else None

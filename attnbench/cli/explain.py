@@ -9,24 +9,24 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console
-from attnbench.cli.asking import asking
 from attnbench.cli.options import as_json, option, selections
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.typer_options import with_sweep_options
 from attnbench.errors import UsageError
 from attnbench.records import Level
 from attnbench.workloads import axes
 from attnbench.workloads.option import HelpPanel
 from attnbench.workloads.options import Options
 
-# options of a sweep that two mechanisms at one length have no use for
+# options of a sweep that make no sense for two mechanisms at one length
 OTHERS = (
     *("models", "lengths", "precision", "rounds", "quick", "cold", "cuda_graphs"),
     *("on", "shards", "slurm", "address"),
 )
-AROUND = (0.25, 0.5, 1, 2, 4)  # times the length: where the crossover is looked for
+AROUND = (0.25, 0.5, 1, 2, 4)  # multiples of the length among which the crossover is sought
 
 
-@asking(without=OTHERS, usual={"mode": "inference", "budget": "50s"})
+@with_sweep_options(without=OTHERS, usual={"mode": "inference", "budget": "50s"})
 def explain(
     given: Mapping[str, str | bool],
     a: Annotated[str, typer.Argument(metavar="A", help="A mechanism, as in sweep.")],
@@ -38,7 +38,7 @@ def explain(
     """Explain why A takes longer than B, part by part: projections, core, launches and so on."""
     for side in (a, b):
         if len(selections(side)) != 1:
-            raise UsageError(f"{side!r} means several mechanisms; explain compares one with one")
+            raise UsageError(f"{side!r} means several mechanisms; explain compares two")
     at = axes.size(length, "--length", axes.LONGEST)
     if out is None and not {"formats", "size"}.isdisjoint(given):
         raise UsageError("--formats and --size have no effect without --out")
@@ -48,7 +48,7 @@ def explain(
     from attnbench.analysis.explain import Explanation
     from attnbench.api.explaining import paired, race_pairs
     from attnbench.api.servers import own_server
-    from attnbench.cli.starting import watched
+    from attnbench.cli.starting import show_progress
     from attnbench.render.explain import data, files, parts, sentences, title
     from attnbench.store import output
     from attnbench.store.journal import refuse_unwritable
@@ -68,7 +68,7 @@ def explain(
     with (
         stopped,
         own_server(settings.threads, settings.seed) as server,
-        watched() as (observe, _),
+        show_progress() as (observe, _),
     ):
         pairs = paired(plan(requested, server).cases, at)
         measured = race_pairs(pairs, at, requested, server, observe)

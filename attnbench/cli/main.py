@@ -1,4 +1,4 @@
-"""The command line: the verbs, and every error as one line and a code."""
+"""The command line: runs a verb, and reports every error as one line and an exit code."""
 
 import os
 import sys
@@ -34,11 +34,11 @@ def verb() -> int:
     from attnbench.cli import console
 
     console.tolerate_closed_streams()
-    from attnbench.cli.completing import whole_words
+    from attnbench.cli.completing import rejoin_bash_words
     from attnbench.cli.verbs import application
 
     try:
-        with whole_words():
+        with rejoin_bash_words():
             return application()(prog_name="attnbench", standalone_mode=False) or 0
     except SystemExit as exit_:
         # Typer turns every broken pipe into exit code 1
@@ -54,7 +54,7 @@ def parser_message(error: Exception) -> str:
         return ""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "attnbench"
-    return f"{message().rstrip('.')}; {path} --help lists what there is"
+    return f"{message().rstrip('.')}; see {path} --help"
 
 
 def show(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`attnbench models`: what is registered, and what of it runs here."""
+"""`attnbench models`: the registered mechanisms, and which of them run here."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
@@ -9,10 +9,10 @@ import typer
 from attnbench import units
 from attnbench.catalogue.registry import names
 from attnbench.cli import console, options
-from attnbench.cli.asking import typed
-from attnbench.cli.completing import completing
+from attnbench.cli.completing import completer
 from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.typer_options import shared_option
 from attnbench.devices.finding import choose
 
 CLASSES = (
@@ -26,18 +26,18 @@ def models(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completing(lambda text: offered()),
+            autocompletion=completer(lambda text: offered()),
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
-    device: str = typed("device", "auto"),
+    device: str = shared_option("device", "auto"),
     verify: bool = switch("--verify", "Run the contract's checks on small sizes."),
     json_: bool = options.as_json(),
 ) -> None:
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
     from attnbench.api.servers import own_server
-    from attnbench.workloads import reading, remembered
+    from attnbench.workloads import card_cache, reading
 
     matches = named(pattern)
     chosen = choose(device)
@@ -46,7 +46,7 @@ def models(
         with stoppable(lambda: "nothing was kept"), own_server(1) as server:
             return reading.describe(names, chosen.name, server)
 
-    rows = remembered.described(matches, chosen, read)
+    rows = card_cache.cached_rows(matches, chosen, read)
     if verify:
         with stoppable(lambda: "nothing was kept"), own_server(1) as server:
             show_checks({name: reading.verify(name, server) for name in matches}, json_)
@@ -60,7 +60,7 @@ def models(
 
 
 def named(pattern: str) -> list[str]:
-    """The mechanisms of a name, pattern or group, or one of a file. Raises `UsageError`."""
+    """The mechanisms that a name, pattern, group or file means. Raises `UsageError`."""
     from attnbench.workloads.presets import expand
 
     return list(dict.fromkeys(chosen.name for chosen in expand(pattern)))
@@ -122,7 +122,7 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
     widths = [max(map(len, (name, *cells))) + 2 for name, cells in columns.items()]
     fit = [sum(widths[: i + 1]) - 2 <= width for i in range(len(widths))]
     shown = {name: columns[name] for name, fits in zip(columns, fit, strict=True) if fits}
-    note = "`attnbench models NAME` says the rest, and why a form does not run here."
+    note = "`attnbench models NAME` shows the rest, and why a form does not run here."
     lines = [*zip(*shown.values(), strict=True)]
     show_words("Mechanisms", tuple(shown), lines, f"{note} {CLASSES}" if "class" in shown else note)
 
@@ -162,7 +162,7 @@ def show_one(row: Mapping[str, Any]) -> None:
 
 
 def by_package(known: Mapping[str, str] | None) -> list[str]:
-    """What to say of the package that computes a form, if one does and it is installed."""
+    """The installed package that computes a form, if any, and how the form deviates."""
     if known is None or not known["version"]:
         return []
     departs = [f"departs from the equations: {known['departs']}"] if known["departs"] else []

@@ -7,7 +7,7 @@ import typer
 
 from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
-from attnbench.workloads.options import declared, flag
+from attnbench.workloads.options import flag, option_specs
 from attnbench.workloads.presets import expand
 
 
@@ -19,7 +19,7 @@ def option(
     names: Sequence[str] = (),
     **how: Any,
 ) -> Any:
-    """An option with a value, named after its parameter; `how` is what else Typer takes."""
+    """An option with a value, named after its parameter; `how` goes to Typer."""
     return typer.Option(default, *names, metavar=metavar, help=text, rich_help_panel=panel, **how)
 
 
@@ -49,7 +49,7 @@ def threshold_option(panel: str | None = None) -> Any:
 
 def read(name: str, text: str | None) -> Any:
     """The value of an option that `sweep` has too; None if it was left out. Raises `UsageError`."""
-    reader = declared()[name].kind.read
+    reader = option_specs()[name].kind.read
     assert reader is not None, "flags are not read"
     return None if text is None else reader(text, flag(name))
 

@@ -17,7 +17,7 @@ CHECKED = pytest.StashKey["Report"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options that ask for a check."""
+    """Add the options that request a check."""
     group = parser.getgroup(MARK, "performance against another revision")
     group.addoption(
         "--attnbench-base", metavar="REF", help="Time tests marked attnbench against this revision."
@@ -58,7 +58,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the check found in all."""
+    """Print the overall verdict of the check."""
     session = getattr(terminalreporter, "_session", None)
     if session is not None and CHECKED in session.stash:
         from attnbench.render.check_page import headline
@@ -75,10 +75,10 @@ def unsuitable(item: pytest.Function) -> str:
 
 def checked(session: pytest.Session) -> "Report":
     """One check of all marked tests that will run."""
-    from attnbench.cli.starting import calling
+    from attnbench.cli.starting import function_runner
     from attnbench.errors import AttnbenchError
     from attnbench.gate.cases import CheckPlan
-    from attnbench.gate.check import of_functions
+    from attnbench.gate.check import check_functions
     from attnbench.workloads.axes import seconds
 
     items = [
@@ -92,8 +92,8 @@ def checked(session: pytest.Session) -> "Report":
     root = top(items[0])
     try:
         plan = CheckPlan(budget_s=seconds(budget, "--attnbench-budget"))
-        with calling(plan.seed) as runner:
-            return of_functions(plan, base, [name(item, root) for item in items], runner, root)
+        with function_runner(plan.seed) as runner:
+            return check_functions(plan, base, [name(item, root) for item in items], runner, root)
     except AttnbenchError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -106,5 +106,5 @@ def top(item: pytest.Function) -> Path:
 
 
 def name(item: pytest.Function, root: Path) -> str:
-    """A test as the name of a function: `tests/test_it.py:test_one`."""
+    """The name by which a check calls a test: `tests/test_it.py:test_one`."""
     return f"{item.path.resolve().relative_to(root).as_posix()}:{item.originalname}"

@@ -15,7 +15,7 @@ def recommend(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
     length: str = option("N", "Sequence length: 4096 or 4k.", default=...),
     mode: str | None = option("MODE", f"{', '.join(Mode)}.  [default: each mode of the sweep]"),
-    memory: str | None = option("BYTES", "Peak memory limit, of prompts too: 8GiB."),
+    memory: str | None = option("BYTES", "Limit on peak memory, also of prompts: 8GiB."),
     at: str | None = options.variant(),
     json_: bool = options.as_json(),
 ) -> None:

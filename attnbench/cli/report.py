@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.asking import typed
 from attnbench.cli.options import option, switch
+from attnbench.cli.typer_options import shared_option
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, FigureSize
 from attnbench.workloads import axes
@@ -29,8 +29,8 @@ def report(
         list[Path],
         typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
     ],
-    formats: str = typed("formats", "png"),
-    size: str = typed("size", FigureSize.TEXT),
+    formats: str = shared_option("formats", "png"),
+    size: str = shared_option("size", FigureSize.TEXT),
     json_: bool = options.as_json(),
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
@@ -45,7 +45,7 @@ def report(
         "FOLDER", "Folder for the report; several devices need one.  [default: that of the sweep]"
     ),
 ) -> None:
-    """Make the figures and tables of a stored sweep again, or of several devices side by side."""
+    """Redraw the figures and tables of a stored sweep, or show several devices side by side."""
     figures, drawn = options.read("formats", formats), options.read("size", size)
     if len(sweeps) == 1:
         with gc_disabled():
@@ -117,7 +117,7 @@ def publish(
 
     Each of several variants has a report in its own folder.
     """
-    from attnbench.analysis.report import analyse, joined, variant, variants
+    from attnbench.analysis.report import analyse, concat_cases, variant, variants
     from attnbench.render.batches import batch_files, batches, steps
     from attnbench.render.conditions import ended, warnings
     from attnbench.render.page import headlines, report_files, report_tables
@@ -135,7 +135,7 @@ def publish(
         console.warn(warnings(analysis), name)
         files = report_files(analysis, formats, slopes, size, tables[name])
         output.fill(folder / name, files, then=INTACT)
-    across = steps(joined(each.cases for each in analyses.values()))
+    across = steps(concat_cases(each.cases for each in analyses.values()))
     if across is not None:
         output.fill(folder, batch_files(across, formats, size), then=INTACT)
     if as_json:

@@ -1,4 +1,4 @@
-"""`sweep --resume`: what the folder says was requested, and whether that is still requested."""
+"""`sweep --resume`: restores the stored request, and refuses options that differ from it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from attnbench.fleet import folder as fleets
 from attnbench.records import Request, Sweep
 from attnbench.store.journal import load
 from attnbench.workloads import config
-from attnbench.workloads.options import Options, declared, flag
+from attnbench.workloads.options import Options, flag, option_specs
 from attnbench.workloads.requests import refuse_early_end, request
 
 Texts = Mapping[str, str | bool]
@@ -30,16 +30,16 @@ LIMITS = MappingProxyType(
 def chosen_folder(resume: str | None, out: Path | None) -> Path | None:
     """The folder that `--resume` or `--out` names; `--resume` alone is empty text."""
     if resume == "" and out is None:
-        raise UsageError("--resume needs the folder of the sweep to go on with")
+        raise UsageError("--resume needs the folder of the sweep to continue")
     if resume and out is not None:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
     return Path(resume) if resume else out
 
 
-def earlier(folder: Path) -> tuple[Texts, Sweep | None]:
-    """The options of the sweep in the folder, none in older journals, and the sweep.
+def load_earlier(folder: Path) -> tuple[Texts, Sweep | None]:
+    """The options of the sweep in the folder (older journals have none), and the sweep.
 
-    A fleet is no sweep yet: its options are those of its file. Raises `StoreError`, `UsageError`.
+    A fleet has no journal: its options come from a file. Raises `StoreError`, `UsageError`.
     """
     if fleets.begun(folder):
         file = folder / config.FILE
@@ -48,14 +48,16 @@ def earlier(folder: Path) -> tuple[Texts, Sweep | None]:
     return sweep.request.options, sweep
 
 
-def continued(sweep: Sweep, given: Texts, anyway: bool = False) -> Request:
+def resumed_request(sweep: Sweep, given: Texts, anyway: bool = False) -> Request:
     """The request of the sweep with new limits; `given` are the options written this time.
 
     Raises `DifferentSweep` if one of them asks for something else, unless `anyway`.
     """
     # the rounds decide which shard measures what
     limits = {n: given[n] for n in LIMITS if n in given and not (sweep.shard and n == "rounds")}
-    others = {n: given[n] for n in given if declared()[n].measures and n not in limits}
+    others = {
+        n: given[n] for n in given if option_specs()[n].affects_measurement and n not in limits
+    }
     wanted, stored = sweep.request, sweep.request.options
     if others and anyway and stored:
         wanted = request(Options.of({**stored, **others}))
@@ -76,22 +78,22 @@ def continued(sweep: Sweep, given: Texts, anyway: bool = False) -> Request:
 
 
 def differences(before: Texts, others: Texts) -> Iterator[str]:
-    """What options ask for that is not what was asked for before: `--seed: 0 there, 4 here`."""
+    """How options differ from those of the stored sweep: `--seed: 0 there, 4 here`."""
     for name, text in others.items():
-        there, here = (distinct(Options.of(texts).value(name)) for texts in (before, others))
+        there, here = (comparison_key(Options.of(texts).value(name)) for texts in (before, others))
         if not before:
             yield f"{flag(name)}: not stored in the journal of an older version"
         elif there != here and text != AUTO:
-            yield f"{flag(name)}: {shown(before.get(name))} there, {shown(text)} here"
+            yield f"{flag(name)}: {option_text(before.get(name))} there, {option_text(text)} here"
 
 
-def shown(text: str | bool | None) -> str:
+def option_text(text: str | bool | None) -> str:
     """An option in a message."""
     if isinstance(text, str):
         return text
     return "the default" if text is None else "on" if text else "off"
 
 
-def distinct(value: object) -> object:
+def comparison_key(value: object) -> object:
     """A value to compare; the order of a list does not matter."""
     return set(value) if isinstance(value, tuple) else value

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 
 from attnbench.cli import console, options
-from attnbench.cli.asking import typed
 from attnbench.cli.options import option
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.typer_options import shared_option
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
 from attnbench.modes import USUAL
@@ -13,14 +13,16 @@ from attnbench.workloads import axes
 
 
 def selftest(
-    models: str = typed("models", "transformer", text="Mechanism to slow down artificially."),
+    models: str = shared_option(
+        "models", "transformer", text="Mechanism to slow down artificially."
+    ),
     length: str = option("N", "Sequence length.", default="256"),
-    device: str = typed("device", "cpu"),
+    device: str = shared_option("device", "cpu"),
     budget: str = option(
         "TIME", "Time to spend, at least two minutes; more gives more precise rates.", default="3m"
     ),
     threshold: str | None = options.threshold_option(),
-    seed: str = typed("seed", "0"),
+    seed: str = shared_option("seed", "0"),
     json_: bool = options.as_json(),
 ) -> None:
     """Measure false-alarm and detection rates, by adding 0, 2, 5, 10 and 20 % of work."""
@@ -35,7 +37,7 @@ def selftest(
     measured, drawn = choose(device), options.read("seed", seed)
     budget_s = axes.seconds(budget, "--budget")
     if budget_s is None:
-        raise UsageError("--budget of a selftest is a time, such as 3m")
+        raise UsageError("selftest needs a --budget other than none, such as 3m")
     plan = CheckPlan(
         lengths=(axes.size(length, "--length", axes.LONGEST),),
         modes=(USUAL,),

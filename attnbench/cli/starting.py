@@ -1,4 +1,4 @@
-"""How verbs that judge source trees start measuring processes."""
+"""Starts the measuring processes of verbs that compare source trees."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,13 +13,13 @@ from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.gate.measuring import Runner
 from attnbench.records import Fingerprint
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 
 
 @contextmanager
 def runner(device: str, seed: int, **about: Any) -> Iterator[Runner]:
-    """What a check measures with; `own`: only mechanisms that the measured trees contain."""
-    with Server(SCRIPT, seed=seed, **about) as server, watched() as (observe, announce):
+    """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain."""
+    with ServerHandle(SCRIPT, seed=seed, **about) as server, show_progress() as (observe, announce):
         yield Runner(
             server=server,
             machine=partial(fingerprint, server, device),
@@ -28,13 +28,13 @@ def runner(device: str, seed: int, **about: Any) -> Iterator[Runner]:
         )
 
 
-def calling(seed: int) -> AbstractContextManager[Runner]:
-    """What functions are measured with; torch is loaded only if they do."""
+def function_runner(seed: int) -> AbstractContextManager[Runner]:
+    """The `Runner` for functions; torch is loaded only if they load it."""
     return runner("cpu", seed, imports=(), module="attnbench.measure.calls")
 
 
-def fingerprint(server: Server, device: str) -> Fingerprint:
-    """What times depend on in this machine. Raises `CannotRun`."""
+def fingerprint(server: ServerHandle, device: str) -> Fingerprint:
+    """The properties of this machine that times depend on. Raises `CannotRun`."""
     with server.worker() as worker:
         started = worker.started
     if started["outcome"] != "ok":
@@ -49,8 +49,8 @@ def fingerprint(server: Server, device: str) -> Fingerprint:
 
 
 @contextmanager
-def watched() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
-    """Show on a terminal what is being done, above which lines are printed; only these to a log."""
+def show_progress() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """Show a status on a terminal, with printed lines above it; a log gets only the lines."""
     shown = console.err()
     if not shown.is_terminal:
         yield lambda text: None, shown.print

@@ -1,4 +1,4 @@
-"""Work that Ctrl-C, TERM and HUP unwind, to end with one line and the exit code 128 + number."""
+"""Lets Ctrl-C, TERM and HUP unwind work, which ends with one line and exit code 128 + number."""
 
 import signal
 import sys

@@ -1,13 +1,13 @@
-"""`attnbench sweep`: the main job."""
+"""`attnbench sweep`: measures, and reports what it measured."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from attnbench.cli import console
-from attnbench.cli.asking import asking
 from attnbench.cli.options import as_json, option, switch
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.typer_options import with_sweep_options
 from attnbench.devices.finding import find
 from attnbench.errors import UsageError
 from attnbench.records import EngineKind, Shard
@@ -16,7 +16,7 @@ from attnbench.workloads.option import HelpPanel
 from attnbench.workloads.options import Options
 
 
-@asking
+@with_sweep_options
 def sweep(
     given: Mapping[str, str | bool],
     config: Path | None = option(
@@ -57,7 +57,7 @@ def sweep(
         raise UsageError("--anyway needs --resume")
     written = {**(file.read(config) if config else {}), **given}
     resumes = resume is not None
-    stored, earlier = resuming.earlier(folder) if resumes and folder else ({}, None)
+    stored, earlier = resuming.load_earlier(folder) if resumes and folder else ({}, None)
     options = Options.of({**stored, **written})
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
     on, shards = options.value("on"), options.value("shards")
@@ -66,17 +66,17 @@ def sweep(
     refuse_useless(options, part, dry_run, json_, anyway)
     console.begin("reading mechanisms")
     if earlier:
-        requested = resuming.continued(earlier, written, anyway)
+        requested = resuming.resumed_request(earlier, written, anyway)
     else:
         divided = any(value is not None for value in (part, shards, on))
-        # the device of a cluster need not be here
+        # this machine need not have the cluster's device
         requested = request(options, divided=divided, elsewhere=on is not None)
     from attnbench.api.measuring import refuse_begun, refuse_empty
     from attnbench.api.servers import own_server
     from attnbench.cli import cluster, tracing
     from attnbench.cli.dry_run import show_plan
-    from attnbench.cli.measuring import kept, measure
     from attnbench.cli.report import publish
+    from attnbench.cli.sweep_output import interruption_message, measure
     from attnbench.fleet import folder as fleets
     from attnbench.workloads.reading import plan
 
@@ -87,9 +87,9 @@ def sweep(
     command = cluster.command(options, requested.device)
     fleet, engine, lost = None, None, None
     if on and not dry_run:
-        fleet = cluster.started(folder, on, shards, resuming=resumes)
+        fleet = cluster.new_or_stored_fleet(folder, on, shards, resuming=resumes)
         engine = cluster.engine(options, requested)
-    with stoppable(lambda: kept(folder)):
+    with stoppable(lambda: interruption_message(folder)):
         with own_server(requested.settings.threads, requested.settings.seed) as server:
             planned = plan(requested, server)
             if trace is not None:
@@ -111,7 +111,7 @@ def sweep(
             if not on:
                 measure(requested, planned, server, folder, resumes, anyway, part, options_file)
         if fleet and engine:
-            lost = cluster.conduct(
+            lost = cluster.run_fleet(
                 folder, fleet, engine, requested, planned.cases, command, options_file
             )
         if part is None:

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from attnbench.catalogue.registry import unknown
+from attnbench.catalogue.registry import unknown_name_message
 from attnbench.cli import console
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Planned, Request, Selection
 from attnbench.render.grid import Cell, Table, words
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from attnbench.store import output
 from attnbench.store.journal import refuse_unwritable
 from attnbench.units import many, percent, seconds, size
@@ -23,7 +23,7 @@ def trace(
     wanted: str,
     plan: Sequence[Planned],
     request: Request,
-    server: Server,
+    server: ServerHandle,
     folder: Path,
     as_json: bool,
 ) -> None:
@@ -45,7 +45,7 @@ def trace(
             request.case_timeout_s,
             do="trace",
             path=str(part),
-            **settings.of_worker,
+            **settings.worker_settings,
             **asdict(case),
         )
     if answer["outcome"] != "ok":
@@ -79,7 +79,7 @@ def chosen(wanted: str, plan: Sequence[Planned]) -> Planned:
     found = [planned for planned in plan if label in labels(planned.case)]
     if not found:
         known = tuple(dict.fromkeys(short(planned.case) for planned in plan))
-        raise UsageError(f"--trace: {unknown(label, known, 'case')}")
+        raise UsageError(f"--trace: {unknown_name_message(label, known, 'case')}")
     if len(found) > 1:
         names = [short(planned.case) for planned in found]
         if len(set(names)) < len(names):
@@ -90,7 +90,7 @@ def chosen(wanted: str, plan: Sequence[Planned]) -> Planned:
 
 
 def labels(case: Case) -> set[str]:
-    """What a case may be called: its series with or without form and options, mode, length."""
+    """Accepted labels of a case: its series with or without form and options, mode, length."""
     return {
         short(case, str(Selection(name=case.mechanism, form=form, options=options)))
         for form in (None, case.form)

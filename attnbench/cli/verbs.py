@@ -17,8 +17,8 @@ from attnbench.cli import (
     selftest,
     sweep,
 )
-from attnbench.cli.asking import Verb
 from attnbench.cli.bytes import bytes_
+from attnbench.cli.typer_options import Verb
 from attnbench.errors import DEBUG
 from attnbench.version import __version__
 

@@ -10,7 +10,7 @@ MINE = Path("/proc/self/cgroup")
 
 
 def read(folder: Path, *names: str) -> str:
-    """The text of the first of these files that there is; empty if there is none."""
+    """The text of the first of these files that can be read; empty if none can."""
     for name in names:
         with suppress(OSError):
             return (folder / name).read_text().strip()

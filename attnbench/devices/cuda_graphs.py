@@ -28,7 +28,7 @@ def captured(subject: Built) -> Iterate:
             subject.clear()
             iterate(lambda phase: None)
     torch.cuda.current_stream().wait_stream(side)
-    subject.clear()  # the captured backward pass shall make gradients in the memory of its graph
+    subject.clear()  # so that the captured backward pass allocates gradients in its graph's memory
     pool = torch.cuda.graph_pool_handle()
 
     def capture(work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:

@@ -1,4 +1,4 @@
-"""Memory of the current CUDA device: torch's exact peaks, and what the driver sees of a process."""
+"""Memory of the current CUDA device: torch's exact peaks, and the driver's view of a process."""
 
 import gc
 import threading
@@ -12,17 +12,17 @@ from torch.autograd.profiler import profile
 
 from attnbench.devices import kernels, nvml
 from attnbench.devices.counting import FUSED, Counter
-from attnbench.devices.protocol import Built, Unavailable, Weighed
+from attnbench.devices.protocol import Built, Unavailable, ValuesAndNotes
 
 
-def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
+def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
     """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
 
     The first iteration warms up (autotuning allocates), the second is measured, operators are
     counted in the third, and the GPU's kernels recorded in a fourth. Peaks of decoding include its
     prefill. What is allocated already, and the workspaces of cuBLAS, are not part of the allocated
-    peak. The context has the code of all kernels that the process has run, those of earlier cases
-    included. Where NVML does not show the process, the memory in use on the whole device is used
+    peak. The context includes the code of all kernels that the process has run, also for earlier
+    cases. Where NVML does not show the process, the memory in use on the whole device is recorded
     instead: before the case was built, and at its peak.
     """
     device = torch.cuda.current_device()
@@ -64,7 +64,7 @@ def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
         values |= {"device_before_bytes": used_before, "device_used_bytes": seen.peak}
     else:
         values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
-    values, notes = subject.weighed(values)
+    values, notes = subject.with_state(values)
     values["kept_bytes"] -= values.get("state_bytes", 0)
     notes |= {"nvml": hidden} if hidden else {}
     if subject.compiles:
@@ -96,8 +96,8 @@ def free_workspaces() -> int:
 class Peak:
     """The first and the largest answer of `ask`, in bytes, while the `with` block runs.
 
-    It is asked from a thread every `PERIOD_S` and once at the end, since a short iteration may lie
-    between two questions.
+    A thread calls it every `PERIOD_S` and once at the end, since a short iteration may fall between
+    two calls.
     """
 
     PERIOD_S = 0.002

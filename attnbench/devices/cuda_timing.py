@@ -10,16 +10,16 @@ from attnbench.devices.protocol import PHASES
 from attnbench.records import Sample
 
 LONGEST_HOLD_S = 0.1
-HOLD = 1.5  # times the time of enqueuing, which varies; twice as much after each that was too short
-FALL = 10  # bursts in a row that were hidden, after which the hold is halved again
-# enqueued during one hold, if one iteration does not take longer. The driver's queue takes about
-# 1,000 launches and events before it makes the host wait: at 2 us each, the fastest, those of 2 ms
+HOLD = 1.5  # times the enqueue time, which varies; doubled after each hold that was too short
+FALL = 10  # consecutive hidden bursts after which the hold is halved again
+# enqueue time of a burst, unless one iteration takes longer. The driver's queue takes about 1,000
+# launches and events before it blocks the host: at 2 us each, the fastest, those of 2 ms
 BURST_S = 0.002
 NEGLIGIBLE = 0.01  # launches that take less of the device time are not worth a hold
-LEARNING = 3  # samples without a hold; the first of them loads kernels
+CALIBRATION_SAMPLES_NEEDED = 3  # samples without a hold; the first of them loads kernels
 PATIENCE = 3  # consecutive holds that ended before one iteration was enqueued
 L2_FACTOR = 2  # a buffer this many times the second-level cache flushes it
-# cycles of two kernels that spin behind a sample, in whose difference the start of one cancels out
+# cycles of two kernels that spin after a sample; in their difference the launch overhead cancels
 SPUN = 100_000, 300_000
 
 
@@ -28,12 +28,12 @@ class CudaStopwatch:
 
     The hold, a kernel that spins, hides launch latency. It lasts as long as enqueuing took in
     samples without one. A burst is as many iterations as can be enqueued during one hold, fewer
-    once the queue had no room for as many. Where the host waits for the device within an iteration,
-    or enqueuing one takes longer than a hold may last, holds are abandoned, and `visible_launches`
+    after the queue has been full. Where the host waits for the device within an iteration, or
+    enqueuing one takes longer than a hold may last, holds are abandoned, and `visible_launches`
     says so. With `cold`, each iteration starts with a flushed cache.
 
-    A sample that may hide launches ends with further kernels that spin, which tell the clock at
-    which it ran.
+    A sample that may hide launches ends with further kernels that spin, to measure the clock rate
+    at which it ran.
     """
 
     def __init__(self, cold: bool = False, device: str = "cuda") -> None:
@@ -43,26 +43,26 @@ class CudaStopwatch:
         self.flush = torch.empty(flush_bytes, dtype=torch.int8, device=device) if cold else None
         # the shortest times of one iteration in samples without a hold
         self.enqueue_s = self.device_s = math.inf
-        self.learnt = 0  # samples without a hold
-        self.late = self.good = 0  # consecutive holds that were too short, and that were not
-        self.hold, self.most = HOLD, math.inf  # the most iterations of a burst
+        self.calibration_samples = 0  # samples without a hold
+        self.missed_holds = self.kept_holds = 0  # consecutive ones: too short, and long enough
+        self.hold, self.most_iterations = HOLD, math.inf  # the most iterations of a burst
         self.visible_launches = ""
 
     @property
-    def learning(self) -> bool:
+    def calibrating(self) -> bool:
         """Whether it is still unknown how long a hold must last."""
-        return self.learnt < LEARNING and not self._negligible
+        return self.calibration_samples < CALIBRATION_SAMPLES_NEEDED and not self._negligible
 
     @property
-    def hiding(self) -> bool:
+    def hides_launches(self) -> bool:
         """Whether the next sample hides launches."""
-        return not (self.learning or self._negligible or self.visible_launches)
+        return not (self.calibrating or self._negligible or self.visible_launches)
 
     def reset(self, iterations: int, hide: bool = True) -> None:
         torch.cuda.synchronize()
         self.phases: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
         self.spun: list[torch.cuda.Event] = []
-        self.hides, self.holds = hide, hide and self.hiding
+        self.may_hide, self.holds = hide, hide and self.hides_launches
         self.to_come, self.in_burst, self.enqueued_s = iterations, 0, 0.0
         self.begun, self.cpu_begun = time.perf_counter(), time.process_time()
 
@@ -84,7 +84,7 @@ class CudaStopwatch:
 
     def sample(self, iterations: int) -> Sample:
         enqueued_s = time.perf_counter() - self.held
-        if self.hides:
+        if self.may_hide:
             torch.cuda._sleep(SPUN[0])  # while the rest is enqueued
             self.spun = [self._event()]
             for cycles in SPUN:
@@ -99,7 +99,7 @@ class CudaStopwatch:
         device = sum(self.laps.values())
         forward, backward, step = (self.laps.get(phase, 0.0) for phase in PHASES)
         if not self.holds:
-            self.learnt += 1
+            self.calibration_samples += 1
             self.enqueue_s = min(self.enqueue_s, self.enqueued_s / iterations)
             self.device_s = min(self.device_s, device / iterations)
         return Sample(
@@ -110,8 +110,8 @@ class CudaStopwatch:
 
     @property
     def burst(self) -> int:
-        """How many iterations a hold shall hide."""
-        return int(max(1, min(self.most, BURST_S / self.enqueue_s)))
+        """How many iterations one hold should hide."""
+        return int(max(1, min(self.most_iterations, BURST_S / self.enqueue_s)))
 
     @property
     def _negligible(self) -> bool:
@@ -135,17 +135,17 @@ class CudaStopwatch:
         if not self.holds:
             return
         if enqueued_s < self.hold_s:
-            self.late, self.good = 0, self.good + 1
-            if self.good % FALL == 0:
+            self.missed_holds, self.kept_holds = 0, self.kept_holds + 1
+            if self.kept_holds % FALL == 0:
                 self.hold = max(HOLD, self.hold / 2)
             return
-        self.good = 0
+        self.kept_holds = 0
         if iterations > 1:  # the queue may have been full
-            self.most = iterations // 2
+            self.most_iterations = iterations // 2
             return
-        self.late += 1
+        self.missed_holds += 1
         self.hold *= 2
-        if self.late == PATIENCE:
+        if self.missed_holds == PATIENCE:
             self.visible_launches = (
                 "not hidden: the host waits for the device, enqueues slowly, or enqueues more"
                 " kernels than the queue takes"

@@ -18,10 +18,10 @@ from attnbench.records import Disturbance
 
 PROC = Path("/proc")
 
-# A sample is taken again if page faults took this share of its time.
+# A sample is retaken if page faults took this share of its time.
 FAULTING = 0.01
 TAKES = 3  # of one sample
-AGAIN = 0.5  # samples taken again may take this share of the time of those that are kept
+AGAIN = 1.0  # retaken samples may take this share of the time of those that are kept
 
 
 class Account(NamedTuple):
@@ -79,8 +79,8 @@ def stolen_s(proc: Path = PROC) -> float | None:
 class CoreMeter(Meter):
     """What disturbed the samples of one case on a CPU.
 
-    Whether a sample is taken again depends on page faults alone, never on how long it took compared
-    to others.
+    Whether a sample is retaken depends on page faults alone, never on how long it took compared
+    with others.
     """
 
     def __init__(self, account: Callable[[], Account] = account) -> None:
@@ -89,7 +89,7 @@ class CoreMeter(Meter):
         self.kept_s = self.again_s = 0.0
 
     def faults(self) -> int:
-        return self.account().faults
+        return faults()  # an account would read files for it
 
     def waited(self) -> float:
         waited_s = self.account().waited_s
@@ -106,7 +106,7 @@ class CoreMeter(Meter):
         self.is_slow = FAULT_S * used.faults > FAULTING * used.cpu_s
         self.disturbed = Disturbance.FAULTS if self.is_slow else None
 
-    def again(self, take: int, left_s: float) -> bool:
+    def should_retake(self, take: int, left_s: float) -> bool:
         took_s = self.used[-1].wall_s
         fits = take < TAKES and self.again_s <= AGAIN * self.kept_s and 2 * took_s < left_s
         if self.is_slow and fits:

@@ -14,7 +14,7 @@ from pathlib import Path
 from attnbench.devices.protocol import Device
 from attnbench.errors import CannotRun, UsageError
 
-AUTO = "auto"  # the present device of the highest preference
+AUTO = "auto"  # the present device with the highest preference
 
 
 @cache

@@ -14,7 +14,7 @@ from attnbench.devices.cgroups import cores, free_bytes, read
 
 PROC = Path("/proc")
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
-BELIEVED_S = 0.1  # by which two accounts of CPU time may differ
+BELIEVED_S = 0.1  # by which two readings of CPU time may differ
 
 
 def memory_bytes() -> int:
@@ -44,24 +44,26 @@ def load() -> float | None:
         return None
 
 
-def process_s(pid: int, proc: Path = PROC) -> float:
+def process_s(pid: int, proc: Path = PROC, *, user: bool = False) -> float:
     """Seconds of CPU time of a process so far, as the kernel counts them; NaN if it hides them.
 
-    What it says of this process tells whether `/proc` is to be believed: in a container it may be
-    that of another namespace, with other numbers of processes, or an imitation that counts nothing.
+    With `user`, only those in user mode, without system calls and page faults. What the kernel says
+    of this process tells whether `/proc` can be trusted: in a container it may be that of another
+    namespace, with other process ids, or an emulation that counts nothing.
     """
     own, own_s = _counted(proc / "self")
     believed = own == str(os.getpid()) and abs(own_s - time.process_time()) < BELIEVED_S
-    return _counted(proc / str(pid))[1] if believed else math.nan
+    return _counted(proc / str(pid), user)[1] if believed else math.nan
 
 
-def _counted(folder: Path) -> tuple[str, float]:
-    """The number of a process and its CPU time, from its folder in /proc."""
+def _counted(folder: Path, user: bool = False) -> tuple[str, float]:
+    """The id of a process and its CPU time, from its folder in /proc."""
     number, _, rest = read(folder, "stat").partition(" ")
     fields = rest.rpartition(")")[2].split()
     if len(fields) < 13:
         return number, math.nan
-    return number, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = int(fields[11]) + (0 if user else int(fields[12]))
+    return number, ticks / os.sysconf("SC_CLK_TCK")
 
 
 def busy_cores() -> float | None:
@@ -77,16 +79,16 @@ def busy_cores() -> float | None:
 
 
 def quietest_core() -> int:
-    """The core of this process's of which other processes are using least now.
+    """The core available to this process that other processes are using least now.
 
-    Of equal ones the last: the first serves most interrupts. Needs `os.sched_getaffinity`.
+    On a tie the last: the first serves most interrupts. Needs `os.sched_getaffinity`.
     """
     taken = taken_now()
     return min(os.sched_getaffinity(0), key=lambda core: (round(taken.get(core, 0.0), 1), -core))
 
 
 def taken_now() -> dict[int, float]:
-    """For each core, the share of a moment that it is not idle; empty if that is unknown."""
+    """For each core, the share of the next `LOOK_S` that it is not idle; empty if unknown."""
     before = read(PROC, "stat")
     time.sleep(LOOK_S)
     return taken_cores(before, read(PROC, "stat"))

@@ -6,7 +6,7 @@ operators without the backward pass: `scaled_dot_product_` followed by `flash_at
 `flash_attention_for_cpu`, `efficient_attention`, `cudnn_attention` or `attention_math`, the last of
 which stores the weights. `attention_device_kernels` names what these operators, or compiled code,
 started on a GPU, and `arithmetic` how they multiply float32 where that is not one product in
-float32. Of all kernels of an iteration there are number, share of time and the costliest.
+float32. Of all kernels of an iteration, the number, share of time and costliest are recorded.
 """
 
 import re
@@ -17,13 +17,13 @@ from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
 
-from attnbench.devices.protocol import Weighed
+from attnbench.devices.protocol import ValuesAndNotes
 from attnbench.records import SPLIT
 
 FORWARD = r"(?!\S*(?:backward|bwd))"
-OF_TORCH = re.compile(rf"{FORWARD}aten::_(scaled_dot_product_\w+)")
-OF_OTHERS = re.compile(rf"{FORWARD}(?=\S*(?:attention|attn|flash|fmha))(\w+::\w+)")
-COMPILED = "Torch-Compiled Region"  # how the profiler calls what torch.compile has compiled
+TORCH_ATTENTION = re.compile(rf"{FORWARD}aten::_(scaled_dot_product_\w+)")
+OTHER_ATTENTION = re.compile(rf"{FORWARD}(?=\S*(?:attention|attn|flash|fmha))(\w+::\w+)")
+COMPILED = "Torch-Compiled Region"  # the profiler's name for code that torch.compile has compiled
 # torch's memory-efficient attention in float32, by the architecture that it was compiled for. From
 # 8.0 on it multiplies on tensor cores (`OpMultiplyAddFastF32` in gemm_kernel_utils.h of torch)
 EFFICIENT = re.compile(r".*fmha_cutlass\w_f32_\w*sm(\d+)")
@@ -38,26 +38,26 @@ def names_in(trace: profile) -> set[str]:
 
 
 def operators(names: Iterable[str]) -> dict[str, str]:
-    """The note on the operators of attention among these names of events; empty without any.
+    """The note on the attention operators among these event names; empty without any.
 
     Those of other packages count only where torch's own did not run.
     """
     known = set(names)
-    for pattern in (OF_TORCH, OF_OTHERS):
+    for pattern in (TORCH_ATTENTION, OTHER_ATTENTION):
         if found := {match[1] for name in known if (match := pattern.fullmatch(name))}:
             return {"attention_kernel": ", ".join(sorted(found))}
     return {}
 
 
-def started_on_gpu(iterate: Callable[..., Any]) -> Weighed:
+def started_on_gpu(iterate: Callable[..., Any]) -> ValuesAndNotes:
     """Values and notes on the GPU's kernels in one iteration; none if the profiler shows none."""
     if ProfilerActivity.CUDA not in supported_activities():
         return {}, {}
     with profile(use_kineto=True, use_device="cuda") as trace:
         iterate(lambda phase: None)
     events = list(trace.function_events or ())
-    values, notes = of_all(events)
-    found = of_attention(events)
+    values, notes = kernel_summary(events)
+    found = attention_kernels(events)
     if found:
         notes["attention_device_kernels"] = ", ".join(dict.fromkeys(map(short, found)))
     if any((match := EFFICIENT.match(name)) and int(match[1]) >= SPLIT_FROM for name in found):
@@ -65,7 +65,7 @@ def started_on_gpu(iterate: Callable[..., Any]) -> Weighed:
     return values, notes
 
 
-def of_all(events: Iterable[Any]) -> Weighed:
+def kernel_summary(events: Iterable[Any]) -> ValuesAndNotes:
     """How many kernels there are, the share of time in which they ran, and the costliest.
 
     The time is that from the first to the last, under the profiler.
@@ -88,11 +88,11 @@ def of_all(events: Iterable[Any]) -> Weighed:
     return values, {"costliest_kernels": ", ".join(named)}
 
 
-def of_attention(events: Iterable[Any]) -> list[str]:
+def attention_kernels(events: Iterable[Any]) -> list[str]:
     """The kernels that operators of attention started, or attention in compiled code."""
     found: dict[str, None] = {}
     for event in events:
-        fused = OF_TORCH.fullmatch(event.name) or OF_OTHERS.fullmatch(event.name)
+        fused = TORCH_ATTENTION.fullmatch(event.name) or OTHER_ATTENTION.fullmatch(event.name)
         if fused or event.name.startswith(COMPILED):
             names = (kernel.name for kernel in kernels_of(event))
             found |= {name: None for name in names if fused or "attention" in name}

@@ -14,13 +14,13 @@ from torch.autograd.profiler import profile, record_function
 from attnbench.devices import kernels
 from attnbench.devices.counting import FUSED, Counter
 from attnbench.devices.host import proc_bytes
-from attnbench.devices.protocol import Built, Weighed
+from attnbench.devices.protocol import Built, ValuesAndNotes
 
 MARK = "attnbench:"
 CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
-def on_cpu(build: Callable[[], Built]) -> Weighed:
+def on_cpu(build: Callable[[], Built]) -> ValuesAndNotes:
     """Values and notes of one iteration: peaks, saved bytes, operators, bytes moved.
 
     `build` runs within the profile, so that parameters and inputs are counted. Peaks of decoding
@@ -49,7 +49,7 @@ def on_cpu(build: Callable[[], Built]) -> Weighed:
         notes["operators"] = FUSED
     else:
         values |= counter.values
-    values, more = subject.weighed(values)
+    values, more = subject.with_state(values)
     notes |= more
     if resident:
         values["resident_peak_bytes"] = resident_peak

@@ -17,10 +17,10 @@ from typing import Any, Self
 from attnbench.devices.protocol import Meter, Unavailable
 from attnbench.records import Sample
 
-SLOW = 0.75  # of the largest clock of the multiprocessors; samples below it are taken again
+SLOW = 0.75  # of the multiprocessors' maximum clock; samples below it are retaken
 THROTTLED = 0.05  # a reason that lowered the clock for less of the samples' time is not noted
 REASON = re.compile("nvmlClocks(?:Event|Throttle)Reason(.+)")
-BUSY = 5  # percent of the time; what a process itself does as it starts is less
+BUSY = 5  # percent of the time; a process that starts uses less itself
 IDLE = 1
 PART = "MIG-"  # begins the UUID of a MIG instance
 POWER_CAP = "power cap"
@@ -65,7 +65,7 @@ def ask_library(question: Callable[[Any], Any]) -> Any:
 
 
 def knows(uuid: str) -> bool:
-    """Whether NVML finds a GPU of this UUID."""
+    """Whether NVML finds a GPU with this UUID."""
     with suppress(Unavailable):
         ask(uuid, lambda nvml, gpu: None)
         return True
@@ -100,11 +100,11 @@ class GpuMeter(Meter):
         self.uuid = uuid
         self.elapsed_s = 0.0
         self.grown: dict[str, float] = {}  # what cumulative counters grew by
-        self.seen: dict[str, None] = {}  # reasons for a low clock, without counters of them
+        self.seen: dict[str, None] = {}  # reasons for a low clock that have no counters
         self.clocks_hz: list[float] = []
         self.temperatures_c: list[float] = []
         self.slow = 0  # samples at a low clock
-        self.capped = False  # whether the power was, in the last sample
+        self.capped = False  # whether a power cap lowered the clock in the last sample
         self.largest_hz = answers(uuid, largest_clock).get("largest_hz", 0.0)
 
     def __enter__(self) -> Self:
@@ -122,13 +122,13 @@ class GpuMeter(Meter):
         if not after and (reasons := throttle(self.uuid)):
             self.seen[reasons] = None
 
-    def saw(self, taken: Sample) -> None:
+    def judge_sample(self, taken: Sample) -> None:
         self.is_slow = False
         if taken.clock_hz is not None:
             self.clocks_hz.append(taken.clock_hz)
             low = taken.clock_hz < SLOW * self.largest_hz
             self.slow += low
-            # under a cap of the power the clock would be as low again
+            # under a power cap the clock would be as low again
             self.is_slow = low and not self.capped
 
     def values(self) -> Mapping[str, float]:
@@ -163,7 +163,7 @@ def temperature(nvml: Any, gpu: Any) -> dict[str, float]:
 
 
 def joules(uuid: str) -> float:
-    """What the GPU has consumed since its driver was loaded. Raises `Unavailable`."""
+    """Energy that the GPU has used since its driver was loaded. Raises `Unavailable`."""
     millijoules = ask(
         uuid, lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu), whole=True
     )

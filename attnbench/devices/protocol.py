@@ -17,13 +17,13 @@ from attnbench.records import Case, Clock, Disturbance, Sample
 
 PHASES = ("forward", "backward", "step")  # of an iteration, which a sample keeps
 
-Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
+ValuesAndNotes = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
 Lap = Callable[[str], None]  # called with the name of each phase as it ends
 Iterate = Callable[[Lap], Any]  # one iteration
 
 
 class Unavailable(Exception):
-    """The system does not say something about a device, for the reason in the text."""
+    """The system does not provide something about a device; the text gives the reason."""
 
 
 class Built(Protocol):
@@ -38,7 +38,7 @@ class Built(Protocol):
     def forward(self) -> Any: ...
     def further(self) -> Iterator[tuple[str, Callable[[Any], None]]]: ...
     def clear(self) -> None: ...
-    def weighed(self, values: dict[str, float]) -> Weighed: ...
+    def with_state(self, values: dict[str, float]) -> ValuesAndNotes: ...
 
 
 Build = Callable[[Case], Built]
@@ -46,19 +46,19 @@ Build = Callable[[Case], Built]
 
 class Stopwatch(Protocol):
     """Times a sample of iterations: `reset`, for each one `start` and a `lap` at the end of each
-    phase (forward, backward, step), then `sample`. A phase may end in parts of any name: `laps` has
-    the seconds of each in the last sample.
+    phase (forward, backward, step), then `sample`. Laps may also have other names: `laps` has the
+    seconds of each in the last sample.
 
-    A device with a queue may need samples first to learn how to hide launches (`learning`). While
-    it is `hiding` them, a sample that is not to `hide` shows the wall time.
+    A device with a queue may first need samples to calibrate how to hide launches (`calibrating`).
+    While it `hides_launches`, a sample with `hide=False` shows the wall time.
     """
 
     @property
     def laps(self) -> Mapping[str, float]: ...
     @property
-    def learning(self) -> bool: ...
+    def calibrating(self) -> bool: ...
     @property
-    def hiding(self) -> bool: ...
+    def hides_launches(self) -> bool: ...
 
     def reset(self, iterations: int, hide: bool = True) -> None: ...
     def start(self) -> None: ...
@@ -69,8 +69,8 @@ class Stopwatch(Protocol):
 class Meter:
     """What a device reports of the samples of one case, added up over `with` blocks around them.
 
-    This one is of a device that reports nothing. `is_slow`: whether the last sample was disturbed,
-    as by a low clock, so that it shall be taken again. `disturbed` and `waited_s` are those of the
+    This one is for a device that reports nothing. `is_slow`: whether the last sample was disturbed,
+    for instance by a low clock, and should be retaken. `disturbed` and `waited_s` are those of the
     sample, where they are known.
     """
 
@@ -79,18 +79,18 @@ class Meter:
     waited_s: float | None = None
 
     def faults(self) -> int:
-        """Page faults of this process so far, where they take time of a sample; else 0."""
+        """Page faults of this process so far, where they add to a sample's time; else 0."""
         return 0
 
     def waited(self) -> float:
         """Seconds that the threads of this process have waited for a core so far, if known."""
         return 0.0
 
-    def saw(self, taken: Sample) -> None:
+    def judge_sample(self, taken: Sample) -> None:
         """Judge the last sample by what its stopwatch says of the device."""
 
-    def again(self, take: int, left_s: float) -> bool:
-        """Whether to take the last sample again, after `take` times; `left_s` of the budget."""
+    def should_retake(self, take: int, left_s: float) -> bool:
+        """Whether to retake the last sample, taken `take` times, with `left_s` of the budget."""
         return self.is_slow and take < 2
 
     def __enter__(self) -> Self:
@@ -115,7 +115,7 @@ class Device(ABC):
     """
 
     preference = 0  # `auto` takes the present device with the highest preference
-    tokens = 1 << 17  # default c = B · N of a sweep, of layers of usual width
+    tokens = 1 << 17  # default c = B · N of a sweep, for layers of usual width
     budget_s: float | None = None  # default budget of a sweep
     threshold = 0.03  # relative change of time that the gate ignores: clock rates vary
     clock = "device time"  # what the gate compares
@@ -123,13 +123,13 @@ class Device(ABC):
     hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
-    weighs_afresh = False  # whether to measure memory a process must be new for each case
-    context_bytes = 0  # of its memory that a process takes before any tensor, until measured
+    memory_needs_fresh_process = False  # whether measuring memory needs a new process for each case
+    context_bytes = 0  # device memory that a process takes before any tensor, until measured
     shared = 0.85  # share of its memory that the processes of one race may use together
-    gpus = 1  # that a scheduler has to give to a process
+    gpus = 1  # that a scheduler must allocate to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
-    peak_calls = 20  # in a row, of which the mean counts as a peak rate
+    peak_calls = 20  # consecutive calls whose mean rate counts as a peak rate
     bytes_per_s = 2e12  # of a large copy, guessed for a machine that has not been measured
 
     def __init__(self, name: str) -> None:
@@ -138,7 +138,7 @@ class Device(ABC):
 
     @property
     def torch_name(self) -> str:
-        """What torch calls the device."""
+        """torch's name for the device."""
         return self.name
 
     @abstractmethod
@@ -175,8 +175,8 @@ class Device(ABC):
         return ""
 
     @staticmethod
-    def lacks_headers() -> str:
-        """Why code that includes Python's headers does not compile; empty if it does."""
+    def missing_headers_reason() -> str:
+        """Why Python.h is unavailable, or empty."""
         if Path(sysconfig.get_path("include"), "Python.h").exists():
             return ""
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -191,7 +191,7 @@ class Device(ABC):
         """Make this the process's current device."""
 
     def wake(self) -> None:
-        """Load what the first product of a process loads, which it keeps in the host's memory."""
+        """Load what a process's first matrix product loads and keeps in the host's memory."""
 
     @abstractmethod
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
@@ -204,7 +204,7 @@ class Device(ABC):
         """Wait until the device has finished all enqueued work."""
 
     def meter(self) -> Meter:
-        """What adds up the device's reports of the samples of a case."""
+        """A meter that adds up the device's reports of the samples of a case."""
         return Meter()
 
     def captured(self, subject: Built) -> Iterate:
@@ -216,26 +216,26 @@ class Device(ABC):
         return {"allocator": "caching"}
 
     @abstractmethod
-    def weigh(self, build: Build, case: Case) -> Weighed:
+    def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
         """Measure peak memory in bytes, operators and bytes moved of one iteration."""
 
     def joules(self) -> float:
-        """What the device has consumed so far, by a counter. Raises `Unavailable`."""
+        """Energy that the device has used so far, by a counter. Raises `Unavailable`."""
         raise Unavailable("nothing counts the energy of this device")
 
     def release(self) -> None:
-        """Return unused memory of the device that torch caches, which other processes may need."""
+        """Free unused device memory that torch caches, which other processes may need."""
 
     def left_bytes(self) -> int:
-        """What this process still has allocated of the device's memory, if that is known."""
+        """Device memory that this process still has allocated; 0 if unknown."""
         return 0
 
     def arithmetics(
         self, dtypes: Sequence[str]
     ) -> Iterable[tuple[str, AbstractContextManager[None]]]:
-        """Other ways to multiply float32, each with a block in which products do."""
+        """Other ways to multiply float32: name, and a context manager that switches to it."""
         return ()
 
     def facts(self) -> Mapping[str, Any]:
-        """Fields of `Environment` that describe the device; of its memory, what is free."""
+        """Fields of `Environment` that describe the device; its memory is what is free of it."""
         return {"device": self.title()}

@@ -1,6 +1,6 @@
 """Energy of the processor's packages, as it counts them itself (RAPL), from Linux's files.
 
-It is that of all cores, whatever runs on them, and without memory outside the packages.
+It covers all cores, whatever runs on them, but no memory outside the packages.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 class Packages:
-    """The counters of all packages; each begins again at zero beyond its range."""
+    """The counters of all packages; each wraps around at the end of its range."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
         zones = sorted(powercap.glob("intel-rapl:*"))  # AMD's too
@@ -21,7 +21,7 @@ class Packages:
         self.microjoules = 0
 
     def joules(self) -> float:
-        """What they have consumed since this was asked first. Raises `Unavailable`."""
+        """Energy that they have used since the first call. Raises `Unavailable`."""
         if not self.zones:
             raise Unavailable("this system has no counters of the processor's energy (RAPL)")
         for zone in self.zones:

@@ -18,7 +18,7 @@ SLOPE = 0.02  # times drift by less than 2 %
 # longer than later ones, with 65,790 faults.
 FAULT_S = 1.2e-6
 COLD = 0.005  # an iteration that spends this share of its time on page faults is not warm
-MOST_COLD = 6  # iterations, after which some mechanisms still fault in each
+MOST_COLD = 6  # iterations; some mechanisms still fault in each one after that
 
 
 class HostStopwatch:
@@ -27,7 +27,7 @@ class HostStopwatch:
     `counts` is the clock of the samples and their phases.
     """
 
-    learning = hiding = False  # the host has no queue that could hide anything
+    calibrating = hides_launches = False  # the host has no queue that could hide anything
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ def warm_up(
     """A sample of each iteration until times are steady or `limit_s` is spent, and pages mapped.
 
     One iteration, the `first`, has run before. `clear` runs before each, untimed. A stopwatch that
-    learns goes on until it has learnt. `faulted` gives the page faults since it was last called;
-    for their sake alone the warm-up goes on to `MOST_COLD` iterations or `faulting_s` at most.
-    Where one takes all of `limit_s`, a further one would cost as much as a sample: `map_ahead` maps
+    calibrates extends the warm-up until calibration ends. `faulted` gives the page faults since its
+    last call; because of them alone the warm-up lasts `MOST_COLD` iterations or `faulting_s` at
+    most. Where one takes all of `limit_s`, another would cost as much as a sample: `map_ahead` maps
     pages instead, and the meter of the next sample tells whether they were enough.
     """
     warm, cold = [first], is_cold(faulted(), first)
@@ -82,7 +82,7 @@ def warm_up(
         map_ahead()
         cold = False
     while (
-        watch.learning
+        watch.calibrating
         or (spent_s(warm) < limit_s and not is_steady([s.seconds for s in warm]))
         or (cold and len(warm) < MOST_COLD and sum(s.seconds for s in warm) < faulting_s)
     ):
@@ -101,14 +101,14 @@ def is_steady(times: Sequence[float]) -> bool:
 
 
 def is_cold(faults: int, taken: Sample) -> bool:
-    """Whether these page faults took a part of the sample that matters."""
+    """Whether these page faults took a significant part of the sample."""
     return FAULT_S * faults > COLD * taken.iterations * taken.seconds
 
 
 def is_away(samples: Sequence[Sample], waited_s: float) -> bool:
-    """Whether the process slept, or let others compute, in a part of these samples that matters.
+    """Whether the process slept, or let others compute, for a significant part of these samples.
 
-    `waited_s` is what its threads waited for a core meanwhile; NaN where that is unknown.
+    `waited_s` is how long its threads waited for a core meanwhile; NaN where that is unknown.
     """
     wall_s, cpu_s = sum(s.wall_s for s in samples), sum(s.cpu_s for s in samples)
     return samples[0].clock == Clock.CPU and wall_s - cpu_s - waited_s > AWAY * wall_s
@@ -120,7 +120,7 @@ def spent_s(samples: Sequence[Sample]) -> float:
 
 
 def increments(count: Callable[[], Grown]) -> Callable[[], Grown]:
-    """What gives by how much a count has grown since it was last called, or was made."""
+    """A function that returns by how much a count has grown since its last call, or since now."""
     last = count()
 
     def grown() -> Grown:
@@ -132,7 +132,7 @@ def increments(count: Callable[[], Grown]) -> Callable[[], Grown]:
 
 
 def repeated(work: Callable[[], object], count: int = 1) -> Iterate:
-    """An iteration of so many calls, as one forward pass."""
+    """An iteration of so many calls, timed as one forward pass."""
 
     def iterate(lap: Lap) -> None:
         for _ in range(count):

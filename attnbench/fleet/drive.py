@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import Engine, Seen, State
+from attnbench.fleet.engine import Engine, JobState, JobStatus
 from attnbench.fleet.folder import Fleet, Job
 from attnbench.fleet.split import Units, visits_s
 from attnbench.records import Part, Planned, Request, Sweep
@@ -15,15 +15,15 @@ from attnbench.run.history import blocks
 from attnbench.run.workers import last_line, tail
 
 MOST_TRIES = 3
-PAUSE_S, LONGEST_PAUSE_S, GROWTH = 1.0, 30.0, 1.2  # between looks; short while something happens
+PAUSE_S, LONGEST_PAUSE_S, GROWTH = 1.0, 30.0, 1.2  # between polls; short while something happens
 OUTAGE_S = 900.0  # an engine that does not answer may be restarting
 SILENT = "it printed nothing; do all nodes see the folder?"
-ACTIVE = (State.WAITING, State.RUNNING)
+ACTIVE = (JobState.WAITING, JobState.RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetProgress:
-    """How far the shards are together; `left_s` is predicted for the slowest one."""
+    """The progress of all shards together; `left_s` is predicted for the slowest one."""
 
     shards: int
     running: int
@@ -49,63 +49,65 @@ class Drive:
     observe: Callable[[FleetProgress], None] = lambda progress: None
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    open: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)  # shards without an end, and why
+    unfinished: set[int] = field(default_factory=set)
+    failed: dict[int, str] = field(default_factory=dict)  # shards that were given up, and why
     sweeps: dict[int, Sweep | None] = field(default_factory=dict)  # as stored when last looked
 
     def run(self) -> None:
         """Wait until every shard is measured or given up. Raises `CannotRun`."""
         self.begin()
         pause_s, answered_s = PAUSE_S, self.clock()
-        while self.open:
+        while self.unfinished:
             self.pause(pause_s)
-            before = len(self.open), self.fleet
+            before = len(self.unfinished), self.fleet
             try:
-                self.look()
+                self.poll()
                 answered_s = self.clock()
             except CannotRun:
                 if self.clock() - answered_s > OUTAGE_S:
                     raise
-            same = before == (len(self.open), self.fleet)
+            same = before == (len(self.unfinished), self.fleet)
             pause_s = min(LONGEST_PAUSE_S, GROWTH * pause_s) if same else PAUSE_S
 
     def begin(self) -> None:
         """Submit every shard that is neither measured nor running."""
-        self.open = {n for n in range(1, self.fleet.shards + 1) if not self.is_measured(n)}
+        self.unfinished = {n for n in range(1, self.fleet.shards + 1) if not self.is_measured(n)}
         seen = self.seen()
-        lost = [n for n in self.open if n not in seen or seen[n].state not in ACTIVE]
+        lost = [n for n in self.unfinished if n not in seen or seen[n].state not in ACTIVE]
         if len(lost) == self.fleet.shards and not any(self.sweeps.values()):
             fleets.disclaim(self.folder)
         self.submit({n: Job(id="") for n in lost})
 
-    def look(self) -> None:
-        """Look once at jobs and journals, and resubmit what was lost."""
+    def poll(self) -> None:
+        """Poll jobs and journals once, and resubmit what was lost."""
         seen = self.seen()  # first: a job that ends in between has written its journal
         again: dict[int, Job] = {}
-        for number in sorted(self.open):
+        for number in sorted(self.unfinished):
             job, now = self.fleet.jobs[number], seen[number]
             if self.is_measured(number):
-                self.open.remove(number)
-            elif now.state is State.CANCELLED:
+                self.unfinished.remove(number)
+            elif now.state is JobState.CANCELLED:
                 self.failed[number] = "was cancelled"
-            elif now.state is State.UNSTARTED:
+            elif now.state is JobState.UNSTARTED:
                 again[number] = job
-            elif now.state is State.ENDED and job.tries >= MOST_TRIES:
+            elif now.state is JobState.ENDED and job.tries >= MOST_TRIES:
                 line = last_line(tail(fleets.log(self.folder, number)))
                 said = f"its last line: {line}" if line else SILENT
                 self.failed[number] = f"was given up after it was lost {MOST_TRIES} times; {said}"
-            elif now.state is State.ENDED:
+            elif now.state is JobState.ENDED:
                 avoid = dict.fromkeys((*job.avoid, *filter(None, [now.node])))
                 again[number] = replace(job, tries=job.tries + 1, avoid=tuple(avoid))
-        self.open.difference_update(self.failed)  # what they measured is kept
+        self.unfinished.difference_update(self.failed)  # what they measured is kept
         self.submit(again)
-        running = sum(now.state is State.RUNNING for n, now in seen.items() if n in self.open)
+        running = sum(
+            now.state is JobState.RUNNING for n, now in seen.items() if n in self.unfinished
+        )
         sweeps = [self.sweeps.get(number) for number in range(1, self.fleet.shards + 1)]
         self.observe(progress(self.plan, self.request, self.parts, sweeps, running))
 
-    def seen(self) -> Mapping[int, Seen]:
-        """What the engine says of the open shards that have a job."""
-        ids = {n: self.fleet.jobs[n].id for n in self.open if n in self.fleet.jobs}
+    def seen(self) -> Mapping[int, JobStatus]:
+        """What the engine says of the unfinished shards that have a job."""
+        ids = {n: self.fleet.jobs[n].id for n in self.unfinished if n in self.fleet.jobs}
         states = self.engine.states(ids.values()) if ids else {}
         return {number: states[id_] for number, id_ in ids.items()}
 
@@ -119,8 +121,8 @@ class Drive:
                 fleets.write(self.folder, self.fleet)
 
     def cancel(self) -> None:
-        """End the jobs of the open shards. Raises `CannotRun`."""
-        if ids := [job.id for number, job in self.fleet.jobs.items() if number in self.open]:
+        """End the jobs of the unfinished shards. Raises `CannotRun`."""
+        if ids := [job.id for number, job in self.fleet.jobs.items() if number in self.unfinished]:
             self.engine.cancel(ids)
 
     def is_measured(self, number: int) -> bool:
@@ -136,7 +138,7 @@ def progress(
     sweeps: Sequence[Sweep | None],
     running: int,
 ) -> FleetProgress:
-    """How far the shards are; predictions are scaled by how long the stored runs took.
+    """The progress of the shards; predictions are scaled by how long the stored runs took.
 
     Cases that cannot run, or would take too long, do not count.
     """

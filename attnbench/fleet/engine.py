@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from attnbench.records import EngineKind
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """What a job is doing; only its journal says whether it succeeded."""
 
     WAITING = "waiting"
@@ -18,10 +18,10 @@ class State(StrEnum):
     CANCELLED = "cancelled"  # by a person
 
 
-class Seen(NamedTuple):
+class JobStatus(NamedTuple):
     """A job as the engine sees it; `node` is empty before it ran."""
 
-    state: State
+    state: JobState
     node: str = ""
 
 
@@ -39,10 +39,10 @@ class Engine(Protocol):
     ) -> Iterator[tuple[int, str]]:
         """Starts a job for each shard, on no node to avoid if there are others.
 
-        Gives shard and id of each job as soon as it is submitted.
+        Yields shard and id of each job as soon as it is submitted.
         """
 
-    def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
+    def states(self, ids: Collection[str]) -> Mapping[str, JobStatus]:
         """What each of these jobs is doing."""
 
     def cancel(self, ids: Collection[str]) -> None:

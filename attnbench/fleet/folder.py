@@ -124,7 +124,7 @@ def abandon(folder: Path) -> None:
 
 
 def script(folder: Path, fleet: Fleet, command: Sequence[str]) -> str:
-    """What a node runs: the command on one shard, in this process's working directory."""
+    """What a node runs: the command for one shard, in this process's working directory."""
     out, cwd = (shlex.quote(os.path.abspath(path)) for path in (folder, "."))
     command_line = shlex.join(command)
     return JOB.format(
@@ -138,7 +138,7 @@ def shard_folder(folder: Path, number: int) -> Path:
 
 
 def log(folder: Path, number: int | str) -> Path:
-    """What a shard printed; `number` may be what stands for it in a pattern."""
+    """The file of a shard's output; `number` may be a placeholder such as `%a`."""
     return folder / LOGS / f"shard-{number}.log"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import Seen, State
+from attnbench.fleet.engine import JobState, JobStatus
 from attnbench.records import EngineKind
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
@@ -16,7 +16,7 @@ VARIABLE = "RAY_API_SERVER_ADDRESS"  # takes precedence over RAY_ADDRESS
 UNKNOWN = "does not exist"
 # of a failed job that waited for its resources longer than RAY_JOB_START_TIMEOUT_SECONDS
 UNSTARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
-UNSTARTED_WORDS = "failed to start within"  # of a Ray that gives its errors no type
+UNSTARTED_WORDS = "failed to start within"  # in versions of Ray whose errors have no type
 
 
 class Ray:
@@ -36,7 +36,7 @@ class Ray:
         self.address, self.gpus, self.cpus = address, gpus, cpus
         if address is not None:  # Ray's variables override its arguments
             os.environ[VARIABLE] = address
-        self.client = self.asked(JobSubmissionClient, address)
+        self.client = self.call(JobSubmissionClient, address)
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
@@ -53,41 +53,45 @@ class Ray:
         for number in shards:
             log = quote(str(fleets.log(folder, number)))
             command = f"sh {script} {number} >> {log} 2>&1"
-            yield number, self.asked(self.client.submit_job, entrypoint=command, **how)
+            yield number, self.call(self.client.submit_job, entrypoint=command, **how)
 
-    def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
+    def states(self, ids: Collection[str]) -> Mapping[str, JobStatus]:
         """What the cluster says of each job. Raises `CannotRun`."""
         return {id_: self.seen(id_) for id_ in ids}
 
-    def seen(self, id_: str) -> Seen:
+    def seen(self, id_: str) -> JobStatus:
         """What the cluster says of one job; a new cluster knows none of the old one's."""
         try:
-            job = self.asked(self.client.get_job_info, id_)
+            job = self.call(self.client.get_job_info, id_)
         except CannotRun as error:
             if UNKNOWN not in str(error):
                 raise
-            return Seen(State.ENDED)
-        return Seen(read(job), job.driver_node_id or "")
+            return JobStatus(JobState.ENDED)
+        return JobStatus(job_state(job), job.driver_node_id or "")
 
     def cancel(self, ids: Collection[str]) -> None:
         """Ends the jobs. Raises `CannotRun`."""
         for id_ in ids:
-            self.asked(self.client.stop_job, id_)
+            self.call(self.client.stop_job, id_)
 
-    def asked(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
+    def call(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
         """The client's answer. Raises `CannotRun` with Ray's reason."""
         try:
             return question(*about, **how)
         except (OSError, RuntimeError, ValueError) as error:
             *_, reason = str(error).strip().splitlines() or [type(error).__name__]
-            where = self.address or "its usual address"
+            where = self.address or "its default address"
             raise CannotRun(f"Ray at {where}: {reason}") from error
 
 
-def read(job: Any) -> State:
+def job_state(job: Any) -> JobState:
     """The state of a job by Ray's `JobDetails`."""
     if job.status.name == "FAILED":
         untyped = job.error_type is None and UNSTARTED_WORDS in (job.message or "")
-        return State.UNSTARTED if job.error_type == UNSTARTED or untyped else State.ENDED
-    states = {"PENDING": State.WAITING, "RUNNING": State.RUNNING, "STOPPED": State.CANCELLED}
-    return states.get(job.status.name, State.ENDED)
+        return JobState.UNSTARTED if job.error_type == UNSTARTED or untyped else JobState.ENDED
+    states = {
+        "PENDING": JobState.WAITING,
+        "RUNNING": JobState.RUNNING,
+        "STOPPED": JobState.CANCELLED,
+    }
+    return states.get(job.status.name, JobState.ENDED)

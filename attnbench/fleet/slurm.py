@@ -13,7 +13,7 @@ from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import Seen, State
+from attnbench.fleet.engine import JobState, JobStatus
 from attnbench.records import EngineKind
 
 TIMEOUT_S = 120.0  # of one command, on a busy controller
@@ -46,7 +46,7 @@ class Slurm:
         # of two that contradict each other, sbatch obeys the later
         usual = (f"--cpus-per-task={cpus}", *["--exclusive"] * self.alone)
         self.options = [*usual, *own]
-        asked("sinfo", "--noheader", "--summarize")
+        run_command("sinfo", "--noheader", "--summarize")
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
@@ -62,44 +62,44 @@ class Slurm:
         ]
         others = [f"--exclude={','.join(avoid)}"] * bool(avoid)
         try:
-            answer = asked(*command, *others, *self.options, script)
+            answer = run_command(*command, *others, *self.options, script)
         except CannotRun as error:
             if not others or REFUSED not in str(error):
                 raise
-            answer = asked(*command, *self.options, script)
+            answer = run_command(*command, *self.options, script)
         array = answer.strip().partition(";")[0]
         yield from ((number, f"{array}_{number}") for number in shards)
 
-    def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
+    def states(self, ids: Collection[str]) -> Mapping[str, JobStatus]:
         """What the queue shows of each job. Raises `CannotRun`."""
         arrays = ",".join(sorted({id_.partition("_")[0] for id_ in ids}))
-        known: dict[str, Seen] = {}
+        known: dict[str, JobStatus] = {}
         try:
-            queue = asked("squeue", "-h", "-r", "-t", "all", "-j", arrays, "-o", "%i|%T|%N")
+            queue = run_command("squeue", "-h", "-r", "-t", "all", "-j", arrays, "-o", "%i|%T|%N")
         except CannotRun as error:
             if FORGOTTEN not in str(error):
                 raise
             queue = ""
         for line in queue.splitlines():
             id_, state, node = line.split("|")
-            known[id_] = Seen(read(state), node)
-        return {id_: known.get(id_, Seen(State.ENDED)) for id_ in ids}
+            known[id_] = JobStatus(job_state(state), node)
+        return {id_: known.get(id_, JobStatus(JobState.ENDED)) for id_ in ids}
 
     def cancel(self, ids: Collection[str]) -> None:
         """Ends the jobs. Raises `CannotRun`."""
-        asked("scancel", *ids)
+        run_command("scancel", *ids)
 
 
-def read(state: str) -> State:
-    """A state of Slurm."""
+def job_state(state: str) -> JobState:
+    """The state of a job by Slurm's name for it."""
     if state in WAITING:
-        return State.WAITING
+        return JobState.WAITING
     if state in RUNNING:
-        return State.RUNNING
-    return State.CANCELLED if state == "CANCELLED" else State.ENDED
+        return JobState.RUNNING
+    return JobState.CANCELLED if state == "CANCELLED" else JobState.ENDED
 
 
-def asked(*command: str) -> str:
+def run_command(*command: str) -> str:
     """What a command of Slurm prints. Raises `CannotRun` with the line that says why it failed."""
     try:
         done = subprocess.run(

@@ -28,7 +28,7 @@ Units: TypeAlias = tuple["BlockRound", ...]
 
 
 class BlockRound(NamedTuple):
-    """One round of a block, with its predicted seconds; the first one includes the memory."""
+    """One round of a block, with its predicted seconds; round 0 also measures memory."""
 
     block: Block
     round: int
@@ -132,7 +132,7 @@ def share(
 def division(plan: Sequence[Planned], request: Request, shards: int) -> str:
     """A digest of what each shard measures and of the cases that can run. Raises `UsageError`.
 
-    Costs count only by what they decide: nodes may round them differently.
+    Costs enter only through what they decide, since nodes may round them differently.
     """
     parts = split(units(plan, request), shards)
     places = [[(unit.block, unit.round) for unit in part] for part in parts]

@@ -66,12 +66,12 @@ class CheckPlan:
 
     @property
     def first_look_s(self) -> float:
-        """About the seconds that the first stage of a case takes, if it is timed."""
+        """The approximate seconds of the first stage of a case, if it is timed."""
         samples_s = (2 * self.rounds + WARM) * self.iteration_s
         return self.pairs * 3 * (START_S + samples_s) if self.times else 0.0
 
     def batch_for(self, workload: Workload, took_s: float) -> int:
-        """The least power of two of sequences with which an iteration takes `iteration_s`."""
+        """The least power of two of sequences for which an iteration takes `iteration_s`."""
         per_sequence = took_s / workload.batch
         most = max(1, MOST_TOKENS // workload.seq_len)
         wanted = max(1.0, self.iteration_s / per_sequence)
@@ -84,7 +84,7 @@ class CheckPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class MechanismPair:
     """A mechanism as base and head name it; reports name it as head does.
 
     `further`: a form that was not asked for, which only counts if it runs and is not the default.
@@ -95,10 +95,10 @@ class Compared:
     further: bool = False
     timed: bool = True
 
-    def in_form(self, form: str | None, further: bool = True) -> "Compared":
+    def in_form(self, form: str | None, further: bool = True) -> "MechanismPair":
         """The same mechanism in one form; None: the default one."""
         base, head = (replace(side, form=form) for side in (self.base, self.head))
-        return Compared(base=base, head=head, further=further)
+        return MechanismPair(base=base, head=head, further=further)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class Counted:
 class CheckedCase:
     """One case during a check: counted on each side, then timed in two stages."""
 
-    compared: Compared
+    compared: MechanismPair
     workload: Workload
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     race: TreeRace | None = None
@@ -130,14 +130,16 @@ class CheckedCase:
     failed: Failed | None = None
     skipped: str = ""
 
-    def asked(self, side: str, batch: int | None = None) -> dict[str, Any]:
+    def build_request(self, side: str, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side build the case, with another batch if one is given."""
         selection = self.compared.head if side == HEAD else self.compared.base
         return {
             "mechanism": selection.name,
             "form": selection.form,
             "options": selection.options,
-            "workload": as_asked(replace(self.workload, batch=batch or self.workload.batch)),
+            "workload": workload_request(
+                replace(self.workload, batch=batch or self.workload.batch)
+            ),
         }
 
     @property
@@ -162,13 +164,13 @@ class CheckedCase:
         return all(counted.ran for counted in self.counted.values())
 
     def laps(self, metric: str) -> tuple[list[Laps], ...]:
-        """What the visits measured of a metric, by stage."""
+        """The laps of a metric in each visit, by stage."""
         return tuple([visit[metric] for visit in stage if metric in visit] for stage in self.stages)
 
     def numbers(
         self, side: str, statistic: Statistic = Statistic.TYPICAL, metric: str = TIME
     ) -> tuple[float, ...]:
-        """A number of each process of a side: the median of its samples, or their mean."""
+        """One number per process of a side: the median of its samples, or their mean."""
         of = mean if statistic is Statistic.AVERAGE else median
         return tuple(
             of(laps[side]) for stage in self.laps(metric) for laps in stage if side in laps
@@ -192,12 +194,12 @@ class CheckedCase:
 
 
 @dataclass(kw_only=True)
-class CalledCase(CheckedCase):
+class FunctionCase(CheckedCase):
     """A function without arguments, in place of a mechanism."""
 
     batch: int | None = 1
 
-    def asked(self, side: str, batch: int | None = None) -> dict[str, Any]:
+    def build_request(self, side: str, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side load the function."""
         return {"mechanism": self.name}
 
@@ -207,15 +209,15 @@ class CalledCase(CheckedCase):
         return self.name
 
 
-def called(name: str) -> CalledCase:
+def function_case(name: str) -> FunctionCase:
     """The case of a function."""
     selection = Selection(name=name)
-    compared = Compared(base=selection, head=selection)
-    return CalledCase(compared=compared, workload=Workload(batch=1, seq_len=1))
+    compared = MechanismPair(base=selection, head=selection)
+    return FunctionCase(compared=compared, workload=Workload(batch=1, seq_len=1))
 
 
-def planned(plan: CheckPlan, compared: Sequence[Compared]) -> list[CheckedCase]:
-    """Every mechanism in every mode at every length; what is named twice is one mechanism."""
+def planned(plan: CheckPlan, compared: Sequence[MechanismPair]) -> list[CheckedCase]:
+    """Every mechanism in every mode at every length; duplicates count once."""
     return [
         CheckedCase(compared=mechanism, workload=plan.workload(mode, n))
         for mechanism in dict.fromkeys(compared)
@@ -240,7 +242,7 @@ def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], 
                 yield members, mean_of(name, [case.evidence(metric) for case in members])
 
 
-def as_asked(workload: Workload) -> dict[str, Any]:
+def workload_request(workload: Workload) -> dict[str, Any]:
     """A workload as the request to a side.
 
     Fields that older versions may not know are left out at their default, except dropout.

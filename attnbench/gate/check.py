@@ -1,6 +1,6 @@
-"""A check of the working tree: against a revision, both raced, or against a file.
+"""A check of the working tree: against a revision, both raced, or against a stored baseline.
 
-A file gives counts on any machine, times only on the one that saved them.
+A baseline gives counts on any machine, times only on the one that saved them.
 """
 
 import math
@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from attnbench.catalogue.registry import names, unknown
+from attnbench.catalogue.registry import names, unknown_name_message
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate import repository
 from attnbench.gate.cases import (
     MISSING,
     CheckedCase,
     CheckPlan,
-    Compared,
     Counted,
-    called,
+    MechanismPair,
+    function_case,
     planned,
 )
 from attnbench.gate.finding import (
@@ -33,8 +33,8 @@ from attnbench.gate.finding import (
     covered_by_nothing,
     reported,
 )
-from attnbench.gate.measuring import Measuring, Runner
-from attnbench.gate.reach import LOAD_TIMEOUT_S, chosen, in_words, reach
+from attnbench.gate.measuring import CheckSession, Runner
+from attnbench.gate.reach import LOAD_TIMEOUT_S, chosen, describe_reach, reach
 from attnbench.gate.rule import LEVEL
 from attnbench.metrics import COUNTED, TIME
 from attnbench.records import Case, Fingerprint, Outcome, Selection
@@ -65,13 +65,11 @@ def against_revision(
     """The working tree against a revision, checked out in a temporary worktree.
 
     Without selections, or with `only_changed`, the mechanisms that the change reaches are checked,
-    in every form that torch need not compile. Raises `UsageError` or `CannotRun`.
+    in every form that is not compiled by torch. Raises `UsageError` or `CannotRun`.
     """
-    root = repository.root(folder or Path.cwd())
-    commit = repository.commit(root, revision)
+    root, commit, report = _begun(revision, folder)
     changes = repository.changes(root, commit)
-    report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=())
-    asked = None if selections is None else on_both_sides(selections, root)
+    asked = None if selections is None else compared_selections(selections, root)
     with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
         trees = {BASE: tree, HEAD: root}
         if asked is None or only_changed:
@@ -85,45 +83,52 @@ def against_revision(
                 asked = chosen(found, plan, runner.server.left_s, f"{plan.seed} {commit}")
             else:
                 asked = [one.compared for one in found.reached]
-            report = replace(report, notes=(in_words(found, asked),))
+            report = replace(report, notes=(describe_reach(found, asked),))
             runner.announce(report.notes[0])
-        compared = tuple(in_forms(asked, runner, root))
+        compared = tuple(expand_forms(asked, runner, root))
         # read before the race, which may use up the budget
         quoted = selftest.sentence(runner.machine()) or NO_SELFTEST if plan.times else ""
-        race = Measuring(plan, planned(plan, compared), runner, trees)
+        race = CheckSession(plan, planned(plan, compared), runner, trees)
         race.race()
     return reported(report, race, quoted)
 
 
-def of_functions(
+def check_functions(
     plan: CheckPlan, revision: str, names: Sequence[str], runner: Runner, folder: Path | None = None
 ) -> Report:
     """Functions of the working tree against a revision. Raises `UsageError` or `CannotRun`."""
-    root = repository.root(folder or Path.cwd())
-    commit = repository.commit(root, revision)
-    report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=())
+    root, commit, report = _begun(revision, folder)
     with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
         cases: list[CheckedCase] = [
-            called(from_top(name, folder or Path.cwd(), root)) for name in dict.fromkeys(names)
+            function_case(repository_name(name, folder or Path.cwd(), root))
+            for name in dict.fromkeys(names)
         ]
-        race = Measuring(plan, cases, runner, {BASE: tree, HEAD: root})
+        race = CheckSession(plan, cases, runner, {BASE: tree, HEAD: root})
         race.race()
     return reported(report, race, "")
 
 
-def on_both_sides(selections: Sequence[Selection], root: Path) -> list[Compared]:
+def _begun(revision: str, folder: Path | None) -> tuple[Path, str, Report]:
+    """The repository, the commit of the revision, and the report to fill."""
+    root = repository.root(folder or Path.cwd())
+    commit = repository.commit(root, revision)
+    base = f"{revision} ({commit[:10]})"
+    return root, commit, Report(base=base, head=repository.describe(root), findings=())
+
+
+def compared_selections(selections: Sequence[Selection], root: Path) -> list[MechanismPair]:
     """Each selection for both sides, with paths relative to the repository. Raises `UsageError`."""
-    sides = (replace(s, name=from_top(s.name, Path.cwd(), root)) for s in selections)
-    return [Compared(base=side, head=side) for side in sides]
+    sides = (replace(s, name=repository_name(s.name, Path.cwd(), root)) for s in selections)
+    return [MechanismPair(base=side, head=side) for side in sides]
 
 
-def from_top(name: str, folder: Path, root: Path) -> str:
+def repository_name(name: str, folder: Path, root: Path) -> str:
     """The name of a mechanism, with the path of a file made relative to the repository.
 
     Raises `UsageError` if the file, which will be run, is outside the repository.
     """
     if own := layers(name):
-        return stack_of(replace(one, name=from_top(one.name, folder, root)) for one in own)
+        return stack_of(replace(one, name=repository_name(one.name, folder, root)) for one in own)
     if ".py:" not in name:
         return name
     path, _, card = name.rpartition(":")
@@ -136,10 +141,13 @@ def from_top(name: str, folder: Path, root: Path) -> str:
     return f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
 
 
-def in_forms(compared: Sequence[Compared], runner: Runner, root: Path) -> Iterator[Compared]:
-    """Patterns of forms expanded to those of the working tree; what has none stays, to say why.
+def expand_forms(
+    compared: Sequence[MechanismPair], runner: Runner, root: Path
+) -> Iterator[MechanismPair]:
+    """Patterns of forms expanded to those of the working tree.
 
-    Raises `UsageError` if none has the pattern.
+    A mechanism without forms stays, so that the report says why. Raises `UsageError` if no form
+    matches.
     """
     for mechanism in compared:
         pattern = mechanism.head.form or ""
@@ -152,7 +160,7 @@ def in_forms(compared: Sequence[Compared], runner: Runner, root: Path) -> Iterat
         known = tuple(answer.get("forms", ()))
         forms = [form for form in known if fnmatchcase(form, pattern)]
         if known and not forms:
-            raise UsageError(unknown(pattern, known, f"form of {name}"))
+            raise UsageError(unknown_name_message(pattern, known, f"form of {name}"))
         yield from (mechanism.in_form(form, further=False) for form in forms or [None])
 
 
@@ -167,9 +175,9 @@ def save_baseline(
     root = repository.top(Path.cwd())
     with runner.within(plan.budget_s):
         machine = runner.machine()
-        compared = tuple(in_forms(on_both_sides(selections, root), runner, root))
+        compared = tuple(expand_forms(compared_selections(selections, root), runner, root))
         cases = planned(plan, compared)
-        measure(Measuring(plan, cases, runner, {HEAD: root}), plan.times)
+        measure(CheckSession(plan, cases, runner, {HEAD: root}), plan.times)
     entries = {case.label: entry(case) for case in cases if case.ran}
     left_out = [f"{case.label}: {case.counted[HEAD].reason}" for case in cases if not case.ran]
     if not entries:
@@ -198,7 +206,7 @@ def against_file(
     with runner.within(plan.budget_s):
         machine = runner.machine()
         other_machine = kept.machine.differences(machine)
-        measure(Measuring(plan, cases, runner, {HEAD: root}), plan.times and not other_machine)
+        measure(CheckSession(plan, cases, runner, {HEAD: root}), plan.times and not other_machine)
     return Report(
         base=str(path),
         head="the working tree",
@@ -220,10 +228,10 @@ def notes(plan: CheckPlan, kept: Baseline, machine: Fingerprint, *, every: bool)
         )
     known = {Case.read(label).mechanism for label in kept.cases}
     if every and (new := [name for name in names() if name not in known]):
-        yield f"not in the baseline: {few(new)}; --save, which writes all anew, can add them"
+        yield f"not in the baseline: {few(new)}; --save, which rewrites the whole file, adds them"
 
 
-def measure(race: Measuring, times: bool) -> None:
+def measure(race: CheckSession, times: bool) -> None:
     """Count every case on head, and time those to be timed in a few processes."""
     race.count()
     ran = [case for case in race.cases if case.ran and case.compared.timed]
@@ -234,7 +242,7 @@ def measure(race: Measuring, times: bool) -> None:
 
 
 def untimed(cases: Sequence[CheckedCase]) -> list[str]:
-    """A line on the cases for whose times the budget is too small, if there are any."""
+    """A line naming the cases that the budget left untimed, if there are any."""
     without = [case for case in cases if case.skipped and not case.numbers(HEAD)]
     texts = few([case.label for case in without])
     return [f"times of {texts}: over budget: {without[0].skipped}"] if without else []
@@ -244,19 +252,19 @@ def stored_cases(
     kept: Baseline, selections: Sequence[Selection] | None, root: Path
 ) -> Iterator[CheckedCase]:
     """The cases of a baseline, as it counted them, at their stored batches."""
-    asked = [side.head for side in on_both_sides(selections or (), root)]
+    asked = [side.head for side in compared_selections(selections or (), root)]
     for label, stored in kept.cases.items():
         case = Case.read(label)
         if selections is None or any(means(selection, case) for selection in asked):
-            name = from_top(case.mechanism, root, root)
+            name = repository_name(case.mechanism, root, root)
             selection = Selection(name=name, form=case.form, options=case.options)
-            compared = Compared(base=selection, head=selection, timed=stored.time is not None)
+            compared = MechanismPair(base=selection, head=selection, timed=stored.time is not None)
             batch = stored.time.batch if stored.time else None
             yield CheckedCase(compared=compared, workload=case.workload, batch=batch)
 
 
 def means(selection: Selection, case: Case) -> bool:
-    """Whether a selection means a stored case: any form and options that it does not name."""
+    """Whether a selection matches a stored case; what it does not name matches anything."""
     return (
         selection.name == case.mechanism
         and fnmatchcase(case.form, selection.form or "*")
@@ -289,7 +297,7 @@ def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
 def stored_time_finding(
     mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
 ) -> Finding:
-    """Seconds of each process, stored and now; what may be a change is `unsure` and never fails.
+    """The finding on seconds per process, stored and now; at worst `unsure`, it never fails.
 
     No interval covers changes of the machine between days: a check of a revision is needed.
     """

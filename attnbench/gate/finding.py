@@ -11,11 +11,11 @@ from statistics import median
 from attnbench.devices.finding import find
 from attnbench.gate import rule
 from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
-from attnbench.gate.measuring import Measuring
+from attnbench.gate.measuring import CheckSession
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME
 from attnbench.records import Outcome
 from attnbench.run.pairs import BASE, HEAD
-from attnbench.statistics.verdict import Verdict, of_count
+from attnbench.statistics.verdict import Verdict, count_verdict
 from attnbench.units import few
 
 RUNS = "runs"  # a metric of findings, in addition to the keys of `metrics.TABLE`
@@ -31,9 +31,8 @@ class Finding:
 
     Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
     the counted one. `cases` is the number of cases in a mean; `fails` says whether the finding
-    fails the check; what is `unchecked` was asked for and ran on neither side; what is
-    `unsupported` neither side can run; what is `suspected` may be slower or faster, and was not
-    measured again.
+    fails the check. An `unchecked` case was asked for and ran on neither side; an `unsupported` one
+    can run on neither; a `suspected` one may be slower or faster, and was not measured again.
     """
 
     mechanism: str
@@ -75,7 +74,7 @@ class Conditions:
 class Report:
     """A whole check. `contaminated` names the cases where base differed from base.
 
-    `uncovered` are files that differ, and that nothing loads which is checked.
+    `uncovered` are changed files that no checked mechanism loads.
     """
 
     base: str
@@ -112,9 +111,9 @@ class Report:
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
-        """What ran on neither side; all that is open, if nothing was decided or no time taken.
+        """What ran on neither side; if nothing was decided or no time taken, all that is undecided.
 
-        What neither side can run is open too, but does no harm beside what was decided.
+        What neither side can run counts as undecided only if nothing was decided.
         """
         decided = any(finding.decided for finding in self.findings)
         times = tuple(f for f in self.findings if f.metric in RACED)
@@ -137,8 +136,8 @@ class Report:
         return 3 if strict and (self.contaminated or self.unsure or untested) else 0
 
 
-def reported(report: Report, race: Measuring, quoted: str) -> Report:
-    """The report with the findings of a race and how it measured."""
+def reported(report: Report, race: CheckSession, quoted: str) -> Report:
+    """The report with the findings and conditions of a race."""
     plan, cases = race.plan, race.cases
     grouped = list(families(cases))
     contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
@@ -166,7 +165,7 @@ def reported(report: Report, race: Measuring, quoted: str) -> Report:
 
 
 def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
-    """The counts of a case that ran on both sides, else that it did not."""
+    """Findings on the counts of a case, or that it did not run on both sides."""
     if not_both := runs(case.name, case.label, base, head):
         yield not_both
     else:
@@ -185,7 +184,7 @@ def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
 
 
 def raced(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
-    """The verdict on what was raced of each case, and on the means over lengths."""
+    """The verdicts on the raced metrics of each case, and on means over lengths."""
     judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
     for (members, evidence), (verdict, effect, reason, statistic) in zip(
         grouped, judged, strict=True
@@ -230,7 +229,7 @@ def notes(plan: CheckPlan, cases: Sequence[CheckedCase]) -> Iterator[str]:
     moved, copying = TABLE["moved_bytes"], []
     for case in cases:
         bytes_moved = [case.counted[side].values.get(moved.key) for side in (BASE, HEAD)]
-        if of_count(bytes_moved[0], bytes_moved[1], moved) is Verdict.SLOWER:
+        if count_verdict(bytes_moved[0], bytes_moved[1], moved) is Verdict.SLOWER:
             copying.append(case.label)
     if plan.times and copying and find(plan.device).hides_page_faults:
         more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
@@ -248,7 +247,7 @@ def counts(
         a, b = base.get(name), head.get(name)
         if a is None and b is None:
             continue
-        verdict = of_count(a, b, TABLE[name])
+        verdict = count_verdict(a, b, TABLE[name])
         yield Finding(
             mechanism=mechanism,
             case=case,
@@ -299,13 +298,13 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
 
 
 def covered_by_nothing(files: Sequence[str]) -> Finding:
-    """The finding that files differ where no mechanism is known that could load them."""
+    """The finding for changed files where there is no mechanism that could load them."""
     return Finding(
         mechanism="none",
         case=few(files),
         metric=RUNS,
         verdict=Verdict.MISSING,
-        reason="no mechanism is here to load it; name one by --models, or a function by --call",
+        reason="no mechanism found to load it; name one with --models, or a function with --call",
         unchecked=True,
     )
 

@@ -21,17 +21,17 @@ from attnbench.gate import rule
 from attnbench.gate.cases import CheckedCase, CheckPlan, Counted, families
 from attnbench.metrics import TIME
 from attnbench.records import Cause, Fingerprint, Outcome
-from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
-from attnbench.run.processes import Server
+from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
+from attnbench.run.processes import ServerHandle
 from attnbench.run.race import Round
-from attnbench.run.workers import OverBudget, Worker
+from attnbench.run.workers import OverBudget, WorkerHandle
 from attnbench.units import many
 
 COUNT_TIMEOUT_S = 300.0
 T = TypeVar("T")
 
-LAYOUT = 1  # of the processes that confirm; the others have 0
-MARGIN = 1.2  # of a budget that is said to suffice
+LAYOUT = 1  # memory layout of the processes that confirm; the others have 0
+MARGIN = 1.2  # of a suggested budget over the expected time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +42,14 @@ class Runner:
     what is running now, `announce` with what deserves a separate line.
     """
 
-    server: Server
+    server: ServerHandle
     machine: Callable[[], Fingerprint]
     observe: Callable[[str], None] = lambda _: None
     announce: Callable[[str], None] = lambda _: None
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
-        """End every wait inside the block with the budget.
+        """End every wait inside the block when the budget ends.
 
         Raises `CannotRun` where the budget ends before there is anything to report.
         """
@@ -61,7 +61,7 @@ class Runner:
             raise CannotRun(f"--budget of {budget_s:.0f} s {error}; raise it") from error
 
 
-def loaded(server: Server, side: str, tree: Path, **about: Any) -> Worker:
+def loaded(server: ServerHandle, side: str, tree: Path, **about: Any) -> WorkerHandle:
     """A process on a side. Raises `CannotRun` if its package does not load."""
     worker = server.worker(tree, **about)
     if worker.started["outcome"] != Outcome.OK:
@@ -70,7 +70,7 @@ def loaded(server: Server, side: str, tree: Path, **about: Any) -> Worker:
     return worker
 
 
-def on_sides(server: Server, sides: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
+def on_sides(server: ServerHandle, sides: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
     """What `ask` gives for each side, asked at the same time."""
     with ThreadPoolExecutor(len(sides)) as pool:
         try:
@@ -80,7 +80,7 @@ def on_sides(server: Server, sides: Sequence[str], ask: Callable[[str], T]) -> d
             raise
 
 
-class Measuring:
+class CheckSession:
     """One check of `cases` between `trees`: base and head, or head alone."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Measuring:
         self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
         self.draw = random.Random(plan.seed)
         self.begun = time.monotonic()
-        self.stretch = 1.0  # measured over expected time of a visit; above 1 on a busy machine
+        self.slowdown = 1.0  # measured over expected time of a visit; above 1 on a busy machine
 
     def race(self) -> None:
         """Count every case, race those to be timed, and race the doubtful ones again."""
@@ -104,13 +104,13 @@ class Measuring:
             if waiting := [case for case in raced if case.race]:
                 self.announce(self.forecast(waiting))
             with ExitStack() as stack:
-                relaid = partial(self.server.relaid, LAYOUT)
-                self.confirming = cache(lambda: stack.enter_context(relaid()))
-                while waiting := self.look(waiting):
+                other_layout = partial(self.server.with_layout, LAYOUT)
+                self.confirming = cache(lambda: stack.enter_context(other_layout()))
+                while waiting := self.race_and_confirm(waiting):
                     pass
                 self.stage(self.doubtful(raced, lambda *found: not rule.settled(*found)), 1)
 
-    def look(self, cases: list[CheckedCase]) -> list[CheckedCase]:
+    def race_and_confirm(self, cases: list[CheckedCase]) -> list[CheckedCase]:
         """Race as many cases as there is time to confirm, then confirm suspects; return the rest.
 
         What can be raced only once is raced last.
@@ -129,14 +129,14 @@ class Measuring:
         return text if both <= left_s else f"{text}; for that it {self.needed(both)}"
 
     def needed(self, further_s: float) -> str:
-        """The budget that suffices if so much more time is needed."""
+        """The budget that suffices if this much more time is needed."""
         spent_s = (self.plan.budget_s or 0.0) - self.server.left_s
         return f"needs --budget {10 * math.ceil((spent_s + MARGIN * further_s) / 10)}s"
 
     def cost_s(self, cases: Sequence[CheckedCase], stages: Sequence[int]) -> float:
         """Expected seconds of these stages of the cases."""
         pairs = sum((self.plan.pairs, self.plan.confirm)[number] for number in stages)
-        return self.stretch * pairs * sum(case.race.cost_s for case in cases if case.race)
+        return self.slowdown * pairs * sum(case.race.cost_s for case in cases if case.race)
 
     def is_needless(self, case: CheckedCase) -> bool:
         """Whether a further form runs on no side, or is the default, which is checked anyway."""
@@ -154,18 +154,18 @@ class Measuring:
     def count_side(self, side: str) -> list[Counted]:
         """The counts of every case on one side; a process that a case spoils is replaced."""
         answers: list[Counted] = []
-        worker: Worker | None = None
+        worker: WorkerHandle | None = None
         try:
             for case in self.cases:
                 if worker is None or not worker.alive:
                     worker = self.loaded(side)
-                asked = {"do": "weigh", "checked": True, **case.asked(side)}
+                asked = {"do": "measure_memory", "checked": True, **case.build_request(side)}
                 answer = worker.ask(COUNT_TIMEOUT_S, **asked)
                 if answer.get("cause") == Cause.KILLED:  # perhaps by someone else
                     worker = self.loaded(side)
                     answer = worker.ask(COUNT_TIMEOUT_S, **asked)
                 answers.append(convert(answer, Counted))
-                if answer.get("spoiled", True):
+                if answer.get("needs_new_process", True):
                     worker.end()
         except OverBudget:
             if not answers:
@@ -177,16 +177,16 @@ class Measuring:
                 worker.end()
         return answers
 
-    def loaded(self, side: str) -> Worker:
+    def loaded(self, side: str) -> WorkerHandle:
         """A process on that side that counts. Raises `CannotRun` if its package does not load."""
-        return loaded(self.server, side, self.trees[side], weighs=True)
+        return loaded(self.server, side, self.trees[side], measures_memory=True)
 
     def size(self, cases: list[CheckedCase]) -> None:
         """Set the batch of each case that has none, such that iterations last as planned.
 
         Those that the budget does not reach are marked skipped.
         """
-        with of_trees(self.server, self.trees, self.draw) as processes, suppress(OverBudget):
+        with tree_round(self.server, self.trees, self.draw) as processes, suppress(OverBudget):
             for case in cases:
                 self.observe(f"sizing {case.label}")
                 try:
@@ -199,13 +199,13 @@ class Measuring:
 
     def size_one(self, case: CheckedCase, processes: Round) -> None:
         entrants = (BASE, HEAD, AGAIN) if BASE in self.sides else (HEAD,)
-        race = TreeRace(builds={entrants[0]: case.asked(entrants[0])})
+        race = TreeRace(builds={entrants[0]: case.build_request(entrants[0])})
         took_s = min(race.run(processes)[TIME][entrants[0]])
         case.batch = case.batch or self.plan.batch_for(case.workload, took_s)
         batch_s = took_s * case.batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
         case.race = TreeRace(
-            builds={entrant: case.asked(entrant, case.batch) for entrant in entrants},
+            builds={entrant: case.build_request(entrant, case.batch) for entrant in entrants},
             rounds=self.plan.rounds_for(len(entrants), iterations * batch_s),
             iterations=iterations,
             iteration_s=batch_s,
@@ -220,19 +220,19 @@ class Measuring:
             self.observe(f"{doing}, pair {pair + 1} of {pairs[number]}")
             begun = time.monotonic()
             try:
-                if self.server.left_s < self.stretch * expected_s:
+                if self.server.left_s < self.slowdown * expected_s:
                     raise OverBudget
                 self.visit(cases, number)
             except OverBudget:
                 for case in cases:
                     case.skipped = self.needed(self.cost_s(cases, (number,)))
                 return
-            self.stretch = max(1.0, (time.monotonic() - begun) / expected_s)
+            self.slowdown = max(1.0, (time.monotonic() - begun) / expected_s)
 
     def visit(self, cases: list[CheckedCase], number: int) -> None:
         """One visit of fresh processes to every case, in random order."""
         server = self.confirming() if number else self.server
-        with of_trees(server, self.trees, self.draw) as processes:
+        with tree_round(server, self.trees, self.draw) as processes:
             for case in self.draw.sample(cases, len(cases)):
                 if case.race is None or case.failed:
                     continue

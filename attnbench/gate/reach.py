@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from attnbench.catalogue.registry import GROUP
-from attnbench.gate.cases import MISSING, CheckPlan, Compared
+from attnbench.gate.cases import MISSING, CheckPlan, MechanismPair
 from attnbench.gate.measuring import Runner, loaded, on_sides
 from attnbench.gate.repository import Change, files_with
 from attnbench.records import Selection
@@ -26,22 +26,22 @@ from attnbench.units import many
 
 LOAD_TIMEOUT_S = 60.0
 OWN = PurePath("attnbench/mechanisms")
-PEERS = "attnbench/peers/"  # loaded for every mechanism, each for a form that bears its name
+PEERS = "attnbench/peers/"  # all loaded for every mechanism; each is for the form of its name
 BINDING = re.compile(r"^(\w+)\b[^=\n]*=[ \w.]*\bCard\(", re.MULTILINE)  # `NAME = Card(`
 FIRST_LOOK = 0.7  # share of the budget for the first look at all that is timed
-COUNT_S = 0.3  # about what it takes to count a case
+COUNT_S = 0.3  # about the time to count a case
 
 
 class Loaded(NamedTuple):
     """What a process of each tree says about one mechanism."""
 
-    compared: Compared
+    compared: MechanismPair
     base: Answer
     head: Answer
 
     @property
     def files(self) -> set[str]:
-        """The files that it follows from on either side."""
+        """The files that it depends on, on either side."""
         sides = (self.compared.base.name, self.compared.head.name)
         names = [name for side in sides for name in mechanisms(side)]
         form = f"/{self.compared.head.form}."
@@ -61,7 +61,7 @@ class Loaded(NamedTuple):
         return [form for form in self.head.get("forms", ()) if form not in compiled]
 
     def is_reached(self, touched: set[str]) -> bool:
-        """Whether it follows from a file that differs, or can be loaded on one side only."""
+        """Whether it depends on a changed file, or can be loaded on one side only."""
         return self.base["outcome"] != self.head["outcome"] or bool(self.files & touched)
 
 
@@ -79,7 +79,7 @@ def reach(
     changes: Sequence[Change],
     runner: Runner,
     device: str,
-    asked: Sequence[Compared] | None = None,
+    asked: Sequence[MechanismPair] | None = None,
 ) -> Reach:
     """What the changes reach of the mechanisms asked for, or of all that the trees contain.
 
@@ -102,7 +102,7 @@ def reach(
 
     both = on_sides(runner.server, (BASE, HEAD), answers)
     of_each = [Loaded(*each) for each in zip(known, both[BASE], both[HEAD], strict=True)]
-    # a text may only look like a card; what was asked for and is nowhere has to be said
+    # some text may only look like a card; what was asked for is reported even if it is nowhere
     there = [one for one in of_each if asked is not None or not one.is_nowhere]
     touched = {path for change in differing for path in change.paths}
     covered = {path for one in there for path in one.files}
@@ -118,7 +118,7 @@ def reach(
 
 
 def without_moved(changes: Sequence[Change], trees: Mapping[str, Path]) -> Iterator[Change]:
-    """The changes less those of files that have only moved: the other side has their content."""
+    """The changes except those of files that only moved: the other side has their content."""
 
     def contents(side: str) -> dict[str, str]:
         paths = (getattr(change, side) for change in changes if change.base != change.head)
@@ -136,18 +136,18 @@ def without_moved(changes: Sequence[Change], trees: Mapping[str, Path]) -> Itera
             yield change
 
 
-def contained(trees: Mapping[str, Path], changes: Sequence[Change]) -> tuple[Compared, ...]:
-    """All mechanisms of both trees; a renamed file is one file."""
+def contained(trees: Mapping[str, Path], changes: Sequence[Change]) -> tuple[MechanismPair, ...]:
+    """All mechanisms of both trees; a renamed file counts once."""
     renamed = {c.base: c.head for c in changes if c.base and c.head}
     original = {head: base for base, head in renamed.items()}
     pairs = {(path, renamed.get(path, path), card) for path, card in cards(trees[BASE])}
     pairs |= {(original.get(path, path), path, card) for path, card in cards(trees[HEAD])}
-    compared = [Compared(base=named(old, c), head=named(new, c)) for old, new, c in pairs]
+    compared = [MechanismPair(base=named(old, c), head=named(new, c)) for old, new, c in pairs]
     return tuple(sorted(compared, key=lambda pair: pair.head.name))
 
 
 def cards(tree: Path) -> Iterator[tuple[str, str]]:
-    """Path and name of whatever a file of the tree binds to a `Card(…)`, by its text."""
+    """Path and name of every `NAME = Card(…)` in the text of the tree's files."""
     for path in files_with(tree, "Card("):
         text = (tree / path).read_text(encoding="utf-8", errors="replace")
         yield from ((path, name) for name in BINDING.findall(text))
@@ -164,12 +164,12 @@ def named(path: str, card: str) -> Selection:
     return Selection(name=f"{path}:{card}")
 
 
-def chosen(found: Reach, plan: CheckPlan, left_s: float, seed: str) -> list[Compared]:
-    """What to check of that: each mechanism in its default form, and those timed in every form.
+def chosen(found: Reach, plan: CheckPlan, left_s: float, seed: str) -> list[MechanismPair]:
+    """What to check of these: each mechanism in its default form, those timed in every form.
 
-    Timed are all, or a random sample that fits into `left_s`; the others are only counted.
+    All are timed, or a random sample that fits into `left_s`; the others are only counted.
     """
-    counted, timed = list[Compared](), list[Compared]()
+    counted, timed = list[MechanismPair](), list[MechanismPair]()
     draw = random.Random(seed)
     fit_s = FIRST_LOOK * left_s - COUNT_S * plan.cases * len(found.reached)
     for one in draw.sample(found.reached, len(found.reached)):
@@ -182,7 +182,7 @@ def chosen(found: Reach, plan: CheckPlan, left_s: float, seed: str) -> list[Comp
     return timed + counted
 
 
-def in_words(found: Reach, compared: Sequence[Compared]) -> str:
+def describe_reach(found: Reach, compared: Sequence[MechanismPair]) -> str:
     """What the change reaches, and what of that is timed."""
     names = [one.compared.head.name for one in found.reached]
     every = "all " if len(names) == found.known > 1 else ""

@@ -131,7 +131,7 @@ def worktree(repository: Path, revision: str, timeout_s: float | None = None) ->
     Raises `CannotRun` if it cannot be checked out, or not within `timeout_s`.
     """
     scratch = Scratch()
-    sweep_up(repository)
+    prune_worktrees(repository)
     tree = scratch.folder / TREE
     try:
         add = ("worktree", "add", "--detach", "--quiet", str(tree), revision)
@@ -143,9 +143,9 @@ def worktree(repository: Path, revision: str, timeout_s: float | None = None) ->
             scratch.close()
 
 
-def sweep_up(repository: Path) -> None:
-    """Make git forget worktrees that killed checks have left and whose folders are gone."""
-    # without -z, which git knows from 2.36 on
+def prune_worktrees(repository: Path) -> None:
+    """Make git forget worktrees left by killed checks whose folders are gone."""
+    # without -z, which needs git 2.36
     listed = git("worktree", "list", "--porcelain", cwd=repository, check=False)
     for line in listed.splitlines():
         tree = Path(line.removeprefix("worktree "))
@@ -165,7 +165,7 @@ def remove(repository: Path, tree: Path) -> None:
 
 @contextmanager
 def ignoring_signals() -> Iterator[None]:
-    """Ignore signals during the block, which cleans up before the end that they ask for."""
+    """Ignore signals during the block, so that it can finish cleaning up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

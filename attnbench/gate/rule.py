@@ -30,7 +30,7 @@ from attnbench.statistics.verdict import Verdict, discoveries
 from attnbench.units import change, percent
 
 LEVEL = 0.99
-FLOORS = 2.0
+FLOORS = 2.0  # noise floors that an effect must exceed
 FEWEST = 3  # pairs below which there is no verdict
 SLOWEST = 0.9  # quantile of `slowest`: a tenth of 40 samples is four, and one could be an accident
 # a sample counts for at most this many medians of its process, so that one stall moves no mean
@@ -117,6 +117,10 @@ class View:
         change = effect(self.first)
         return change.excludes_zero and abs(change.point) > self.limit(threshold)
 
+    def deciding(self, threshold: float) -> tuple[float, ...]:
+        """What may clear the case: stage two alone if stage one made it a suspect, else both."""
+        return self.second if self.is_suspect(threshold) else self.first + self.second
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
@@ -177,7 +181,7 @@ def suspected(evidence: Evidence, threshold: float) -> bool:
 
 
 def unconfirmed(evidence: Evidence, threshold: float) -> bool:
-    """Whether it is suspected, and no second stage has shown that or the contrary."""
+    """Whether it is suspected, and no second stage has confirmed or refuted it."""
     return suspected(evidence, threshold) and len(evidence.second.head) < FEWEST
 
 
@@ -235,15 +239,13 @@ def _judged(evidence: Evidence, called: dict[Statistic, bool], threshold: float)
         return Ruling(verdict, last, _reason(statistic, unevenness(evidence)), statistic)
     for statistic in JUDGED:
         view = evidence.view(statistic)
-        # stage one chose the suspects, so only stage two may clear them; otherwise pool both
-        logs = view.second if view.is_suspect(threshold) else view.first + view.second
+        logs = view.deciding(threshold)
         if not _is_same(evidence, statistic, logs, threshold):
             shown = effect(logs if len(logs) >= FEWEST else view.first)
             doubt = _reason(statistic, _doubt(view, threshold))
             return Ruling(Verdict.UNSURE, shown, doubt, statistic)
-    view = evidence.view(Statistic.TYPICAL)
-    logs = view.second if view.is_suspect(threshold) else view.first + view.second
-    return Ruling(Verdict.SAME, effect(logs), unevenness(evidence))
+    shown = effect(evidence.view(Statistic.TYPICAL).deciding(threshold))
+    return Ruling(Verdict.SAME, shown, unevenness(evidence))
 
 
 def _reason(statistic: Statistic, reason: str) -> str:

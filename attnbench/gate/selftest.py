@@ -15,14 +15,14 @@ from statistics import median
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckedCase, CheckPlan, planned
-from attnbench.gate.check import in_forms, on_both_sides
+from attnbench.gate.check import compared_selections, expand_forms
 from attnbench.gate.measuring import Runner
 from attnbench.gate.repository import top
 from attnbench.gate.rule import Evidence, Pair, Stage, judge
 from attnbench.metrics import TIME
 from attnbench.records import Outcome, Selection
-from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
-from attnbench.run.processes import Server
+from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, tree_round
+from attnbench.run.processes import ServerHandle
 from attnbench.run.workers import OverBudget
 from attnbench.statistics.verdict import Verdict
 
@@ -85,7 +85,7 @@ def detected(
     root = top(Path.cwd())
     laps = []
     with runner.within(budget_s):
-        compared = tuple(in_forms(on_both_sides(selections, root), runner, root))
+        compared = tuple(expand_forms(compared_selections(selections, root), runner, root))
         if len(compared) != 1:
             raise UsageError("a selftest takes one mechanism; name one with --models")
         (case,) = planned(plan, compared)
@@ -113,17 +113,17 @@ def with_extra(share: float) -> str:
 
 
 def prepare(
-    server: Server, tree: Path, case: CheckedCase, shares: Sequence[float], plan: CheckPlan
+    server: ServerHandle, tree: Path, case: CheckedCase, shares: Sequence[float], plan: CheckPlan
 ) -> TreeRace:
     """A race of base against itself, and against itself with `shares` of extra work.
 
     The work is a number of small products. Raises `CannotRun`.
     """
     try:
-        with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
-            race = TreeRace(builds={BASE: case.asked(BASE)}, rounds=4)
+        with tree_round(server, {BASE: tree}, random.Random(0)) as processes:
+            race = TreeRace(builds={BASE: case.build_request(BASE)}, rounds=4)
             batch = plan.batch_for(case.workload, min(race.run(processes)[TIME][BASE]))
-            asked = case.asked(BASE, batch)
+            asked = case.build_request(BASE, batch)
             race = TreeRace(builds={BASE: asked}, rounds=4)
             took_s = median(race.run(processes)[TIME][BASE])
             worker = processes.running[BASE]
@@ -146,13 +146,13 @@ def prepare(
 
 
 def visits(
-    server: Server, tree: Path, race: TreeRace, draw: random.Random, end_s: float
+    server: ServerHandle, tree: Path, race: TreeRace, draw: random.Random, end_s: float
 ) -> Iterator[Laps]:
     """The laps of one visit after another until `end_s`. Raises `CannotRun`."""
     trees = dict.fromkeys(race.builds, tree)
     while time.monotonic() + race.cost_s < end_s:
         try:
-            with of_trees(server, trees, draw) as processes:
+            with tree_round(server, trees, draw) as processes:
                 yield race.run(processes)[TIME]
         except OverBudget:
             return
@@ -166,7 +166,7 @@ def against_base(laps: Sequence[Laps], entrant: str) -> tuple[Pair, ...]:
 
 
 def least_s(plan: CheckPlan, entrants: int) -> float:
-    """About the least seconds that the pairs of one check take, for any mechanism."""
+    """About the least time that the pairs of one check take, whatever the mechanism."""
     samples_s = 2 * plan.rounds * plan.iteration_s  # longer iterations get fewer rounds
     return (plan.pairs + plan.confirm) * entrants * (START_S + samples_s)
 

@@ -9,7 +9,7 @@ from attnbench.measure.server import prctl
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 RESIDENT_MMAP_BYTES = 65_536  # with larger thresholds, VmHWM is wrong by −25 to +100 %
-AHEAD, MOST_AHEAD = 0.3, 1 << 30  # of what is mapped, and bytes
+AHEAD, MOST_AHEAD = 0.3, 1 << 30  # share of what is mapped, and most bytes
 LARGE_BYTES, MOST_MMAPS = 32 << 20, 65_536
 PR_SET_THP_DISABLE = 41
 
@@ -29,11 +29,11 @@ def keep_pages(large: bool = True) -> None:
 
 
 def map_ahead() -> None:
-    """Map pages that iterations after the first may need, which split memory in other ways.
+    """Map pages that iterations after the first may need, as they split memory differently.
 
     Measured in a process's first cases of Fig. 2: the second iteration faulted in up to 37 % as
-    many pages as the first, 4 % of its time; after this, 1 % at most in six cases. No other share
-    than `AHEAD` was tried. Where there is no memory left, none are mapped.
+    many pages as the first, 4 % of its time; after this, 1 % at most in six cases. No share other
+    than `AHEAD` was tried. If no memory is left, none are mapped.
     """
     with suppress(MemoryError):
         bytearray(min(MOST_AHEAD, int(AHEAD * private_bytes())))

@@ -1,4 +1,4 @@
-"""Finds the subject of a case: one class for each mode, in the file of its name."""
+"""Finds the subject of a case: one class for each mode, in the file named after it."""
 
 import importlib
 from typing import cast

@@ -23,7 +23,7 @@ class Missing(Exception):
 
 
 class Worker:
-    """Answers for one source tree; a mechanism is `package.module:function` or a file's."""
+    """Serves one source tree; a `mechanism` is `package.module:function` or `file.py:function`."""
 
     def __init__(self, tree: str | None, seed: int, **_: Any) -> None:
         self.tree, self.seed = Path(tree or ".").resolve(), seed
@@ -32,7 +32,7 @@ class Worker:
         allocator.keep_pages()
 
     def answer(self, do: str, **asked: Any) -> Answer:
-        """What the method `do` gives; an exception of the function becomes an outcome."""
+        """The result of the method `do`; an exception in the function becomes an outcome."""
         try:
             return {"outcome": "ok", **getattr(self, do)(**asked)}
         except Missing as error:
@@ -40,10 +40,10 @@ class Worker:
         except (Exception, SystemExit) as error:
             return {"outcome": "failed", "reason": described(error)}
 
-    def weigh(self, mechanism: str, **_: Any) -> Answer:
-        """Call the function once; nothing of it is counted."""
+    def measure_memory(self, mechanism: str, **_: Any) -> Answer:
+        """Call the function once; nothing is counted."""
         self.ready(mechanism)()
-        return {"values": {}, "form": "", "case": mechanism, "spoiled": True}
+        return {"values": {}, "form": "", "case": mechanism, "needs_new_process": True}
 
     def build(self, mechanism: str, warmup_s: float = 0.0, **_: Any) -> Answer:
         """Call the function until its times are steady, for at most `warmup_s` of wall time."""
@@ -52,7 +52,7 @@ class Worker:
         first = sample(iterate, lambda: None, self.watch, 1)
         warm = warm_up(iterate, lambda: None, self.watch, first, warmup_s)
         gc.collect()
-        gc.disable()  # a collection would fall into the samples of a single process
+        gc.disable()  # a collection would disturb the samples of one process alone
         return {"form": "", "iteration_s": warm[-1].wall_s, "wall_s": warm[-1].wall_s}
 
     def lap(self, iterations: int, **_: Any) -> Answer:
@@ -65,10 +65,10 @@ class Worker:
 
     def finish(self, **_: Any) -> Answer:
         """The process measures nothing else, since a function may leave anything behind."""
-        return {"values": {}, "notes": left_running(end_children()), "spoiled": True}
+        return {"values": {}, "notes": left_running(end_children()), "needs_new_process": True}
 
     def ready(self, name: str) -> Callable[[], Any]:
-        """The function, or what it returns if that can be called. Raises `Missing`."""
+        """The function, or what it returns if that is callable. Raises `Missing`."""
         place, _, attribute = name.rpartition(":")
         if place.endswith(".py"):
             if not (self.tree / place).is_file():
@@ -98,7 +98,7 @@ class Worker:
         return made if callable(made) else function
 
     def sow(self) -> None:
-        """Start the random numbers that functions commonly use from the seed."""
+        """Seed the random generators that functions commonly use."""
         for name, start in (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed")):
             if name in sys.modules:
                 getattr(sys.modules[name], start)(self.seed)

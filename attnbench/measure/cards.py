@@ -1,4 +1,4 @@
-"""The cards of the tree that is measured, and the cases that are asked of them."""
+"""The cards of the measured tree, and the cases that requests resolve to."""
 
 import sys
 from dataclasses import replace
@@ -93,7 +93,7 @@ class Cards:
 
 
 def lacks(file: Path, name: str) -> bool:
-    """Whether the file is loaded, but does not have the name."""
+    """Whether the file is loaded but does not define the name."""
     loaded = [m for m in sys.modules.values() if getattr(m, "__file__", None) == str(file)]
     return bool(loaded) and not any(hasattr(module, name) for module in loaded)
 
@@ -108,9 +108,9 @@ def files_of(mechanism: str) -> tuple[Path, ...]:
 
 
 def package(form: type[Attention]) -> str:
-    """`transformers 4.46.3`: what computes the form, if it is not the tree itself; or nothing."""
+    """`transformers 4.46.3`: the package that computes the form; empty if the tree itself does."""
     name = getattr(form, "package", "")
     try:
         return f"{name} {version(name)}" if name else ""
-    except PackageNotFoundError:  # importable, but not installed by an installer
+    except PackageNotFoundError:  # importable, but without metadata of an installer
         return str(name)

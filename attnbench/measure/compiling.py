@@ -17,15 +17,11 @@ def load(device: Device) -> None:
     mechanism after a few shapes.
     """
     torch.compiler.reset()
-    torch.compile(increment, dynamic=False)(torch.zeros(2, device=device.torch_name))
-
-
-def increment(x: torch.Tensor) -> torch.Tensor:
-    return x + 1
+    torch.compile(lambda x: x + 1, dynamic=False)(torch.zeros(2, device=device.torch_name))
 
 
 def first_s(iterate: Callable[..., Any], clear: Callable[[], None], device: Device) -> float:
-    """Seconds of an iteration that compiles all that it runs."""
+    """Seconds of a first iteration, which compiles everything it runs."""
     begun = time.perf_counter()
     iterate(lambda phase: None)
     clear()

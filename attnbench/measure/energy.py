@@ -1,7 +1,7 @@
 """Energy of one iteration: many in a row, between two steps of a counter.
 
-Counters of energy move in steps, NVML's each 20 to 100 ms, so that the energy of a lap would
-mostly be that of its neighbours. One process has the device for itself, the others of its race
+Energy counters advance in steps, NVML's every 20 to 100 ms, so that the energy of a single lap
+would mostly be that of its neighbours. One process has the device to itself; the others of its race
 wait.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from attnbench.devices.protocol import Unavailable
 
-WINDOW_S, IDLE_S = 3.0, 1.0  # of iterations, and without any before them
-STEPS = 10  # of the counter, of which a window has at least so many
-STILL_S = WINDOW_S / STEPS  # a counter that rests for longer is too coarse
-TAKES_S = WINDOW_S + IDLE_S + 4 * STILL_S  # at most, but for the end of the last iteration
+WINDOW_S, IDLE_S = 3.0, 1.0  # of iterations, and idle before them
+STEPS = 10  # fewest steps of the counter in a window
+STILL_S = WINDOW_S / STEPS  # a counter that stands still for longer is too coarse
+TAKES_S = WINDOW_S + IDLE_S + 4 * STILL_S  # at most, except for the end of the last iteration
 
-Moment = tuple[float, float]  # seconds and joules
+Reading = tuple[float, float]  # seconds and joules
 
 
 def per_iteration(
@@ -24,9 +24,9 @@ def per_iteration(
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, float]:
-    """Joules of an iteration with and without what an idle device consumes, and watts of both.
+    """Joules of an iteration with and without an idle device's consumption, and watts of both.
 
-    `run` runs iterations for so many seconds, to their end, and gives their number. Raises
+    `run` runs whole iterations for the given seconds and returns their number. Raises
     `Unavailable`.
     """
     begun = step(joules, clock)
@@ -46,15 +46,15 @@ def per_iteration(
     }
 
 
-def step(joules: Callable[[], float], clock: Callable[[], float]) -> Moment:
-    """When the counter moves next, and to what. Raises `Unavailable`."""
+def step(joules: Callable[[], float], clock: Callable[[], float]) -> Reading:
+    """The time of the counter's next step, and its value then. Raises `Unavailable`."""
     before, begun = joules(), clock()
     while (now := joules()) == before:
         if clock() - begun > STILL_S:
-            raise Unavailable(f"the counter of energy rests for more than {STILL_S:g} s")
+            raise Unavailable(f"the energy counter did not change for {STILL_S:g} s")
     return clock(), now
 
 
-def watts(begun: Moment, ended: Moment) -> float:
+def watts(begun: Reading, ended: Reading) -> float:
     """The mean power between two moments."""
     return (ended[1] - begun[1]) / (ended[0] - begun[0])

@@ -18,7 +18,7 @@ PEAK_S = 0.15  # per peak rate: precise enough, and short enough before every sw
 
 
 def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment:
-    """This machine with measured peak rates, those of products in each number type.
+    """This machine with measured peak rates: of matrix products in each number type, and of copies.
 
     Runs operations, so only workers may call it.
     """
@@ -74,7 +74,7 @@ def copy_bytes(device: Device, clock: Clock) -> float | None:
 
 
 def best(work: Callable[[], object], device: Device, clock: Clock) -> float:
-    """Seconds of one call, of the fastest calls in a row within `PEAK_S`."""
+    """Seconds of one call, the mean of the fastest run of calls within `PEAK_S`."""
     watch, calls = device.stopwatch(clock=clock), device.peak_calls
 
     def seconds() -> float:

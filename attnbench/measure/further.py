@@ -1,6 +1,6 @@
-"""What is measured of a case once its laps are over, while the others of its race wait.
+"""What is measured of a case after its laps, while the others of its race wait.
 
-The energy of an iteration, if that was asked, and of a launch-bound case the time of one as CUDA
+The energy of an iteration, if requested, and for a launch-bound case the time of one as CUDA
 graphs, which need no launches.
 """
 
@@ -10,7 +10,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from attnbench.devices.protocol import Unavailable, Weighed
+from attnbench.devices.protocol import Unavailable, ValuesAndNotes
 from attnbench.devices.timing import sample
 from attnbench.measure.cards import Unmeasured
 from attnbench.measure.energy import TAKES_S, per_iteration
@@ -18,12 +18,12 @@ from attnbench.measure.samples import captured
 from attnbench.measure.server import described
 
 CHUNK_S = 0.1  # of iterations that are enqueued before the host waits for them
-REPLAYS_S, REPLAYS = 0.03, 5  # of a sample of replays, and how many there are
+REPLAYS_S, REPLAYS = 0.03, 5  # of one sample of replays, and number of samples
 NOT_CAPTURED = "replays"  # the note on a failed capture, which may leave the device unusable
 
 
-def further(built: Any, left_s: float = math.inf) -> Weighed:
-    """Values and notes of what `Worker.build` has built, in `left_s` of the budget."""
+def further(built: Any, left_s: float = math.inf) -> ValuesAndNotes:
+    """Values and notes on what `Worker.build` built, within the `left_s` of the budget."""
     values, notes = energy(built, left_s) if built.energy else ({}, {})
     if is_launch_bound(built) and built.device.captures and not built.cuda_graphs:
         replayed, wrong = replays(built)
@@ -37,7 +37,7 @@ def is_launch_bound(built: Any) -> bool:
     return bool(shares) and median(shares) > 1
 
 
-def energy(built: Any, left_s: float) -> Weighed:
+def energy(built: Any, left_s: float) -> ValuesAndNotes:
     """The energy of an iteration, or why it is unknown."""
     if TAKES_S + built.iteration_s > left_s:
         return {}, {"energy": "the budget ended before it was measured"}
@@ -59,11 +59,11 @@ def energy(built: Any, left_s: float) -> Weighed:
         return {}, {"energy": str(error)}
 
 
-def replays(built: Any) -> Weighed:
+def replays(built: Any) -> ValuesAndNotes:
     """The wall time of an iteration as CUDA graphs, the median of a few samples, or why not."""
     subject = built.subject
     for group in subject.optimiser.param_groups if subject.optimiser else ():
-        group["capturable"] = True  # fused steps are, if only they are called so
+        group["capturable"] = True  # fused steps are, but only with this flag
     try:
         replay = captured(built.device, subject)
         take = partial(sample, replay, lambda: None, built.device.stopwatch(), hide=False)

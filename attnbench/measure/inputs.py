@@ -1,8 +1,8 @@
-"""Inputs that never come twice, so that a module which remembers some finds nothing.
+"""Inputs that never repeat, so that a module which caches results gains nothing.
 
-They are windows of rows of random numbers that are a little longer. Before each iteration the
-windows move on by a cache line, within the same memory: address and all numbers change, sizes and
-strides stay, and nothing has to be drawn or copied. Rows whose end is reached are drawn anew.
+They are windows into slightly longer rows of random numbers. Before each iteration the windows move
+on by a cache line, within the same memory: address and all numbers change, sizes and strides do
+not, and nothing has to be drawn or copied. Rows whose end is reached are redrawn.
 """
 
 from collections import deque
@@ -15,8 +15,8 @@ from torch import Tensor
 from attnbench.devices.protocol import Iterate, Lap
 from attnbench.measure.subject import Subject
 
-LINE = 64  # bytes of a cache line, at multiples of which torch's tensors begin
-MOVES = 1 << 14  # of windows in one row, which 1 MiB more makes room for
+LINE = 64  # bytes of a cache line, to which torch aligns tensors
+MOVES = 1 << 14  # of a window within one row, for which the row is 1 MiB longer
 
 Inputs = tuple[Tensor, ...]
 Draws = list[Tensor]  # states of random generators
@@ -26,7 +26,7 @@ class Iterations:
     """Iterations of a subject, each with other inputs; the output of the last one is kept.
 
     `fixed` inputs stay where they are, as CUDA graphs need them, and the windows are copied there.
-    If `repeatable`, the random numbers from which the last iteration began are kept too.
+    If `repeatable`, the generators' states before the last iteration are kept too.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Iterations:
         self.output = self.work(lap)
 
     def prepare(self, count: int) -> None:
-        """Make the inputs of so many iterations, so that little comes between them."""
+        """Make the inputs of so many iterations, so that little happens between them."""
         self.coming.extend(self.windows(self.moved + ahead) for ahead in range(count))
 
     def clear(self) -> None:
@@ -77,7 +77,7 @@ class Iterations:
             self.draws = draws(self.subject.device)
 
     def windows(self, number: int) -> Inputs:
-        """The inputs after so many moves, as tensors of their own and not as views."""
+        """The inputs after so many moves, as tensors of their own, not views."""
         trains, begin = self.subject.mode.trains, number % MOVES * LINE
         return tuple(
             torch.empty(0, dtype=row.dtype, device=row.device)
@@ -87,7 +87,7 @@ class Iterations:
         )
 
     def again(self, number: int) -> Inputs | None:
-        """The inputs after so many moves; None if the rows have been drawn anew since."""
+        """The inputs after so many moves; None if the rows have been redrawn since."""
         same = number // MOVES == (self.moved - 1) // MOVES
         return self.windows(number) if same else None
 
@@ -101,19 +101,14 @@ class Iterations:
                 row.random_(shell.vocabulary, generator=generator)
 
 
-def copy(x: Tensor, grad: bool) -> Tensor:
-    """The same numbers in other memory, with a gradient of their own if they can have one."""
-    return x.detach().clone().requires_grad_(grad and x.is_floating_point())
-
-
 def draws(device: str) -> Draws:
-    """The states of the generators of random numbers that an iteration may use."""
+    """The states of the random generators that an iteration may use."""
     of_device: Any = getattr(torch.get_device_module(device), "get_rng_state", None)
     return [torch.get_rng_state(), *([of_device(device)] if of_device else [])]
 
 
 def redraw(states: Draws, device: str) -> None:
-    """Let random numbers go on from those states."""
+    """Restore the random generators to those states."""
     torch.set_rng_state(states[0])
     for state in states[1:]:
         torch.get_device_module(device).set_rng_state(state, device)

@@ -1,9 +1,9 @@
 """Odd behaviour of a mechanism that ran: signs that it did not compute what was to be timed.
 
-Nothing is put around the iterations that count. Once they are done, the first one and one that was
-timed are repeated, openly watched, and must give what they gave. So what is seen of them holds for
-those that count, and who behaves well only at first, or only while watched, is found. Of outputs
-only a few numbers are kept, so that timed iterations find memory unchanged.
+Timed iterations are not instrumented. Once they are done, the first one and one that was timed are
+repeated, openly watched, and must give the same outputs. So what is seen of them holds for the
+timed ones, and a mechanism that behaves well only at first, or only while watched, is caught. Only
+a few numbers of each output are kept, so that timed iterations find memory unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from attnbench.attention.contract import Attention
-from attnbench.measure.inputs import Draws, Inputs, Iterations, copy, draws, redraw
+from attnbench.measure.inputs import Draws, Inputs, Iterations, draws, redraw
 from attnbench.measure.subject import Subject, plain
 from attnbench.records import Level
 
@@ -31,8 +31,8 @@ TOLERANCE, STEPS = 1e-4, 4
 CHANGED = "changed its input in place"
 
 
-class Moment:
-    """What an iteration begins with besides its inputs, and some numbers of what it gave."""
+class Snapshot:
+    """The state before an iteration, besides its inputs, and some numbers of its output."""
 
     def __init__(self, subject: Subject) -> None:
         self.draws: Draws = draws(subject.device)
@@ -44,7 +44,7 @@ class Moment:
 
 
 @dataclass
-class Passed:
+class WatchedPass:
     """A forward pass that was watched."""
 
     odd: dict[str, None] = field(default_factory=dict)
@@ -54,27 +54,27 @@ class Passed:
 
 
 class Witness:
-    """Sees the iterations of a subject from outside, and repeats two of them in the end."""
+    """Observes the iterations of a subject from outside, and repeats two of them at the end."""
 
     def __init__(self, subject: Subject, seed: int) -> None:
         self.subject, self.seed = subject, seed
-        self.first = self.timed = Moment(subject)
+        self.first = self.timed = Snapshot(subject)
         self.returned: Tensor | None = None  # some numbers of the last output of a lap
 
     def see(self, iterations: Iterations, once: Callable[[], object]) -> None:
-        """Keep some numbers of what a lap gave.
+        """Keep some numbers of a lap's output.
 
-        A step changes the parameters: where one trains, only an iteration that `once` runs after
-        the first lap can be repeated.
+        A step changes the parameters: in training, only an iteration that `once` runs after the
+        first lap can be repeated.
         """
         trains, is_first = self.subject.mode.trains, self.returned is None
-        moment = Moment(self.subject) if is_first or not trains else self.timed
+        snapshot = Snapshot(self.subject) if is_first or not trains else self.timed
         if trains and is_first:
             once()
         self.returned = some_numbers(iterations.output)
-        if moment is not self.timed:
-            moment.draws, moment.moves = iterations.draws, iterations.moved - 1
-            moment.numbers, self.timed = self.returned, moment
+        if snapshot is not self.timed:
+            snapshot.draws, snapshot.moves = iterations.draws, iterations.moved - 1
+            snapshot.numbers, self.timed = self.returned, snapshot
 
     def odd(self, iterations: Iterations) -> str:
         """Everything odd, separated by `;`."""
@@ -92,7 +92,7 @@ class Witness:
         return "; ".join(signs)
 
     def settings(self) -> Iterator[str]:
-        """What it switched in its modules and parameters."""
+        """Settings of its modules and parameters that it has switched."""
         if frozen := sum(not parameter.requires_grad for parameter in self.subject.parameters):
             yield f"switched off the gradients of {frozen} of its parameters"
         trains = self.subject.mode.trains
@@ -100,24 +100,24 @@ class Witness:
             yield "switched between training and evaluation"
 
     def repeated(self, given: Inputs | None, fixed: bool) -> Iterator[str]:
-        """What is odd of the first iteration and of the timed one, whose inputs are `given`.
+        """What is odd about the first iteration and the timed one, whose inputs are `given`.
 
-        If they are not known any more, other inputs do, whose output is not known.
+        If those are no longer known, others are used, whose expected output is unknown.
         """
         self.subject.draw(self.seed)
         inputs = {"at first": self.subject.inputs}
         self.subject.draw(self.seed + 1)
         inputs["while it was timed"] = given or self.subject.inputs
-        moments = (self.first, self.timed)
-        first, timed = map(self.repeat, moments, inputs.values())
+        snapshots = (self.first, self.timed)
+        first, timed = map(self.repeat, snapshots, inputs.values())
         yield from first.odd | timed.odd
-        for when, moment, passed in zip(inputs, moments, (first, timed), strict=True):
+        for when, snapshot, passed in zip(inputs, snapshots, (first, timed), strict=True):
             # a graph draws other random numbers
             unknown = passed is timed and (given is None or (fixed and passed.draws))
-            if unknown or CHANGED in passed.odd or moment.numbers is None:
+            if unknown or CHANGED in passed.odd or snapshot.numbers is None:
                 continue
-            if differs(some_numbers(passed.outputs[-1]), moment.numbers):
-                once_more = self.repeat(moment, inputs[when])
+            if differs(some_numbers(passed.outputs[-1]), snapshot.numbers):
+                once_more = self.repeat(snapshot, inputs[when])
                 if not differs(once_more.outputs[-1], passed.outputs[-1]):
                     yield f"gave another output {when} than for the same input while watched"
         if any(map(torch.equal, first.numbers, timed.numbers)):
@@ -125,8 +125,8 @@ class Witness:
         elif CHANGED not in timed.odd:
             yield from self.partial(timed, *reversed(inputs.values()))
 
-    def partial(self, timed: Passed, given: Inputs, other: Inputs) -> Iterator[str]:
-        """Whether it computed a part of its input only."""
+    def partial(self, timed: WatchedPass, given: Inputs, other: Inputs) -> Iterator[str]:
+        """Signs that it used only a part of its input."""
         subject, w, output = self.subject, self.subject.case.workload, timed.outputs[0]
         if w.batch > 1 and torch.equal(output[0], output[-1]):
             yield "gave the same output for other sequences"
@@ -141,8 +141,8 @@ class Witness:
             if torch.equal(self.repeat(self.timed, mixed).outputs[0], output):
                 yield "ignored the second half of its input"
 
-    def repeat(self, moment: Moment, inputs: Inputs) -> Passed:
-        """The pass from that moment on, watched."""
+    def repeat(self, snapshot: Snapshot, inputs: Inputs) -> WatchedPass:
+        """Repeat the pass from that moment, watched."""
         subject, saved = self.subject, list[None]()
 
         def record(tensor: Tensor) -> Tensor:
@@ -150,26 +150,29 @@ class Witness:
             return tensor
 
         with torch.no_grad():
-            for tensor, value in moment.state:
+            for tensor, value in snapshot.state:
                 tensor.copy_(value)
-        subject.inputs = tuple(copy(x, grad=subject.mode.trains) for x in inputs)
-        redraw(moment.draws, subject.device)
+        trains = subject.mode.trains
+        subject.inputs = tuple(
+            x.detach().clone().requires_grad_(trains and x.is_floating_point()) for x in inputs
+        )
+        redraw(snapshot.draws, subject.device)
         with (
             watched(subject) as passed,
-            torch.set_grad_enabled(subject.mode.trains),
+            torch.set_grad_enabled(trains),
             saved_tensors_hooks(record, lambda tensor: tensor),
         ):
             passed.outputs.append(plain(subject.forward()))
-        if saved and not subject.mode.trains:
+        if saved and not trains:
             passed.odd["recorded gradients in inference"] = None
-        passed.draws = not all(map(torch.equal, moment.draws, draws(subject.device)))
+        passed.draws = not all(map(torch.equal, snapshot.draws, draws(subject.device)))
         return passed
 
 
 @contextmanager
-def watched(subject: Subject) -> Iterator[Passed]:
+def watched(subject: Subject) -> Iterator[WatchedPass]:
     """Watch the calls of the subject's mechanisms."""
-    passed = Passed()
+    passed = WatchedPass()
     core = subject.case.workload.level is Level.CORE
     modules = [module for module in subject.module.modules() if isinstance(module, Attention)]
     name = "attend" if core else subject.calls
@@ -184,8 +187,8 @@ def watched(subject: Subject) -> Iterator[Passed]:
             vars(module).pop(name, None)
 
 
-def recorded(call: Callable[..., Any], passed: Passed, rows: bool) -> Callable[..., Any]:
-    """The call, recording its output and what was odd; `rows`: each token must become another."""
+def recorded(call: Callable[..., Any], passed: WatchedPass, rows: bool) -> Callable[..., Any]:
+    """The call, recording its output and what was odd; `rows`: every token's row must change."""
 
     def recording(*args: Any, **kwargs: Any) -> Any:
         inputs = [arg for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
@@ -211,7 +214,7 @@ def recorded(call: Callable[..., Any], passed: Passed, rows: bool) -> Callable[.
 
 
 def compared(output: Tensor, inputs: list[Tensor], rows: bool) -> Iterator[str]:
-    """What is odd of the output of a mechanism beside its inputs."""
+    """What is odd about a mechanism's output compared with its inputs."""
     if inputs and output.dtype != inputs[0].dtype:
         yield f"returned {output.dtype} for {inputs[0].dtype}"
     # the core of one token gives its value, as softmax over one key does

@@ -1,4 +1,4 @@
-"""A fixed piece of work, repeated beside others on a core to tell how fast it is meanwhile."""
+"""A fixed piece of work, repeated beside measured work on a core to tell the core's speed."""
 
 import os
 import threading
@@ -9,11 +9,11 @@ import torch
 
 EVERY_S = 0.025
 SIZE = 256  # rows of the matrices, whose product takes about half a millisecond
-MOST = 1 << 16  # that nobody has asked for
+MOST = 1 << 16  # probes kept that have not been read
 
 
 class Probes:
-    """CPU seconds of each probe of a core, by a thread, until the process ends."""
+    """CPU seconds of each probe of a core, taken by a thread until the process ends."""
 
     def __init__(self, core: int) -> None:
         os.sched_setaffinity(0, {core})

@@ -1,4 +1,4 @@
-"""The state of the whole process, which no mechanism may change, and how memory runs out."""
+"""Process-wide settings, which no mechanism may change, and errors that mean out of memory."""
 
 import warnings
 from collections.abc import Mapping
@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-# how torch and CUDA's libraries say that an allocation was refused; the last is how torch's
-# allocator ends on a MIG instance, or in a container, when it asks NVML what is free
+# how torch and CUDA's libraries report a refused allocation; the last is how torch's allocator
+# fails on a MIG instance, or in a container, when it asks NVML what is free
 OUT_OF_MEMORY = (
     *("can't allocate memory", "out of memory", "not enough memory"),
     *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
@@ -32,7 +32,7 @@ def torch_state() -> dict[str, Any]:
 def matmul_precision() -> str:
     """How precise float32 products are."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch 2.9, that the setting has a new name
+        warnings.simplefilter("ignore")  # torch 2.9 warns that the setting has a new name
         try:
             return torch.get_float32_matmul_precision()
         except RuntimeError:  # newer settings, which the old one cannot express
@@ -47,7 +47,7 @@ def autocast() -> str:
 
 
 def changes(before: Mapping[str, Any]) -> str:
-    """What has changed since in `torch_state`: `number of threads 2 to 7; …`, or nothing."""
+    """What has changed in `torch_state` since: `number of threads 2 to 7; …`, or nothing."""
     now = torch_state().items()
     return "; ".join(f"{name} {before[name]} to {new}" for name, new in now if before[name] != new)
 

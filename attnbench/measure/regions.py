@@ -1,10 +1,11 @@
-"""A measuring process that also says which part of a module took how much of its laps.
+"""A measuring process that also divides the time of its laps among the parts of a module.
 
-One rule finds the parts of every mechanism. What torch's `linear` computes within an attention are
-its projections, whoever calls it; its convolutions and the method `convolve`, the convolution; the
-methods `attend`, `attend_next` and `scan`, the core. The rest of such an attention is gates, norms
-and copies; without such a core, the rest is the core. Around attentions is the shell. In a backward
-pass, hooks on tensors that went from part to part say where it is. Compiled code has no parts.
+One rule finds the parts of every mechanism. Within an attention, torch's `linear` is the
+projections, whoever calls it; torch's convolutions and the method `convolve` are the convolution;
+the methods `attend`, `attend_next` and `scan` are the core. The rest of such an attention is gates,
+norms and copies; without such a core, the rest is the core. What surrounds attentions is the shell.
+In a backward pass, hooks on tensors handed from part to part tell which part is running. Compiled
+code has no parts.
 """
 
 import math
@@ -37,7 +38,7 @@ FUNCTIONS = MappingProxyType(
 METHODS = MappingProxyType(
     {"convolve": Region.CONVOLUTION} | dict.fromkeys(("attend", "attend_next", "scan"), Region.CORE)
 )
-PAIRS, TIMES = 100, 15  # of operators on single numbers, in a chain, and how often it is timed
+PAIRS, TIMES = 100, 15  # pairs of operators on single numbers, in a chain that is timed so often
 
 
 class Worker(worker.Worker):
@@ -47,7 +48,7 @@ class Worker(worker.Worker):
     taken: list[Mapping[str, float]]  # by region, seconds of an iteration of each marked lap
 
     def build(self, marked: bool = True, **asked: Any) -> Answer:  # type: ignore[override]
-        """Build as ever; only if `marked`, laps are taken twice."""
+        """Build as usual; laps are taken twice only if `marked`."""
         self.marked = marked
         return super().build(**asked)
 
@@ -58,13 +59,13 @@ class Worker(worker.Worker):
         return subject
 
     def lap(self, iterations: int, rehearse: bool = False, left_s: float = math.inf) -> Answer:
-        """The lap of the module as it is; in every other call it comes first."""
+        """The lap of the module as it is; it comes first in every other call."""
         answers: dict[bool, Answer] = {}
         if not self.marked:
             return super().lap(iterations, rehearse, left_s)
         for marked in (False, True) if len(self.taken) % 2 == 0 else (True, False):
             with self.regions.placed() if marked else nullcontext():
-                # only one of them is taken again: the parent bounds what this process may use
+                # only one of them is retaken: the parent bounds what this process may use
                 left_now_s = 0.0 if marked else left_s
                 answers[marked] = super().lap(iterations, rehearse, left_now_s)
             if marked:
@@ -73,9 +74,9 @@ class Worker(worker.Worker):
         return answers[False]
 
     def finish(self, left_s: float = math.inf) -> Answer:
-        """As ever, and by region the times of all laps, and the operators of an iteration.
+        """As usual, plus the times of all laps and the operators of an iteration, by region.
 
-        `launch_s` is what one costs alone; `lumped`: some attention has no core to be told apart.
+        `launch_s` is what one operator costs alone; `lumped`: some attention has no separate core.
         """
         if not self.marked:
             return super().finish(left_s)
@@ -129,7 +130,7 @@ class Regions:
         self.marks = False
 
     def located(self, call: Callable[..., Any], region: str) -> Callable[..., Any]:
-        """The call, as a stay in the region; the shell keeps what torch computes for it."""
+        """The call, as a stay in the region; torch's functions in the shell belong to the shell."""
 
         def there(*args: Any, **kwargs: Any) -> Any:
             outer = self.now
@@ -145,7 +146,7 @@ class Regions:
         return there
 
     def hand_over(self, giver: str, taker: str, tensors: Any) -> None:
-        """Go on in another region; once their gradients are there, the tensors lead back."""
+        """Enter another region; as soon as the tensors have gradients, they lead back."""
         self.enter(taker)
         for tensor in tree_leaves(tensors) if torch.is_grad_enabled() else ():
             # those that have been handed over before lead back to where they were made
@@ -158,7 +159,7 @@ class Regions:
         self.now = region
 
     def timed(self, iterate: Iterate) -> Iterate:
-        """The iteration; once marks are placed, with a lap for each stay in place of each phase."""
+        """The iteration; while marks are placed, with a lap per stay instead of per phase."""
 
         def by_region(lap: Lap) -> Any:
             def phase(name: str) -> None:
@@ -173,7 +174,7 @@ class Regions:
         return by_region
 
     def named(self, found: Mapping[str, float]) -> dict[str, float]:
-        """What was found of each region, that of attentions themselves by what they are."""
+        """Amounts by region; the rest of an attention is its gates, or its core if it has none."""
         amounts: dict[str, float] = {}
         for region, amount in found.items():
             of_own = Region.GATES if region in self.split else Region.CORE

@@ -18,24 +18,24 @@ from attnbench.measure.subject import Subject
 from attnbench.records import Clock, Sample
 from attnbench.verify.flops import counted_flops
 
-REHEARSAL_S = 0.1  # for which they go on while pages fault
+REHEARSAL_S = 0.1  # at most, while pages fault
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
-TURN_S, PAIRS = 0.03, 7  # of a sample of steps from either state, and how often both are taken
-ROUNDING = 100.0  # times the spacing of numbers by which outputs of the same work may differ
-CALIBRATION_S, PRODUCTS = 0.3, 100  # of extra work, to learn what one of its products takes
-PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
+TURN_S, PAIRS = 0.03, 7  # of a sample of steps from either state, and number of such pairs
+ROUNDING = 100.0  # times the machine epsilon by which outputs of the same work may differ
+CALIBRATION_S, PRODUCTS = 0.3, 100  # of extra work, to learn how long one of its products takes
+PREFILLS_S, PREFILLS = 0.2, 5  # most time and number of prefills that count
 
 
-def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
-    """A sample, with what the meter saw of it."""
+def take_metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
+    """Take a sample, and add what the meter saw of it."""
     with meter:
         taken = take()
-    meter.saw(taken)
+    meter.judge_sample(taken)
     return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
 
 
-def rehearsed(take: Callable[[], Sample], faults: Callable[[], int]) -> None:
+def run_rehearsal(take: Callable[[], Sample], faults: Callable[[], int]) -> None:
     """Run an iteration untimed, and further ones while pages fault."""
     end, faulted = time.perf_counter() + REHEARSAL_S, increments(faults)
     taken = take()
@@ -43,7 +43,7 @@ def rehearsed(take: Callable[[], Sample], faults: Callable[[], int]) -> None:
         taken = take()
 
 
-def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
+def time_to_first_token(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
     """The time to the first token: the median in seconds of a few prefills; None without a prompt.
 
     Raises `Unmeasured`.
@@ -56,7 +56,7 @@ def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
 
     # users wait for launches too
     take = partial(sample, iterate, lambda: None, watch, 1, hide=False)
-    prefill = partial(metered, meter, take)
+    prefill = partial(take_metered, meter, take)
     taken = [prefill()]
     if output[0] is None:
         return None
@@ -69,12 +69,12 @@ def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
     return median(one.seconds if one.device_s is None else one.wall_s for one in taken)
 
 
-def both_ways(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str, float]:
+def compare_states(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str, float]:
     """Seconds to the first token, and the time of a step from a filled state over the prompt's.
 
-    The ratio is the median of a few, each of two samples in turns. Raises `Unmeasured`.
+    The ratio is the median over a few pairs of samples, taken in turns. Raises `Unmeasured`.
     """
-    values = {"ttft_s": prefilled(subject, watch, meter)}
+    values = {"ttft_s": time_to_first_token(subject, watch, meter)}
     of_prompt, subject.filled = subject.state, True
     subject.prefill()
     states, iterate = (of_prompt, subject.state), subject.iteration()
@@ -99,20 +99,20 @@ def captured(device: Device, subject: Subject) -> Iterate:
     except Exception as error:
         if is_out_of_memory(error):
             raise
-        first: BaseException = error  # the end of a capture that failed is an error by itself
+        first: BaseException = error  # ending a failed capture raises an error of its own
         while first.__context__ is not None:
             first = first.__context__
         reason = f"a CUDA graph cannot capture it: {described(first)}"
         raise Unmeasured("unsupported", reason) from error
-    if wrong := subject.check(replay(lambda phase: None)) or differs(subject, replay):
+    if wrong := subject.check(replay(lambda phase: None)) or replay_deviation(subject, replay):
         raise Unmeasured("failed", f"replayed as CUDA graphs, {wrong}")
     return replay
 
 
-def differs(subject: Subject, replay: Iterate) -> str:
-    """How a replay departs from the iteration itself, with other inputs than it was captured with.
+def replay_deviation(subject: Subject, replay: Iterate) -> str:
+    """How a replay deviates from the iteration itself, on inputs other than those captured.
 
-    Nothing where they agree, or cannot: training changes parameters, and some forms draw numbers.
+    Empty where they agree, or cannot: training changes parameters, and some forms draw numbers.
     """
     if subject.mode.trains:
         return ""
@@ -121,13 +121,13 @@ def differs(subject: Subject, replay: Iterate) -> str:
             x.copy_(x.flip(-1))
     iterate = subject.iteration()
     replayed, one, other = (run(lambda phase: None).clone() for run in (replay, iterate, iterate))
-    if apart(one, other) or not apart(replayed, one):
+    if outputs_differ(one, other) or not outputs_differ(replayed, one):
         return ""
     return "the output is not that of the iteration"
 
 
-def apart(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two outputs differ by more than the order of sums explains."""
+def outputs_differ(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two outputs differ by more than the order of summation explains."""
     most = ROUNDING * torch.finfo(b.dtype).eps
     return float((a.double() - b.double()).norm()) > most * float(b.double().norm())
 
@@ -152,7 +152,7 @@ def counted(subject: Subject) -> dict[str, float]:
     return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
 
 
-def slowed(
+def add_extra_work(
     work: Callable[[], Any], products: int, every: int = 1, device: str = "cpu"
 ) -> Callable[[], Any]:
     """The work with `products` extra products of small matrices in every `every`-th call."""
@@ -171,9 +171,9 @@ def slowed(
 
 
 def product_s(device: Device) -> float:
-    """Seconds of one product of the extra work, by the clock that a check judges by."""
+    """Seconds of one product of the extra work, by the clock that a check uses."""
     watch, took_s, count = device.stopwatch(clock=Clock.CPU), 0.0, 0
-    work = slowed(lambda: None, PRODUCTS, device=device.torch_name)
+    work = add_extra_work(lambda: None, PRODUCTS, device=device.torch_name)
     work()
     while took_s < CALIBRATION_S:
         took_s += sample(repeated(work), lambda: None, watch, 1).seconds

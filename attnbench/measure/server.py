@@ -37,9 +37,9 @@ PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
-# this package's even where another tree is measured; in import order
+# taken from this package even when another tree is measured; in import order
 MEASURING_ROOMS = ("version", "modes", "records", "devices", "run", "verify", "measure")
-# of a tree without the room `attention`: what measuring code imports, and where it is there
+# for a tree without the room `attention`: what measuring code imports, and its place there
 MOVED = (
     ("attnbench.attention.contract", "attnbench.contract"),
     ("attnbench.attention.card", "attnbench.contract"),
@@ -49,7 +49,7 @@ MOVED = (
 
 
 class Server:
-    """The living workers, by process id; their parent is at the other end of `control`."""
+    """Forks workers and keeps their process ids; the parent is at the other end of `control`."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
@@ -151,7 +151,7 @@ def main() -> None:
 
 
 def load_shared(*modules: str) -> None:
-    """Import modules for all workers, and note if one has started the CUDA driver."""
+    """Import modules for all workers, and record if one has started the CUDA driver."""
     for name in modules:
         importlib.import_module(name)
         if uses_cuda():
@@ -225,11 +225,10 @@ def serve(connection: socket.socket) -> None:
 def load(
     tree: str | None, caches: str, threads: int, module: str, **about: Any
 ) -> Callable[..., Mapping[str, Any]]:
-    """What answers later questions: the module's `Worker`, with a `tree` for its package.
-
+    """The function that answers later questions: of the module's `Worker`, on a `tree` if given.
     Raises `ImportError`.
     """
-    if torch := sys.modules.get("torch"):  # otherwise OMP_NUM_THREADS says it
+    if torch := sys.modules.get("torch"):  # otherwise OMP_NUM_THREADS sets it
         torch.set_num_threads(threads)
     try:
         if tree is not None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 INSTALLED = frozenset({"site-packages", "dist-packages"})
-# of this package, what a mechanism consists of; the rest only finds and measures it
+# the parts of this package that belong to a mechanism; the rest only finds and measures it
 MECHANISMS = ("attnbench/mechanisms/", "attnbench/attention/")
 
 
 def sources(tree: Path) -> tuple[str, ...]:
-    """What is loaded, and what functions of it import when they run; paths relative to the tree.
+    """Loaded files, and those their functions import when they run; paths relative to the tree.
 
-    The tree's own measuring code stands for this package's, which measures every tree.
+    The tree's own measuring code stands in for this package's, which measures every tree.
     """
     tree = tree.resolve()
     queue = [module.__file__ for module in [*sys.modules.values()] if hasattr(module, "__file__")]

@@ -5,6 +5,7 @@ What differs between modes is in `measure/subjects/`, a file for each mode.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,8 @@ from attnbench import modes
 from attnbench.attention.card import Card
 from attnbench.attention.classifier import Classifier, random_tokens
 from attnbench.devices.finding import find
-from attnbench.devices.protocol import Weighed
+from attnbench.devices.protocol import ValuesAndNotes
+from attnbench.measure.drawing import Repeating
 from attnbench.records import Case, Level, Workload
 
 
@@ -26,7 +28,7 @@ class Subject:
     """
 
     calls = "forward"  # the method of a mechanism that an iteration calls
-    declares = "flops"  # the method that says its FLOPs
+    declares = "flops"  # the method that declares its FLOPs
     state: Any = None  # that a prompt left
     optimiser: torch.optim.Optimizer | None = None
 
@@ -39,9 +41,9 @@ class Subject:
         torch.manual_seed(seed)
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
         # a `Classifier`, or at other levels one form of the mechanism
-        self.module: Any = (
-            Classifier(card, case.form, config, w) if w.level is Level.MODEL else form(config, w)
-        )
+        whole = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
+        with Repeating():
+            self.module: Any = whole(config, w)
         # older trees have no form that compiles
         forms = self.module.modules()
         self.compiles = any(getattr(form, "compiles", False) for form in forms)
@@ -118,11 +120,11 @@ class Subject:
         return ""
 
     def state_bytes(self) -> float | None:
-        """Bytes of what the tokens before an iteration left, or None in modes without."""
+        """Bytes of the state that earlier tokens left, or None in modes without one."""
         return None
 
-    def weighed(self, values: dict[str, float]) -> Weighed:
-        """What was measured of memory, as it is to be stored, and notes."""
+    def with_state(self, values: dict[str, float]) -> ValuesAndNotes:
+        """The memory measurements as they are to be stored, and notes."""
         return values, {}
 
     @staticmethod
@@ -151,7 +153,7 @@ class Subject:
         return tensor.normal_(generator=self.generator).requires_grad_(self.mode.trains)
 
     def _core_sizes(self, card: Card, config: Any) -> tuple[int, int]:
-        """Heads and head width of a core's output, seen on one token; usually H and d."""
+        """Heads and head width of a core's output, found by running one token; usually H and d."""
         w = replace(self.case.workload, batch=1, seq_len=1)
         core: Any = card.forms["eager"](config, w).to(self.device, self.dtype)
         shapes = core_inputs(core, w)
@@ -164,7 +166,7 @@ class Subject:
 def plain(output: Any) -> Tensor:
     """An output without its graph.
 
-    Raises `TypeError` if it is not exactly a tensor: others may compute once they are read.
+    Raises `TypeError` if it is not exactly a tensor: a subclass may compute only when it is read.
     """
     if type(output) is not Tensor:
         raise TypeError(f"the output is a {type(output).__name__}, and not exactly a Tensor")

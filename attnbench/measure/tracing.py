@@ -1,4 +1,4 @@
-"""What a case spends its time on, by operator: iterations under the profiler of torch."""
+"""What a case spends its time on, by operator: iterations under torch's profiler."""
 
 import warnings
 from collections.abc import Callable
@@ -17,9 +17,9 @@ def traced(
 ) -> list[Row]:
     """The costliest operators of an iteration; writes a trace in Chrome's format to `path`.
 
-    Each has its name, its calls, the seconds that it spent itself, without the operators that it
-    called, their share of all such seconds, and the bytes that it allocated itself. On a GPU these
-    are seconds and bytes of the GPU. All but the share are per iteration.
+    Each has its name, its calls, its self time in seconds (without operators that it called), its
+    share of all self time, and the bytes that it allocated itself. On a GPU these are seconds and
+    bytes of the GPU. All but the share are per iteration.
     """
     iterations = max(1, min(MOST, round(LEAST_S / max(iteration_s, 1e-9))))
     with warnings.catch_warnings():

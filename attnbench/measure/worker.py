@@ -29,39 +29,39 @@ from attnbench.measure.cards import Cards, Unmeasured, Unusable
 from attnbench.measure.environment import environment
 from attnbench.measure.further import NOT_CAPTURED, further
 from attnbench.measure.inputs import Iterations
+from attnbench.measure.memory_and_counts import measure_memory_and_counts, without_none
 from attnbench.measure.oddities import Witness, some_numbers
 from attnbench.measure.probes import Probes
 from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
 from attnbench.measure.samples import (
-    both_ways,
+    add_extra_work,
     captured,
-    metered,
-    prefilled,
+    compare_states,
     product_s,
-    rehearsed,
-    slowed,
+    run_rehearsal,
+    take_metered,
+    time_to_first_token,
 )
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
 from attnbench.measure.subject import Subject
 from attnbench.measure.tracing import traced
-from attnbench.measure.weighing import known, weighed
 from attnbench.records import Case, Clock, Sample
 from attnbench.run.workers import Answer, left_running
 
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
-UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
-EXAMINED = 6  # iterations that looking for odd behaviour may take
+UNHELD_S = 0.002  # of samples that show launches: long compared with one wait for the device
+EXAMINED = 6  # iterations that the search for odd behaviour may take
 UNEXAMINED = "was not examined for odd behaviour, as the budget ended"
-LEFT_BYTES = 1 << 20  # graphs leave less, the state of random numbers
+LEFT_BYTES = 1 << 20  # graphs leave less: the states of random generators
 
 
 class Worker:
     """Answers for one source tree, or for this package if `tree` is None.
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
-    `weighs`: this process measures memory, so freed pages go back to the system; one that measures
-    time keeps them. Either is replaced once it keeps more than `keep_bytes` after a case.
+    `measures_memory`: in this process freed pages go back to the system; one that measures time
+    keeps them. Either is replaced once it keeps more than `keep_bytes` after a case.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Worker:
         tree: str | None,
         seed: int,
         own: bool = False,
-        weighs: bool = False,
+        measures_memory: bool = False,
         keep_bytes: float = math.inf,
         limit_bytes: int | None = None,
     ) -> None:
@@ -77,12 +77,12 @@ class Worker:
         self.device, self.probes = cache(find), cache(Probes)
         self.built: Any = None
         self.keep_bytes, self.most_bytes = keep_bytes, math.inf
-        allocator.return_pages() if weighs else allocator.keep_pages()
+        allocator.return_pages() if measures_memory else allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
 
     def answer(self, do: str, **asked: Any) -> Answer:
-        """What the method `do` gives; an exception of a mechanism becomes an outcome."""
+        """The result of the method `do`; an exception in a mechanism becomes an outcome."""
         try:
             return {"outcome": "ok", **getattr(self, do)(**asked)}
         except Unmeasured as error:
@@ -118,7 +118,7 @@ class Worker:
         extra: int = 0,
         every: int = 1,
         suspicious: bool = False,
-        sparing: bool = False,
+        return_large_blocks: bool = False,
         clock: str = Clock.CPU,
         faulting_s: float = 0.0,
         core: int | None = None,
@@ -130,33 +130,33 @@ class Worker:
     ) -> Answer:
         """Build a case, check one iteration, and warm up.
 
-        Inputs of all iterations but the first come from `inputs_seed`, which should be a new one.
+        Inputs of all iterations but the first come from `inputs_seed`, which should be fresh.
         If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
-        iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
-        system. With `cuda_graphs`, the iteration is captured once it is checked. `clock` counts
-        where there is no device time; from now on the process is bound to the `core`, if given.
+        iteration computes `extra` more products. With `return_large_blocks`, large freed tensors go
+        back to the system. With `cuda_graphs`, the iteration is captured once checked. `clock` is
+        for where there is no device time; from now on the process is bound to the `core`, if given.
         A step's state is `filled` with random numbers, or left by a prompt; if `compared`, a step
         is timed from both. With `energy`, `finish` measures that of an iteration. The answer has
-        `iteration_s`, the time of one with all it takes, and `wall_s`, what passes meanwhile.
+        `iteration_s`, the time that one costs in full, and `wall_s`, its wall time.
         """
-        allocator.keep_pages(large=not sparing)
-        begun, load_before, state = time.perf_counter(), load(), torch_state()
+        allocator.keep_pages(large=not return_large_blocks)
+        begun, before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
         subject = self.subject(card, case, capturable=cuda_graphs, filled=filled)
         device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
         if extra:
-            work = slowed(subject.forward, extra, every, device.torch_name)
+            work = add_extra_work(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         meter = device.meter()
         if core is not None:
             os.sched_setaffinity(0, {core})
         start_watch = partial(device.stopwatch, cold, Clock(clock))
         watch = start_watch()
-        iterate, clear = subject.iteration(), subject.clear
+        iterate, clear, steps = subject.iteration(), subject.clear, subject.mode.steps
         setup_s = time.perf_counter() - begun
-        ttft_s = prefilled(subject, start_watch(), device.meter()) if subject.mode.steps else None
+        ttft_s = time_to_first_token(subject, start_watch(), device.meter()) if steps else None
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
         faulted, waited = increments(meter.faults), increments(meter.waited)
@@ -180,15 +180,15 @@ class Worker:
         late = warm[len(warm) // 2 :]
         wall_s = median(spent_s([each]) for each in late)
         iteration_s = cost_s = median(each.seconds for each in late)
-        if watch.hiding:  # hiding the launches of one takes longer than they do
+        if watch.hides_launches:  # hiding the launches of one takes longer than they do
             cost_s = wall_s = sample(iterations, clear, watch, 1).wall_s
         elif is_away(warm, waited()):
             iteration_s = cost_s = wall_s
         values = {"setup_s": setup_s, "warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
-        values |= known(ttft_s=ttft_s, state_bytes=subject.state_bytes(), load_before=load_before)
+        values |= without_none(ttft_s=ttft_s, state_bytes=subject.state_bytes(), load_before=before)
         if compared:
             of_prompt = subject_of(card, case, self.seed)
-            values |= both_ways(of_prompt, start_watch(), device.meter())
+            values |= compare_states(of_prompt, start_watch(), device.meter())
             del of_prompt
         if compiling_s is not None:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
@@ -204,13 +204,13 @@ class Worker:
             values=values,
             iteration_s=iteration_s,
             witness=witness,
-            sparing=sparing,
+            return_large_blocks=return_large_blocks,
             energy=energy,
             cuda_graphs=cuda_graphs,
             laps=[],
             graphs=compiling.graphs(),
         )
-        # a collection would fall into the samples of a single process
+        # a collection would disturb the samples of one process alone
         gc.collect()
         gc.disable()
         return {"form": case.form, "iteration_s": cost_s, "wall_s": wall_s}
@@ -223,8 +223,8 @@ class Worker:
         """One sample of the case that was built; with `rehearse`, first a short one untimed.
 
         A sample that hides launches follows a short one that shows them, for its wall time. A
-        disturbed one is taken again, as often as its meter and the `left_s` of the budget allow,
-        and kept if it stays so.
+        disturbed one is retaken as often as its meter and the `left_s` of the budget allow, and
+        then kept.
         """
         built, begun = self.built, time.perf_counter()
         rehearse = rehearse and built.iteration_s < SHORT_S
@@ -234,20 +234,20 @@ class Worker:
 
         def taken_once() -> Sample:
             built.prepare(iterations)
-            return metered(built.meter, partial(timed, iterations))
+            return take_metered(built.meter, partial(timed, iterations))
 
         if rehearse:
-            rehearsed(partial(timed, 1), built.meter.faults)
+            run_rehearsal(partial(timed, 1), built.meter.faults)
         unheld_s = None
-        if built.watch.hiding:
+        if built.watch.hides_launches:
             count = min(iterations, math.ceil(UNHELD_S / built.iteration_s))
             unheld_s = timed(count, hide=False).wall_s / count
         taken = taken_once()
         for take in itertools.count(1):
-            if not built.meter.again(take, left_s - (time.perf_counter() - begun)):
+            if not built.meter.should_retake(take, left_s - (time.perf_counter() - begun)):
                 break
             if rehearse:  # the meter has used the caches too
-                rehearsed(partial(timed, 1), built.meter.faults)
+                run_rehearsal(partial(timed, 1), built.meter.faults)
             taken = taken_once()
         if taken.seconds <= 0:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
@@ -257,19 +257,19 @@ class Worker:
         return {"sample": taken._replace(unheld_s=unheld_s)}
 
     def probed(self, core: int) -> Answer:
-        """Seconds of each probe of the core since this was last asked, which began them."""
+        """Seconds of each probe of the core since the last call; the first call starts them."""
         return {"probes": self.probes(core).taken()}
 
     def finish(self, left_s: float = math.inf) -> Answer:
         """Drop the case; return values and notes since its build began.
 
-        Odd behaviour is looked for as far as the `left_s` of the budget allow. `spoiled` says that
-        the process should measure nothing else: the mechanism has changed it, or it keeps more
+        Odd behaviour is looked for if the `left_s` of the budget allow. `needs_new_process` says
+        that this one should measure nothing else: the mechanism has changed it, or it keeps more
         freed memory than it may, in pieces that hold no large tensor.
         """
         built, self.built = self.built, None
         witness = built.witness if EXAMINED * built.iteration_s < left_s else None
-        values = built.values | built.meter.values() | known(load_after=load())
+        values = built.values | built.meter.values() | without_none(load_after=load())
         recompiles = compiling.graphs() - built.graphs
         if built.subject.compiles or recompiles:
             values["recompiles"] = recompiles
@@ -285,41 +285,41 @@ class Worker:
             "recompiled": again * bool(recompiles),
             "autocast": on * (on != OFF),
         }
-        if built.sparing:
+        if built.return_large_blocks:
             notes["allocator"] = "pages kept, but those of large tensors"
         device, (more, said) = built.device, further(built, left_s)
         values, notes = values | more, notes | said
         del built
         gc.enable()
         gc.collect()
-        if not (spoiled := bool(changed) or NOT_CAPTURED in said):
+        if not (needs_new_process := bool(changed) or NOT_CAPTURED in said):
             device.release()
-            spoiled = self.keeps_too_much()
+            needs_new_process = self.keeps_too_much()
         notes = {key: note for key, note in notes.items() if note}
-        return {"values": values, "notes": notes, "spoiled": spoiled}
+        return {"values": values, "notes": notes, "needs_new_process": needs_new_process}
 
-    def weigh(
+    def measure_memory(
         self, checked: bool = False, filled: bool = False, error: bool = False, **asked: Any
     ) -> Answer:
-        """What `weighing.weighed` finds of a case.
+        """What `measure_memory_and_counts` finds of a case.
 
-        `spoiled` says that the process should not measure the memory of another case: the device
-        does not allow that, unless only counts matter, as where they are `checked`; the mechanism
-        changed the process or left tensors a later case might use; or it keeps too much memory.
+        `needs_new_process` says that this one should not measure the memory of another case: the
+        device does not allow that, unless only counts matter, as where they are `checked`; the
+        mechanism changed it or left tensors a later case might use; or it keeps too much memory.
         """
         state = torch_state()
         card, config, case = self.resolved(**asked)
         device = self.device(case.workload.device)
         before = device.left_bytes()
         wanted = {"checked": checked, "filled": filled, "error": error}
-        values, notes = weighed(card, config, case, device, self.seed, **wanted)
+        values, notes = measure_memory_and_counts(card, config, case, device, self.seed, **wanted)
         gc.collect()
         device.release()
         left = device.left_bytes() - before > LEFT_BYTES
-        afresh = device.weighs_afresh and not checked
-        spoiled = afresh or left or bool(changes(state)) or self.keeps_too_much()
+        afresh = device.memory_needs_fresh_process and not checked
+        needs_new_process = afresh or left or bool(changes(state)) or self.keeps_too_much()
         notes |= left_running(end_children())
-        about = {"form": case.form, "case": str(case), "spoiled": spoiled}
+        about = {"form": case.form, "case": str(case), "needs_new_process": needs_new_process}
         return {"values": values, "notes": notes, **about}
 
     def keeps_too_much(self) -> bool:

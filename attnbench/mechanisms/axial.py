@@ -196,6 +196,6 @@ CARD = at.Card(
     examples=(Config(), Config(combine="sum", columns=7, bias=True), Config(columns=9)),
     default=default,
     exempt=exempt,
-    undecoded="left out: the rows of its grid are √N long, so a longer sequence changes what"
+    no_decode_reason="left out: the rows of its grid are √N long, so a longer sequence changes what"
     " past tokens read",
 )

@@ -240,5 +240,5 @@ CARD = at.Card(
         Config(),
     ),
     exempt=exempt,
-    undecoded="global and random blocks read later tokens",
+    no_decode_reason="global and random blocks read later tokens",
 )

@@ -137,5 +137,5 @@ CARD = at.Card(
     ),
     default="sdpa",
     exempt={at.Exemption.EXTRA_PADDING: "blocks are N / n tokens long"},
-    undecoded="a permuted block may read a later one",
+    no_decode_reason="a permuted block may read a later one",
 )

@@ -200,5 +200,5 @@ CARD = at.Card(
         Config(global_tokens=5, radius=50, clip=3, shared=True, bias=True),
         Config(global_tokens=30, radius=7, clip=0, bias=True),
     ),
-    undecoded="global tokens read the whole sequence, and all others read them",
+    no_decode_reason="global tokens read the whole sequence, and all others read them",
 )

@@ -265,5 +265,6 @@ CARD = at.Card(
     default=default,
     exempt=exempt,
     share_layers=True,
-    undecoded="its two queries pool the whole sequence, so a further token changes every output",
+    no_decode_reason="its two queries pool the whole sequence, so a further token changes every"
+    " output",
 )

@@ -104,5 +104,5 @@ CARD = at.Card(
     examples=(Config(),),
     default=default,
     exempt={at.Exemption.EXTRA_PADDING: "F_N depends on N"},
-    undecoded="every output is a sum over the whole sequence",
+    no_decode_reason="every output is a sum over the whole sequence",
 )

@@ -94,7 +94,7 @@ class GatedDeltaNet(at.Convolved):
         o, S = self.scan(self.split(q), self.split(k), v, self.rates(x).mT, mask, S)
         o = at.merge(self.norm(o))
         o = o * silu(self.gate(x)) if self.config.gate else o
-        return self.output(o), at.Kept(S, inputs)
+        return self.output(o), at.RecurrentState(S, inputs)
 
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor, mask: Tensor | None, S: Tensor

@@ -289,6 +289,6 @@ CARD = at.Card(
     ),
     default=default,
     exempt=exempt,
-    undecoded="left out: in an image its memory is not a run of past tokens, and the image's"
+    no_decode_reason="left out: in an image its memory is not a run of past tokens, and the image's"
     " width depends on N",
 )

@@ -78,7 +78,7 @@ class KimiDelta(at.Convolved):
         beta, alpha = self.beta(x).mT, self.split(self.forget(x))
         o, S = self.scan(q, k, v, beta, alpha, mask, S)
         y = self.output(at.merge(self.norm(o)) * self.gate(x).sigmoid())
-        return y, at.Kept(S, inputs)
+        return y, at.RecurrentState(S, inputs)
 
     def scan(
         self,

@@ -43,7 +43,7 @@ class Config(at.BaseConfig):
 class LinearTransformer(at.QKVAttention, at.Recurrent):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if self.causal:
-            return self.scan(q, k, v, mask, self.nothing(len(v), v))[0]
+            return self.scan(q, k, v, mask, self.zero_state(len(v), v))[0]
         phi_q, phi_k = features(q, k, mask)
         return quotient(self.full_sums(phi_q, phi_k, at.widen(v)), v.dtype)
 

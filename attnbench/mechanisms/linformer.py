@@ -209,5 +209,5 @@ CARD = at.Card(
     default=default,
     needs=Linformer.needs,
     exempt=exempt,
-    undecoded="its projected keys are sums over the whole sequence",
+    no_decode_reason="its projected keys are sums over the whole sequence",
 )

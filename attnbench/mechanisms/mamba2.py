@@ -89,7 +89,7 @@ class Mamba2(at.Convolved):
         o, S = self.scan(self.split(v), k, q, delta.mT, mask, S)
         o = (at.merge(o) * silu(z)).unflatten(-1, (self.config.groups, -1))
         o = rms_norm(o, o.shape[-1:], eps=EPSILON).flatten(2)
-        return self.output(o * self.scales), at.Kept(S, inputs)
+        return self.output(o * self.scales), at.RecurrentState(S, inputs)
 
     def scan(
         self, v: Tensor, k: Tensor, q: Tensor, delta: Tensor, mask: Tensor | None, S: Tensor

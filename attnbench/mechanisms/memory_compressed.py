@@ -236,5 +236,6 @@ CARD = at.Card(
     },
     examples=(Config(), Config(compression=4, bias=True)),
     default=default,
-    undecoded="left out: a step that completes a block of tokens would cost more than the others",
+    no_decode_reason="left out: a step that completes a block of tokens would cost more than the"
+    " others",
 )

@@ -228,5 +228,5 @@ CARD = at.Card(
     ),
     default="sdpa",
     exempt={at.Exemption.EXTRA_PADDING: "a landmark averages N / M tokens"},
-    undecoded="its landmarks are means over parts of the whole sequence",
+    no_decode_reason="its landmarks are means over parts of the whole sequence",
 )

@@ -99,7 +99,7 @@ class Performer(at.QKVAttention, at.Recurrent):
             omega = draw(M, d, self.config.orthogonal, self.omega.device)
             self.omega = omega.to(self.omega.dtype)
         if self.causal:
-            return self.scan(q, k, v, mask, self.nothing(len(v), v))[0]
+            return self.scan(q, k, v, mask, self.zero_state(len(v), v))[0]
         dtype = v.dtype
         q, k, v, keys = scaled(q, k, v, mask)
         return quotient(self.full_sums(q, k, v, keys), keys, dtype)

@@ -230,5 +230,5 @@ CARD = at.Card(
     ),
     default="blocked",
     tolerance=at.Tolerance(float16=0.1, reason="rounding may change which token is the largest"),
-    undecoded="a pooled key averages tokens after its query",
+    no_decode_reason="a pooled key averages tokens after its query",
 )

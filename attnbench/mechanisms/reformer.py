@@ -368,5 +368,6 @@ CARD = at.Card(
         at.Exemption.EXTRA_PADDING: "padding is part of the circle of chunks",
         at.Exemption.FUTURE_SELECTION: "a token's chunk depends on the tokens sorted before it",
     },
-    undecoded="its chunks are cut from all tokens sorted, so a further token moves past ones",
+    no_decode_reason="its chunks are cut from all tokens sorted, so a further token moves past"
+    " ones",
 )

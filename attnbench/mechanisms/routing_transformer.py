@@ -321,6 +321,6 @@ CARD = at.Card(
         at.Exemption.EXTRA_PADDING: "the size of a cluster depends on N",
         at.Exemption.FUTURE_SELECTION: "a cluster takes its members from the whole sequence",
     },
-    undecoded="a cluster takes its members from the whole sequence, so a further token may"
+    no_decode_reason="a cluster takes its members from the whole sequence, so a further token may"
     " replace past ones",
 )

@@ -72,9 +72,9 @@ class Rwkv7(at.Recurrent):
         w = workload
         return ((w.batch, w.heads, w.seq_len, w.head_width),) * 5
 
-    def start(self, batch: int, capacity: int) -> at.Kept:
+    def start(self, batch: int, capacity: int) -> at.RecurrentState:
         like = self.output.weight
-        return at.Kept(self.nothing(batch, like), like.new_zeros(batch, 1, self.width))
+        return at.RecurrentState(self.zero_state(batch, like), like.new_zeros(batch, 1, self.width))
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         S, last = state
@@ -90,7 +90,7 @@ class Rwkv7(at.Recurrent):
         o = layer_norm(o.transpose(1, 2), o.shape[-1:], eps=EPSILON).flatten(2)
         own = (r * self.by_head(self.rho) * self.added(k, self.rates(a))).sum(-1, keepdim=True) * v
         y = torch.addcmul(self.shifts, o, self.scales) + at.merge(own)
-        return self.output(y * g), at.Kept(S, x[:, -1:].clone())
+        return self.output(y * g), at.RecurrentState(S, x[:, -1:].clone())
 
     def scan(
         self,

@@ -236,5 +236,5 @@ CARD = at.Card(
         bfloat16=0.3,
         reason="values that round across the 0 of ReLU gain or lose their whole gradient",
     ),
-    undecoded="its inducing points read the whole set, and a set has no order",
+    no_decode_reason="its inducing points read the whole set, and a set has no order",
 )

@@ -314,6 +314,6 @@ CARD = at.Card(
     default="sdpa",
     needs=Sinkhorn.needs,
     exempt=exempt,
-    undecoded="left out: its sorting matrix has a column for each block of N, so N is fixed in"
-    " advance",
+    no_decode_reason="left out: its sorting matrix has a column for each block of N, so N is fixed"
+    " in advance",
 )

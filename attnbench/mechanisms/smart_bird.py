@@ -292,6 +292,6 @@ CARD = at.Card(
         Config(keys=5, sampling="random"),
     ),
     exempt=exempt,
-    undecoded="left out: which past tokens it reads is drawn at random, with a draw for each"
+    no_decode_reason="left out: which past tokens it reads is drawn at random, with a draw for each"
     " pair of N",
 )

@@ -187,6 +187,6 @@ CARD = at.Card(
     default="sdpa",
     needs=needs,
     exempt=exempt,
-    undecoded="left out: its stride is √N by default, so a longer sequence changes what past"
+    no_decode_reason="left out: its stride is √N by default, so a longer sequence changes what past"
     " tokens read",
 )

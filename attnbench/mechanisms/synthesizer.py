@@ -285,5 +285,5 @@ CARD = at.Card(
     default=default,
     needs=Synthesizer.needs,
     exempt=exempt,
-    undecoded="left out: its logits have N columns, so N is fixed in advance",
+    no_decode_reason="left out: its logits have N columns, so N is fixed in advance",
 )

@@ -1,7 +1,7 @@
-"""The modes of a measurement: what each means for whatever sizes, predicts, tells or draws it.
+"""The modes of a measurement: the facts that planning, predictions, tables and figures need.
 
-A mode is one file in `modes/kinds/`, with what is known of it, and one in `measure/subjects/`, with
-what its iteration does; both are named as users name it. To add a mode, add these two; nothing else
+A mode is one file in `modes/kinds/`, with its facts, and one in `measure/subjects/`, with the code
+of its iteration; both are named as users name the mode. To add a mode, add these two; nothing else
 has to be edited.
 """
 
@@ -19,13 +19,12 @@ from attnbench.modes.facts import ModeFacts
 def known() -> Mapping[str, ModeFacts]:
     """Every mode by its name, in the order of figures and lists."""
     names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "kinds")])]
-    modules = {name: importlib.import_module(f"attnbench.modes.kinds.{name}") for name in names}
-    facts: dict[str, ModeFacts] = {name: modules[name].FACTS for name in sorted(names)}
-    return dict(sorted(facts.items(), key=lambda pair: pair[1].place))
+    facts = {name: importlib.import_module(f"attnbench.modes.kinds.{name}").FACTS for name in names}
+    return dict(sorted(facts.items(), key=lambda pair: pair[1].order))
 
 
 def find(name: str) -> ModeFacts:
-    """What is known of a mode. Raises `ValueError`."""
+    """The facts of a mode. Raises `ValueError`."""
     if name not in known():
         raise ValueError(f"{name!r} is not a mode; modes: {', '.join(known())}")
     return known()[name]

@@ -8,7 +8,7 @@ that it computes. A package is imported when one of its forms is built, and neve
     Shared  the package's sub-layer on the parameters of the mechanism's own class
 
 They have the mechanism's class as their second base and compute its function with its parameters,
-except where `departs` says otherwise.
+except where `deviation` says otherwise.
 """
 
 import importlib
@@ -17,10 +17,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-# names only: the room has a file called torch
+# names only: importing peers/torch.py sets `torch` in this namespace
 from torch import Tensor, cat, nn
 
 from attnbench.attention.contract import Attention, Unusable, try_out
+from attnbench.errors import one_line
 from attnbench.records import Level, Workload
 
 EXTRA = "pip install 'attnbench[peers]'"
@@ -39,13 +40,13 @@ class Peer(Attention):
 
     `module` is what to import of the package and `install` how to get the package. `release` is the
     only major version of the package that has it; empty: any. `tolerance` is the largest error in
-    float64, relative to the largest output, of a form that does not depart, for standard normal x.
+    float64, relative to the largest output, of a form that does not deviate, for standard normal x.
     """
 
     module: str
     install = EXTRA
     release = ""
-    counted = True
+    flops_estimated = True
     takes_causal = False
     takes_padding = False
     tolerance = 1e-9
@@ -62,10 +63,8 @@ class Peer(Attention):
                 warnings.simplefilter("ignore")
                 return importlib.import_module(cls.module)
         except Exception as error:  # a package may raise anything
-            first = (str(error).strip().splitlines() or [""])[0]
             found = f"{cls.package} {installed(cls.package)}"
-            reason = f"{found} cannot be imported here: {type(error).__name__}: {first}"
-            raise Unusable(reason) from error
+            raise Unusable(f"{found} cannot be imported here: {one_line(error)}") from error
 
     @classmethod
     def needs(cls, config: Any, workload: Workload) -> str | None:
@@ -79,10 +78,10 @@ class Peer(Attention):
             return f"{cls.package} has no causal form of it"
         if workload.padding and not cls.takes_padding:
             return f"{cls.package} takes no padding mask here"
-        return cls.refuses(config, workload) or super().needs(config, workload)
+        return cls.unsupported_reason(config, workload) or super().needs(config, workload)
 
     @staticmethod
-    def refuses(config: Any, workload: Workload) -> str | None:
+    def unsupported_reason(config: Any, workload: Workload) -> str | None:
         """Which options, types or sizes the package does not have, or None."""
         return None
 
@@ -90,7 +89,7 @@ class Peer(Attention):
 class Kernel(Peer):
     """A form whose core is a compiled kernel; packages with one may be installed but unusable."""
 
-    counted = False  # torch counts no product in a kernel
+    flops_estimated = False  # torch counts no product in a kernel
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
@@ -102,11 +101,11 @@ class Kernel(Peer):
 
 
 class Layer(Peer):
-    """A form that is a package's whole sub-layer, `theirs`."""
+    """A form that is a package's whole sub-layer, `package_layer`."""
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
-        self.theirs = self.layer(config, workload)
+        self.package_layer = self.layer(config, workload)
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         """The sub-layer, in the sizes of the workload."""
@@ -132,15 +131,15 @@ class Shared(Layer):
 
 
 def saved_once(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
-    """Leave what belongs to `theirs` out of a state."""
-    for key in [key for key in state if key.startswith(f"{prefix}theirs.")]:
+    """Drop the parameters of `package_layer` from a saved state."""
+    for key in [key for key in state if key.startswith(f"{prefix}package_layer.")]:
         del state[key]
 
 
 def loaded_once(module: nn.Module, incompatible: Any) -> None:
-    """Do not miss in a state what belongs to `theirs`."""
+    """Do not report parameters of `package_layer` as missing from a loaded state."""
     missing = incompatible.missing_keys
-    missing[:] = [key for key in missing if "theirs" not in key.split(".")]
+    missing[:] = [key for key in missing if "package_layer" not in key.split(".")]
 
 
 class Packed(nn.Module):
@@ -164,8 +163,8 @@ class Packed(nn.Module):
         return nn.functional.linear(x, self.weight, self.bias)
 
 
-def multiple(workload: Workload, of: int, least: int = 1) -> str | None:
-    """The refusal of a length that is not a multiple of a number, or is too short."""
+def not_multiple_reason(workload: Workload, of: int, least: int = 1) -> str | None:
+    """Why the package refuses a length that is too short or not a multiple of `of`, or None."""
     if workload.seq_len % of or workload.seq_len < least:
         more = f" of at least {least}" if least > of else ""
         return f"N = {workload.seq_len} is not a multiple of {of}{more}, which the package needs"

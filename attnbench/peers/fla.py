@@ -30,7 +30,7 @@ class LinearTransformer(Kernel, linear_transformer.LinearTransformer):
         return o.to(v.dtype).transpose(1, 2)
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if not w.causal:
             return "flash-linear-attention is causal only; add --causal"
         if w.device == "cpu":

@@ -26,7 +26,7 @@ class Transformer(Kernel, transformer.Transformer):
         return self.library.flash_attn_func(q, k, v, causal=self.causal).transpose(1, 2)
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if w.device == "cpu":
             return "flash-attn has no CPU kernel"
         if w.dtype not in ("float16", "bfloat16"):

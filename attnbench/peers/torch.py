@@ -14,28 +14,28 @@ from attnbench.records import Workload
 class Transformer(Shared, transformer.Transformer):
     package = "torch"
     module = "torch.nn"
-    counted = False  # torch counts no product of its fused path
+    flops_estimated = False  # torch counts no product of its fused path
     takes_causal = True
     takes_padding = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         D, N = workload.width, workload.seq_len
-        theirs: Any = nn.MultiheadAttention(D, workload.heads, bias=config.bias, batch_first=True)
+        layer: Any = nn.MultiheadAttention(D, workload.heads, bias=config.bias, batch_first=True)
         # plain attributes from now on, computed from the separate maps
-        del theirs.in_proj_weight, theirs.in_proj_bias
-        theirs.packed = Packed(self.query, self.key, self.value)
-        theirs.out_proj = self.output
+        del layer.in_proj_weight, layer.in_proj_bias
+        layer.packed = Packed(self.query, self.key, self.value)
+        layer.out_proj = self.output
         future = torch.ones(N, N, dtype=torch.bool).triu(1) if self.causal else None
-        theirs.register_buffer("future", future, persistent=False)
-        return theirs
+        layer.register_buffer("future", future, persistent=False)
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        theirs: Any = self.theirs
-        theirs.in_proj_weight, theirs.in_proj_bias = theirs.packed.weight, theirs.packed.bias
-        y, _ = theirs(
+        layer: Any = self.package_layer
+        layer.in_proj_weight, layer.in_proj_bias = layer.packed.weight, layer.packed.bias
+        y, _ = layer(
             *(x, x, x),
             key_padding_mask=None if mask is None else ~mask,
-            attn_mask=theirs.future,
+            attn_mask=layer.future,
             is_causal=self.causal,
             need_weights=False,
         )

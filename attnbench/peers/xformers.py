@@ -21,7 +21,7 @@ class Transformer(Kernel, transformer.Transformer):
         return self.library.memory_efficient_attention(q, k, v, attn_bias=bias).transpose(1, 2)
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if w.device == "cpu":
             return "xformers' memory_efficient_attention has no CPU kernel"
         return "xformers has no float64 kernel" if w.dtype == "float64" else None

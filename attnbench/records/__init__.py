@@ -1,4 +1,4 @@
-"""The records that all floors share: frozen, storable as JSON, independent of all other rooms.
+"""The records that all floors share: frozen, JSON-serialisable, independent of all other rooms.
 
 Sizes, the same letters everywhere:
 

@@ -16,7 +16,7 @@ ITEM_BYTES: Mapping[str, int] = MappingProxyType(
     {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 )
 
-# what a user may write for them; records hold the full names
+# abbreviations that users may write; records hold the full names
 SHORT_DTYPES: Mapping[str, str] = MappingProxyType(
     {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 )
@@ -25,7 +25,7 @@ SHORT_DTYPES: Mapping[str, str] = MappingProxyType(
 Size = Annotated[int, Meta(ge=1, le=1 << 40)]
 Many = Annotated[int, Meta(ge=1, le=COUNTABLE)]
 Count = Annotated[int, Meta(ge=0, le=COUNTABLE)]
-Work = Annotated[int, Meta(ge=0)]  # of what may be asked for, whether or not it can run
+Work = Annotated[int, Meta(ge=0)]  # of any case that may be requested, even if it cannot run
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Amount = Annotated[float, Meta(ge=0, le=1e100)]
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]

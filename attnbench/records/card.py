@@ -38,7 +38,7 @@ class Causality(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CardFacts:
-    """What a report needs of a mechanism, stored with the sweep so that torch is not loaded.
+    """What a report needs to know of a mechanism, stored with the sweep to avoid loading torch.
 
     `complexity` is as papers print it; the exponents are the core's, of N. Year and exponents of a
     user's module are unknown.
@@ -55,7 +55,7 @@ class CardFacts:
     time_exponent: Exponent | None
     memory_exponent: Exponent | None
     forms: tuple[str, ...]
-    options: Mapping[str, Option]  # every option with the default
+    options: Mapping[str, Option]  # every option with its default
     symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity
 
     @property

@@ -59,7 +59,7 @@ class Workload:
 
     @property
     def outputs(self) -> int:
-        """The tokens whose outputs one iteration computes: B · N, of a step B."""
+        """The tokens whose outputs one iteration computes: B · N, or B in a step of decoding."""
         return self.batch if self.steps else self.tokens
 
     @property
@@ -122,7 +122,7 @@ class Case:
 
     @property
     def slice(self) -> Self:
-        """The case of one short sequence whose numerical error stands for this one's."""
+        """The case of one short sequence whose numerical error stands in for this one's."""
         w = self.workload
         short = replace(w, batch=1, seq_len=min(w.seq_len, SLICE), padding=0.0)
         return replace(self, workload=replace(short, level=Level.ATTENTION, shell=None))

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Region(StrEnum):
-    """A part of a module, or what is no part of it but takes time."""
+    """A part of a module, or something outside its parts that takes time."""
 
     CORE = "core"
     PROJECTIONS = "projections"
@@ -13,4 +13,4 @@ class Region(StrEnum):
     SHELL = "shell"
     OPTIMISER = "optimiser"
     LAUNCHES = "launches"  # of operators, wherever they are
-    REST = "rest"  # what the parts of a marked module lack of the time of the module as it is
+    REST = "rest"  # time of the unmarked module that the parts of the marked one do not cover

@@ -27,10 +27,10 @@ class FigureSize(StrEnum):
 
 
 def setting(default: Any, **how: Any) -> Any:
-    """A field of `Settings`, with what follows from it elsewhere.
+    """A field of `Settings`, with metadata on its uses elsewhere.
 
-    `worker`: measuring processes are told its value. `compared`: times of two sweeps in which it
-    differs are not compared. `said`: the words of a report's conditions where it is on.
+    `worker`: its value is sent to measuring processes. `compared`: times of two sweeps that differ
+    in it are not compared. `said`: how a report's conditions describe it when it is on.
     """
     return field(default=default, metadata=how)
 
@@ -43,11 +43,11 @@ class Settings:
     threads: Size = 1
     sample_s: Seconds = 0.8  # timed work of one run, over all laps
     interval_s: Seconds = 0.01  # a shorter iteration is repeated within one sample
-    # where there is no device time
+    # what counts where there is no device time
     clock: Clock = setting(Clock.WALL, worker=True, compared=True)
     # most seconds of the warm-up; one full iteration always runs
     warmup_s: Seconds = setting(0.25, worker=True)
-    faulting_s: Seconds = setting(0.0, worker=True)  # it goes on for so long while pages fault
+    faulting_s: Seconds = setting(0.0, worker=True)  # most seconds of it while pages fault
     # on CUDA: flush the second-level cache before each iteration
     cold: bool = setting(False, worker=True, compared=True, said="cold cache")
     # on CUDA: capture each iteration, and replay it
@@ -56,21 +56,21 @@ class Settings:
     energy: bool = setting(False, worker=True, said="energy")
     memory_limit_bytes: Count | None = None  # of one worker's address space
 
-    def having(self, key: str) -> Iterator[tuple[str, Any, Any]]:
-        """Name, value and what is declared, of each field that declares it with `setting`."""
+    def fields_with(self, key: str) -> Iterator[tuple[str, Any, Any]]:
+        """Name, value and metadata of each field to which `setting` gave metadata of this key."""
         for each in fields(self):
             if each.metadata.get(key):
                 yield each.name, getattr(self, each.name), each.metadata[key]
 
     @property
-    def of_worker(self) -> dict[str, Any]:
-        """What measuring processes are told."""
-        return {name: value for name, value, _ in self.having("worker")}
+    def worker_settings(self) -> dict[str, Any]:
+        """The settings sent to measuring processes."""
+        return {name: value for name, value, _ in self.fields_with("worker")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One of the combinations that a sweep with several widths, heads, types or batches crosses."""
+    """One combination in a sweep over several widths, heads, number types or batches."""
 
     width: Size
     heads: Size
@@ -110,9 +110,9 @@ class Request:
     reversible: bool | None = None
     batch: Many | None = None  # None: max(1, tokens // N)
     variants: tuple[Variant, ...] = ()  # if several
-    fill: bool | None = None  # in decode: no prompts; None: where they take longer than steps
+    fill: bool | None = None  # in decode: no prompts; None: none that take longer than steps
     precision: Share | None = None  # half-width that ends a block; None: older journals
-    # what was written, and what the program chose, as text; empty in older journals
+    # options as given, and as the program chose them, as text; empty in older journals
     options: Mapping[str, str | bool] = field(default_factory=dict)
 
     @property
@@ -121,7 +121,7 @@ class Request:
         return self.tokens if self.batch is None else None
 
     @property
-    def each(self) -> tuple["Request", ...]:
-        """A request for each variant, alone."""
+    def per_variant(self) -> tuple["Request", ...]:
+        """One request for each variant."""
         singles = (replace(self, **asdict(variant), variants=()) for variant in self.variants)
         return tuple(singles) or (self,)

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from attnbench.records.bounds import Amount, Count, Duration, Many, Number, Seconds
 
-# Share of the wall time that a process may neither compute nor wait for a core before CPU time is
-# not believed: beside a load of 9, reading the two accounts apart made up to 1.3 % of a lap.
+# CPU time is not trusted if a process neither computed nor waited for a core for more than this
+# share of the wall time: under a load of 9, the gap between the two readings was up to 1.3 % of a
+# lap.
 AWAY = 0.05
 
 
@@ -93,11 +94,11 @@ class Sample(NamedTuple):
     Runs of one round with the same mode and length took turns: their samples with the same `lap`
     were taken one after the other. Without a lap (schema 1) a run was measured by itself.
 
-    A GPU may be held until work is enqueued, so that `device_s` shows no launches. Then `wall_s`
-    includes the holds, and `unheld_s` is the wall time of one iteration without, measured apart.
+    A GPU may be held until work is enqueued, so that `device_s` includes no launches. Then `wall_s`
+    includes the holds, and `unheld_s` is one iteration's wall time without, measured separately.
 
-    Phases are timed by the device, or by `clock`. What is `disturbed` was so again when it was
-    taken again, as often as there was time for.
+    Phases are timed by the device, or by `clock`. A sample that is `disturbed` was so however often
+    it was retaken in the time there was.
     """
 
     iterations: Many
@@ -111,18 +112,18 @@ class Sample(NamedTuple):
     enqueue_s: Seconds | None = None  # until the host had enqueued everything; None on a CPU
     unheld_s: Duration | None = None  # None where nothing was held
     clock: Clock = Clock.WALL  # which time counts, where there is no device time
-    waited_s: Seconds | None = None  # of its threads, for a core; None where unknown
+    waited_s: Seconds | None = None  # by its threads, for a core; None where unknown
     disturbed: Disturbance | None = None
     probe_s: Duration | None = None  # fixed work before and after it, in earlier versions
-    pace_s: Duration | None = None  # fixed work on its core meanwhile, which tells how fast it was
-    clock_hz: Duration | None = None  # of a GPU's multiprocessors, right behind its last iteration
+    pace_s: Duration | None = None  # fixed work on its core meanwhile, to tell the core's speed
+    clock_hz: Duration | None = None  # of a GPU's multiprocessors, right after its last iteration
 
     @property
     def seconds(self) -> float:
         """Seconds of one iteration: device time where the device has a clock, else by `clock`.
 
-        CPU time does not see a process that sleeps or lets others compute: where that is more than
-        `AWAY` of the wall time, it counts too.
+        CPU time misses the time in which a process sleeps or lets others compute: if that is more
+        than `AWAY` of the wall time, it counts too.
         """
         if self.device_s is not None:
             counted_s = self.device_s

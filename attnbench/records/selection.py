@@ -20,7 +20,7 @@ SELECTION = re.compile(
     r"(?P<name>stack\(.*\)|[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?"
 )
 STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
-MOST, DEEPEST = 1000, 50  # layers of a stack, and stacks that stand in one another
+MOST, DEEPEST = 1000, 50  # layers of a stack, and stacks nested in one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Selection:
 
 
 def parts(text: str, option: str, mark: str = ",") -> list[str]:
-    """The parts of a list, split at commas outside brackets. Raises `BadAxis` if one is empty."""
+    """The parts of a list, split at marks outside brackets. Raises `BadAxis` if one is empty."""
     depth, cuts = 0, [-1]
     for index, letter in enumerate(text):
         depth = max(0, depth + (letter in "([") - (letter in ")]"))

@@ -15,7 +15,7 @@ from attnbench.records.run import Run, Shard
 
 
 class Block(NamedTuple):
-    """What the cases that are raced with one another share."""
+    """What cases that are raced against one another have in common."""
 
     mode: Mode
     seq_len: int
@@ -29,11 +29,11 @@ class Block(NamedTuple):
 class Planned:
     """A case with what is known before it runs.
 
-    FLOPs are those of the forward pass on the whole workload, in decode of one step, exact; those
-    of its prefill are apart, none if the state is filled: its seconds are then those of filling.
+    FLOPs are exact: those of the forward pass on the whole workload, or of one step in decode. Its
+    prefill has its own: none if the state is filled, when its seconds are those of filling.
     Seconds (of one iteration), bytes and bytes moved are predictions. `refusal` says why it cannot
-    run at all, or is empty. What `compiles` is compiled by torch in every process; what `tunes`
-    tries configurations of its kernels at first.
+    run at all, or is empty. A case that `compiles` is compiled by torch in every process; one that
+    `tunes` first autotunes its kernels.
     """
 
     case: Case
@@ -50,8 +50,8 @@ class Planned:
     prefill_s: Amount = 0.0  # of the same pass
     moved_bytes: Count = 0  # by the forward pass; 0 in older journals
     filled: bool = False  # in decode: the state is filled with random numbers, without a prompt
-    compared_s: Amount = 0.0  # of the prompt that runs once to compare both; 0: none does
-    layers: tuple[str, ...] = ()  # of a stack, in order: each as a series by itself
+    compared_s: Amount = 0.0  # of the prompt that runs once to compare both states; 0: none
+    layers: tuple[str, ...] = ()  # of a stack, in order: each named as its own series
 
     @cached_property
     def block(self) -> Block:

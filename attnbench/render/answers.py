@@ -12,13 +12,13 @@ from typing import NamedTuple
 from attnbench import units
 from attnbench.analysis.answers import Answers, Unmeasured
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.scaling import Crossed
-from attnbench.analysis.standings import Place
+from attnbench.analysis.scaling import CrossoverKind
+from attnbench.analysis.standings import Winner
 from attnbench.analysis.summary import Row
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.modes import find
 from attnbench.records import PASSES, Outcome
-from attnbench.render.cases import why
+from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import (
     batch,
     counted,
@@ -36,8 +36,8 @@ TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
 SAME = " (the same function)"
 PER_PAIR = (
-    "Speed-ups and the lengths from which they hold are per pair, at 95 %; “fastest” and “tie” hold"
-    " for all pairs and lengths at once."
+    "Speed-ups and the lengths from which they hold are at 95 % for each pair; “fastest” and “tie”"
+    " hold at 95 % for all pairs and lengths at once."
 )
 WITHIN = "“Within 1.1×”: faster or slower by at most that factor."
 
@@ -64,8 +64,8 @@ def _all(answers: Answers, write: "_Writer") -> Iterator[Paragraph]:
     if not answers.timed:
         yield Paragraph("Fastest", ("Nothing was timed.",))
     yield from write.leading("Fastest", answers.fastest, alone, margins=True)
-    yield from write.leading("Smallest state", answers.lightest)
-    yield from write.leading("Least memory", answers.smallest)
+    yield from write.leading("Smallest state", answers.least_state)
+    yield from write.leading("Least memory", answers.least_memory)
     yield Paragraph("Limits of length", tuple(write.limits(answers.missing)))
     if answers.missing:
         counts: Counter[str] = Counter()
@@ -86,25 +86,25 @@ class _Writer:
     def leading(
         self,
         heading: str,
-        found: Sequence[Place],
+        found: Sequence[Winner],
         first: tuple[str, ...] = (),
         margins: bool = False,
     ) -> Iterator[Paragraph]:
-        """A paragraph for each mode, or one for all modes of which the same is true."""
+        """A paragraph for each mode, or one for all modes with the same text."""
         said: dict[str, list[str]] = {}
-        every = dict.fromkeys(place.mode for place in found)
+        every = dict.fromkeys(winner.mode for winner in found)
         for mode in every:
-            text = self.led([place for place in found if place.mode == mode], margins)
+            text = self.led([winner for winner in found if winner.mode == mode], margins)
             said.setdefault(text, []).append(mode)
         for text, modes in said.items():
             of = "" if 1 < len(modes) == len(every) else f" in {in_order(modes)}"
             yield Paragraph(f"{heading}{of}", (*first, text))
 
-    def led(self, places: Sequence[Place], margins: bool) -> str:
+    def led(self, winners: Sequence[Winner], margins: bool) -> str:
         """`Fastformer at 2,048 to 8,192 (1.13× [1.04, 1.22] as fast as Linformer at 8,192).`"""
-        same: dict[object, list[Place]] = {}
-        for place in places:
-            same.setdefault(place.answer, []).append(place)
+        same: dict[object, list[Winner]] = {}
+        for winner in winners:
+            same.setdefault(winner.answer, []).append(winner)
         ordered = sorted(
             same.values(),
             key=lambda own: (self.at not in {p.seq_len for p in own}, -own[-1].seq_len),
@@ -112,39 +112,39 @@ class _Writer:
         parts = [self.group(own, margins and not i) for i, own in enumerate(ordered)]
         return f"{'; '.join(parts)}."
 
-    def group(self, places: Sequence[Place], margins: bool) -> str:
-        """Who leads at these lengths, by how much at that of the table or the longest."""
-        last = next((place for place in places if place.seq_len == self.at), places[-1])
-        lengths = between([place.seq_len for place in places], self.lengths)
+    def group(self, winners: Sequence[Winner], margins: bool) -> str:
+        """Who leads at these lengths, and by how much at the table's length or the longest."""
+        last = next((winner for winner in winners if winner.seq_len == self.at), winners[-1])
+        lengths = between([winner.seq_len for winner in winners], self.lengths)
         where = f"at {in_order(lengths)}"
-        if len(places) == len(self.lengths) > 1:
+        if len(winners) == len(self.lengths) > 1:
             where = "at all lengths"
         first = self.names[last.first]
         if last.measured == 1:
             return f"only {first} was measured {where}"
         if last.ties:
             return f"{self.tie(last)} {where}"
-        if not margins or last.rest is None:
+        if not margins or last.runner_up is None:
             return f"{first} {where}"
-        margin = last.rest.margin
-        rival = self.names[last.rest.series] + SAME * last.rest.same_function
-        at = f" at {units.length(last.seq_len)}" * (len(places) > 1)
+        margin = last.runner_up.margin
+        rival = self.names[last.runner_up.series] + SAME * last.runner_up.same_function
+        at = f" at {units.count(last.seq_len)}" * (len(winners) > 1)
         return (
             f"{first} {where} ({factor(margin.factor, margin.low, margin.high)} as fast as"
             f" {rival}{at})"
         )
 
-    def tie(self, place: Place) -> str:
+    def tie(self, winner: Winner) -> str:
         """`Fastformer and Linformer tie`."""
-        names = [self.names[name] for name in (place.first, *(r.series for r in place.ties))]
-        same = all(rival.same_function for rival in place.ties)
+        names = [self.names[name] for name in (winner.first, *(r.series for r in winner.ties))]
+        same = all(rival.same_function for rival in winner.ties)
         return f"{self.listed(names)}{', forms of the same function,' if same else ''} tie"
 
     def limits(self, missing: Sequence[Unmeasured]) -> Iterator[str]:
         """`Transformer (eager): memory at 8,192 in training.`"""
         found: dict[tuple[str, str], list[str]] = {}
         for lost in (lost for lost in missing if lost.is_limit):
-            at = f"{units.length(lost.lengths[0])} in {lost.mode}"
+            at = f"{units.count(lost.lengths[0])} in {lost.mode}"
             found.setdefault((self.names[lost.series], _ended(lost)), []).append(at)
         texts = [f"{name}: {what} at {in_order(where)}" for (name, what), where in found.items()]
         if texts:
@@ -170,8 +170,8 @@ def in_order(items: Sequence[str]) -> str:
 def answer(analysis: Analysis) -> Table:
     """The answer: a row for each series, at one length; none if nothing was timed.
 
-    For each mode: the time, the speed-up over the baseline, from which length on the series is
-    faster, and the peak of memory, or in a mode that steps the state and how both grow.
+    For each mode: the time, the speed-up over the baseline, the length from which the series is
+    faster, and peak memory; in a mode that steps, the state instead, and how time and state grow.
     """
     found, names = analysis.answers, labels_of(analysis.answers.series)
     if found.seq_len is None:
@@ -185,14 +185,14 @@ def answer(analysis: Analysis) -> Table:
         sorted(found.series, key=lambda series: times.get(series, inf)),
         [Column("Mechanism", words, "series"), *columns],
         name="answer",
-        title=f"The answer at N = {units.length(found.seq_len)} ({timed_by(analysis.rows)}{of})",
+        title=f"The answer at N = {units.count(found.seq_len)} ({timed_by(analysis.rows)}{of})",
         together=len(columns) // len(modes),
     )
     notes = []
     if analysis.speedups is not None:
         base = analysis.baseline or ""
         why_it = "the sweep's first" if base == found.series[0] else "softmax attention"
-        chosen = "" if analysis.against else f", {why_it}; --against takes another"
+        chosen = "" if analysis.against else f", {why_it}; --against chooses another"
         notes += [f"Compared with {names[base]}{chosen}.", PER_PAIR]
         within = (cell.text.startswith("within") for row in shown.rows for cell in row)
         notes += [WITHIN] * any(within)
@@ -231,7 +231,7 @@ def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterato
 def _speedup(baseline: str, row: Row) -> Cell:
     """`24.7× [23.5, 25.9]`, `2.8× slower [2.3, 3.3]`, or `within 1.1×` if either may be faster."""
     point, low, high = (row[name] for name in ("ratio", "ratio_low", "ratio_high"))
-    if not units.known(point):
+    if not units.has_value(point):
         return Cell("1", 1.0) if row["series"] == baseline and row[TIME] > 0 else EMPTY
     if low <= 1 <= high:
         return Cell(f"within {units.ratio(max(high, 1 / low))}", point, low, high)
@@ -241,15 +241,15 @@ def _speedup(baseline: str, row: Row) -> Cell:
 def _faster_from(row: Row) -> Cell:
     """From which length on a series is faster than the baseline, or up to which."""
     match row["answer_ahead"], row["answer_back"]:
-        case Crossed.FROM, _:
+        case CrossoverKind.FROM, _:
             return crossing(row, "_ahead")
-        case Crossed.ALWAYS, _:
+        case CrossoverKind.ALWAYS, _:
             return Cell("all")
-        case _, Crossed.ALWAYS:
+        case _, CrossoverKind.ALWAYS:
             return Cell("none")
-        case _, Crossed.FROM:
+        case _, CrossoverKind.FROM:
             return Cell(f"up to {crossing(row, '_back').text}")
-    return Cell(str(Crossed.UNCLEAR)) if units.known(row["ratio"]) else EMPTY
+    return Cell(str(CrossoverKind.UNCLEAR)) if units.has_value(row["ratio"]) else EMPTY
 
 
 def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
@@ -286,16 +286,16 @@ def _reason(lost: Unmeasured) -> str:
 
 def _ended(lost: Unmeasured) -> str:
     """`budget`, `out of memory`: what ended a series, in a word or two."""
-    return why(lost.outcome, lost.cause).removeprefix("over ")
+    return outcome_phrase(lost.outcome, lost.cause).removeprefix("over ")
 
 
 def between(
     lengths: Sequence[int],
     every: Sequence[int],
-    text: Callable[[int], str] = units.length,
+    text: Callable[[int], str] = units.count,
     to: str = " to ",
 ) -> list[str]:
-    """`128 to 512` and `4,096` of lengths, for each run of neighbours among every length."""
+    """`128 to 512`, `4,096`: a text for each run of lengths that are neighbours in `every`."""
     runs: list[list[int]] = []
     for length in lengths:
         if runs and every.index(length) == every.index(runs[-1][-1]) + 1:

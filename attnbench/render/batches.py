@@ -1,4 +1,4 @@
-"""Decoding at several batches: what serving chooses by, throughput against time per token."""
+"""Decoding at several batches: the trade-off of serving, throughput against time per token."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -53,12 +53,12 @@ def batch_figure(cases: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure":
         axes.set_ylabel("tokens per second, whole batch")
         lengths = units.between(longest["seq_len"].min(), longest["seq_len"].max())
         note = f"Numbers are sequences per batch; context of {lengths} tokens. Broad grey line:"
-        pareto = "the choices (Pareto); any other has a rival with more tokens in less time."
+        pareto = "the Pareto front; any other choice has a rival with more tokens in less time."
         return panels.finished([entries], [*clock_note(cases), note, pareto])
 
 
 def best(cases: Frame) -> Frame:
-    """The cases to choose from, fastest step first: no faster step gives as many tokens."""
+    """The Pareto front, fastest step first: no faster step gives as many tokens."""
     ordered = cases.sort_values(["tpot_s", "tokens_per_s"], ascending=[True, False])
     most = ordered["tokens_per_s"].cummax()
     return ordered[most > most.shift(fill_value=0.0)]
@@ -72,8 +72,8 @@ def batches(cases: Frame) -> Table:
         rows.sort_values(["order", "seq_len", "batch"]).to_dict("records"),
         [
             Column.words("Mechanism", "series"),
-            Column.number("N", "seq_len", units.length),
-            Column.number("Batch", "batch", units.length),
+            Column.number("N", "seq_len", units.count),
+            Column.number("Batch", "batch", units.count),
             Column("TPOT, ms", milliseconds),
             Column.number("Tokens per second", "tokens_per_s"),
             Column.number("State", "state_bytes", units.size),
@@ -87,7 +87,7 @@ def batches(cases: Frame) -> Table:
 
 
 def steps(cases: Frame) -> Frame | None:
-    """The steps that were timed, of all variants; None unless these differ by the batch alone."""
+    """The timed steps of all variants; None unless these differ in batch alone."""
     timed = cases[cases["tpot_s"].notna()] if "tpot_s" in cases else cases[:0]
     alike = timed[["width", "heads", "dtype"]].drop_duplicates()
     return timed if len(alike) == 1 and timed["batch"].nunique() > 1 else None

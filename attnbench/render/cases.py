@@ -44,7 +44,7 @@ CAUSES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
-def why(outcome: str, cause: str) -> str:
+def outcome_phrase(outcome: str, cause: str) -> str:
     """Why a case was not measured, in two or three words; never empty."""
     return CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING]
 
@@ -85,7 +85,7 @@ def plan_tables(
         [
             Column("Mechanism", lambda row: words(row[0])),
             Column("Mode", lambda row: words(row[1].case.workload.mode)),
-            Column("N", lambda row: number(row[1].case.workload.seq_len, units.length)),
+            Column("N", lambda row: number(row[1].case.workload.seq_len, units.count)),
             Column("Time per iteration", lambda row: _cost(row[1], "predicted_s", units.seconds)),
             Column("Peak memory", lambda row: _cost(row[1], "predicted_bytes", units.size)),
             Column("Measured", lambda row: words(_measured(row[1], forecast))),
@@ -157,11 +157,15 @@ def _left_out(
             by_series.setdefault((name, workload.mode), []).append(workload.seq_len)
     for reason, by_series in lengths.items():
         for series, omitted in by_series.items():
-            yield reason, *series, ", ".join(map(units.length, omitted))
+            yield reason, *series, ", ".join(map(units.count, omitted))
 
 
 def _reason(run: Run) -> str:
-    return run.reason if run.outcome is Outcome.UNSUPPORTED else why(run.outcome, run.cause or "")
+    return (
+        run.reason
+        if run.outcome is Outcome.UNSUPPORTED
+        else outcome_phrase(run.outcome, run.cause or "")
+    )
 
 
 def outcomes(summary: Frame) -> Frame:

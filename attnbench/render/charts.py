@@ -1,8 +1,8 @@
-"""The data of a page's interactive charts: what Vega-Lite draws, and in which looks.
+"""The data of a page's interactive charts: what Vega-Lite draws, and in which styles.
 
-All are drawn from the specification `web/chart.vl.json`, of which `web/charts.js` takes layers and
-to which it gives the points of what is chosen. Every point carries its text, so that a page shows
-the same digits as the tables.
+All are drawn from the specification `web/chart.vl.json`: `web/charts.js` takes layers from it and
+adds the points of the current selection. Every point carries its text, so that a page shows the
+same digits as the tables.
 """
 
 import json
@@ -21,7 +21,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Better, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES, Part, Run, Sweep
-from attnbench.render.cases import why
+from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
@@ -48,7 +48,7 @@ PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """A quantity along the lengths: an array with a value per case, NaN where it is unknown.
+    """A quantity against length: an array with a value per case, NaN where it is unknown.
 
     `key` names it in links, `text` writes a value with its unit, `unit` decides in which unit the
     axis counts, and the quantity is offered under the heading `group`.
@@ -71,7 +71,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
     cases, sweep = analysis.cases, analysis.sweep
     drawn = [*costs(cases, sweep.request.batch_tokens)]
     if analysis.speedups is not None and analysis.baseline is not None:
-        # behind the time of a batch, which a step of decoding does not have
+        # after the time of a batch, which a step of decoding does not have
         behind = 1 if set(PASSES) & {*analysis.modes} else 2
         drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
     further = {"planes": planes(cases), "samples": [*_samples(sweep, cases)]}
@@ -105,7 +105,7 @@ def planes(cases: Frame) -> list[list[str]]:
 
 
 def _orders(cases: Frame) -> tuple[list[str], list[str]]:
-    """The series and the modes, in the order in which points count them."""
+    """The series and the modes, in the order of their numbers in points."""
     return [*dict.fromkeys(map(str, cases["series"]))], [*dict.fromkeys(map(str, cases["mode"]))]
 
 
@@ -166,7 +166,7 @@ def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Dra
         bands = (cases[name].to_numpy(float) * scale for name in metric.band)
         known = cases[metric.key].notna()
         ends = [np.where(known, *pair) for pair in zip(ends, bands, strict=True)]
-    text = f"{metric.description[0].upper()}{metric.description[1:]}."
+    text = f"{units.capitalised(metric.description)}."
     return Drawn(
         key=metric.key, label=metric.label, axis=metric.label, unit=metric.unit,
         text=lambda value: quantity(value, metric.unit),
@@ -194,7 +194,8 @@ def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
             text = units.interval(text, drawn.text(low[i]), drawn.text(high[i]))
         if not measured[i]:
             point["predicted"] = True
-            text = f"predicted {text}; {why(cases['outcome'].iloc[i], cases['cause'].iloc[i])}"
+            reason = outcome_phrase(cases["outcome"].iloc[i], cases["cause"].iloc[i])
+            text = f"predicted {text}; {reason}"
         points.append(point | {"text": text})
     named = drawn.unit not in STEPS and drawn.unit not in PLAIN
     points.sort(key=lambda point: (point["mode"], point["series"], point["n"]))
@@ -251,7 +252,7 @@ def _samples(sweep: Sweep, cases: Frame) -> Iterator[dict[str, Any]]:
             name, size = fitting[-1] if fitting else SECONDS[0]
             columns = zip(("x", "low", "high"), TABLE[TIME].estimate, strict=False)
             ends = {key: row[column] / size for key, column in columns}
-            known = {key: _short(end) for key, end in ends.items() if units.known(end)}
+            known = {key: _short(end) for key, end in ends.items() if units.has_value(end)}
             yield {
                 **place,
                 "unit": name,

@@ -1,4 +1,4 @@
-"""A check for continuous integration: JUnit XML, and annotations of GitHub."""
+"""A check for continuous integration: JUnit XML, and GitHub annotations."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""A check in words, tables and pages: failures come first.
-
-Then comes what is uncertain, then the rest.
-"""
+"""A check as text, tables and pages: failures first, then what is uncertain, then the rest."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +32,7 @@ def headline(report: Report) -> str:
     if report.failures:
         return f"FAILED: {_failed(report)} of {cases}; {against}"
     if not report.findings:
-        return f"nothing to check: no file differs that a mechanism loads; {against}"
+        return f"nothing to check: no mechanism loads a changed file; {against}"
     if report.unchecked:
         first, number = sentence(report.unchecked[0]), _number(report.unchecked)
         return f"NOT CHECKED: {number} of {cases}: {first}; {against}"
@@ -81,7 +78,7 @@ def remarks(report: Report) -> Iterator[str]:
 
 
 def uncertain_lines(report: Report) -> Iterator[str]:
-    """What is uncertain, with findings; all cases of one kind share a line."""
+    """Uncertain findings, then remarks; all cases of one kind share a line."""
     yield from (sentence(finding) for finding in report.unsure if finding.suspected)
     unsure = [finding for finding in report.unsure if not finding.suspected]
     for kind, findings in (("larger, but faster", report.traded), ("unsure", unsure)):

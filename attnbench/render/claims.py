@@ -80,12 +80,12 @@ def span(judgement: Judgement) -> str:
     """`512 to 4,096 (4)`: the lengths behind an answer and their number."""
     lengths = judgement.lengths
     if len(lengths) < 2:
-        return units.length(lengths[0]) if lengths else units.NOTHING
-    return f"{units.length(lengths[0])} to {units.length(lengths[-1])} ({len(lengths)})"
+        return units.count(lengths[0]) if lengths else units.NOTHING
+    return f"{units.count(lengths[0])} to {units.count(lengths[-1])} ({len(lengths)})"
 
 
 def frame(judged: Sequence[Judged]) -> pd.DataFrame:
-    """All about each claim, one row per claim, for CSV."""
+    """Everything about each claim, one row per claim, for CSV."""
     rows = [
         {
             "id": claim.id,
@@ -143,8 +143,8 @@ def _number(number: Number) -> str:
     if number.unit is Unit.RATIO and 0 < value < 1 and not high >= 1:
         value, low, high, less = 1 / value, 1 / high, 1 / low, " less"
     shown = quantity(value, number.unit) + less
-    ends = [quantity(end, number.unit) for end in (low, high) if units.known(end)]
+    ends = [quantity(end, number.unit) for end in (low, high) if units.has_value(end)]
     # exact numbers, and intervals that round to the value itself, are shown without an interval
     if len(ends) == 2 and set(ends) != {shown.removesuffix(less)}:
         shown = units.interval(shown, *(end.removesuffix("×") for end in ends))
-    return shown + (f" at {units.length(number.length)}" if number.length is not None else "")
+    return shown + (f" at {units.count(number.length)}" if number.length is not None else "")

@@ -9,9 +9,9 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import RACED, TABLE, TIME
 from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
-from attnbench.render.cases import why
+from attnbench.render.cases import outcome_phrase
 from attnbench.render.check_page import verdict_label
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, quantity, table, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, none_if_nan, quantity, table, words
 from attnbench.render.growth_tables import crossing
 from attnbench.statistics.verdict import Verdict
 
@@ -100,7 +100,7 @@ def tally(comparison: Comparison) -> list[str]:
         metric = TABLE[str(key)]
         counts = Counter(verdict_label(Verdict(verdict), metric) for verdict in rows["verdict"])
         parts = [f"{count} {word}" for word, count in counts.most_common()]
-        sentences.append(f"{metric.label[0].upper()}{metric.label[1:]}: {', '.join(parts)}.")
+        sentences.append(f"{units.capitalised(metric.label)}: {', '.join(parts)}.")
     return sentences
 
 
@@ -152,8 +152,8 @@ def _short_reason(row: Row) -> str:
     """`skipped in the first: over budget`, without the prediction, which differs by length."""
     if not row["cause"]:
         return str(row["reason"])
-    side = "second" if units.known(row["first"]) else "first"
-    return f"{Outcome.SKIPPED} in the {side}: {why(Outcome.SKIPPED, row['cause'])}"
+    side = "second" if units.has_value(row["first"]) else "first"
+    return f"{Outcome.SKIPPED} in the {side}: {outcome_phrase(Outcome.SKIPPED, row['cause'])}"
 
 
 def _largest_first(rows: Frame) -> Frame:
@@ -167,7 +167,10 @@ def _compared(row: Row) -> tuple[Cell, ...]:
     return (
         words(row["case"]),
         words(metric.label),
-        *(Cell(quantity(row[side], metric.unit), bare(row[side])) for side in ("first", "second")),
+        *(
+            Cell(quantity(row[side], metric.unit), none_if_nan(row[side]))
+            for side in ("first", "second")
+        ),
         _ratio(row),
         words(verdict_label(Verdict(row["verdict"]), metric)),
         words(row["reason"]),
@@ -176,7 +179,7 @@ def _compared(row: Row) -> tuple[Cell, ...]:
 
 def _ratio(row: Row) -> Cell:
     """The ratio with its confidence interval; counts have none."""
-    point, low, high = (bare(row[name]) for name in ("ratio", "low", "high"))
+    point, low, high = (none_if_nan(row[name]) for name in ("ratio", "low", "high"))
     if point is None or low == high:
         return Cell(units.ratio(row["ratio"]), point)
     ends = (units.plain(row[name]) for name in ("low", "high"))

@@ -15,8 +15,8 @@ from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 from attnbench.workloads.config import command
 
-WALL = 1.05  # times the CPU time, from which wall time is named beside it
-# beside a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;
+WALL = 1.05  # ratio to CPU time above which wall time is reported too
+# under a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;
 # without other load, half-widths of sweeps were 8 to 9 % on two threads, 3.4 % on one core
 UNCERTAIN = (
     "; other programs and uneven cores disturb this clock, and ratios are known two to ten times"
@@ -24,31 +24,31 @@ UNCERTAIN = (
 )
 MOST_NODES = 8  # that are named
 
-# what laps were disturbed by, although they were taken again
+# what disturbed laps even when they were taken again
 BESIDE = MappingProxyType({
     Disturbance.FAULTS: "{} paid for page faults",
     Disturbance.SLOW_CORE: "{} ran while the core was slow",
 })  # fmt: skip
 
-# what asks for nothing stands among the conditions
+# warnings that call for no action are listed among the conditions
 NOTES = frozenset({
     WarningKind.ROOF_RAISED, WarningKind.HIDDEN, WarningKind.DISTURBED, WarningKind.DRIFTED,
 })  # fmt: skip
 
-# the sentences of warnings from their details; after the colon, how `units` writes a number
+# templates of warnings; after the colon, how `_Sentence` formats a detail
 SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     WarningKind.INCOMPLETE: "incomplete: {shards} of {of:many shard}; missing {missing:few};"
     " attnbench merge adds them",
     WarningKind.JOURNAL: "{text}",
     WarningKind.UNFINISHED: "the sweep did not finish; --resume continues it",
-    WarningKind.MIXED: "times are mixed from sessions on different machines or versions;"
-    " measure each part again on one",
-    WarningKind.MEDDLED: "{series} {change}; times and results may depend on it",
+    WarningKind.MIXED: "times come from sessions on different machines or versions;"
+    " measure everything again on one",
+    WarningKind.SIDE_EFFECTS: "{series} {change}; times and results may depend on it",
     WarningKind.OTHER_TYPE: "{mechanism} computed in {types:listed}, through autocast or its own"
     " casts; compare its costs with those of that type, not {dtype}",
     WarningKind.SPLITS: "{series} multiplies float32 on tensor cores ({arithmetic}: each number is"
     " split in two), and other forms do not; --dtype bf16 compares both on the same units",
-    WarningKind.DEPARTS: "{series} ({package}) departs from the equations: {departs}",
+    WarningKind.DEVIATES: "{series} ({package}) departs from the equations: {departs}",
     WarningKind.LEAKS: "{series} leaks memory: {bytes:size} per iteration; a longer"
     " sweep may run out of it",
     WarningKind.UNEXAMINED: "{series} {why}",
@@ -101,8 +101,8 @@ def conditions(analysis: Analysis) -> list[str]:
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
     notes = (_sentence(found) for found in analysis.warnings if found.kind in NOTES)
-    lines += (f"{note[0].upper()}{note[1:]}." for note in notes)
-    if reason := analysis.no_roof:
+    lines += (f"{units.capitalised(note)}." for note in notes)
+    if reason := analysis.no_roof_reason:
         lines.append(f"There is no roofline: {reason}.")
     scores = analysis.prediction_errors
     if parts := [_score(row) for _, row in scores[scores["mechanism"] == ALL].iterrows()]:
@@ -111,13 +111,13 @@ def conditions(analysis: Analysis) -> list[str]:
 
 
 def warnings(analysis: Analysis) -> list[str]:
-    """One line of plain text for each warning that asks for something, the most serious first."""
+    """One line of plain text for each warning that calls for action, the most serious first."""
     asking = (warning for warning in analysis.warnings if warning.kind not in NOTES)
     return [clean(_sentence(warning)) for warning in asking]
 
 
 def ended(analysis: Analysis) -> str:
-    """What ended the sweep, and how well its ratios are known; empty if no precision was asked."""
+    """What ended the sweep, and how well its ratios are known; empty if no precision is set."""
     sweep, blocks = analysis.sweep, analysis.ratios.certainties
     if sweep.request.precision is None or not sweep.finished or not blocks:
         return ""
@@ -125,7 +125,7 @@ def ended(analysis: Analysis) -> str:
     least, wanted = max(halves), units.percent(sweep.request.precision)
     by = "by --budget" if sweep.over_budget else "after its rounds"
     if least <= sweep.request.precision:
-        lengths = ", ".join(units.length(n) for n in sorted({n for _, n in blocks}))
+        lengths = ", ".join(units.count(n) for n in sorted({n for _, n in blocks}))
         how = f" {by}" * sweep.over_budget
         return f"Ended{how}: every ratio at N = {lengths} is known to {wanted} or better."
     known = sum(half <= sweep.request.precision for half in halves)
@@ -204,7 +204,7 @@ def _asked(sweep: Sweep) -> str:
     if request.level is Level.MODEL:
         sizes += _shell(request)
     lengths = request.lengths
-    span = f"{units.length(min(lengths))} to {units.length(max(lengths))}" if lengths else "none"
+    span = f"{units.count(min(lengths))} to {units.count(max(lengths))}" if lengths else "none"
     return (
         f"Request: {', '.join(request.models)}; level {request.level}; "
         f"{' and '.join(request.modes)}; {units.many(len(lengths), 'length')}, {span};"
@@ -258,16 +258,16 @@ def _how(analysis: Analysis) -> str:
     by = timed_by(cases) if len(cases) else str(settings.clock)
     text = f"Measured: {by}, " * (by != "time") or "Measured: "
     text += f"{units.many(rounds, 'round')}, {budget}, seed {settings.seed}"
-    text += "".join(f", {words}" for _, on, words in settings.having("said") if on)
+    text += "".join(f", {words}" for _, on, words in settings.fields_with("said") if on)
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
         if (wider := analysis.widening or 0.0) > 1:
             text += f", {units.plain(wider, 2)} times what one process alone suggests"
         if (share := analysis.node_share) is not None:
             text += f"; {units.percent(share)} of this variance lies between nodes"
-    if (factor := analysis.wall_factor or 1.0) > WALL and analysis.waiting is not None:
+    if (factor := analysis.wall_factor or 1.0) > WALL and analysis.waiting_share is not None:
         text += f"; wall time was {units.plain(factor, 2)} times as long in the median,"
-        text += f" and {units.percent(analysis.waiting)} of it was spent waiting for a core"
+        text += f" and {units.percent(analysis.waiting_share)} of it was spent waiting for a core"
     if settings.clock is Clock.WALL and settings.threads > 1 and by != "time":
         text += UNCERTAIN
     graphs = " Peaks and counts are those of iterations without graphs." * settings.cuda_graphs

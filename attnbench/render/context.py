@@ -1,4 +1,4 @@
-"""The table of what a model keeps of its context."""
+"""The table of how many bytes of its context a model keeps."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,14 +6,14 @@ from math import inf
 
 from attnbench import units
 from attnbench.render.grid import EMPTY, Cell, Table, number, words
-from attnbench.workloads.context import Asked, Context, Kept
+from attnbench.workloads.context import Context, ContextBytes, ContextQuery
 
 BREAK_EVEN = "Break-even"
-CHECKED = "5.23"  # the release whose caches were compared
+CHECKED = "5.23"  # the release of transformers whose caches were compared
 KEPT = ", kept"
 
 
-def kept(context: Context, asked: Asked, title: str) -> Table:
+def kept(context: Context, query: ContextQuery, title: str) -> Table:
     """One row per kind of layer, one for all, and full attention in place of each.
 
     A quantity has a second column where transformers keeps other bytes than are needed.
@@ -23,9 +23,9 @@ def kept(context: Context, asked: Asked, title: str) -> Table:
         rows.append(("full attention in each", context.whole.layers, full, full))
     columns = {
         "Kind of layer": [words(kind) for kind, *_ in rows],
-        "Layers": [number(layers, units.length) for _, layers, *_ in rows],
+        "Layers": [number(layers, units.count) for _, layers, *_ in rows],
     }
-    for heading, cell in _quantities(asked):
+    for heading, cell in _quantities(query):
         columns[heading] = [cell(needed) for *_, needed, _ in rows]
         there = [cell(kept) for *_, kept in rows]
         if there != columns[heading] and heading != BREAK_EVEN:
@@ -35,22 +35,22 @@ def kept(context: Context, asked: Asked, title: str) -> Table:
         title=f"Bytes of the context: {title}",
         columns=tuple(columns),
         rows=tuple(zip(*columns.values(), strict=True)),
-        note=_note(context, asked, any(heading.endswith(KEPT) for heading in columns)),
+        note=_note(context, query, any(heading.endswith(KEPT) for heading in columns)),
         kept=tuple(columns),
     )
 
 
-def _quantities(asked: Asked) -> Iterator[tuple[str, Callable[[Kept], Cell]]]:
+def _quantities(query: ContextQuery) -> Iterator[tuple[str, Callable[[ContextBytes], Cell]]]:
     yield "Per token", lambda kept: Cell(f"{kept.per_token:,.10g} B", kept.per_token)
     yield BREAK_EVEN, lambda kept: _tokens(kept.break_even)
-    for index, length in enumerate(asked.lengths):
+    for index, length in enumerate(query.lengths):
         yield units.tick(length), partial(_size, index)
-    if asked.memory is not None:
-        limit = units.round_tick(units.size(asked.memory))
+    if query.memory is not None:
+        limit = units.round_tick(units.size(query.memory))
         yield f"Longest in {limit}", lambda kept: _tokens(kept.longest)
 
 
-def _size(index: int, kept: Kept) -> Cell:
+def _size(index: int, kept: ContextBytes) -> Cell:
     return number(kept.at[index], units.size)
 
 
@@ -60,9 +60,9 @@ def _tokens(value: float | None) -> Cell:
     return Cell("any", value) if value == inf else number(value, units.count)
 
 
-def _note(context: Context, asked: Asked, differs: bool) -> str:
-    pairs = zip(context.times, asked.lengths, strict=False)
+def _note(context: Context, query: ContextQuery, differs: bool) -> str:
+    pairs = zip(context.times, query.lengths, strict=False)
     times = [f"{units.ratio(times)} at {units.tick(length)}" for times, length in pairs]
     needs = f"Full attention in each layer would need {', '.join(times)}. " if times else ""
     kept = f" kept: as transformers {CHECKED} keeps it, which is not what the equations need."
-    return f"{needs}Weights come on top.{kept if differs else ''}"
+    return f"{needs}Weights are extra.{kept if differs else ''}"

@@ -15,8 +15,18 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import Cause, Clock, Outcome
-from attnbench.render.cases import why
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, bounded, number, table, words
+from attnbench.render.cases import outcome_phrase
+from attnbench.render.grid import (
+    EMPTY,
+    Cell,
+    Column,
+    Table,
+    bounded,
+    none_if_nan,
+    number,
+    table,
+    words,
+)
 from attnbench.render.names import labels_of
 from attnbench.statistics.estimate import IntervalKind
 
@@ -27,7 +37,7 @@ MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 LAUNCHES = " l"  # marks a launch-bound case
 FILLED = " f"  # marks a step from a filled state
-SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
+SDPA = "scaled_dot_product_"  # prefix of torch's attention operators
 
 
 def batch(summary: Frame, tokens: int | None) -> str:
@@ -38,7 +48,7 @@ def batch(summary: Frame, tokens: int | None) -> str:
 
 
 def timed_by(summary: Frame) -> str:
-    """What times are: `CPU time on one core`; `time` is a device's, or that of several sweeps."""
+    """What times are: `CPU time on one core`; just `time` on a device or for several sweeps."""
     clocks = {*zip(summary["clock"], summary["threads"], strict=True)}
     clock, threads = clocks.pop() if len(clocks) == 1 else ("", 0)
     match clock:
@@ -105,7 +115,7 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
         name=f"{metric.name}_{mode}",
         title=f"{metric.heading}, {mode}, {unit}",
         across=f"{metric.name}_{unit.lower()}",
-        note=f"{what[0].upper()}{what[1:]}." + f" {_intervals(summary, mode)}" * metric.interval,
+        note=f"{units.capitalised(what)}." + f" {_intervals(summary, mode)}" * metric.interval,
     )
 
 
@@ -161,7 +171,7 @@ def by_length(
     return Table(
         name=name,
         title=title,
-        columns=("Mechanism", *map(units.length, lengths)),
+        columns=("Mechanism", *map(units.count, lengths)),
         rows=tuple(
             (words(series), *(measured_or_why(cases.get(n), metric, cell) for n in lengths))
             for series, cases in rows.items()
@@ -183,14 +193,14 @@ def speedup_cell(
 ) -> Cell:
     """A speed-up; one below 1 is written as how many times slower: `2.80× slower [2.30, 3.30]`."""
     if point >= 1:
-        return Cell(text(point, low, high), point, bare(low), bare(high))
+        return Cell(text(point, low, high), point, none_if_nan(low), none_if_nan(high))
     slower = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
-    return Cell(slower, point, bare(low), bare(high))
+    return Cell(slower, point, none_if_nan(low), none_if_nan(high))
 
 
 def factor(point: float, low: float, high: float) -> str:
     """`1.18× [1.02, 1.36]`; without the interval where it is unknown or says nothing."""
-    if not (units.known(low) and units.known(high)) or high > UNCERTAIN * low:
+    if not (units.has_value(low) and units.has_value(high)) or high > UNCERTAIN * low:
         return units.ratio(point)
     return units.interval(units.ratio(point), units.plain(low), units.plain(high))
 
@@ -261,7 +271,7 @@ def kernels(used: Frame) -> Table:
 
 
 def _span(row: Row) -> Cell:
-    """`128 to 8,192`, or how many lengths in between if not all are meant."""
+    """`128`, or `128 to 8,192 (7 lengths)`."""
     ends = units.between(row["shortest"], row["longest"])
     several = f" ({units.many(row['lengths'], 'length')})" * (row["lengths"] > 1)
     return words(ends + several)
@@ -269,11 +279,11 @@ def _span(row: Row) -> Cell:
 
 def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
     """The cell of a case in which the metric was measured, else why it was not."""
-    if row is not None and units.known(row[metric]):
+    if row is not None and units.has_value(row[metric]):
         return cell(row)
     if row is None or row["outcome"] == Outcome.OK:
         return EMPTY
-    return Cell(why(row["outcome"], row["cause"]))
+    return Cell(outcome_phrase(row["outcome"], row["cause"]))
 
 
 def _forms(cases: Frame) -> Iterator[str]:
@@ -283,7 +293,7 @@ def _forms(cases: Frame) -> Iterator[str]:
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
-            first, *later = (f"{form} from {units.length(length)}" for form, length in pairs)
+            first, *later = (f"{form} from {units.count(length)}" for form, length in pairs)
             parts.append(f"{names[str(series)]} {', '.join([first.partition(' ')[0], *later])}")
     if parts:
         yield f"Forms: {'; '.join(parts)}."

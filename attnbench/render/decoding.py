@@ -18,7 +18,7 @@ from attnbench.render.styles import SHEETS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-USUAL_WIDTH = 64  # of a head, at least, in models of today
+USUAL_WIDTH = 64  # least width of a head in today's models
 
 
 def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT) -> "Figure":
@@ -47,7 +47,7 @@ def _fills(summary: Frame) -> Iterator[str]:
 
 
 def fills(summary: Frame) -> Table:
-    """A row for each series with filled states: where, and a step from one over a prompt's."""
+    """A row for each series with filled states: where, and its step time over a prompt's."""
     ratios = summary.get("filled_ratio", summary["time_s"] * nan)
     known = summary.assign(filled_ratio=ratios)
     rows = [

@@ -60,7 +60,7 @@ def frame(frame: Frame) -> bytes:
 def guarded(value: Value) -> Value:
     """The value; text is cleaned, and starts with an apostrophe where it could be a formula.
 
-    Of a number that is not whole 12 digits stay; later ones are rounding, as in 1.0000000000000129.
+    A number that is not whole keeps 12 digits; later ones are rounding, as in 1.0000000000000129.
     """
     if isinstance(value, float) and not value.is_integer():
         return float(f"{value:.12g}")

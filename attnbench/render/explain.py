@@ -10,6 +10,7 @@ from attnbench.analysis.explain import SIDES, Explanation
 from attnbench.analysis.summary import Row
 from attnbench.records import FigureSize
 from attnbench.render import markdown
+from attnbench.render.cost_tables import factor
 from attnbench.render.grid import Cell, Column, Table, number, table, words
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, saved, styled
 from attnbench.render.styles import SHEETS
@@ -35,10 +36,7 @@ def sentences(found: Explanation) -> Iterator[str]:
     """The difference, where it comes from, and where it ends."""
     (a, b), whole, rows = _names(found), found.rows.iloc[-1], found.rows.iloc[:-1]
     times = (units.seconds(whole[side]) for side in ("a_s", "b_s"))
-    factor = units.ratio(found.ratio[0])
-    if units.known(found.ratio[1]):
-        factor = units.interval(factor, *map(units.plain, found.ratio[1:]))
-    yield f"{a} takes {factor} the time of {b}: {' against '.join(times)}."
+    yield f"{a} takes {factor(*found.ratio)} the time of {b}: {' against '.join(times)}."
     certain = (rows["low_s"] > 0) | (rows["high_s"] < 0)
     ordered = rows[certain].sort_values("more_s", key=lambda s: -s.abs())
     listed = [f"{part} {_change(s)}" for part, s in ordered[["part", "more_s"]].to_numpy()]
@@ -49,33 +47,33 @@ def sentences(found: Explanation) -> Iterator[str]:
     if costs := [side.launch_s for pair in found.rounds for side in pair if side.launch_s]:
         counts = (units.count(sum(side.operators.values())) for side in found.rounds[0])
         each = units.seconds(sum(costs) / len(costs))
-        yield f"They launch {' and '.join(counts)} operators an iteration, at {each} each."
+        yield f"They launch {' and '.join(counts)} operators per iteration, at {each} each."
     flops = [p.projection_flops + p.core_flops + p.shell_flops for p in found.pair]
     if all(flops):
         yield f"By FLOPs alone {a} would take {units.ratio(flops[0] / flops[1])} the time."
     for name, side in zip((a, b), found.rounds[0], strict=True):
         if side.lumped:
-            yield f"What is core and what are gates cannot be told apart in {name}."
+            yield f"Core and gates cannot be told apart in {name}."
     causal = [name for name, p in zip((a, b), found.pair, strict=True) if p.case.workload.causal]
     if len(causal) == 1:
-        yield f"Only {causal[0]} is causal; --causal makes both so."
+        yield f"Only {causal[0]} is causal; --causal makes both causal."
     yield _crossing(found)
 
 
 def _crossing(found: Explanation) -> str:
-    """From which length on which of them is the faster, and how that is known."""
+    """Which of them is faster from which length on, and how that is known."""
     lengths, (faster, (point, low, high)) = found.ratios.whole, found.crossing
     raced = f"raced at N = {units.between(lengths[0], lengths[-1])}"
     if faster is None:
         return f"Crossover: cannot tell, {raced}."
     name = _names(found)[SIDES.index(faster)]
     if math.isinf(point):
-        return f"Crossover: {name} is not the faster at any length in sight, {raced}."
-    if not units.known(low):
-        shown = units.length(int(float(f"{point:.1e}")))
-        return f"Crossover: {name} would be the faster from about {shown} on, predicted; {raced}."
-    ends = units.interval(*(units.length(round(end)) for end in (point, low, high)))
-    return f"Crossover: {name} is the faster from {ends} on, {raced}."
+        return f"Crossover: {name} is not faster at any length in reach, {raced}."
+    if not units.has_value(low):
+        shown = units.count(int(float(f"{point:.1e}")))
+        return f"Crossover: {name} is predicted to be faster from about {shown} on, {raced}."
+    ends = units.interval(*(units.count(round(end)) for end in (point, low, high)))
+    return f"Crossover: {name} is faster from {ends} on, {raced}."
 
 
 def parts(found: Explanation) -> Table:
@@ -98,8 +96,8 @@ def parts(found: Explanation) -> Table:
         name="explain",
         title=f"Where the time of an iteration goes: A {a}, B {b}",
         note=f"{MORE} A takes longer, {LESS} B does. 95 % confidence intervals over rounds. Parts"
-        " are those of a module with marks between them, without what their operators cost on"
-        " single numbers: launches. Rest: the module without marks, less its parts.",
+        " are timed in a module with marks between them, less the cost of their operators on"
+        " scalars, which is launches. Rest: the module without marks, less its parts.",
         kept=("", "Part"),
     )
 
@@ -115,7 +113,7 @@ def _change(value: float) -> str:
     return units.signed("-" if value < 0 else "+") + units.seconds(abs(value))
 
 
-def figure(found: Explanation, size: FigureSize = FigureSize.TEXT) -> "Figure":
+def figure(found: Explanation, size: FigureSize) -> "Figure":
     """The difference as a bar for each part, in the colour of the one that takes longer there."""
     rows, (a, b) = found.rows.iloc[-2::-1], _names(found)
     with styled(SHEETS[size]):

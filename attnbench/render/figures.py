@@ -21,7 +21,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Mode
-from attnbench.render.cases import why
+from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import quantity
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
@@ -103,7 +103,7 @@ def cost_figure(
 
 
 def faded(panels: Iterable[Sequence[Curve]]) -> frozenset[str]:
-    """The series that these panels leave grey: of many, those that end far above the others."""
+    """The series that these panels leave grey: of many, those that end highest."""
     ends: dict[str, list[float]] = {}
     for curve in (curve for panel in panels for curve in panel):
         ends.setdefault(curve.series, []).append(math.log(curve.entry.height or math.inf))
@@ -111,14 +111,14 @@ def faded(panels: Iterable[Sequence[Curve]]) -> frozenset[str]:
 
 
 def clock(summary: Frame) -> str:
-    """`CPU time`: what an axis of times has room for."""
+    """`CPU time`: the clock, as short as the label of an axis needs it."""
     return timed_by(summary).partition(" on ")[0]
 
 
 def clock_note(summary: Frame) -> Iterator[str]:
-    """`CPU time on one core.`: where the times of an axis were spent."""
+    """`CPU time on one core.`: the clock in full, if it says more than the axis does."""
     if (how := timed_by(summary)) != clock(summary):
-        yield f"{how[0].upper()}{how[1:]}."
+        yield f"{units.capitalised(how)}."
 
 
 def curves(summary: Frame, mode: str, metric: Metric) -> list[Curve]:
@@ -144,7 +144,7 @@ def _curve(series: str, rows: Frame, metric: Metric) -> Curve:
         for name in (metric.predictions[1], *metric.band)
     )
     ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
-    reasons = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
+    reasons = [outcome_phrase(outcome, cause) if gone else "" for outcome, cause, gone in ends]
     unseen = ["" if np.isfinite(guess) else r for guess, r in zip(guesses, reasons, strict=True)]
     return Curve(
         series=series,

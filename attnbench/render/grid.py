@@ -91,11 +91,9 @@ class Column(NamedTuple):
         return cls(heading, lambda row: words(row[name]), key or name)
 
     @classmethod
-    def number(
-        cls, heading: str, name: str, text: Callable[[Any], str] = units.plain, key: str = ""
-    ) -> Self:
+    def number(cls, heading: str, name: str, text: Callable[[Any], str] = units.plain) -> Self:
         """What stands under this name in a row, as a number that `text` writes."""
-        return cls(heading, lambda row: number(row[name], text), key or name)
+        return cls(heading, lambda row: number(row[name], text), name)
 
 
 def table(
@@ -125,12 +123,14 @@ def table(
 
 def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
     """A number with its confidence interval, rounded to the digits that it supports."""
-    return Cell(units.estimate(point, low, high) + mark, float(point), bare(low), bare(high))
+    return Cell(
+        units.estimate(point, low, high) + mark, float(point), none_if_nan(low), none_if_nan(high)
+    )
 
 
 def number(value: Any, text: Callable[[Any], str] = units.plain) -> Cell:
     """A number as `text` writes it."""
-    return Cell(text(value), bare(value))
+    return Cell(text(value), none_if_nan(value))
 
 
 def quantity(value: float, unit: Unit) -> str:
@@ -163,13 +163,11 @@ def clean(text: str) -> str:
     """The text on one line, with control, format and direction characters made visible."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _visible(c) for c in text)
+    return "".join(
+        c if c.isprintable() else " " if c in "\t\n\r" else f"\\x{ord(c):02x}" for c in text
+    )
 
 
-def bare(value: float | None) -> float | None:
+def none_if_nan(value: float | None) -> float | None:
     """A number or None for NaN."""
     return None if value is None or math.isnan(value) else value
-
-
-def _visible(character: str) -> str:
-    return " " if character in "\t\n\r" else f"\\x{ord(character):02x}"

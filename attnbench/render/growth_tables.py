@@ -13,13 +13,13 @@ from math import log, sqrt
 from typing import Any, NamedTuple
 
 from attnbench import units
-from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, Crossed, Tail
+from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, CrossoverKind, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.metrics import DRAWN, MEMORY, TABLE, TIME
 from attnbench.records import PASSES, CardFacts, Level
 from attnbench.render.cost_tables import milliseconds
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, number, table, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, none_if_nan, number, table, words
 
 
 def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:
@@ -44,7 +44,7 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
         case = cases.get(_series(fits))
         return number(float(case["flops"] / case["outputs"]), units.flops) if case else EMPTY
 
-    counted = f"FLOPs per token, N = {units.length(length)}"
+    counted = f"FLOPs per token, N = {units.count(length)}"
     return table(
         (fits for _, fits in judged.groupby("series", sort=False)),
         [
@@ -81,7 +81,8 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
     for a, b in dict.fromkeys(zip(pairs["series"], pairs["other"], strict=True)):
         mine, back = ([answers.get((*pair, m)) for m in modes] for pair in ((a, b), (b, a)))
         crosses = any(
-            r is not None and r["answer"] in (Crossed.FROM, Crossed.UNCLEAR) for r in mine
+            r is not None and r["answer"] in (CrossoverKind.FROM, CrossoverKind.UNCLEAR)
+            for r in mine
         )
         if _rank(mine) >= _rank(back) and (crosses or baseline in (a, b)):
             rows.append((a, b, dict(zip(modes, mine, strict=True))))
@@ -104,8 +105,8 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
 
 def _rank(answers: Sequence[Row | None]) -> int:
     """How informative a row is: a crossing counts more than a win, a win more than nothing."""
-    worth = {Crossed.FROM: 100, Crossed.ALWAYS: 10, Crossed.UNCLEAR: 1}
-    return sum(worth.get(Crossed(r["answer"]), 0) for r in answers if r is not None)
+    worth = {CrossoverKind.FROM: 100, CrossoverKind.ALWAYS: 10, CrossoverKind.UNCLEAR: 1}
+    return sum(worth.get(CrossoverKind(r["answer"]), 0) for r in answers if r is not None)
 
 
 def crossing(row: Row | None, suffix: str = "") -> Cell:
@@ -115,11 +116,11 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     """
     if row is None:
         return EMPTY
-    if row["answer" + suffix] != Crossed.FROM:
+    if row["answer" + suffix] != CrossoverKind.FROM:
         return Cell(str(row["answer" + suffix]))
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
     at_most = bool(length <= row["from_len" + suffix])
-    text, *ends = (units.length(round(value)) for value in (length, low, high))
+    text, *ends = (units.count(round(value)) for value in (length, low, high))
     shown = f"≤ {ends[1]}" if at_most else text if low == high else units.interval(text, *ends)
     return Cell(shown, length, low, high, at_most)
 
@@ -147,13 +148,13 @@ def _series(fits: Frame) -> str:
 
 def exponent(fit: Row | None) -> Cell:
     """An exponent with its confidence interval, marked where the curve still bends."""
-    if fit is None or not units.known(fit["exponent"]):
+    if fit is None or not units.has_value(fit["exponent"]):
         return EMPTY
     text = units.exponent(fit["exponent"])
-    if units.known(fit["low"]):
+    if units.has_value(fit["low"]):
         text = units.interval(text, units.exponent(fit["low"]), units.exponent(fit["high"]))
     mark = "~" if fit["tail"] == Tail.BENDING else ""
-    return Cell(mark + text, fit["exponent"], bare(fit["low"]), bare(fit["high"]))
+    return Cell(mark + text, fit["exponent"], none_if_nan(fit["low"]), none_if_nan(fit["high"]))
 
 
 def _disagreements(fits: Frame) -> str:
@@ -164,7 +165,7 @@ def _disagreements(fits: Frame) -> str:
     )
 
 
-class Measured(NamedTuple):
+class PrintedRow(NamedTuple):
     """A line of a printed table, and the fits of one series of its mechanism."""
 
     cost: PrintedCost
@@ -198,11 +199,11 @@ def _paper_table(
     decoded = {row["series"]: row for _, row in steps.iterrows()} if steps is not None else {}
     slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
 
-    def model(row: Measured) -> Cell:
+    def model(row: PrintedRow) -> Cell:
         card = by_name.get(row.cost.mechanism)
         return words(f"{row.cost.name} ({card.authors}, {card.year})" if card else row.cost.name)
 
-    def complexity(row: Measured) -> Cell:
+    def complexity(row: PrintedRow) -> Cell:
         slip = row.cost.slip
         return words(row.cost.printed + (f" ({slips.index(slip) + 1})" if slip else ""))
 
@@ -214,7 +215,7 @@ def _paper_table(
     decode = [*decode[: 3 if decoded else 1], Column("Class", lambda row: words(row.cost.family))]
     return table(
         (
-            Measured(cost, rows)
+            PrintedRow(cost, rows)
             for cost in costs
             for _, rows in fits[fits["mechanism"] == cost.mechanism].groupby("series", sort=False)
         ),
@@ -238,7 +239,7 @@ def _step(row: Row | None) -> Cell:
     if row is None:
         return EMPTY
     step = milliseconds(row)
-    return step._replace(text=f"{step.text} at {units.length(row['seq_len'])}")
+    return step._replace(text=f"{step.text} at {units.count(row['seq_len'])}")
 
 
 def _state(row: Row | None) -> Cell:

@@ -1,4 +1,4 @@
-"""Pages as single HTML files: no address outside the file, light and dark, printable.
+"""Pages as self-contained HTML files: no external resources, light and dark, printable.
 
 Templates, style and script are in `web/`. Jinja escapes all text; the security policy of a page
 forbids everything but images within it and the style and scripts with these exact contents. The

@@ -43,13 +43,13 @@ SPECIAL = MappingProxyType({
 
 NUMBER = re.compile(r"(\D*)(\d[\d,]*)(\.\d+)?(?: ±[\d.,]+| \[[^]]*\])?(.*)", re.DOTALL)
 
-# in letters at \footnotesize: a narrow text width, and the space of a column
+# in letters at \footnotesize: a narrow text width, and the space between columns
 TEXT, SPACE = 90, 3
 LONG = 30  # letters; columns with longer texts are paragraphs
 LETTER = 4.3  # points
 TALL = 40  # lines; a taller table is cut
 
-SIDES = "Raised and lowered are the two sides of the 95 % confidence interval"
+SIDES = "Superscripts and subscripts are the two sides of the 95 % confidence interval"
 
 
 class Best(NamedTuple):
@@ -241,11 +241,9 @@ def _number(cell: Cell, bold: bool) -> str:
 def escape(text: str) -> str:
     """Text that TeX sets literally; letters beyond Latin-1 become their code points."""
     parts = [
-        SPECIAL.get(c) or (c if _is_latin(c) else f"{{[}}U+{ord(c):04X}{{]}}") for c in clean(text)
+        SPECIAL.get(c)
+        or (c if c.isascii() or (c.isalpha() and c <= "ÿ") else f"{{[}}U+{ord(c):04X}{{]}}")
+        for c in clean(text)
     ]
     # two of these in a row would form a ligature
     return re.sub(r"([-,])(?=\1)", r"\1{}", "".join(parts))
-
-
-def _is_latin(character: str) -> bool:
-    return character.isascii() or (character.isalpha() and ord(character) < 256)

@@ -23,7 +23,7 @@ def page(
 ) -> bytes:
     """A title, a lead sentence, answers, warnings, conditions and pictures, then sections.
 
-    So many of the `first` sections belong to the answers.
+    The first `first` sections belong to the answers.
     """
     lines = [f"# {escape(title)}", "", *([escape(lead), ""] if lead else ())]
     if answers:

@@ -18,7 +18,7 @@ def labels_of(series: Iterable[str]) -> dict[str, str]:
 
 
 def in_full(names: Mapping[str, str]) -> str:
-    """`In full: linformer[rank=16]; bigbird:eager.`: series of which labels leave something out."""
+    """`In full: linformer[rank=16]; bigbird:eager.`: series whose labels omit something."""
     longer = []
     for name, label in names.items():
         form, _, options = name.removeprefix(mechanism_of(name)).removesuffix("]").partition("[")
@@ -30,7 +30,7 @@ def in_full(names: Mapping[str, str]) -> str:
 def named(tables: Sequence[Table], series: Iterable[str]) -> list[Table]:
     """The tables with labels in place of the identifiers of series and mechanisms.
 
-    A note that the next table repeats is told there alone.
+    A note that the next table repeats is shown only there.
     """
     names, following = labels_of(series), [table.note for table in tables[1:]]
 

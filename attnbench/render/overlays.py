@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnbench import units
-from attnbench.claims.bench import Bench
+from attnbench.claims.bench import MeasuredSweep
 from attnbench.claims.published import Overlay, Panel, overlay, sources
 from attnbench.records import FigureSize
 from attnbench.render.panels import DPI, fixed_ticks, log_ticks, saved, styled
@@ -29,7 +29,7 @@ LONGEST = 24  # characters of the name above a panel
 BEYOND = 2.0  # the factor by which a panel extends past the published lengths
 ROOM = 1.4  # the factor below the least and above the greatest value
 
-# published values: grey, so that open markers mean predictions alone
+# published values: grey, so that only predictions have open markers
 PRINTED: Mapping[str, Any] = MappingProxyType({
     "color": "0.45", "linestyle": (0, (3, 1.5)), "marker": ".", "markersize": 3.5,
     "linewidth": 0.9,
@@ -41,7 +41,7 @@ MEASURED: Mapping[str, Any] = MappingProxyType({
 Bounds = tuple[float, float]
 
 
-def overlays(bench: Bench, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
+def overlays(bench: MeasuredSweep, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
     """File name to figure, one for each paper that shares a mechanism with the sweep."""
     styles = series_styles(curve.series for curve in bench.curves)
     files: dict[str, bytes] = {}
@@ -124,7 +124,7 @@ def _draw(
     axes.tick_params(labelsize=6, length=2)
     axes.set_title(label, fontsize=7, color=readable(colour), pad=10)
     printed = f"{panel.printed}; " if panel.printed else ""
-    note = f"{printed}1 at {units.length(round(panel.at))} tokens"
+    note = f"{printed}1 at {units.count(round(panel.at))} tokens"
     axes.annotate(
         note, (0, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=6
     )

@@ -71,21 +71,21 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
     faster = answers.fastest if answers.intervals else ()
     kinds = [
         (faster, ("latency", "speedup"), SIMULTANEOUS),
-        (answers.smallest, ("memory",), CLOSE),
-        (answers.lightest, ("state",), LEAST),
+        (answers.least_memory, ("memory",), CLOSE),
+        (answers.least_state, ("state",), LEAST),
     ]
     return {
         name if name == "state" else f"{name}_{mode}": latex.Best(
             frozenset(
-                (series, units.length(place.seq_len))
-                for place in places
-                if place.mode == mode
-                for series in (place.first, *(rival.series for rival in place.ties))
+                (series, units.count(winner.seq_len))
+                for winner in winners
+                if winner.mode == mode
+                for series in (winner.first, *(rival.series for rival in winner.ties))
             ),
             note,
         )
-        for places, names, note in kinds
-        for mode in dict.fromkeys(place.mode for place in places)
+        for winners, names, note in kinds
+        for mode in dict.fromkeys(winner.mode for winner in winners)
         for name in names
     }
 
@@ -93,8 +93,8 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
 def devices_files(
     analyses: Mapping[str, Analysis],
     cases: Frame,
-    formats: Sequence[str] = ("png",),
-    size: FigureSize = FigureSize.TEXT,
+    formats: Sequence[str],
+    size: FigureSize,
 ) -> dict[str, bytes]:
     """The costs on several devices side by side, from the analysis of each by its name.
 

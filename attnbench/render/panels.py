@@ -30,8 +30,8 @@ SMALLER, LARGER = 0.93, 1.13  # ticks and notes, and titles, relative to the typ
 # in units of the type size
 AROUND = 4.6  # height of the title, tick labels and distances of a row of panels
 LABEL = 1.6  # height of the label below the last row
-BESIDE, SCALE = 16.0, 7.0  # widths of a usual legend on the right, and of a vertical scale
-LETTER = 0.6  # a usual letter
+BESIDE, SCALE = 16.0, 7.0  # widths of a typical legend on the right, and of a vertical scale
+LETTER = 0.6  # a typical letter
 
 # of series that stay in the background
 GREY: Mapping[str, Any] = MappingProxyType({
@@ -98,8 +98,8 @@ class LegendEntry(NamedTuple):
 class PanelGrid:
     """Rows of panels on a sheet, each row with one vertical scale, and their legend.
 
-    `styles` are those of the series that the panels show; those that are `faded` share a grey and
-    an entry of the legend, and are named below.
+    `styles` are those of the series that the panels show; those that are `faded` share one
+    grey and one entry of the legend, and are named below.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class PanelGrid:
     def length_axis(
         self, axes: Axes, lengths: Iterable[int], label: str = "sequence length"
     ) -> None:
-        """Lengths along the bottom of a panel: a tick for each, of many for the powers of two.
+        """Lengths along the bottom of a panel: a tick for each or, if many, each power of two.
 
         The first and last have texts, and as many others as there is room for, the longest first.
         """
@@ -151,7 +151,7 @@ class PanelGrid:
     def finished(self, legends: Sequence[Sequence[LegendEntry]], notes: Iterable[str]) -> Figure:
         """The figure with its legend and notes, once its axes have scales and ticks.
 
-        `legends` are those of the rows; several are joined to one.
+        `legends` are those of the rows; several are merged into one.
         """
         figure, unit, beside = self.figure, self.sheet.type, len(legends) == 1
         names = labels(entry.name for legend in legends for entry in legend)

@@ -8,9 +8,19 @@ from attnbench import units
 from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
 from attnbench.records import PASSES
 from attnbench.render.answers import in_order
-from attnbench.render.cases import why
+from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import WIDE, counted, factor
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, bounded, number, table, words
+from attnbench.render.grid import (
+    EMPTY,
+    Cell,
+    Column,
+    Table,
+    bounded,
+    none_if_nan,
+    number,
+    table,
+    words,
+)
 from attnbench.render.names import labels_of
 
 MOST = 3  # predicted series that a sentence names
@@ -22,7 +32,7 @@ def recommended(advice: Recommendation) -> str:
     names = labels_of([*(choice.series for choice in given), *(each.series for each in gone)])
     ranked = [choice for choice in advice.choices if choice.rank is not None]
     predicted = [choice for choice in advice.choices if choice.rank is None]
-    where = f"At N = {units.length(advice.seq_len)} in {advice.mode}"
+    where = f"At N = {units.count(advice.seq_len)} in {advice.mode}"
     fits = f" fits into {units.size(advice.memory_bytes)}" if advice.memory_bytes else ""
     if not ranked:
         nothing = f"no measured series{fits}" if fits else "no series was measured"
@@ -60,7 +70,7 @@ def _guess(predicted: Sequence[Choice], names: Mapping[str, str], beside: bool =
 
 def _band(choice: Choice) -> str:
     """`2.10 s to 2.90 s`, or `about 2.47 s` if there is no band."""
-    if not units.known(choice.low):
+    if not units.has_value(choice.low):
         return f"about {units.seconds(choice.seconds)}"
     return units.between(choice.low, choice.high, units.seconds)
 
@@ -72,7 +82,7 @@ def ranking(advice: Recommendation) -> Table:
         *map(_choice, advice.choices),
         *(_excluded(excluded, advice) for excluded in advice.excluded),
     ]
-    place = f"at N = {units.length(advice.seq_len)}, {advice.mode}"
+    place = f"at N = {units.count(advice.seq_len)}, {advice.mode}"
     peaks = f"Peak memory is that of the sweep's batch{', and of prompts that ran' * decode}."
     if not advice.choices:
         headings = ["Mechanism", "Peak, MiB", "Reason"]
@@ -93,7 +103,7 @@ def _ranking_notes(advice: Recommendation, peaks: str) -> Iterator[str]:
     if any(choice.rank for choice in advice.choices):
         yield "Series that tie share a rank."
     yield (
-        f"{WIDE[0].upper()}{WIDE[1:]} Times are of"
+        f"{units.capitalised(WIDE)} Times are of"
         f" {'one step' if advice.mode not in PASSES else batch}, with 95 % confidence intervals;"
         " those of ratios to the first are simultaneous."
     )
@@ -112,17 +122,19 @@ def _choice(choice: Choice) -> dict[str, Cell]:
     cell = bounded(time, low, high)
     if choice.basis is Basis.PREDICTED:
         text = units.plain(time)
-        if units.known(low):
+        if units.has_value(low):
             text = units.interval(text, units.plain(low), units.plain(high))
         cell = cell._replace(text=f"≈ {text}")
     margin = choice.margin
     ratio = factor(margin.factor, margin.low, margin.high) if margin.factor != 1 else "1"
-    between = f", {' to '.join(map(units.length, choice.lengths))}" * (len(choice.lengths) > 1)
+    between = f", {' to '.join(map(units.count, choice.lengths))}" * (len(choice.lengths) > 1)
     return {
         "Mechanism": words(choice.series),
         "Rank": EMPTY if choice.rank is None else number(choice.rank, str),
         "Time, ms": cell,
-        "Ratio to the first": Cell(ratio, bare(margin.factor), bare(margin.low), bare(margin.high)),
+        "Ratio to the first": Cell(
+            ratio, none_if_nan(margin.factor), none_if_nan(margin.low), none_if_nan(margin.high)
+        ),
         "Peak, MiB": counted(choice.peak_bytes / units.MIB),
         "State": number(choice.state_bytes, units.size),
         "Basis": words(f"{choice.basis}{between}"),
@@ -131,8 +143,8 @@ def _choice(choice: Choice) -> dict[str, Cell]:
 
 def _excluded(excluded: Excluded, advice: Recommendation) -> dict[str, Cell]:
     if excluded.ending:
-        reason = excluded.reason or why(excluded.ending, excluded.ending)
-    elif units.known(excluded.peak_bytes):
+        reason = excluded.reason or outcome_phrase(excluded.ending, excluded.ending)
+    elif units.has_value(excluded.peak_bytes):
         reason = f"needs more than {units.size(advice.memory_bytes or 0)}"
     else:
         reason = "its peak memory is not known"

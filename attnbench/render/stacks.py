@@ -1,4 +1,4 @@
-"""Tables of stacks beside their layers."""
+"""Tables that compare stacks with their layers."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def split(stacks: Frame) -> Table:
         [
             Column.words("Stack", "series"),
             Column.words("Mode", "mode"),
-            Column.number("N", "seq_len", units.length),
+            Column.number("N", "seq_len", units.count),
             Column("Layers", layers, "layer"),
             Column("Time, ms", lambda row: number(1e3 * row["time_s"])),
             Column("Of the built one", _share, "ratio"),
@@ -65,6 +65,6 @@ def sums(stacks: Frame) -> Iterator[Table]:
 
 
 def _share(row: Row) -> Cell:
-    if not units.known(row["ratio"]):
+    if not units.has_value(row["ratio"]):
         return EMPTY
     return bounded(row["ratio"], row["low"], row["high"])

@@ -89,7 +89,7 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
 
 
 def uncoloured(ends: Mapping[str, float]) -> frozenset[str]:
-    """Of many series, all but the strongest and those with the lowest ends."""
+    """The series left grey: beyond `MOST`, all but the strongest and those with the lowest ends."""
     first = sorted(ends, key=lambda name: (mechanism_of(name) not in STRONGEST, ends[name]))
     return frozenset(first[MOST:])
 

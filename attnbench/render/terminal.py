@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GAP = 2  # after a column
 INDENT = 2  # of lines of prose after the first
-BAR = 24  # width of the bar of progress
+BAR = 24  # width of the progress bar
 WIDE = 100  # a terminal with room for the bar
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
@@ -168,7 +168,7 @@ def _name(table: Table, width: int) -> int:
 
 
 def _narrowest(table: Table, column: int) -> int:
-    """The width of a column whose heading is folded, and nothing else."""
+    """The width of a column in which only the heading is folded."""
     heading, *texts = _texts(table, column)
     return max(cell_len(part.rstrip()) for part in (*pieces(heading), *texts))
 
@@ -188,7 +188,7 @@ def prose(lines: Iterable[str], width: int) -> Text:
 
 
 def watched_line(widgets: bool) -> "ProgressLine | None":
-    """A live line in a terminal, or a notebook with `widgets`; None where nobody looks."""
+    """A live line in a terminal, or a notebook with `widgets`; None elsewhere."""
     line = ProgressLine(Console(stderr=True), widgets)
     return line if line.live else None
 
@@ -196,7 +196,7 @@ def watched_line(widgets: bool) -> "ProgressLine | None":
 class ProgressLine:
     """A live line on a terminal, with a bar where there is room; elsewhere a line per stage.
 
-    The bar is the share of the time, and never goes back where more turns out to be left.
+    The bar is the share of the time, and never moves back if more turns out to be left.
     """
 
     def __init__(
@@ -236,12 +236,12 @@ class ProgressLine:
         self.progress.stop()
 
     def turn(self, now: "session.Progress") -> None:
-        """Show whose turn it is in a sweep."""
+        """Show the run in progress of a sweep."""
         counts = f"{units.many(now.done, 'run')}, round {now.round + 1}"
         self.show(now.running, f"N={now.seq_len:,} {now.mode}", counts, now.left_s)
 
     def show(self, running: str, stage: str, counts: str, left_s: float) -> None:
-        """Show the time spent and in all, as predicted, what is done, and what is running."""
+        """Show the time spent, the predicted total, what is done, and what is running."""
         spent_s = self.clock() - self.begun
         of = f" of {units.span(spent_s + left_s)}" if left_s >= 1 else ", almost done"
         done = f"{units.span(spent_s)}{of} · {counts}"

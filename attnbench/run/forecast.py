@@ -1,7 +1,7 @@
 """Simulates a sweep: its session, on a machine where everything takes as long as predicted.
 
-The session is that of a sweep, so that a forecast takes the decisions that the sweep would take if
-its first predictions were exact. Nothing is measured, and time passes only on the machine's clock.
+The session is that of a sweep, so a forecast makes the decisions that the sweep would make if its
+first predictions were exact. Nothing is measured, and time passes only on the machine's clock.
 """
 
 import math
@@ -12,8 +12,8 @@ from typing import Any
 
 from attnbench.records import Block, Case, Part, Planned, Request, Run, Sample, canonical
 from attnbench.run import schedule
-from attnbench.run.schedule import OTHER_S
-from attnbench.run.seen import Seen
+from attnbench.run.schedule import OVERHEAD_S
+from attnbench.run.seen import ObservedTimes
 from attnbench.run.session import Session
 from attnbench.run.workers import Answer
 
@@ -58,7 +58,7 @@ def forecast(
 
 
 class Machine:
-    """A clock, a store, and workers that need what `run.schedule` predicts, and answer so."""
+    """A clock, a store, and workers that need, and report, what `run.schedule` predicts."""
 
     def __init__(self, plan: Sequence[Planned], request: Request) -> None:
         self.planned = {planned.case.key: planned for planned in plan}
@@ -70,7 +70,7 @@ class Machine:
         """Keep what the session would write into its journal."""
         self.stored += runs
 
-    def start(self, series: str, *, weighs: bool = False) -> Any:
+    def start(self, series: str, *, measures_memory: bool = False) -> Any:
         """A process; its start is included in the time of a visit or of measuring memory."""
         return Simulated(self)
 
@@ -83,11 +83,11 @@ class Simulated:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.planned: Planned
-        self.seen = Seen()
+        self.seen = ObservedTimes()
 
     def ask(self, timeout_s: float | None, do: str, **asked: Any) -> Answer:
-        """The answer, after the clock has moved by what it takes."""
-        if do in ("build", "weigh"):
+        """The answer, after advancing the clock by the time that it takes."""
+        if do in ("build", "measure_memory"):
             key = canonical({name: asked[name] for name in CASE})
             self.planned = self.machine.planned[key]
         planned, iterations = self.planned, asked.get("iterations", 1)
@@ -95,24 +95,26 @@ class Simulated:
         compile_s = schedule.COMPILE_S * planned.compiles
         before_s = compile_s + each_s * planned.compiles + planned.prefill_s
         before_s += planned.compared_s * asked.get("compared", False)
+        warm_s = schedule.warm_s(each_s, self.machine.settings)
         took_s = {
-            "build": before_s + OTHER_S[Part.TIME] + schedule.warm_s(each_s, self.machine.settings),
+            "build": before_s + OVERHEAD_S[Part.TIME] + warm_s,
             "lap": each_s * iterations,
             "finish": schedule.ENERGY_S * self.machine.settings.energy,
-            "weigh": before_s + schedule.memory_s(each_s),
+            "measure_memory": before_s + schedule.memory_s(each_s),
         }[do]
         limit_s = math.inf if timeout_s is None else timeout_s
         self.machine.now += min(took_s, limit_s)
         self.seen.waited_s += took_s
         self.seen.used_s += took_s
+        self.seen.user_s += took_s
         if took_s > limit_s:
             return {"outcome": "timeout", "reason": f"no answer after {limit_s:.0f} s"}
         sample = Sample(iterations, took_s, took_s, None, took_s, 0.0, 0.0)
         answers: Mapping[str, Answer] = {
             "build": {"iteration_s": each_s},
             "lap": {"sample": sample},
-            "finish": {"values": {"compile_s": compile_s}, "spoiled": False},
-            "weigh": {"values": {"allocated_peak_bytes": planned.predicted_bytes}},
+            "finish": {"values": {"compile_s": compile_s}, "needs_new_process": False},
+            "measure_memory": {"values": {"allocated_peak_bytes": planned.predicted_bytes}},
         }
         return {"outcome": "ok", **answers[do]}
 

@@ -1,5 +1,6 @@
 """What a sweep has measured so far, and what that predicts for the cases to come."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -9,7 +10,7 @@ from attnbench.run import schedule
 from attnbench.run.predict import Known, Peaks, Rates, Times
 from attnbench.run.race import next_pair
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.ratios import Certainty, Laps, by_pair, known
+from attnbench.statistics.ratios import Certainty, Laps, block_certainties, by_pair
 
 
 @dataclass
@@ -17,16 +18,17 @@ class History:
     """The runs of a plan; every series is predicted from its own measurements."""
 
     plan: Sequence[Planned]
-    walls: dict[str, list[float]] = field(default_factory=dict)  # wall time over those times
+    walls: dict[str, list[float]] = field(default_factory=dict)  # wall time over time, by series
     ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
-    weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
+    memory_measured: set[str] = field(default_factory=set)  # cases whose memory was measured
     errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
     compiled: dict[str, Known] = field(default_factory=dict)  # seconds before it runs, by series
     prefills: dict[str, Known] = field(default_factory=dict)  # seconds to the first token, likewise
+    visits: dict[str, float] = field(default_factory=dict)  # seconds of a case's shortest visit
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
-    others: dict[Part, list[float]] = field(default_factory=dict)  # seconds besides iterations
+    overheads_s: dict[Part, list[float]] = field(default_factory=dict)  # seconds besides iterations
     context_bytes: float = 0.0  # memory of the device that a process takes before any tensor
     rates: Rates | None = None  # measured peaks; None: as the plan assumed
 
@@ -41,12 +43,12 @@ class History:
     def learn(self, planned: Planned, run: Run) -> None:
         """Take a run into account."""
         if run.part is Part.MEMORY:
-            self.weighed.add(run.case)
+            self.memory_measured.add(run.case)
             if "error" in run.values:
                 self.errors[planned.case.slice] = run.values["error"]
             if run.outcome is Outcome.OK:
                 ran_s = schedule.memory_s(self.wall_s(planned), 0.0)
-                self.learn_other(run, ran_s + self.prepare_s(planned))
+                self.learn_overhead(run, ran_s + self.prepare_s(planned))
         elif run.outcome is not Outcome.OK:
             self.failed.add(run.case)
             if run.outcome in schedule.ENDS:
@@ -70,18 +72,19 @@ class History:
             if "filled_ratio" in run.values:
                 ran_s += planned.compared_s
             if not again:
-                self.learn_other(run, ran_s + self.prepare_s(planned))
+                self.visits[run.case] = min(self.visits.get(run.case, math.inf), run.elapsed_s)
+                self.learn_overhead(run, ran_s + self.prepare_s(planned))
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.peaks.learn(planned, peak)
 
-    def learn_other(self, run: Run, known_s: float) -> None:
+    def learn_overhead(self, run: Run, known_s: float) -> None:
         """Take into account what a process took in addition to the `known_s` of its iterations."""
-        self.others.setdefault(run.part, []).append(max(0.0, run.elapsed_s - known_s))
+        self.overheads_s.setdefault(run.part, []).append(max(0.0, run.elapsed_s - known_s))
 
-    def other_s(self, part: Part) -> float:
+    def overhead_s(self, part: Part) -> float:
         """Seconds of a process besides its iterations: measured if possible, else assumed."""
-        return median(self.others.get(part, [schedule.OTHER_S[part]]))
+        return median(self.overheads_s.get(part, [schedule.OVERHEAD_S[part]]))
 
     def prediction(self, planned: Planned) -> Prediction | None:
         """What is predicted of a case; None once it was timed."""
@@ -112,7 +115,7 @@ class History:
         return took_s * planned.prefill_flops / nearest.prefill_flops
 
     def compile_s(self, planned: Planned) -> float:
-        """Seconds of compiling a case in a process, with the iteration that makes torch do so."""
+        """Seconds of compiling a case in a process, with the iteration that triggers it."""
         if not planned.compiles:
             return 0.0
         known = self.compiled.get(self.name(planned), [])
@@ -137,7 +140,7 @@ class History:
             if planned := cases.get(key):
                 own = laps.setdefault((self.name(planned), planned.block), {})
                 own[round_] = by_pair(run.samples)
-        return known(laps)
+        return block_certainties(laps)
 
     def next_lap(self, block: Block, round_: int) -> int:
         """The next lap of a block in this round."""

@@ -1,4 +1,4 @@
-"""What a session knows: its plan, what of it is done, and what the rest will take."""
+"""What a session knows: its plan, how much of it is done, and what the rest will take."""
 
 import math
 import time
@@ -16,13 +16,15 @@ from attnbench.run.schedule import Refusal
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 COMPILING_S = 300.0  # further seconds for compiling, which depends on more than FLOPs
-# Steps are short, and building their modules and states is not: samples last up to `PAYS` times
-# what a process takes besides, so that four fifths of a visit measure; but rounds are what is
+# Steps are short, but building their modules and states is not: samples last up to `PAYS` times the
+# rest of a process's time, so that nine tenths of a visit measure; but rounds are what is
 # repeated, so a visit must not become much longer than that of a pass.
-PAYS, LONGER = 4.0, 3.0
-# share of what is left of the budget that a comparison with a prompt may take: it checks the filled
-# states and narrows no ratio, so that six series that all compare leave a third of it to rounds
+PAYS, LONGER = 10.0, 3.0
+# share of the remaining budget that a comparison with a prompt may take: it checks filled states
+# and narrows no ratio; if six series all compare, a third of the budget is left for rounds
 COMPARING = 0.15
+# share of the budget for extras before the rest is repeated, since they were requested too
+EXTRAS = 0.15
 WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
 
 
@@ -44,7 +46,7 @@ class Outlook:
     share: Mapping[Block, tuple[int, ...]] | None = None
     rates: Rates | None = None  # measured peaks of the machine
     round: int = 0  # of this session: an index of the rounds in its share
-    kept_s: float = 0.0  # of the budget, for measuring memory
+    memory_reserve_s: float = 0.0  # reserved from the budget, for measuring memory
     history: History = field(init=False)
     blocks: Mapping[Block, Sequence[Planned]] = field(init=False)
 
@@ -55,10 +57,10 @@ class Outlook:
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         self.blocks = blocks(self.plan)
         self.device = find(self.request.device)
-        weighed = {key for key, part, _ in self.finished if part == Part.MEMORY}
+        memory_measured = {key for key, part, _ in self.finished if part == Part.MEMORY}
         self.history = History(
             plan=self.plan,
-            weighed=weighed,
+            memory_measured=memory_measured,
             context_bytes=self.device.context_bytes,
             rates=self.rates,
         )
@@ -73,7 +75,9 @@ class Outlook:
         if limit := self.limit(planned):
             return limit
         anchor = self.anchor(planned.block)
-        reserved_s = self.cost_s(others) + self.visits_s([anchor] if anchor else []) + self.kept_s
+        reserved_s = (
+            self.cost_s(others) + self.visits_s([anchor] if anchor else []) + self.memory_reserve_s
+        )
         cost_s = self.cost_s([planned])
         if reserved_s + cost_s > self.left_s():
             iteration_s, left_s = self.history.iteration_s(planned), self.left_s() - reserved_s
@@ -103,15 +107,19 @@ class Outlook:
     def must_wait(self, extras: Sequence[Planned]) -> bool:
         """Whether the budget is not enough for the wanted rounds of these extras and of the rest.
 
-        The rest are the cases that are not extra, and the extras that have run.
+        The rest are the cases that are not extra, and the extras that have run. The first extras,
+        as many as take a share of the budget, need not wait.
         """
         if all(self.is_done(planned) for planned in extras):
+            return False
+        begun = [p for p in self.plan if p.case.key in self.extras and self.was_timed(p)]
+        if self.wanted * self.visits_s([*begun, *extras]) <= EXTRAS * (self.request.budget_s or 0):
             return False
         rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
         coming = [*(p for p in rest if not self.was_timed(p)), *extras]
         repeated_s = self.visits_s([*self.history.repeatable(), *coming])
         repeats_s = (self.wanted - 1) * repeated_s
-        return self.cost_s(coming) + repeats_s + self.kept_s > self.left_s()
+        return self.cost_s(coming) + repeats_s + self.memory_reserve_s > self.left_s()
 
     def anchor(self, block: Block) -> Planned | None:
         """What races again with cases not yet timed in this round; None before the first race."""
@@ -120,8 +128,8 @@ class Outlook:
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
-        wall_s, other_s = self.history.wall_s(planned), self.history.other_s(Part.MEMORY)
-        return self.history.prepare_s(planned) + schedule.memory_s(wall_s, other_s)
+        wall_s, overhead_s = self.history.wall_s(planned), self.history.overhead_s(Part.MEMORY)
+        return self.history.prepare_s(planned) + schedule.memory_s(wall_s, overhead_s)
 
     def visits_s(self, cases: Iterable[Planned]) -> float:
         """Predicted seconds of one visit to each case."""
@@ -129,21 +137,23 @@ class Outlook:
 
     def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        settings, other_s = self.settings_of(planned), self.history.other_s(Part.TIME)
+        settings, overhead_s = self.settings_of(planned), self.history.overhead_s(Part.TIME)
         own_s = stretched_s = wall_s or self.history.wall_s(planned)
         if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
             own_s = self.history.iteration_s(planned)
         stretch = stretched_s / own_s if own_s else 1.0
-        visit_s = schedule.visit_s(own_s, settings, other_s, stretch)
+        visit_s = schedule.visit_s(own_s, settings, overhead_s, stretch)
         compared_s = planned.compared_s if self.compares(planned) else 0.0
         energy_s = schedule.ENERGY_S * settings.energy
-        return self.history.prepare_s(planned) + compared_s + energy_s + visit_s
+        predicted_s = self.history.prepare_s(planned) + compared_s + energy_s + visit_s
+        # first pages of gigabytes may take far longer than the iterations
+        return max(predicted_s, self.history.visits.get(planned.case.key, 0.0))
 
     def compares(self, planned: Planned) -> bool:
         """Whether a visit in this round compares a step from a filled state with a prompt's.
 
-        That is the second round of the sweep, and only if little of what is left of the budget goes
-        into it.
+        It does in the second round of the sweep, and only if that takes little of the remaining
+        budget.
         """
         coming = self.rounds[planned.block][self.round :]
         if not planned.compared_s or coming[:1] != (min(1, self.request.rounds - 1),):
@@ -152,15 +162,15 @@ class Outlook:
         return stretch * planned.compared_s <= COMPARING * self.left_s()
 
     def settings_of(self, planned: Planned) -> Settings:
-        """How the case is measured: steps for longer where starting a process takes long."""
+        """The settings of the case: samples of steps are longer where starting takes long."""
         settings = self.request.settings
         if not planned.case.workload.steps:
             return settings
-        longer_s = min(PAYS * self.history.other_s(Part.TIME), LONGER * settings.sample_s)
+        longer_s = min(PAYS * self.history.overhead_s(Part.TIME), LONGER * settings.sample_s)
         return replace(settings, sample_s=max(settings.sample_s, longer_s))
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
-        """Predicted seconds of the times that remain of round 0 for these cases."""
+        """Predicted seconds of visiting those of these cases that are not done in this round."""
         return self.visits_s(planned for planned in cases if not self.is_done(planned))
 
     def left_s(self) -> float:
@@ -181,10 +191,10 @@ class Outlook:
         """Memory that processes may use together."""
         return self.device.shared * self.memory_bytes
 
-    def crowds(self, cases: Sequence[Planned], idle: int, fragmented: float = 1.0) -> bool:
-        """Whether cases that run together need the memory of so many idle processes.
+    def exceeds_memory(self, cases: Sequence[Planned], idle: int, fragmented: float = 1.0) -> bool:
+        """Whether cases that run together need the memory that `idle` processes hold.
 
-        On a GPU these keep contexts alone; what runs out of memory nevertheless races again without
+        On a GPU these hold only contexts; a case that runs out of memory anyway races again without
         them. On a CPU heaps are `fragmented`.
         """
         needed_bytes = sum(map(self.history.needed_bytes, cases))
@@ -193,13 +203,13 @@ class Outlook:
             return needed_bytes / schedule.MARGIN + contexts_bytes > self.memory_bytes
         return fragmented * needed_bytes + contexts_bytes > self.room_bytes
 
-    def is_sparing(self, planned: Planned) -> bool:
-        """Whether a process gives large freed tensors of the host back, since memory is short."""
+    def returns_large_blocks(self, planned: Planned) -> bool:
+        """Whether a process returns large freed tensors to the host, since memory is short."""
         heap_bytes = schedule.FRAGMENTED * self.history.needed_bytes(planned)
         return not self.device.gpus and heap_bytes > self.memory_bytes
 
-    def number(self, planned: Planned) -> int:
-        """The number that this round has in the whole sweep."""
+    def sweep_round(self, planned: Planned) -> int:
+        """The number of this round in the whole sweep."""
         return self.rounds[planned.block][self.round]
 
     def has_first(self, planned: Planned) -> bool:
@@ -208,12 +218,12 @@ class Outlook:
 
     def lacks_memory(self, planned: Planned) -> bool:
         """Whether this session has to measure the memory of the case."""
-        return self.has_first(planned) and planned.case.key not in self.history.weighed
+        return self.has_first(planned) and planned.case.key not in self.history.memory_measured
 
     def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
-        return (planned.case.key, self.number(planned)) in self.history.timed
+        return (planned.case.key, self.sweep_round(planned)) in self.history.timed
 
     def is_done(self, planned: Planned) -> bool:
         """Whether an earlier session timed this round of the case."""
-        return (planned.case.key, Part.TIME, self.number(planned)) in self.finished
+        return (planned.case.key, Part.TIME, self.sweep_round(planned)) in self.finished

@@ -1,12 +1,12 @@
-"""How fast the core is on which processes are measured, while they are.
+"""The speed of the core on which processes are measured, while they run.
 
-Other guests of a host, and what computes on the other half of a core, slow it by tens of per cent
-for milliseconds or minutes, and CPU time with it. So a process on the same core repeats a small
-product every 25 ms, 3 % of the time, and what that takes serves as a control variate
+Other guests of a host, and work on the core's other hardware thread, slow it by tens of per cent
+for milliseconds or minutes, which lengthens CPU time too. So a process on the same core repeats a
+small product every 25 ms, 3 % of the time, and its time serves as a control variate
 (`statistics.ratios`). Measured on a shared host for 150 s, the CPU time of iterations of 0.15 to
-0.7 s varied by 7 to 17 %, and relative to the probes beside them by 2 to 7 %: both follow each
-other with correlations of 0.8 to 0.95. A probe before and after each lap, in its process, had seen
-too little of it (0.4 to 0.6).
+0.7 s varied by 7 to 17 %, and relative to the probes beside them by 2 to 7 %: the two correlate at
+0.8 to 0.95. A probe before and after each lap, in the lap's process, correlated too little (0.4 to
+0.6).
 """
 
 import math
@@ -18,12 +18,12 @@ from statistics import harmonic_mean, median
 
 from attnbench.devices.host import quietest_core
 from attnbench.records import Disturbance, Sample
-from attnbench.run.workers import Worker
+from attnbench.run.workers import WorkerHandle
 
 LIMIT_S = 60.0  # of an answer
-# A lap beside probes that took so much longer than usual ran on a slow core.
+# A lap whose probes took longer than usual by this share ran on a slow core.
 SLOW = 0.25
-LATELY = 4096  # probes whose lower quartile is usual: those of two minutes
+LATELY = 4096  # recent probes, of two minutes, whose lower quartile is the usual time
 
 
 class Pace(AbstractContextManager["Pace"]):
@@ -32,9 +32,9 @@ class Pace(AbstractContextManager["Pace"]):
     `start` starts it, and again if it has ended.
     """
 
-    def __init__(self, start: Callable[[], Worker], core: int) -> None:
+    def __init__(self, start: Callable[[], WorkerHandle], core: int) -> None:
         self.start, self.core = start, core
-        self.worker: Worker | None = None
+        self.worker: WorkerHandle | None = None
         self.lately: deque[float] = deque(maxlen=LATELY)
 
     def __exit__(self, *error: object) -> None:
@@ -42,13 +42,13 @@ class Pace(AbstractContextManager["Pace"]):
             self.worker.end()
 
     def ready(self) -> None:
-        """See that the core is probed; what has been found so far is beside no lap."""
+        """Make sure that the core is probed; the probes so far belong to no lap."""
         if self.worker is None or not self.worker.alive:
             self.worker = self.start()
         self.lately.extend(self.taken())
 
     def beside(self, sample: Sample) -> Sample:
-        """A sample that has just been taken, with the time of a probe meanwhile, if it is known."""
+        """The sample just taken, with the time of a probe during it, if known."""
         probes = self.taken()
         self.lately.extend(probes)
         if not self.lately:
@@ -72,8 +72,8 @@ def typical(samples: Iterable[Sample]) -> dict[str, float]:
     return {"probe_s": median(probes)} if probes else {}
 
 
-def of_quietest_core(start: Callable[[], Worker]) -> Pace | None:
-    """The pace of the core of which others take least; None where processes cannot be bound."""
+def of_quietest_core(start: Callable[[], WorkerHandle]) -> Pace | None:
+    """The pace of the core that others use least; None where processes cannot be bound to one."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     return Pace(start, quietest_core())

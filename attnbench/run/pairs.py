@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench.metrics import RACED, TIME
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from attnbench.run.race import Entrant, Race, Round, Turns
 from attnbench.run.workers import Answer
 
@@ -69,13 +69,13 @@ class TreeRace:
 
 
 def _numbers(key: str, entry: Entrant) -> tuple[float, ...]:
-    """The samples of an entrant, or what its process measured as two; none without a number."""
+    """The samples of an entrant, or twice the one value of its process; empty without one."""
     if key == TIME:
         return tuple(sample.seconds for sample in entry.laps.values())
     number = entry.finished["values"].get(key, 0.0)
     return (number, number) if number > 0 else ()
 
 
-def of_trees(server: Server, trees: Mapping[str, Path], draw: random.Random) -> Round:
+def tree_round(server: ServerHandle, trees: Mapping[str, Path], draw: random.Random) -> Round:
     """One visit: a fresh process for the tree of each entrant."""
     return Round(lambda name: server.worker(trees[name]), draw)

@@ -32,9 +32,10 @@ Known = list[tuple[Planned, float]]
 
 CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
 
-# How many times longer than at the peak rates large products take, products of the core, and
-# moving each number once. Fitted to the 368 cases of six sweeps on two cores: of all but one of
-# these sweeps the median error is a factor of at most 1.65; that one is of slow recurrences.
+# How many times longer than at the peak rates it takes to compute large products, to compute those
+# of the core, and to move each number once. Fitted to the 368 cases of six sweeps on two cores: in
+# all but one of these sweeps the median error is a factor of at most 1.65; that one has slow
+# recurrences.
 PRODUCTS, CORE, MOVED = 1.35, 2.8, 5.5
 
 # the fields that all lengths of a curve share in one mode
@@ -58,17 +59,17 @@ class Rates(NamedTuple):
         """Seconds of one iteration of so many FLOPs, of which the core has `core_flops`."""
         products_s = (PRODUCTS * (flops - core_flops) + CORE * core_flops) / self.flops_per_s
         forward_s = products_s + MOVED * moved_bytes / self.bytes_per_s + CALLS_S
-        return modes.find(mode).forwards * forward_s
+        return modes.find(mode).forward_passes * forward_s
 
 
 class Times:
     """Seconds of one iteration of each case, predicted from all that is measured so far.
 
-    Of what is measured, the nearest kin of a case counts: other lengths of its series, the series
-    in the other mode, the other series of the mechanism, and then all mechanisms, first in the same
-    mode. Of them the nearest lengths count: the first guess is corrected by the median of their
-    measured times over first guesses. `names` gives the series of each case; without `rates` the
-    first guess is that of the plan.
+    A case is predicted from its nearest measured kin: other lengths of its series, the series in
+    the other mode, the other series of the mechanism, and then all mechanisms, first in the same
+    mode. Of them the nearest lengths count: the first guess is multiplied by the median ratio of
+    their measured times to their first guesses. `names` gives the series of each case; without
+    `rates` the first guess is that of the plan.
     """
 
     def __init__(self, names: Mapping[str, str], rates: Rates | None = None) -> None:

@@ -22,28 +22,28 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun
-from attnbench.run.workers import OverBudget, Worker, last_line, readable, tail
+from attnbench.run.workers import OverBudget, WorkerHandle, last_line, readable, tail
 from attnbench.store.scratch import Scratch
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
 MEASURING = "attnbench.measure.worker"  # the module of a worker, unless another is named
-# loaded before processes are forked, each of which would take seconds; optimisers import the second
+# loaded before forking, since each process would need seconds; optimisers import the second
 TORCH = ("torch", "torch._dynamo")
 COMPILER = "torch._inductor.compile_fx"  # what compiled forms load besides, in seconds
 MESSAGE = struct.Struct("<4siii")  # as measure/server.py has it
 
 
-class Silent(CannotRun):
+class ServerTimeout(CannotRun):
     """The server has not answered in time."""
 
 
-class Lost(CannotRun):
+class ServerDied(CannotRun):
     """The server has ended."""
 
 
-class Server(AbstractContextManager["Server"]):
+class ServerHandle(AbstractContextManager["ServerHandle"]):
     """The process that has imported torch and forks each worker; a context manager."""
 
     def __init__(
@@ -60,9 +60,10 @@ class Server(AbstractContextManager["Server"]):
             raise CannotRun("measuring forks processes; this system has no fork")
         self.script, self.preload, self.threads, self.about = script, preload, threads, about
         self.imports, self.layout = imports, layout
+        self.options = dict(about, preload=preload, imports=imports, threads=threads)
         self.end_s = math.inf
         self.closed = self.compiles = False
-        self.living: dict[int, Worker] = {}  # by process id
+        self.living: dict[int, WorkerHandle] = {}  # by process id
         self.lock = threading.RLock()  # two threads may use it, one for each tree
         self.scratch = Scratch()
         self.folder = self.scratch.folder
@@ -93,7 +94,7 @@ class Server(AbstractContextManager["Server"]):
         self.control.sendall(json.dumps([os.getpid(), modules]).encode())
 
     def load_compiler(self) -> None:
-        """Let later processes have torch's compiler already, for the forms that it compiles."""
+        """Preload torch's compiler for later processes, for the forms that it compiles."""
         self.wait()
         self.compiles = True
         with suppress(OSError), self.lock:  # a server that has ended is started again
@@ -113,16 +114,9 @@ class Server(AbstractContextManager["Server"]):
         """Seconds until that time."""
         return max(0.0, self.end_s - time.monotonic())
 
-    def relaid(self, layout: int) -> "Server":
-        """A server of the same processes, but with other hashes and another place of the stack."""
-        server = Server(
-            self.script,
-            preload=self.preload,
-            imports=self.imports,
-            threads=self.threads,
-            layout=layout,
-            **self.about,
-        )
+    def with_layout(self, layout: int) -> "ServerHandle":
+        """A server for the same processes, but with another hash seed and stack position."""
+        server = ServerHandle(self.script, layout=layout, **self.options)
         server.end_s = self.end_s
         return server
 
@@ -132,7 +126,7 @@ class Server(AbstractContextManager["Server"]):
             self.read_in_time(b"open", START_TIMEOUT_S, "ended before torch was loaded")
         self.ready = True
 
-    def worker(self, tree: Path | None = None, **about: Any) -> Worker:
+    def worker(self, tree: Path | None = None, **about: Any) -> WorkerHandle:
         """A fresh process for this package or a tree; `started` says whether it could load.
 
         Raises `CannotRun` if no process can be started.
@@ -141,7 +135,7 @@ class Server(AbstractContextManager["Server"]):
             self.wait()
             try:
                 worker = self.fork()
-            except (Lost, Silent):
+            except (ServerDied, ServerTimeout):
                 if self.closed:
                     raise
                 self.stop()
@@ -161,7 +155,7 @@ class Server(AbstractContextManager["Server"]):
             raise
         return worker
 
-    def fork(self) -> Worker:
+    def fork(self) -> WorkerHandle:
         """A new worker that has not been asked anything."""
         with ExitStack() as stack:
             try:
@@ -176,16 +170,16 @@ class Server(AbstractContextManager["Server"]):
                 descriptors = [theirs.fileno(), output.fileno()]
                 socket.send_fds(self.control, [MESSAGE.pack(b"fork", 0, 0, 0)], descriptors)
             except OSError as error:
-                raise Lost("no process could be started: the server has ended") from error
+                raise ServerDied("no process could be started: the server has ended") from error
             pid = self.read_in_time(b"born", STUCK_S, "ended before a process was started")
             for given in (theirs, output):
                 given.close()
             stack.pop_all()
-        worker = self.living[pid] = Worker(self, ours, printed, pid)
+        worker = self.living[pid] = WorkerHandle(self, ours, printed, pid)
         return worker
 
     def resumed(self) -> bool:
-        """Let the server go on if it was stopped; whether it was, as far as the system tells."""
+        """Resume the server if it was stopped; returns whether it was, if the system can tell."""
         stopped = None
         if hasattr(os, "waitid"):
             with suppress(ChildProcessError):
@@ -194,7 +188,7 @@ class Server(AbstractContextManager["Server"]):
         self.process.send_signal(signal.SIGCONT)
         return stopped is not None
 
-    def ending(self, worker: Worker) -> tuple[int | None, int]:
+    def ending(self, worker: WorkerHandle) -> tuple[int | None, int]:
         """Exit code of a worker whose connection has ended, and how many processes it left.
 
         It is killed if it does not end by itself.
@@ -208,8 +202,8 @@ class Server(AbstractContextManager["Server"]):
                     self.stop()
         return worker.exit or (None, 0)
 
-    def ended(self, worker: Worker, timeout_s: float) -> bool:
-        """Whether the worker is known to have ended within `timeout_s`. Raises `Lost`."""
+    def ended(self, worker: WorkerHandle, timeout_s: float) -> bool:
+        """Whether the worker is known to have ended within `timeout_s`. Raises `ServerDied`."""
         end = time.monotonic() + timeout_s
         while worker.exit is None and (left_s := end - time.monotonic()) > 0:
             self.read(b"", left_s)
@@ -224,7 +218,7 @@ class Server(AbstractContextManager["Server"]):
         left_s = self.left_s
         try:
             return self.read(wanted, min(timeout_s, left_s))
-        except Silent as error:
+        except ServerTimeout as error:
             if left_s < timeout_s:
                 raise OverBudget(ended) from error
             raise
@@ -241,11 +235,11 @@ class Server(AbstractContextManager["Server"]):
                 if not readable(end - time.monotonic(), self.control):
                     if not wanted:
                         return 0
-                    raise Silent("the process that starts workers does not answer")
+                    raise ServerTimeout("the process that starts workers does not answer")
                 data = self.control.recv(MESSAGE.size, socket.MSG_WAITALL)
             if len(data) < MESSAGE.size:
                 reason = last_line(tail(self.folder / "log")) or "the server has ended"
-                raise Lost(f"no process could be started: {reason}")
+                raise ServerDied(f"no process could be started: {reason}")
             word, pid, code, left = MESSAGE.unpack(data)
             assert isinstance(pid, int)
             if word == b"died" and (worker := self.living.pop(pid, None)):
@@ -287,12 +281,12 @@ def open_pipe() -> tuple[FileIO, FileIO]:
 
 
 def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
-    """Environment variables of the processes: number of threads, fixed hashes, not git's.
+    """Environment variables of the processes: number of threads, a fixed hash seed, none of git's.
 
-    `layout` chooses the hashes, and the size of the environment, which moves the stack.
+    `layout` is the hash seed, and chooses the size of the environment, which moves the stack.
 
-    Triton keeps which configurations of kernels were fastest, so that one process looks for them.
-    Whether there is a GPU, torch asks NVML, since the driver could not be used after a fork. glibc
+    Triton caches the fastest configurations of kernels, so that one process searches for them.
+    torch asks NVML whether there is a GPU, since the driver could not be used after a fork. glibc
     asks for huge pages, which `measure.allocator` allows where it wants them. torch.compile
     keeps its files in the folder, so that nothing has been compiled before, and starts no
     processes, which would be left running when a case is killed.

@@ -7,7 +7,7 @@ changes its process is replaced for the next race; the others go on. A process e
 entrant has failed, since it may hold memory that the others need. Where memory ran out, others may
 have held it: the entrant can race again alone. One whose process is killed may not be the reason
 either: it builds again at once, or all race again. If all processes die at once, the one that was
-running is blamed. What was killed twice has crashed.
+running is blamed. An entrant that was killed twice has crashed.
 """
 
 import math
@@ -24,9 +24,9 @@ from msgspec import ValidationError, convert
 
 from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample
 from attnbench.run.pace import Pace, typical
-from attnbench.run.seen import Seen, unbelievable
-from attnbench.run.workers import Answer, Worker
-from attnbench.store.schema import wrong
+from attnbench.run.seen import ObservedTimes, contradiction
+from attnbench.run.workers import Answer, WorkerHandle
+from attnbench.store.schema import read_error
 
 SAMPLED = re.compile(r"sample\[(\d+)\]")  # how msgspec names a field of a sample
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
@@ -35,21 +35,21 @@ CUT_OFF: Answer = MappingProxyType(
 )
 
 
-class Built(TypedDict):
-    """What an answer must say of a case that was built: wall time too, where it is known."""
+class BuildAnswer(TypedDict):
+    """Fields that the answer to `build` must have; the wall time, where it is known."""
 
     iteration_s: Duration
     wall_s: NotRequired[Duration]
 
 
-class Timed(TypedDict):
-    """What an answer must say of a lap."""
+class LapAnswer(TypedDict):
+    """The field that the answer to `lap` must have."""
 
     sample: Sample
 
 
-class Told(TypedDict, total=False):
-    """What any answer may say that is stored."""
+class StoredFields(TypedDict, total=False):
+    """Fields of any answer that are stored."""
 
     outcome: Outcome
     cause: Cause | None
@@ -58,13 +58,13 @@ class Told(TypedDict, total=False):
     notes: dict[str, str]
 
 
-class Finished(Told):
-    """What an answer must say of a case that is done."""
+class FinishAnswer(StoredFields):
+    """The field that the answer to `finish` must have, besides those stored."""
 
-    spoiled: bool
+    needs_new_process: bool
 
 
-ANSWERS = MappingProxyType({"build": Built, "lap": Timed, "finish": Finished})
+ANSWERS = MappingProxyType({"build": BuildAnswer, "lap": LapAnswer, "finish": FinishAnswer})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Race:
 
 @dataclass
 class Entrant:
-    """What one entrant gave in a race; `failed` is an answer that is not `ok`."""
+    """The results of one entrant in a race; `failed` is an answer that is not `ok`."""
 
     laps: dict[int, Sample] = field(default_factory=dict)
     finished: Answer = field(default_factory=dict)
@@ -112,12 +112,12 @@ class Entrant:
 
     @property
     def killed(self) -> bool:
-        """Whether it failed since its process was killed, perhaps by someone else."""
+        """Whether it failed because its process was killed, perhaps by someone else."""
         return self.failed is not None and self.failed.get("cause") == Cause.KILLED
 
-    def judge(self, seen: Seen) -> None:
-        """Let it fail, without its laps, if they cannot be by what was `seen` of its process."""
-        if wrong := unbelievable(self.laps.values(), seen):
+    def judge(self, seen: ObservedTimes) -> None:
+        """Fail it and drop its laps if they contradict what was `seen` of its process."""
+        if wrong := contradiction(self.laps.values(), seen):
             self.failed, self.laps = impossible(wrong), {}
 
 
@@ -125,20 +125,20 @@ class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
 
     Memory is measured in processes of their own, since a profiler that has run makes the process
-    slower. `start` is called with the entrant's name, and for these with `weighs=True`. With a
+    slower. `start` is called with the entrant's name, for these with `measures_memory=True`. With a
     `pace`, they are measured on its core.
     """
 
     def __init__(
         self,
-        start: Callable[..., Worker],
+        start: Callable[..., WorkerHandle],
         draw: random.Random,
         clock: Callable[[], float] = time.monotonic,
         pace: Pace | None = None,
     ) -> None:
         self.start, self.draw, self.clock, self.pace = start, draw, clock, pace
-        self.running: dict[str, Worker] = {}
-        self.weighing: dict[str, Worker] = {}
+        self.running: dict[str, WorkerHandle] = {}
+        self.memory_workers: dict[str, WorkerHandle] = {}
         self.stack = ExitStack()
 
     def __exit__(self, *error: object) -> None:
@@ -147,7 +147,7 @@ class Round(AbstractContextManager["Round"]):
     def race(
         self, race: Race, observe: Callable[[str], None] = lambda entrant: None
     ) -> dict[str, Entrant]:
-        """What each entrant gave; `observe` is called with the entrant whose turn it is."""
+        """The results of each entrant; `observe` is called with the entrant whose turn it is."""
         entries = self.attempt(race, observe)
         for name, entry in entries.items() if race.again_alone and len(entries) > 1 else ():
             if entry.failed and entry.failed["outcome"] == Outcome.OOM:
@@ -171,14 +171,14 @@ class Round(AbstractContextManager["Round"]):
         return entries
 
     def attempt(self, race: Race, observe: Callable[[str], None]) -> dict[str, Entrant]:
-        """What each entrant gave, whatever ended its process."""
+        """The results of each entrant in a single race, whatever ended its process."""
         entries = {name: Entrant(suspect=name in race.suspects) for name in race.builds}
         if race.end_others:
             for name in self.running.keys() - race.builds.keys():
                 self.running[name].end()
-            for worker in self.weighing.values():
+            for worker in self.memory_workers.values():
                 worker.end()
-        # the same for all, but new ones, which no file kept from earlier runs can know
+        # the same for all, but a new one, which no file kept from earlier runs can anticipate
         common: dict[str, Any] = {"inputs_seed": random.SystemRandom().getrandbits(62)}
         if self.pace:
             self.pace.ready()
@@ -192,7 +192,7 @@ class Round(AbstractContextManager["Round"]):
                 if entry.killed and not entry.suspect and entry.lost_s is None:
                     entry.failed, entry.suspect = None, True
                     built = self.ask(race, name, entry, **asked)
-                self.running[name].seen = Seen()
+                self.running[name].seen = ObservedTimes()
                 entry.iteration_s = built.get("iteration_s", 0.0)
                 entry.wall_s = built.get("wall_s", entry.iteration_s)
             else:
@@ -226,7 +226,7 @@ class Round(AbstractContextManager["Round"]):
                 notes = self.running[name].seen.added_to(entry.finished.get("notes", {}))
                 values = entry.finished.get("values", {}) | typical(entry.laps.values())
                 entry.finished = {**entry.finished, "notes": notes, "values": values}
-            if (entry.failed or entry.finished["spoiled"]) and name in self.running:
+            if (entry.failed or entry.finished["needs_new_process"]) and name in self.running:
                 self.running[name].end()
         return entries
 
@@ -250,7 +250,7 @@ class Round(AbstractContextManager["Round"]):
             worker.end()
         return answer
 
-    def weigh(
+    def measure_memory(
         self,
         name: str,
         limit_s: float,
@@ -258,46 +258,47 @@ class Round(AbstractContextManager["Round"]):
         suspect: bool = False,
         **asked: Any,
     ) -> Answer:
-        """The memory of a case of an entrant; the process is kept if it may weigh another.
+        """The memory of a case of an entrant; the process is kept if it may measure another.
 
         With `end_others`, those kept for other entrants end first. A case that ends a kept process,
-        or whose process is killed, is weighed again in a new one, unless it is a `suspect` already:
-        something else may have ended it, or needed the memory.
+        or whose process is killed, is measured again in a new one, unless it is a `suspect`
+        already: something else may have ended it, or needed the memory.
         """
-        for other, kept in self.weighing.items():
+        for other, kept in self.memory_workers.items():
             if end_others and other != name:
                 kept.end()
-        worker = self.weighing.get(name)
+        worker = self.memory_workers.get(name)
         if is_new := worker is None or not worker.alive:
-            worker = self.weighing[name] = self.start(name, weighs=True)
+            worker = self.memory_workers[name] = self.start(name, measures_memory=True)
             self.stack.callback(worker.end)
-        answer = worker.ask(limit_s, do="weigh", **asked)
-        if answer.get("spoiled", True):
+        answer = worker.ask(limit_s, do="measure_memory", **asked)
+        if answer.get("needs_new_process", True):
             worker.end()
         died = answer["outcome"] in ("crashed", "oom")
         if died and not suspect and (not is_new or answer.get("cause") == Cause.KILLED):
-            return self.weigh(name, limit_s, suspect=True, **asked)
+            return self.measure_memory(name, limit_s, suspect=True, **asked)
         return answer
 
     @property
     def alive(self) -> int:
         """The number of processes."""
-        return sum(worker.alive for worker in (*self.running.values(), *self.weighing.values()))
+        workers = (*self.running.values(), *self.memory_workers.values())
+        return sum(worker.alive for worker in workers)
 
 
 def after(entries: Iterable[Entrant], race: Race) -> Race:
-    """The race with laps behind those of the entries, which are paired with none of its own."""
+    """The race with laps numbered after those of the entries, and never paired with them."""
     behind = next_pair(lap for entry in entries for lap in entry.laps)
     return replace(race, first_lap=max(race.first_lap, behind))
 
 
 def next_pair(laps: Iterable[int]) -> int:
-    """The first lap of the pair behind these laps, of which the last may have no second."""
+    """The first lap of the pair after these laps, the last of which may be unpaired."""
     return 2 * (max(laps, default=-1) // 2 + 1)
 
 
 def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
-    """The answer with its sample as one, or a failure if what it says cannot be."""
+    """The answer with its sample as a `Sample`, or a failure if the answer is impossible."""
     try:
         told = {**answer, **convert(answer, ANSWERS[do])}
     except ValidationError as error:
@@ -308,16 +309,16 @@ def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answe
 
 
 def impossible(wrong: str) -> Answer:
-    """The outcome of a case whose process answered what would be refused on reading."""
-    return {"outcome": "failed", "reason": f"its process answered what cannot be: {wrong}"}
+    """The outcome of a case whose process gave an answer that would be refused on reading."""
+    return {"outcome": "failed", "reason": f"its process gave an impossible answer: {wrong}"}
 
 
 def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
-    """The run of a case, from what a process answered; it failed if that would be refused later."""
+    """The run of a case, from its process's answer; failed if that would be refused on reading."""
     try:
-        told: dict[str, Any] = {**convert(dict(answer), Told)}
+        told: dict[str, Any] = {**convert(dict(answer), StoredFields)}
         run = Run(case=planned.case.key, part=part, round=round_, **told, **more)
-        refused = wrong(run)
+        refused = read_error(run)
     except ValidationError as error:
         refused = str(error)
     if refused:
@@ -329,8 +330,8 @@ def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: An
 def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:
     """Lap and entrant of every turn: pairs of laps in a random order and its mirror image.
 
-    An entrant with fewer pairs than the race has runs in some of them, spread over the race, and
-    all that run more often run in these too, since only pairs that two entrants share compare them.
+    An entrant with fewer pairs than the race runs in some of them, spread over the race. Entrants
+    with more pairs run in these too, since only pairs that two entrants share compare them.
     """
     pairs = max((own.pairs for own in turns.values()), default=0)
     schedule: list[tuple[int, str]] = []

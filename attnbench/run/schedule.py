@@ -13,10 +13,10 @@ from attnbench.statistics.curves import series_names
 
 # seconds of a process without its iterations, before any was measured: building the module and
 # its inputs, and a share of starting the process
-OTHER_S = MappingProxyType({Part.TIME: 0.15, Part.MEMORY: 0.5})
+OVERHEAD_S = MappingProxyType({Part.TIME: 0.15, Part.MEMORY: 0.5})
 COMPILE_S = 20.0  # loading and running torch.compile, before a series has been compiled
 MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
-ENERGY_S = 5.0  # of a visit that also measures energy
+ENERGY_S = 5.0  # further seconds of a visit that also measures energy
 MARGIN = 1.1  # memory kept free, relative to the prediction
 FRAGMENTED = 2.5  # a heap that keeps freed pages, relative to the largest allocation
 KEPT = 0.3  # share of memory that all processes of a round may keep for their next cases
@@ -48,21 +48,21 @@ def warm_s(iteration_s: float, settings: Settings) -> float:
 def visit_s(
     iteration_s: float,
     settings: Settings,
-    other_s: float = OTHER_S[Part.TIME],
+    overhead_s: float = OVERHEAD_S[Part.TIME],
     stretch: float = 1.0,
 ) -> float:
     """Seconds of one visit to a case: build, warm-up and laps.
 
-    `stretch` is the wall time of an iteration over its own.
+    `stretch` is the wall time of an iteration over `iteration_s`.
     """
     planned = turns(iteration_s, settings)
     laps_s = 2 * planned.pairs * planned.iterations * iteration_s
-    return other_s + stretch * (warm_s(iteration_s, settings) + laps_s)
+    return overhead_s + stretch * (warm_s(iteration_s, settings) + laps_s)
 
 
-def memory_s(iteration_s: float, other_s: float = OTHER_S[Part.MEMORY]) -> float:
+def memory_s(iteration_s: float, overhead_s: float = OVERHEAD_S[Part.MEMORY]) -> float:
     """Seconds of measuring the memory of a case."""
-    return other_s + MEMORY_ITERATIONS * iteration_s
+    return overhead_s + MEMORY_ITERATIONS * iteration_s
 
 
 def groups(
@@ -100,7 +100,7 @@ def groups(
 def extras(plan: Sequence[Planned], tokens: int | None) -> frozenset[str]:
     """The keys of cases longer than the tokens of a batch, and of further forms of a mechanism.
 
-    Without `tokens` the batch is fixed, and no length is extra; nor is a long context of steps.
+    Without `tokens` the batch is fixed, and no length is extra; neither is one of steps.
     """
     first: dict[tuple[str, object, Block], str] = {}
     found = set()
@@ -115,7 +115,7 @@ def extras(plan: Sequence[Planned], tokens: int | None) -> frozenset[str]:
 
 
 def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
-    """Bytes of freed pages that the process of each series may keep between its cases."""
+    """Bytes of freed pages that each series' process may keep between its cases."""
     return KEPT * memory_bytes / len(set(series_names(plan).values()))
 
 
@@ -127,10 +127,10 @@ def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> Refusal | None:
         larger = other.workload.tokens > 2 * case.workload.tokens
         if shorter and not larger and family(other) == family(case) and run.outcome in ENDS:
             oom = run.outcome is Outcome.OOM
-            happened = "ran out of memory" if oom else "timed out"
-            length = units.length(other.workload.seq_len)
+            how_it_ended = "ran out of memory" if oom else "timed out"
+            length = units.count(other.workload.seq_len)
             cause = Cause.OOM if oom else Cause.TIMEOUT
-            return Refusal(cause, f"not run: already {happened} at N = {length}")
+            return Refusal(cause, f"not run: already {how_it_ended} at N = {length}")
     return None
 
 

@@ -1,16 +1,16 @@
 """The loop of a sweep: rounds of raced blocks; every outcome is stored.
 
 A block is all series at one mode, length and variant of the sizes. Round 0 visits every block that
-the budget reaches, shorter lengths first; a case that a prediction left out is asked again when
+the budget reaches, shorter lengths first; a case that a prediction left out is reconsidered when
 later measurements predict that it fits. Later rounds repeat the blocks until all their ratios are
 known to the precision requested, the least certain ones first if the budget is not enough for all.
 Extras, lengths beyond the tokens of a batch and further forms of a mechanism, wait until the rest
-has been repeated if the budget is not enough for both. The memory of each case is measured once: in
-a share of the budget after round 0, the rest before more than the wanted rounds. `start` and the
-clock are callables, so that tests can replace them.
+has been repeated if the budget is not enough for both, but for the first few. The memory of each
+case is measured once: in a share of the budget after round 0, the rest before more than the wanted
+rounds. `start` and the clock are callables, so that tests can replace them.
 
 A session may have only some rounds of some blocks, those of a shard. Its own first round then
-visits each of its blocks once, whatever number that round of the block has in the whole sweep.
+visits each of its blocks once, whatever the number of that round in the whole sweep.
 """
 
 import math
@@ -25,7 +25,7 @@ from attnbench.run.history import blocks
 from attnbench.run.outlook import Outlook
 from attnbench.run.pace import Pace
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, run_of
-from attnbench.run.workers import Worker
+from attnbench.run.workers import WorkerHandle
 from attnbench.statistics.ratios import Certainty
 
 MEMORY = 0.1  # share of the budget kept for measuring memory in the first rounds
@@ -59,14 +59,14 @@ class Store(Protocol):
 class Session(Outlook):
     """One uninterrupted session of a sweep.
 
-    `start` starts a process for a series, to measure memory if it `weighs`, otherwise time.
+    `start` starts a process for a series, to measure memory if `measures_memory`, otherwise time.
     `earlier` are the runs in the journal. `run` ends early, without an error, when the budget is
     spent.
     """
 
     store: Store
-    start: Callable[..., Worker]
-    pace: Pace | None = None  # None: the speed of the core is not known
+    start: Callable[..., WorkerHandle]
+    pace: Pace | None = None  # None: the speed of the core is unknown
     earlier: tuple[Run, ...] = ()
     observe: Callable[[Progress], None] = lambda progress: None
     name: str = ""  # of the shard; it seeds the orders of the turns
@@ -78,7 +78,8 @@ class Session(Outlook):
     shown: tuple[Block, int] | None = None  # block and round in which the next two were predicted
     end_s: float = 0.0  # when everything would be done, without a budget
     total: int = 0  # visits until then, or until the end of the budget
-    postponed: list[Planned] | None = field(default_factory=list)  # None once nothing may wait
+    deferred: list[Planned] = field(default_factory=list)  # until the rest has been repeated
+    may_defer: bool = True
     left_out: dict[str, tuple[Planned, Cause]] = field(default_factory=dict)  # by predictions alone
     certain: Mapping[Block, Certainty] = field(default_factory=dict)  # of ratios, by the last round
 
@@ -87,14 +88,14 @@ class Session(Outlook):
         if math.isnan(self.begun):
             self.begun = self.clock()
         self.recall()
-        self.kept_s = MEMORY * (self.request.budget_s or 0.0)
+        self.memory_reserve_s = MEMORY * (self.request.budget_s or 0.0)
         self.first_round([planned for planned in self.plan if not planned.refusal])
-        self.measure_memories(self.kept_s if self.request.budget_s else math.inf)
-        self.kept_s = 0.0
+        self.measure_memories(self.memory_reserve_s if self.request.budget_s else math.inf)
+        self.memory_reserve_s = 0.0
         self.repeat(range(1, self.wanted))
-        waiting, self.postponed, self.round = self.postponed, None, 0
-        if waiting:
-            self.first_round(waiting)
+        self.may_defer, self.round = False, 0
+        if self.deferred:
+            self.first_round(self.deferred)
         self.measure_memories(math.inf)
         self.repeat(range(self.wanted, max(map(len, self.rounds.values()), default=0)))
         self.over_budget |= any(cause is Cause.BUDGET for _, cause in self.left_out.values())
@@ -124,7 +125,7 @@ class Session(Outlook):
                 waiting = [*blocks(again).values(), *waiting]
 
     def measure_memories(self, most_s: float) -> None:
-        """Measure memory where that is still to be done, cheapest first, in at most `most_s`."""
+        """Measure memory where it is still missing, cheapest first, in at most `most_s`."""
         self.round, self.coming = 0, ()
         end_s = min(most_s, self.left_s()) + self.clock()
         timed = {key for key, _ in self.history.timed}
@@ -139,11 +140,11 @@ class Session(Outlook):
     def admitted(self, block: Sequence[Planned]) -> list[Planned]:
         """The cases of a block that run now, cheapest first; stores why others do not."""
         admitted: list[Planned] = []
-        for planned in block:  # those that were left out are decided anew
+        for planned in block:  # those that were left out are reconsidered
             self.left_out.pop(planned.case.key, None)
         extras = [planned for planned in block if planned.case.key in self.extras]
-        if self.postponed is not None and self.must_wait(extras):
-            self.postponed += extras
+        if self.may_defer and self.must_wait(extras):
+            self.deferred += extras
             block = [planned for planned in block if planned not in extras]
         for planned in sorted(block, key=self.history.iteration_s):
             if refusal := self.refusal(planned, admitted):
@@ -155,7 +156,7 @@ class Session(Outlook):
         return admitted
 
     def repeat(self, rounds: Iterable[int]) -> None:
-        """Further rounds of the cases that succeeded, until precise, as far as the budget goes."""
+        """Further rounds of the cases that succeeded, until precise or the budget is spent."""
         for self.round in rounds:
             self.reached, self.certain = self.round, self.history.certainties()
             due = [p for p in self.history.repeatable() if self.is_due(p.block)]
@@ -166,7 +167,7 @@ class Session(Outlook):
             self.visit_all(of_block)
 
     def is_due(self, block: Block) -> bool:
-        """Whether this round repeats a block: it has one, and a ratio is not precise yet."""
+        """Whether this round repeats a block: it has such a round, and a ratio is imprecise."""
         certain, precision = self.certain.get(block), self.request.precision
         precise = certain is not None and precision is not None and certain.reaches(precision)
         return self.round < len(self.rounds[block]) and not precise
@@ -212,7 +213,7 @@ class Session(Outlook):
         if not missing:
             return
         anchor = self.anchor(missing[0].block)
-        # processes of one group need not end for another
+        # so that the processes of one group need not end for another
         idle_bytes = len(set(self.history.names.values())) * self.history.context_bytes
         memory = self.room_bytes - idle_bytes, self.memory_bytes
         for group in schedule.groups(missing, self.history.needed_bytes, *memory, anchor):
@@ -226,11 +227,11 @@ class Session(Outlook):
         builds = {
             name: {
                 **asdict(planned.case),
-                **settings.of_worker,
+                **settings.worker_settings,
                 "filled": planned.filled,
                 "compared": self.compares(planned),
                 "suspicious": schedule.family(planned.case) not in history.examined,
-                "sparing": self.is_sparing(planned),
+                "return_large_blocks": self.returns_large_blocks(planned),
             }
             for name, planned in names.items()
         }
@@ -240,9 +241,9 @@ class Session(Outlook):
             limit_s=lambda name, iteration_s: self.timeout_s(names[name], iteration_s),
             left_s=self.left_s,
             rehearse=True,
-            first_lap=history.next_lap(cases[0].block, self.number(cases[0])),
+            first_lap=history.next_lap(cases[0].block, self.sweep_round(cases[0])),
             again_alone=True,
-            end_others=self.crowds(cases, idle, schedule.FRAGMENTED),
+            end_others=self.exceeds_memory(cases, idle, schedule.FRAGMENTED),
         )
         entries = processes.race(race, lambda name: self.show(names[name], name))
         runs: dict[str, Run] = {}
@@ -266,7 +267,7 @@ class Session(Outlook):
         run = run_of(
             planned,
             Part.TIME,
-            self.number(planned),
+            self.sweep_round(planned),
             entry.failed or entry.finished,
             samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
             elapsed_s=entry.elapsed_s,
@@ -283,16 +284,14 @@ class Session(Outlook):
 
     def measure_memory(self, processes: Round, planned: Planned) -> None:
         """Measure peaks and counts of a case."""
-        if not self.lacks_memory(planned):
-            return
         name = self.history.name(planned)
         self.show(planned, f"{name}, memory")
         begun = self.clock()
         limit_s = min(self.timeout_s(planned), max(LEAST_S, self.left_s()))
-        crowded = self.crowds([planned], processes.alive)
+        crowded = self.exceeds_memory([planned], processes.alive)
         error = self.history.errors.get(planned.case.slice)
         about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
-        answer = processes.weigh(name, limit_s, end_others=crowded, **about)
+        answer = processes.measure_memory(name, limit_s, end_others=crowded, **about)
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return
@@ -321,7 +320,7 @@ class Session(Outlook):
 
     def show(self, planned: Planned, running: str) -> None:
         """Report what runs now; what is left is predicted once per block."""
-        block, number = planned.block, self.number(planned)
+        block, number = planned.block, self.sweep_round(planned)
         if (block, number) != self.shown:
             self.shown = block, number
             self.predict_end()
@@ -338,7 +337,9 @@ class Session(Outlook):
         if not self.round:
             repeated |= {p.case.key: p for p in self.coming}
         lacking = repeated.values() if self.request.budget_s is None else ()
-        memory_s = self.kept_s + sum(self.memory_s(p) for p in lacking if self.lacks_memory(p))
+        memory_s = self.memory_reserve_s + sum(
+            self.memory_s(p) for p in lacking if self.lacks_memory(p)
+        )
         visits_s = self.cost_s(self.coming) + rounds * self.visits_s(repeated.values())
         needed_s = visits_s + memory_s
         self.end_s = self.clock() + needed_s

@@ -1,7 +1,7 @@
-"""One measuring process as its parent sees it: questions by numbered lines, and its end.
+"""One measuring process as its parent sees it: questions as numbered lines, and its end.
 
-What the process prints comes through a pipe, which is read while an answer is awaited: any amount
-of it takes no room, and the end of it is kept for the message about a crash.
+What the process prints comes through a pipe, which is read while an answer is awaited: however
+much it is, only its end is kept, for the message about a crash.
 """
 
 import json
@@ -25,7 +25,7 @@ from attnbench.devices.host import process_s
 from attnbench.devices.timing import increments
 from attnbench.errors import CannotRun
 from attnbench.records import Cause
-from attnbench.run.seen import Seen
+from attnbench.run.seen import ObservedTimes
 
 LOG_BYTES = 4_000  # kept of what a process prints
 PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
@@ -39,7 +39,7 @@ class OverBudget(CannotRun):
 
 
 class Host(Protocol):
-    """What has started a process and sees its end: `processes.Server`."""
+    """What has started a process and sees its end: `processes.ServerHandle`."""
 
     lock: RLock
 
@@ -47,10 +47,10 @@ class Host(Protocol):
     def left_s(self) -> float: ...
     def resumed(self) -> bool: ...
     def kill(self, pid: int) -> None: ...
-    def ending(self, worker: "Worker") -> tuple[int | None, int]: ...
+    def ending(self, worker: "WorkerHandle") -> tuple[int | None, int]: ...
 
 
-class Worker(AbstractContextManager["Worker"]):
+class WorkerHandle(AbstractContextManager["WorkerHandle"]):
     """One measuring process; `started` says whether its package could be loaded."""
 
     def __init__(self, server: Host, pipe: socket.socket, output: FileIO, pid: int) -> None:
@@ -60,8 +60,9 @@ class Worker(AbstractContextManager["Worker"]):
         self.is_killed = False  # by its parent
         self.started: Answer = {}
         self.asked = 0  # questions
-        self.seen, self.answered_s = Seen(), time.monotonic()
+        self.seen, self.answered_s = ObservedTimes(), time.monotonic()
         self.computed_s = increments(partial(process_s, pid))
+        self.user_s = increments(partial(process_s, pid, user=True))
         # once it has ended: exit code, if known, and how many processes it left running
         self.exit: tuple[int | None, int] | None = None
 
@@ -74,7 +75,7 @@ class Worker(AbstractContextManager["Worker"]):
         """The answer, or an outcome in its place; a process that is late is killed.
 
         The answer is `lost` if the process died together with all others, and has the cause
-        `KILLED` if something else than its own code may have ended it.
+        `KILLED` if something other than its own code may have ended it.
         Raises `OverBudget` if the whole budget ends before this question's time limit.
         """
         if self.started.get("outcome", "ok") != "ok":
@@ -86,12 +87,14 @@ class Worker(AbstractContextManager["Worker"]):
         self.asked += 1
         self.seen.rested_s += begun - self.answered_s
         self.seen.idle_s += self.computed_s()
+        self.user_s()
         try:
             self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
             line = self.line(limit_s)
             self.answered_s = time.monotonic()
             self.seen.waited_s += self.answered_s - begun
             self.seen.used_s += self.computed_s()
+            self.seen.user_s += self.user_s()
             if line:
                 number, answer = json.loads(line)
                 if number != self.asked or not isinstance(answer["outcome"], str):
@@ -184,7 +187,7 @@ class Worker(AbstractContextManager["Worker"]):
 
 
 def readable(timeout_s: float, *sources: socket.socket | FileIO) -> list[socket.socket | FileIO]:
-    """The sources at which data or their end arrives in time.
+    """The sources that have data, or reach their end, in time.
 
     By `poll`, since `select` refuses descriptors above 1,023.
     """

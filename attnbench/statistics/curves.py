@@ -131,8 +131,8 @@ class LogCurve:
 def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     """The cost per sequence of one series in one mode, from its rows of the summary.
 
-    A cost has the errors of its estimate, a condition of the measurement unknown ones. What is
-    counted, or derived and no metric, is exact.
+    A cost has the errors of its estimate; those of a condition of the measurement are unknown.
+    Counts, and derived columns that are no metrics, are exact.
     """
     row = TABLE.get(metric)
     errors: tuple[ArrayLike, ...] = ()

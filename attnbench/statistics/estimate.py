@@ -101,7 +101,7 @@ def from_log(mean: float, log_se: float, df: float) -> Estimate:
     return Estimate(point=point, low=low, high=high, kind=IntervalKind.ROUNDS, log_se=log_se, df=df)
 
 
-def of_median(samples: Sequence[float]) -> Estimate:
+def median_interval(samples: Sequence[float]) -> Estimate:
     """The median of one run's samples with its distribution-free interval.
 
     The interval lies between two order statistics, chosen by the binomial distribution. It holds

@@ -16,12 +16,12 @@ blocks share the effect of the process. The mean variance of K blocks whose resi
 has K / (1 + (K − 1) ρ²) times the degrees of freedom of one block
 (Satterthwaite 1946, "An approximate distribution of estimates of variance components").
 
-A sweep may stop repeating a block once its ratios are known (`Certainty.reaches`). Whoever stops
-where a variance looks small finds small ones too often: two series, stopped from three rounds on,
-have intervals that hold the truth in only 91 to 94 % (simulated). So nothing stops before
-`LEAST_ROUNDS` rounds, and where a block reached its precision, the joint degrees of freedom are at
-most those of that many rounds: coverage is then 93 to 96 %, as without stopping. The ratios
-themselves have no bias, as their variance alone decides.
+A sweep may stop repeating a block once its ratios are known (`Certainty.reaches`). Stopping where
+a variance looks small selects small ones too often: the intervals of two series, stopped from three
+rounds on, cover the truth in only 91 to 94 % (simulated). So nothing stops before `LEAST_ROUNDS`
+rounds, and where a block reached its precision, the joint degrees of freedom are at most those of
+that many rounds: coverage is then 93 to 96 %, as without stopping. The ratios themselves are
+unbiased, as their variance alone decides.
 
 ρ is estimated from the same few residuals. Where they happen to be small, the estimates of the
 variance and of ρ are too small at once, so a plug-in estimate of ρ gives intervals that are too
@@ -92,7 +92,7 @@ class Means(NamedTuple):
 
 
 class Certainty(NamedTuple):
-    """How well all ratios of a block are known: its widest interval, its fewest rounds."""
+    """How well all ratios of a block are known: the widest interval, the fewest rounds."""
 
     half: float  # relative half-width of the 95 % confidence interval; infinite after one round
     rounds: int
@@ -224,10 +224,11 @@ def gathered(
     return logs
 
 
-def known(laps: Mapping[tuple[str, Key], Mapping[int, Laps]]) -> dict[Key, Certainty]:
+def block_certainties(laps: Mapping[tuple[str, Key], Mapping[int, Laps]]) -> dict[Key, Certainty]:
     """How well the ratios of each block are known; blocks without any are left out.
 
-    Of each series and block, `laps` has those of each round, for which precision decides now.
+    `laps` has those of each round, by series and block. The degrees of freedom are those of
+    stopping by precision.
     """
     series, blocks = (numbered(keys) for keys in zip(*laps, strict=True)) if laps else ({}, {})
     pairs = list(combinations(series.values(), 2))

@@ -13,7 +13,7 @@ from attnbench.metrics import Better, Metric
 
 # placement of code and pages alone causes smaller changes of wall time
 THRESHOLD = 0.03
-# the expected share of false calls among all calls
+# false discovery rate: the expected share of false calls among all calls
 FALSE_CALLS = 0.05
 
 
@@ -39,7 +39,7 @@ def judge(
     return Verdict.SAME if -limit <= low and high <= limit else Verdict.UNSURE
 
 
-def of_count(first: float | None, second: float | None, metric: Metric) -> Verdict:
+def count_verdict(first: float | None, second: float | None, metric: Metric) -> Verdict:
     """The verdict on a count; `slower` means worse, in the direction that the metric defines."""
     if first is None or second is None:
         return Verdict.MISSING
@@ -51,11 +51,11 @@ def of_count(first: float | None, second: float | None, metric: Metric) -> Verdi
     return Verdict.SLOWER if is_worse else Verdict.FASTER
 
 
-def discoveries(p_values: Sequence[float], share: float = FALSE_CALLS) -> np.ndarray:
+def discoveries(p_values: Sequence[float]) -> np.ndarray:
     """Which p-values pass the rule of Benjamini and Hochberg; NaN never does."""
     p = np.array(p_values, float)
     tested = np.sort(p[~np.isnan(p)])
-    passed = tested <= share * np.arange(1, len(tested) + 1) / max(len(tested), 1)
+    passed = tested <= FALSE_CALLS * np.arange(1, len(tested) + 1) / max(len(tested), 1)
     if not passed.any():
         return np.zeros(len(p), bool)
     return np.asarray(np.nan_to_num(p, nan=np.inf) <= tested[np.flatnonzero(passed)[-1]])

@@ -53,7 +53,7 @@ def keep(kind: str, name: str, data: Any) -> Path:
 
 
 def remember(kind: str, name: str, data: Any) -> None:
-    """Keep data of JSON types; where that is impossible, nothing happens."""
+    """Keep data of JSON types; does nothing where that is impossible."""
     with suppress(StoreError):
         keep(kind, name, data)
 

@@ -108,7 +108,7 @@ def _refuse_folder(path: Path) -> None:
 
 
 def _created(path: Path) -> Path:
-    """A new file in the same folder, not named after `path`, whose name may be as long as can be.
+    """A new file in the same folder, not named after `path`, whose name may have maximum length.
 
     Raises `OSError`, also if no file can have the name of `path`.
     """

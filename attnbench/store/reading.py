@@ -136,7 +136,7 @@ class _Contents:
         for run in self._known_runs():
             key = run.case, run.part, run.round
             if key in runs and not runs[key].elapsed_s:
-                del runs[key]  # what had been left out ran only now
+                del runs[key]  # it had been left out, and ran only now
             runs[key] = run
         plan = {planned.case.key: planned for planned in self.cases.values()}
         asked = self.sessions[-1] if self.sessions else self.head

@@ -47,7 +47,7 @@ from attnbench.records import (
 SCHEMA = 5
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 
-# as many times as long as its run a sample may seem to take, by another process's clock; not their
+# how many times as long as its run a sample may seem to take, by another process's clock; not their
 # sum: a case in several races has the samples of all of them, and the time of the first
 CLOCKS = 2.0
 
@@ -193,7 +193,7 @@ def from_entry(entry: Entry) -> Record:
     return record
 
 
-def wrong(run: Run) -> str:
+def read_error(run: Run) -> str:
     """What would be refused of a run when its line is read; empty if nothing."""
     try:
         from_entry(unseal(seal(to_entry(run, at=""))))
@@ -215,7 +215,7 @@ def with_cause(run: Run) -> Run:
 
 
 def _nonsense(run: Run) -> Iterator[str]:
-    """What no run can have measured, though each value has the right type."""
+    """Values that no run can have measured, though each has the right type."""
     for name, value in run.values.items():
         row = TABLE.get(name)
         if row is None:  # of a later version

@@ -23,7 +23,7 @@ from attnbench.verify.trial import (
     NotApplicable,
     Trial,
     core_inputs,
-    in_type,
+    in_dtype,
     same_draws,
     some_padding,
     tokens,
@@ -169,7 +169,7 @@ def causal_is_blind_to_the_future(trial: Trial) -> None:
 def forms_share_parameters_and_agree(trial: Trial) -> None:
     """In the most precise type; in the others too if no equations were compared in them."""
     w = trial.workload(40)
-    types = [dtype for dtype in NUMBER_TYPES if not trial.refusal(in_type(w, dtype))]
+    types = [dtype for dtype in NUMBER_TYPES if not trial.refusal(in_dtype(w, dtype))]
     for dtype in types[:1] if trial.card.reference else types:
         module, plain = trial.build(w, dtype), trial.build(w, dtype, form="eager")
         plain.load_state_dict(module.state_dict())
@@ -223,7 +223,7 @@ def steps_continue_the_causal_pass(
     """After a prefill of any length, token by token, each step taken twice from the same state."""
     w = trial.workload(37)
     for dtype in types:
-        if trial.refusal(in_type(w, dtype)):
+        if trial.refusal(in_dtype(w, dtype)):
             continue
         module, x = trial.build(w, dtype), tokens(w, dtype=dtype)
         with torch.no_grad():
@@ -241,7 +241,7 @@ def steps_continue_the_causal_pass(
 
 
 def continued(module: Attention, x: torch.Tensor, prefilled: int) -> tuple[torch.Tensor, State]:
-    """The outputs of a prefill of so many tokens and of steps, and the last state."""
+    """Outputs of a prefill of `prefilled` tokens and then single steps, and the final state."""
     state, outputs = module.start(len(x), x.shape[1]), []
     if prefilled:
         y, state = module.prefill(x[:, :prefilled], state)
@@ -307,7 +307,7 @@ def no_step_flops(trial: Trial) -> str | None:
     return None if declared else "the form declares no FLOPs of a step; they are counted"
 
 
-def in_the_equations(trial: Trial) -> str | None:
+def covered_by_reference(trial: Trial) -> str | None:
     implied = "compared in float32 with the equations, more closely"
     return implied if trial.card.reference else selects_from_all(trial)
 
@@ -331,7 +331,7 @@ CHECKS = (
     Check(the_core_of_a_sequence_of_padding_alone_is_zero, no_core_that_zeroes),
     Check(causal_is_blind_to_the_future, lambda t: not_causal(t) or selects_from_all(t)),
     Check(forms_share_parameters_and_agree, no_other_form),
-    Check(float32_stays_near_float64, in_the_equations),
+    Check(float32_stays_near_float64, covered_by_reference),
     Check(declared_parameters_are_those_of_the_module, nothing_declared),
     Check(declared_flops_are_those_that_torch_counts, nothing_declared),
     Check(the_core_is_what_stands_between_the_projections, no_core),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnbench.attention.contract import Attention
 from attnbench.records import Workload
-from attnbench.verify.trial import Trial, in_type, same_draws, some_padding, tokens
+from attnbench.verify.trial import Trial, in_dtype, same_draws, some_padding, tokens
 
 NUMBER_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -42,9 +42,9 @@ def against_its_reference(
     w = trial.workload(seq_len)
     mask = some_padding(w) if masked else None
     for dtype in types:
-        if trial.refusal(in_type(w, dtype)):
+        if trial.refusal(in_dtype(w, dtype)):
             continue
-        module = trial.build(in_type(w, dtype), dtype)
+        module = trial.build(in_dtype(w, dtype), dtype)
         x = tokens(w, dtype=dtype).requires_grad_()
         ours = values(module, x, same_draws(module, x, mask), mask)
         expected = by_reference(Evaluation.of(trial, module, w, mask))
@@ -54,7 +54,7 @@ def against_its_reference(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a reference computes. Equal in most number types and forms of one example.
+    """The inputs of a reference, a key of its cache; equal in most types and forms of an example.
 
     `mask` is [B, N] or None; `draws` has those of each sequence.
     """
@@ -70,7 +70,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, trial: Trial, module: Attention, w: Workload, mask: Tensor | None) -> "Evaluation":
-        """What the module's last forward pass asks of the reference."""
+        """The evaluation that matches the module's last forward pass."""
         draws = [in_float64(module.draws(index)) for index in range(w.batch)]
         mask = None if mask is None else mask.cpu()
         given = [{} if mask is None else {"mask": mask}, in_float64(module.state_dict()), *draws]

@@ -42,7 +42,7 @@ class Trial:
     def build(
         self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None
     ) -> Attention:
-        """The module with repeatable parameters, none of which is zero, as some begin.
+        """The module with repeatable parameters, none of them zero, as some start out.
 
         They are the same in every number type, since bfloat16 represents all of them.
         Raises `NotApplicable` where the form refuses the workload.
@@ -69,12 +69,12 @@ def workload(seq_len: int, batch: int, causal: bool) -> Workload:
     )
 
 
-def in_type(w: Workload, dtype: torch.dtype) -> Workload:
+def in_dtype(w: Workload, dtype: torch.dtype) -> Workload:
     """The workload in a number type."""
     return replace(w, dtype=str(dtype).removeprefix("torch."))
 
 
-def ways(causality: Causality) -> tuple[bool, ...]:
+def causal_values(causality: Causality) -> tuple[bool, ...]:
     """The values of `causal` to check: False, True or both."""
     match causality:
         case Causality.NEVER:
@@ -91,7 +91,7 @@ def trials(card: Card, compiles: bool = False) -> Iterator[tuple[str, Trial]]:
     Forms that torch compiles are separate: each check of one takes minutes.
     """
     for index, config in enumerate(card.examples):
-        for causal in ways(card.causality):
+        for causal in causal_values(card.causality):
             for form in (name for name in card.own_forms if card.forms[name].compiles == compiles):
                 trial = Trial(card, config, form, causal)
                 if card.refusal(form, config, trial.workload(17)) is None:

@@ -14,7 +14,7 @@ MULTIPLES = ("", "k", "m", "g")
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
 LONGEST = 1 << 24
 MOST = 1_000  # lengths of a sweep
-LARGEST = 1 << 20  # larger numbers are typing errors, and no prediction could hold them
+LARGEST = 1 << 20  # larger numbers are typos, and no prediction could hold them
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -66,7 +66,7 @@ def whole(text: str, option: str, least: int = 1, most: int = LARGEST) -> int:
 
 
 def wholes(text: str, option: str) -> tuple[int, ...]:
-    """A list of such numbers, each once. Raises `BadAxis`."""
+    """A list of whole numbers, each once. Raises `BadAxis`."""
     return tuple(dict.fromkeys(whole(part, option) for part in parts(text, option)))
 
 

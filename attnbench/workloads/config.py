@@ -11,11 +11,11 @@ from typing import Any
 
 from attnbench.errors import UsageError
 from attnbench.records import Request
-from attnbench.workloads.options import Options, as_text, declared, flag, texts
+from attnbench.workloads.options import Options, as_text, flag, option_specs, texts
 from attnbench.workloads.requests import request as requested
 
 FILE = "sweep.toml"
-LARGEST = 1 << 14  # bytes of such a file; the memory of tomllib is quadratic in those of a key
+LARGEST = 1 << 14  # bytes of such a file; tomllib's memory is quadratic in the length of a key
 HEAD = "# Repeats the sweep: attnbench sweep --config sweep.toml --out FOLDER\n"
 
 
@@ -32,7 +32,7 @@ def read(file: Path) -> Mapping[str, str | bool]:
         raise UsageError(f"cannot read --config {str(file)!r}: {reason.lower()}") from error
     if len(content) > LARGEST:
         raise UsageError(f"--config {str(file)!r} is larger than {LARGEST >> 10} KiB")
-    # a path of a mechanism may have bytes that are no text
+    # the path of a mechanism may have bytes that are not UTF-8
     text = content.decode("utf-8-sig", "surrogateescape")
     try:
         values = tomllib.loads(text)
@@ -45,16 +45,16 @@ def read(file: Path) -> Mapping[str, str | bool]:
 
 
 def content(options: Options, request: Request) -> bytes:
-    """A file that asks for the same again; what the program chose stands in comments.
+    """A file that repeats the sweep; what the program chose is in comments.
 
-    Nothing if the request is of an older journal, which does not say how it was written.
+    Empty if the request is from an older journal, which does not store its options.
     """
     lines = [HEAD, *_lines(options, request.options)] if request.options else []
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
 def command(request: Request) -> str:
-    """`attnbench sweep --budget 15m`: what asks for the same, without what is usual."""
+    """The command that repeats the sweep, without defaults: `attnbench sweep --budget 15m`."""
     own = _given(request)
     start = {name: own[name] for name in ("mode", "preset", "device", "quick")}
     usual: dict[str, str | bool | None] = dict.fromkeys(own)
@@ -66,14 +66,14 @@ def command(request: Request) -> str:
 
 
 def _given(request: Request) -> dict[str, str | bool | None]:
-    """The text of every option that would ask for the request."""
+    """The text of every option that would give this request."""
     values: dict[str, Any] = {
         name: getattr(request, name, getattr(request.settings, name, request.options.get(name)))
-        for name, option in declared().items()
-        if option.measures
+        for name, option in option_specs().items()
+        if option.affects_measurement
     }
     for name in ("width", "heads", "dtype", "batch"):
-        values[name] = [*dict.fromkeys(getattr(one, name) for one in request.each)]
+        values[name] = [*dict.fromkeys(getattr(one, name) for one in request.per_variant)]
     lengths = request.lengths
     if len(lengths) > 2 and all(b == 2 * a for a, b in pairwise(lengths)):
         values["lengths"] = f"{lengths[0]}..{lengths[-1]}:x2"
@@ -101,7 +101,7 @@ def _part(name: str, text: str | bool | None) -> str:
 
 def _lines(options: Options, chosen: Mapping[str, str | bool]) -> Iterator[str]:
     panel = None
-    for name, option in declared().items():
+    for name, option in option_specs().items():
         value = getattr(options, name)
         shown = chosen.get(name) if value is None else value
         if shown is None or shown == "":

@@ -8,7 +8,7 @@ from typing import Any
 from attnbench.errors import UsageError
 from attnbench.workloads.axes import LARGEST
 
-SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of texts and images, for both
+SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
 
 
@@ -30,13 +30,15 @@ class Fields:
         return any(self.values.get(name) is not None for name in names)
 
     def text(self, *names: str) -> str:
-        """The first of these fields that is a text, or nothing."""
+        """The first of these fields that is a string, or ''."""
         texts = (self.values.get(name) for name in names)
         return next((text for text in texts if isinstance(text, str)), "")
 
-    def size(self, *names: str, least: int = 1) -> int:
-        """The whole number under the first of these names that has a value."""
+    def size(self, *names: str, least: int = 1, usual: int | None = None) -> int:
+        """The whole number under the first of these names that has a value; `usual` if none has."""
         name = next(filter(self.has, names), None)
+        if name is None and usual is not None:
+            return usual
         if name is None:
             raise self.error(f"{' or '.join(map(repr, names))} is missing; add it")
         value = self.values[name]
@@ -47,7 +49,7 @@ class Fields:
         return value
 
     def listed(self, name: str) -> list[Any]:
-        """A list that is not empty; the letters of a text are one, too."""
+        """A list that is not empty; a string counts as the list of its letters."""
         value = self.values.get(name)
         if value is None:
             raise self.error(f"{name!r} is missing; add a list with an entry for each layer")
@@ -57,12 +59,12 @@ class Fields:
         return entries
 
     def error(self, problem: str) -> UsageError:
-        """A problem of this file, to be raised."""
+        """An error about this file, to be raised."""
         return UsageError(f"{self.file!r}: {problem}")
 
 
 def fields(path: Path) -> Fields:
-    """The fields of a file such as `config.json`, those of its texts if it has other inputs."""
+    """The fields of a file such as `config.json`; of a multimodal one, those of its text model."""
     file = str(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -74,7 +76,7 @@ def fields(path: Path) -> Fields:
         values = {name: values[name] for name in SHARED if name in values} | text
     if not isinstance(values, dict) or not {"model_type", "num_hidden_layers"} & set(values):
         raise UsageError(
-            f"{file!r} is no model's configuration, without 'model_type' and 'num_hidden_layers';"
+            f"{file!r} is not a model's configuration: no 'model_type' or 'num_hidden_layers';"
             " give the config.json of a model"
         )
     for name, prefix in NESTED:

@@ -1,4 +1,4 @@
-"""What a model keeps of its context in decoding: bytes, from the sizes of its layers."""
+"""The bytes that a model keeps of its context in decoding, from the sizes of its layers."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -10,50 +10,51 @@ from typing import NamedTuple, Self
 LAST = 1 << 53  # no context is longer
 
 
-class Part(NamedTuple):
-    """So many numbers for each entry of a cache; one entry covers `every` so many tokens.
+class CachePart(NamedTuple):
+    """Part of a cache: `numbers` for each entry, and one entry for every `stride` tokens.
 
-    No more than `most` entries are kept. With `rest`, entries are instead the tokens since the last
-    whole group of `every`. `item_bytes` is the size of a number, None for the cache's own type.
+    At most `max_entries` are kept. With `remainder_only`, entries are instead the tokens since the
+    last whole group of `stride`. `item_bytes` is the size of a number, None for the cache's own
+    type.
     """
 
     numbers: int
-    every: int = 1
-    most: int | None = None
-    rest: bool = False
+    stride: int = 1
+    max_entries: int | None = None
+    remainder_only: bool = False
     item_bytes: int | None = None
 
     def entries(self, length: int) -> int:
-        """Entries after so many tokens."""
-        if self.rest:
-            return length % self.every
-        return min(length // self.every, LAST if self.most is None else self.most)
+        """The number of entries after `length` tokens."""
+        if self.remainder_only:
+            return length % self.stride
+        return min(length // self.stride, LAST if self.max_entries is None else self.max_entries)
 
     def peak(self, length: int) -> int:
         """The most entries of any context up to this length."""
-        return min(length, self.every - 1) if self.rest else self.entries(length)
+        return min(length, self.stride - 1) if self.remainder_only else self.entries(length)
 
     @property
     def grows(self) -> bool:
-        """Whether a longer context has more entries without end."""
-        return self.most is None and not self.rest
+        """Whether the entries grow with the context without bound."""
+        return self.max_entries is None and not self.remainder_only
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A layer: its kind in words, what its equations read again, and what transformers 5 keeps.
+    """A layer: a name of its kind, what its equations need, and what transformers 5 keeps.
 
     `full`: the numbers per token that full attention would keep in its place, None if unknown.
     """
 
     kind: str
-    needed: tuple[Part, ...]
-    transformers: tuple[Part, ...]
+    needed: tuple[CachePart, ...]
+    transformers: tuple[CachePart, ...]
     full: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ContextQuery:
     """What is asked of a model: contexts, bytes of a number, sequences, and a limit in bytes."""
 
     lengths: tuple[int, ...]
@@ -63,11 +64,11 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class ContextBytes:
     """Bytes that some layers keep: at each length asked for, and per token of a long context.
 
     From `break_even` tokens on full attention keeps more, None if it never does. `longest` is the
-    longest context that fits the memory, to less than a pool of tokens and never too long; infinite
+    longest context that fits the memory, short by less than a pool of tokens at most; infinite
     if any fits, None if no memory is given.
     """
 
@@ -77,67 +78,67 @@ class Kept:
     longest: float | None
 
     @classmethod
-    def of(cls, parts: Sequence[Part], full: int | None, asked: Asked) -> Self:
+    def of(cls, parts: Sequence[CachePart], full: int | None, query: ContextQuery) -> Self:
         """What the parts take; full attention would keep `full` numbers per token."""
         pairs = [
-            (count * asked.batch * part.numbers * (part.item_bytes or asked.item_bytes), part)
+            (count * query.batch * part.numbers * (part.item_bytes or query.item_bytes), part)
             for part, count in Counter(parts).items()
         ]
-        slope = sum(size / part.every for size, part in pairs if part.grows)
+        slope = sum(size / part.stride for size, part in pairs if part.grows)
         constant = sum(size * part.peak(LAST) for size, part in pairs if not part.grows)
-        steeper = (full or 0) * asked.batch * asked.item_bytes - slope
+        steeper = (full or 0) * query.batch * query.item_bytes - slope
 
         def peak(length: int) -> int:
             return sum(size * part.peak(length) for size, part in pairs)
 
         longest = None
-        if asked.memory is not None:
-            fitting = bisect_right(range(1, LAST), asked.memory, key=peak)
+        if query.memory is not None:
+            fitting = bisect_right(range(1, LAST), query.memory, key=peak)
             longest = inf if fitting == LAST - 1 else fitting
         return cls(
             per_token=slope,
-            at=tuple(sum(size * part.entries(n) for size, part in pairs) for n in asked.lengths),
+            at=tuple(sum(size * part.entries(n) for size, part in pairs) for n in query.lengths),
             break_even=int(constant // steeper) + 1 if steeper > 0 else None,
             longest=longest,
         )
 
 
 @dataclass(frozen=True)
-class Row:
-    """What so many layers of one kind keep, or all of them."""
+class LayerBytes:
+    """What the layers of one kind keep, or all layers; `layers` is their number."""
 
     kind: str
     layers: int
-    needed: Kept
-    transformers: Kept
+    needed: ContextBytes
+    transformers: ContextBytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """What a model keeps by kind of layer and in all, and what full attention would in its place.
 
-    `full` is None where the size of full attention is unknown. `times` are its bytes in those that
-    are needed, at each length.
+    `full` is None where the size of full attention is unknown. `times` are its bytes divided by
+    those that are needed, at each length.
     """
 
-    kinds: tuple[Row, ...]
-    whole: Row
-    full: Kept | None
+    kinds: tuple[LayerBytes, ...]
+    whole: LayerBytes
+    full: ContextBytes | None
     times: tuple[float, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[LayerBytes, ...]:
         """Each kind of layer, and all layers."""
         return *self.kinds, self.whole
 
 
-def context(layers: Sequence[Layer], asked: Asked) -> Context:
+def context(layers: Sequence[Layer], query: ContextQuery) -> Context:
     """What the layers keep; kinds are in the order in which each first appears."""
     kinds = dict.fromkeys(layer.kind for layer in layers)
     alike = {kind: [layer for layer in layers if layer.kind == kind] for kind in kinds}
-    alone = replace(asked, memory=None)  # no kind has all the memory
-    whole, full = _row("all layers", layers, asked), _full(layers)
-    kept = Kept.of([Part(full)], full, asked) if full else None
+    alone = replace(query, memory=None)  # no kind has all the memory
+    whole, full = _row("all layers", layers, query), _full(layers)
+    kept = ContextBytes.of([CachePart(full)], full, query) if full else None
     pairs = zip(kept.at if kept else (), whole.needed.at, strict=False)
     return Context(
         kinds=tuple(_row(kind, group, alone) for kind, group in alike.items()),
@@ -147,11 +148,11 @@ def context(layers: Sequence[Layer], asked: Asked) -> Context:
     )
 
 
-def _row(kind: str, layers: Sequence[Layer], asked: Asked) -> Row:
+def _row(kind: str, layers: Sequence[Layer], query: ContextQuery) -> LayerBytes:
     needed = [part for layer in layers for part in layer.needed]
     kept = [part for layer in layers for part in layer.transformers]
-    both = (Kept.of(parts, _full(layers), asked) for parts in (needed, kept))
-    return Row(kind, len(layers), *both)
+    both = (ContextBytes.of(parts, _full(layers), query) for parts in (needed, kept))
+    return LayerBytes(kind, len(layers), *both)
 
 
 def _full(layers: Iterable[Layer]) -> int | None:

@@ -1,4 +1,4 @@
-"""An option of `sweep`: its place in the help, its kind of values, their readers."""
+"""Options of `sweep`: their place in the help, their kinds of values, and the parsers."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -43,19 +43,19 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
+class OptionSpec:
     """How an option is shown, completed and read.
 
-    `usual` says what an option without a default stands for.
+    `default_text` says what an option without a default stands for.
     """
 
     panel: HelpPanel
     help: str
     kind: Kind
-    usual: str = ""
+    default_text: str = ""
 
     @property
-    def measures(self) -> bool:
+    def affects_measurement(self) -> bool:
         """Whether it says what is measured, not on which cluster or what is drawn of it."""
         return self.panel not in (HelpPanel.CLUSTER, HelpPanel.OUTPUT)
 

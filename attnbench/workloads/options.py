@@ -10,21 +10,21 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Self
 
-from attnbench.catalogue.registry import unknown
+from attnbench.catalogue.registry import unknown_name_message
 from attnbench.devices.finding import AUTO
 from attnbench.errors import UsageError
 from attnbench.records import EngineKind, FigureSize, Level, Mode
 from attnbench.workloads import option as kinds
-from attnbench.workloads.option import FLAG, SECONDS, WHOLE, WHOLES, HelpPanel, Kind, Option
+from attnbench.workloads.option import FLAG, SECONDS, WHOLE, WHOLES, HelpPanel, Kind, OptionSpec
 
 OPTION = "option"  # key of a field's metadata
 
 
 def declare(
-    panel: HelpPanel, text: str, kind: Kind = FLAG, default: Any = None, usual: str = ""
+    panel: HelpPanel, text: str, kind: Kind = FLAG, default: Any = None, default_text: str = ""
 ) -> Any:
-    """A field of `Options` with the option that it is on the command line; `text` is its help."""
-    option = Option(panel=panel, help=text, kind=kind, usual=usual)
+    """A field of `Options`, with its command-line option as metadata; `text` is its help."""
+    option = OptionSpec(panel=panel, help=text, kind=kind, default_text=default_text)
     return field(default=default, metadata={OPTION: option})
 
 
@@ -62,23 +62,23 @@ class Options:
         "What to time: core (q, k, v to output), attention (with projections),"
         " model (a whole classifier).",
         kinds.word("LEVEL", Level),
-        usual="model; attention for decode",
+        default_text="model; attention for decode",
     )
     causal: bool = WHAT("Causal attention: no token sees later ones.", default=False)
     fill: bool | None = WHAT(
         "In decode: fill states with random numbers in place of running prompts.",
-        usual="where a prompt takes longer than the steps",
+        default_text="where a prompt takes longer than the steps",
     )
     padding: str = WHAT("Share of each sequence that is padding.", kinds.share(0.95), "0")
     tokens: str | None = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",
         kinds.SIZE,
-        usual="8k on a CPU, 128k on a GPU",
+        default_text="8k on a CPU, 128k on a GPU",
     )
     batch: str | None = SIZES(
         "Sequences per batch, the same at every length; lists are crossed.",
         WHOLES,
-        usual="c // N; 1 for decode",
+        default_text="c // N; 1 for decode",
     )
     preset: str = SIZES(
         "Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
@@ -86,20 +86,21 @@ class Options:
         "mind-classification",
     )
     width: str | None = SIZES(
-        "Width of the model, D; lists are crossed.", WHOLES, usual="the preset's"
+        "Width of the model, D; lists are crossed.", WHOLES, default_text="the preset's"
     )
     heads: str | None = SIZES(
-        "Attention heads, H; lists are crossed.", WHOLES, usual="the preset's"
+        "Attention heads, H; lists are crossed.", WHOLES, default_text="the preset's"
     )
-    layers: str | None = SIZES("Layers of the model.", WHOLE, usual="the preset's")
+    layers: str | None = SIZES("Layers of the model.", WHOLE, default_text="the preset's")
     dropout: str | None = SIZES(
-        "Dropout of hidden states in training.", kinds.share(0.9), usual="0.2"
+        "Dropout of hidden states in training.", kinds.share(0.9), default_text="0.2"
     )
     share_layers: bool | None = SIZES(
-        "Share attention parameters among layers.", usual="as each paper does"
+        "Share attention parameters among layers.", default_text="as each paper does"
     )
     reversible: bool | None = SIZES(
-        "Reversible layers, which keep no activations, as in Reformer.", usual="as each paper does"
+        "Reversible layers, which keep no activations, as in Reformer.",
+        default_text="as each paper does",
     )
     dtype: str = NUMBERS(
         "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are crossed.",
@@ -110,7 +111,7 @@ class Options:
     threads: str | None = NUMBERS(
         "CPU threads. One is timed by CPU time, more by wall time, which is less certain.",
         WHOLE,
-        usual="1 on a CPU, else all available cores",
+        default_text="1 on a CPU, else all available cores",
     )
     cold: bool = NUMBERS("On CUDA: flush the L2 cache before each iteration.", default=False)
     cuda_graphs: bool = NUMBERS("On CUDA: time replays of captured iterations.", default=False)
@@ -119,17 +120,17 @@ class Options:
         default=False,
     )
     budget: str | None = TIME(
-        "Time for the whole sweep: 90s, 10m, none.", SECONDS, usual="5m on a CPU, else none"
+        "Time for the whole sweep: 90s, 10m, none.", SECONDS, default_text="5m on a CPU, else none"
     )
     precision: str | None = TIME(
         "Stop repeating a block once all its ratios are known to this half-width.",
         kinds.PERCENT,
-        usual="2%",
+        default_text="2%",
     )
     rounds: str | None = TIME(
         "Maximum number of repetitions of each case, each in a new process.",
         WHOLE,
-        usual="3, or up to 12 within a budget or with --precision",
+        default_text="3, or up to 12 within a budget or with --precision",
     )
     quick: bool = TIME("One repetition, fewer samples.", default=False)
     case_timeout: str = TIME("Time limit for one process of one case.", SECONDS, "20m")
@@ -157,21 +158,21 @@ class Options:
 
     def value(self, name: str) -> Any:
         """The value of an option, None if the program chooses. Raises `UsageError`."""
-        text, read = getattr(self, name), declared()[name].kind.read
+        text, read = getattr(self, name), option_specs()[name].kind.read
         return text if text is None or read is None else read(text, flag(name))
 
-    def filled(self, chosen: Mapping[str, str]) -> Self:
+    def with_chosen(self, chosen: Mapping[str, str]) -> Self:
         """The options with these texts where the program chooses."""
         texts: dict[str, Any] = {n: chosen[n] for n in chosen if getattr(self, n) is None}
         return replace(self, **texts)
 
-    def measured(self) -> dict[str, str | bool]:
+    def measurement_options(self) -> dict[str, str | bool]:
         """The texts of those options that say what is measured."""
-        names = (name for name, option in declared().items() if option.measures)
+        names = (name for name, option in option_specs().items() if option.affects_measurement)
         return {name: text for name in names if (text := getattr(self, name)) is not None}
 
 
-def declared() -> Mapping[str, Option]:
+def option_specs() -> Mapping[str, OptionSpec]:
     """Every option by its name in Python, in the order of the help."""
     return {field.name: field.metadata[OPTION] for field in fields(Options)}
 
@@ -187,12 +188,12 @@ def texts(values: Mapping[str, Any]) -> dict[str, str | bool]:
     Names may be written with hyphens; values are text, numbers, booleans or lists. Raises
     `UsageError` at an unknown name, or a value that has another type or cannot be read.
     """
-    known, found = declared(), {}
+    known, found = option_specs(), {}
     for written, value in values.items():
         name = written.replace("-", "_")
         if name not in known:
             names = tuple(flag(other).removeprefix("--") for other in known)
-            raise UsageError(unknown(written, names, "option"))
+            raise UsageError(unknown_name_message(written, names, "option"))
         if value is not None:
             found[name] = as_text(name, value)
             if (read := known[name].kind.read) is not None:
@@ -202,7 +203,7 @@ def texts(values: Mapping[str, Any]) -> dict[str, str | bool]:
 
 def as_text(name: str, value: Any) -> str | bool:
     """A value as the command line has it: `128,256` of `[128, 256]`. Raises `UsageError`."""
-    if declared()[name].kind.read is None:
+    if option_specs()[name].kind.read is None:
         if not isinstance(value, bool):
             raise UsageError(f"{flag(name)} is true or false, not {value!r}")
         return value

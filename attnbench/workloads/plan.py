@@ -1,4 +1,4 @@
-"""From mechanisms × workloads to cases with FLOPs, predictions, and why they cannot run.
+"""Expands mechanisms × workloads into cases with FLOPs, predictions, and why they cannot run.
 
 This runs the code of cards: only `workloads.reader`, in a separate process, imports it.
 """
@@ -19,7 +19,7 @@ from attnbench.attention.classifier import (
 )
 from attnbench.attention.classifier import refusal as shell_refusal
 from attnbench.attention.contract import Attention, Flops
-from attnbench.catalogue.registry import card, unknown
+from attnbench.catalogue.registry import card, unknown_name_message
 from attnbench.devices.finding import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.records import (
@@ -40,9 +40,10 @@ from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's
 ALIVE = 6  # such tensors alive at once in inference
-# Bounds, not fitted. Of each key, in each head, a step has the logit, its exponential and a copy of
-# either. Of filling a state, over copying it: fresh pages cost three copies (1.2 µs for 4 KiB, at
-# 10 GB/s), writing one, and as much again is margin, since it decides only what fits the budget.
+# Bounds, not fitted. SCORES: for each key and head, a step has the logit, its exponential, and a
+# copy of each. FILLING: time to fill a state over that to copy it: fresh pages cost three copies
+# (1.2 µs for 4 KiB, at 10 GB/s), writing one, and as much again is margin, since it decides only
+# what fits the budget.
 SCORES = 4
 FILLING = 8.0
 LONGEST_S = 20.0  # of a prompt that only runs to compare a filled state with it
@@ -61,7 +62,7 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
         raise UnknownOption(f"{chosen.name}: {error}") from error
     options = mechanism.options(config)
     cases = []
-    for single, mode, seq_len in product(request.each, request.modes, request.lengths):
+    for single, mode, seq_len in product(request.per_variant, request.modes, request.lengths):
         w = make_workload(mechanism, single, mode, seq_len)
         for form in forms(mechanism, chosen, config, w):
             case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
@@ -72,7 +73,7 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
 
 
 def facts(name: str) -> CardFacts:
-    """A card without code."""
+    """The facts of a card, without its code."""
     mechanism = card(name)
     defaults = mechanism.config()
     return CardFacts(
@@ -97,12 +98,14 @@ def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tup
     if chosen.form is None:
         form = card.usual_form(config, workload)
         if form not in card.forms:
-            text = unknown(str(form), tuple(card.forms), f"default form of {chosen.name}")
+            text = unknown_name_message(
+                str(form), tuple(card.forms), f"default form of {chosen.name}"
+            )
             raise UnknownMechanism(text)
         return (form,)
     matches = tuple(form for form in card.forms if fnmatchcase(form, chosen.form))
     if not matches:
-        text = unknown(chosen.form, tuple(card.forms), f"form of {chosen.name}")
+        text = unknown_name_message(chosen.form, tuple(card.forms), f"form of {chosen.name}")
         raise UnknownMechanism(text)
     return matches
 
@@ -206,7 +209,7 @@ def fills(w: Workload, request: Request, prompt_s: float, step_s: float) -> bool
         return False
     if request.fill is not None:
         return request.fill
-    return prompt_s > schedule.visit_s(step_s, request.settings, other_s=0.0)
+    return prompt_s > schedule.visit_s(step_s, request.settings, overhead_s=0.0)
 
 
 def step_flops(form: type[Attention], config: Any, w: Workload) -> Flops:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from attnbench.catalogue.registry import decodes, names, unknown
+from attnbench.catalogue.registry import decodes, names, unknown_name_message
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.records import Option, Selection
 from attnbench.records.selection import layers, stack_of
@@ -83,7 +83,7 @@ def presets() -> Mapping[str, Preset]:
 def preset(name: str) -> Preset:
     """A column of Table 9 or a model, by name. Raises `UsageError`."""
     if name not in (table := presets()):
-        raise UsageError(unknown(name, tuple(table), "preset"))
+        raise UsageError(unknown_name_message(name, tuple(table), "preset"))
     return table[name]
 
 
@@ -93,7 +93,7 @@ def groups() -> tuple[str, ...]:
 
 
 def listed() -> Mapping[str, tuple[str, ...]]:
-    """The members of the groups that follow from no card."""
+    """The groups whose members are listed here, not derived from cards."""
     members = {
         # the transformer in the fused form that users run, and as the paper ran it
         "@fig2": """
@@ -117,7 +117,7 @@ def listed() -> Mapping[str, tuple[str, ...]]:
 def group(name: str) -> tuple[str, ...]:
     """The members of a group such as `@fig2` or `@all`. Raises `UsageError`."""
     if name not in groups():
-        raise UsageError(unknown(name, groups(), "group"))
+        raise UsageError(unknown_name_message(name, groups(), "group"))
     if name == "@decode":
         return tuple(filter(decodes, names()))
     return names() if name == "@all" else listed()[name]
@@ -142,7 +142,7 @@ def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:
     else:
         matches = tuple(known for known in names() if fnmatchcase(known, chosen.name))
     if not matches:
-        raise UnknownMechanism(unknown(chosen.name, names()))
+        raise UnknownMechanism(unknown_name_message(chosen.name, names()))
     return tuple(replace(chosen, name=match) for match in matches)
 
 

@@ -16,8 +16,8 @@ import msgspec
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
-from attnbench.catalogue.registry import GROUP, card, one_line
-from attnbench.errors import AttnbenchError, UnknownMechanism
+from attnbench.catalogue.registry import GROUP, card
+from attnbench.errors import AttnbenchError, UnknownMechanism, one_line
 from attnbench.peers import installed
 from attnbench.records import PASSES, CardFacts, Level, Request, Selection, Workload
 from attnbench.records.selection import mechanisms
@@ -25,7 +25,7 @@ from attnbench.store.cache import file_digest
 from attnbench.workloads.plan import facts, plan
 
 
-class Worker:
+class CardReader:
     """Answers about mechanisms; a failure is the name of an `error` class with a `reason`."""
 
     def __init__(self, tree: None, **_: Any) -> None:
@@ -59,9 +59,9 @@ def planned(
 
 
 def described(names: Sequence[str], device: str) -> dict[str, Any]:
-    """Each mechanism in full, as `attnbench models` prints it, and the files that say so.
+    """Each mechanism in full, as `attnbench models` prints it, and the files it depends on.
 
-    Of a mechanism that is not of this package, these are the hashes of what was loaded from the
+    For a mechanism from outside this package, these are the hashes of what was loaded from the
     folder of its file, or from its installed package.
     """
     before = set(sys.modules)
@@ -71,7 +71,7 @@ def described(names: Sequence[str], device: str) -> dict[str, Any]:
 
 
 def sources(name: str, loaded: Iterable[ModuleType]) -> dict[str, str]:
-    """Path and hash of each file among the loaded modules that a mechanism may follow from."""
+    """Path and hash of each file among the loaded modules that a mechanism may depend on."""
     own = mechanisms(name)
     points = [point for one in own for point in entry_points(group=GROUP, name=one)]
     packages = {point.module.partition(".")[0] for point in points}
@@ -116,7 +116,7 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "flops": {
             form: asdict(module.flops(config, w))
             for form, module in card.forms.items()
-            if not module.counted
+            if not module.flops_estimated
         },
         "packages": {
             form: package(module) for form, module in card.forms.items() if module.package
@@ -136,5 +136,8 @@ def package(form: type[Attention]) -> dict[str, str]:
         "package": form.package,
         "version": installed(form.package),
         "install": getattr(form, "install", ""),
-        "departs": form.departs,
+        "departs": form.deviation,
     }
+
+
+Worker = CardReader  # the name that `measure.server` loads

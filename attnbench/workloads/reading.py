@@ -16,7 +16,7 @@ from attnbench.catalogue.registry import built_in
 from attnbench.errors import CannotRun
 from attnbench.records import CardFacts, Planned, Request, Selection
 from attnbench.records.selection import mechanisms
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from attnbench.workloads.presets import expand, preset
 
 # of a user's file or package: importing a large library from a cold disk takes some seconds
@@ -36,13 +36,13 @@ class Plan:
 
 
 class Described(NamedTuple):
-    """What `attnbench models` prints of a mechanism, and the user's files that it follows from."""
+    """What `attnbench models` prints of a mechanism, and the user's files that it depends on."""
 
     row: Mapping[str, Any]
     sources: Mapping[str, str]  # path to hash; empty for a mechanism of this package
 
 
-def plan(request: Request, server: Server) -> Plan:
+def plan(request: Request, server: ServerHandle) -> Plan:
     """Every requested case once, in the order of models, modes and lengths.
 
     Raises `UsageError`, or `CannotRun` if a card's process ends or does not answer in time.
@@ -74,7 +74,7 @@ def _planned(chosen: Selection, cases: Sequence[Mapping[str, Any]]) -> list[Plan
         raise CannotRun(f"{chosen} cannot be planned: {error}; ask for smaller sizes") from error
 
 
-def describe(names: Sequence[str], device: str, server: Server) -> list[Described]:
+def describe(names: Sequence[str], device: str, server: ServerHandle) -> list[Described]:
     """Each mechanism in full. Raises what `plan` raises."""
     described: dict[str, Described] = {}
     for group in process_groups(names):
@@ -84,7 +84,7 @@ def describe(names: Sequence[str], device: str, server: Server) -> list[Describe
     return [described[name] for name in names]
 
 
-def verify(name: str, server: Server) -> list[dict[str, str]]:
+def verify(name: str, server: ServerHandle) -> list[dict[str, str]]:
     """Check, trial, result and reason of each of the contract's checks on a mechanism.
 
     Raises `CannotRun` if the process ends or takes too long.
@@ -100,24 +100,24 @@ def verify(name: str, server: Server) -> list[dict[str, str]]:
 def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Mechanisms to read in one process each: all of this package, and each other one alone."""
     unique = dict.fromkeys(names)
-    together = tuple(name for name in unique if is_ours(name))
+    together = tuple(name for name in unique if is_built_in(name))
     return [together] * bool(together) + [(name,) for name in unique if name not in together]
 
 
-def is_ours(name: str) -> bool:
+def is_built_in(name: str) -> bool:
     """Whether this package has the mechanism, or all layers of the stack."""
     return built_in().issuperset(mechanisms(name))
 
 
 def ask(
-    server: Server, names: tuple[str, ...], theirs_s: float = TIMEOUT_S, **asked: Any
+    server: ServerHandle, names: tuple[str, ...], user_limit_s: float = TIMEOUT_S, **asked: Any
 ) -> Mapping[str, Any]:
-    """The reader's answer about some mechanisms, about those of users within `theirs_s`.
+    """The reader's answer about some mechanisms, about those of users within `user_limit_s`.
 
     Raises its errors, or `CannotRun`.
     """
-    ours = all(map(is_ours, names))
-    limit_s = OWN_TIMEOUT_S if ours else theirs_s
+    built_in_only = all(map(is_built_in, names))
+    limit_s = OWN_TIMEOUT_S if built_in_only else user_limit_s
     with server.worker(module=READER) as worker:
         answer = worker.ask(limit_s, names=names, **asked)
     if answer["outcome"] == "ok":
@@ -127,7 +127,7 @@ def ask(
     which = f"mechanism {names[0]!r}" if len(names) == 1 else "the registered mechanisms"
     if answer["outcome"] == "timeout":
         busy = "the machine may be too busy; try again"
-        way_out = busy if ours else "neither its import nor its card may wait or compute"
+        way_out = busy if built_in_only else "neither its import nor its card may wait or compute"
         raise CannotRun(f"{which} could not be read within {limit_s:g} s; {way_out}")
     raise CannotRun(
         f"{which} could not be read: while it was imported or its card read, {answer['reason']}"

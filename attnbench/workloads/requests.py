@@ -1,4 +1,4 @@
-"""From the options of a sweep to its request, in which nothing is left open."""
+"""Resolves the options of a sweep to a fully specified `Request`."""
 
 import math
 from dataclasses import asdict, fields, replace
@@ -13,7 +13,7 @@ from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Variant
 from attnbench.records.selection import layers
 from attnbench.units import many
-from attnbench.workloads.options import Options, declared, flag
+from attnbench.workloads.options import Options, flag, option_specs
 from attnbench.workloads.presets import expand, preset
 
 PRECISION = 0.02  # smaller differences seldom matter, and few machines show them
@@ -28,11 +28,11 @@ def request(options: Options, *, divided: bool = False, elsewhere: bool = False)
     """
     device = chosen_device(options, elsewhere)
     refuse_useless(options, device)
-    options = completed(options, device, divided)
+    options = resolve_defaults(options, device, divided)
     refuse_uneven(options)
-    values = {name: options.value(name) for name in declared()}
+    values = {name: options.value(name) for name in option_specs()}
     refuse_early_end(options.precision, values["rounds"])
-    variants = crossed(values)
+    variants = all_variants(values)
     unused = {  # where the batch is fixed, the level is not `model`, or rounds are few
         "tokens": device.usual_tokens(max(values["width"])),
         "layers": preset(options.preset).layers,
@@ -41,13 +41,13 @@ def request(options: Options, *, divided: bool = False, elsewhere: bool = False)
     }
     values |= {name: value for name, value in unused.items() if values[name] is None}
     return Request(
-        **alike(Request, values | asdict(variants[0])),
+        **record_fields(Request, values | asdict(variants[0])),
         variants=variants if len(variants) > 1 else (),
         modes=values["mode"],
         budget_s=values["budget"],
         case_timeout_s=values["case_timeout"],
         settings=settings(values, device),
-        options=options.measured(),
+        options=options.measurement_options(),
     )
 
 
@@ -68,8 +68,10 @@ def refuse_useless(options: Options, device: Device) -> None:
     level = options.value("level") or usual_level(options)
     for mode in options.value("mode"):
         facts = find_mode(mode)
-        if level != (facts.alone or level):
-            raise UsageError(f"--mode {mode} has no level {level}: {facts.why}; leave out --level")
+        if level != (facts.only_level or level):
+            raise UsageError(
+                f"--mode {mode} has no level {level}: {facts.only_level_reason}; leave out --level"
+            )
     if options.fill is not None and not any(find_mode(m).steps for m in options.value("mode")):
         raise UsageError("--fill has no effect without --mode decode: only steps have a state")
     for name in OF_MODEL:
@@ -87,8 +89,8 @@ def refuse_useless(options: Options, device: Device) -> None:
 
 def usual_level(options: Options) -> Level:
     """The level of a sweep that names none: that of a mode with only one, else `model`."""
-    alone = (find_mode(mode).alone for mode in options.value("mode"))
-    return Level(next(filter(None, alone), Level.MODEL))
+    levels = (find_mode(mode).only_level for mode in options.value("mode"))
+    return Level(next(filter(None, levels), Level.MODEL))
 
 
 def refuse_early_end(precision: str | None, rounds: int) -> None:
@@ -100,8 +102,8 @@ def refuse_early_end(precision: str | None, rounds: int) -> None:
         )
 
 
-def completed(options: Options, device: Device, divided: bool) -> Options:
-    """The options with texts for all that the program chooses, and with an effect."""
+def resolve_defaults(options: Options, device: Device, divided: bool) -> Options:
+    """The options, with texts for all that the program chooses, where they have an effect."""
     column = preset(options.preset)
     budget_s = None if divided else device.budget_s
     chosen = {
@@ -111,7 +113,7 @@ def completed(options: Options, device: Device, divided: bool) -> Options:
         "threads": str(device.threads or cores()),
         "budget": "none" if budget_s is None else f"{budget_s:g}s",
     }
-    options = replace(options, device=device.name).filled(chosen)
+    options = replace(options, device=device.name).with_chosen(chosen)
     if options.batch is None:
         chosen["tokens"] = str(device.usual_tokens(max(options.value("width"))))
     if options.level == Level.MODEL:
@@ -120,9 +122,9 @@ def completed(options: Options, device: Device, divided: bool) -> Options:
     # more than three rounds fit into some budgets, and precision ends them
     endless = options.value("budget") is None and options.precision is None
     chosen["rounds"] = "1" if options.quick else "3" if endless else "12"
-    options = options.filled(chosen)
+    options = options.with_chosen(chosen)
     enough = options.value("rounds") >= LEAST_ROUNDS
-    return options.filled({"precision": f"{PRECISION:.0%}"} if enough else {})
+    return options.with_chosen({"precision": f"{PRECISION:.0%}"} if enough else {})
 
 
 def periods(options: Options) -> dict[str, int]:
@@ -137,12 +139,12 @@ def refuse_uneven(options: Options) -> None:
     for name, period in periods(options).items() if options.level == Level.MODEL else ():
         if count % period:
             raise UsageError(
-                f"--layers {count} is no multiple of the {many(period, 'layer')} of {name}, which"
-                f" the model repeats; write --layers {math.lcm(count, period)}"
+                f"--layers {count} is not a multiple of the {many(period, 'layer')} of {name},"
+                f" which the model repeats; write --layers {math.lcm(count, period)}"
             )
 
 
-def crossed(values: dict[str, Any]) -> tuple[Variant, ...]:
+def all_variants(values: dict[str, Any]) -> tuple[Variant, ...]:
     """Every combination of widths, heads, number types and batches."""
     lists = (values["width"], values["heads"], values["dtype"], values["batch"] or (None,))
     return tuple(Variant(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in product(*lists))
@@ -153,9 +155,9 @@ def settings(values: dict[str, Any], device: Device) -> Settings:
     quick = values["quick"]
     sampling = device.sampling(quick, bounded=quick or values["budget"] is not None)
     clock = device.host_clock(values["threads"])
-    return Settings(**alike(Settings, values), clock=clock, **sampling)
+    return Settings(**record_fields(Settings, values), clock=clock, **sampling)
 
 
-def alike(record: type[Any], values: dict[str, Any]) -> dict[str, Any]:
-    """The values of options that have the name of a field of the record."""
+def record_fields(record: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The values of those options that are fields of the record."""
     return {field.name: values[field.name] for field in fields(record) if field.name in values}

@@ -7,7 +7,7 @@ import pytest
 
 from attnbench.analysis.answers import Unmeasured
 from attnbench.analysis.report import analyse
-from attnbench.analysis.scaling import Crossed
+from attnbench.analysis.scaling import CrossoverKind
 from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
@@ -19,33 +19,33 @@ SHORT = (128, 512, 2048)
 
 def test_the_fastest_of_each_length_and_the_next():
     found = analyse(sweep(**QUIET)).answers
-    own = [place for place in found.fastest if place.mode == "inference"]
-    assert [place.seq_len for place in own] == list(sweeps.LENGTHS)
-    assert {place.first for place in own} == {"fastformer:eager"}
-    assert not any(place.ties or place.unsure for place in own)
-    assert all(place.rest.margin.low > 1 for place in own)
+    own = [winner for winner in found.fastest if winner.mode == "inference"]
+    assert [winner.seq_len for winner in own] == list(sweeps.LENGTHS)
+    assert {winner.first for winner in own} == {"fastformer:eager"}
+    assert not any(winner.ties or winner.unsure for winner in own)
+    assert all(winner.runner_up.margin.low > 1 for winner in own)
     # 1.5 µs against 1.6 µs and more for a token
-    assert {place.rest.series for place in own} == {"linformer:eager"}
+    assert {winner.runner_up.series for winner in own} == {"linformer:eager"}
     assert (own[0].measured, own[-1].measured) == (3, 2)
 
 
 def test_series_that_do_not_differ_tie():
     found = analyse(sweep(("a", "b", "longformer"), lengths=SHORT, **QUIET)).answers
-    assert [place.mode for place in found.fastest] == 3 * ["training"] + 3 * ["inference"]
-    assert len({place.answer for place in found.fastest}) == 1
-    for place in found.fastest:
-        (tie,) = place.ties
-        assert {place.first, tie.series} == {"a:eager", "b:eager"}
+    assert [winner.mode for winner in found.fastest] == 3 * ["training"] + 3 * ["inference"]
+    assert len({winner.answer for winner in found.fastest}) == 1
+    for winner in found.fastest:
+        (tie,) = winner.ties
+        assert {winner.first, tie.series} == {"a:eager", "b:eager"}
         assert tie.margin.low <= 1 <= tie.margin.high
-        assert place.rest.series == "longformer:eager"
+        assert winner.runner_up.series == "longformer:eager"
 
 
 def test_another_winner_is_another_answer():
     whole = sweep(("transformer", "longformer"), lengths=(128, 512, 4096, 8192), **QUIET)
     found = analyse(whole).answers.fastest
     firsts = ["transformer:eager", "transformer:eager", "longformer:eager", "longformer:eager"]
-    assert [place.first for place in found] == 2 * firsts
-    assert len({place.answer for place in found}) == 2
+    assert [winner.first for winner in found] == 2 * firsts
+    assert len({winner.answer for winner in found}) == 2
 
 
 def test_a_length_without_a_time_has_no_place():
@@ -53,7 +53,7 @@ def test_a_length_without_a_time_has_no_place():
         return skipped(case) if case.workload.seq_len == 512 else None
 
     whole = sweep(("fastformer", "linformer"), lengths=SHORT, modes=(Mode.INFERENCE,), end=end)
-    assert [place.seq_len for place in analyse(whole).answers.fastest] == [128, 2048]
+    assert [winner.seq_len for winner in analyse(whole).answers.fastest] == [128, 2048]
 
 
 def crossed(whole, against=None):
@@ -65,12 +65,12 @@ def crossed(whole, against=None):
 def test_each_series_is_compared_with_the_transformer():
     found = crossed(sweep(("transformer", "fastformer", "longformer"), **QUIET))
     fast = found["inference", "fastformer:eager"]
-    assert fast["answer_ahead"] == Crossed.ALWAYS
+    assert fast["answer_ahead"] == CrossoverKind.ALWAYS
     assert fast["to_len_ahead"] == 32_768  # the transformer has no time beyond
     assert found["training", "fastformer:eager"]["to_len_ahead"] == 16_384
     # equal where 1.6 µs + 1.5 ns · N is 4 µs
     slow = found["training", "longformer:eager"]
-    assert (slow["answer_ahead"], slow["from_len_ahead"]) == (Crossed.FROM, 128)
+    assert (slow["answer_ahead"], slow["from_len_ahead"]) == (CrossoverKind.FROM, 128)
     assert slow["low_ahead"] <= 1600 * 1.1
     assert slow["high_ahead"] >= 1600 / 1.1
 
@@ -79,33 +79,33 @@ def test_a_series_that_becomes_slower_is_not_called_never_faster():
     whole = sweep(("transformer", "fastformer", "longformer"), **QUIET)
     against = crossed(whole, "longformer")
     row = against["training", "transformer:eager"]
-    assert row["answer_back"] == Crossed.FROM
+    assert row["answer_back"] == CrossoverKind.FROM
     assert row["length_back"] == pytest.approx(1600, rel=0.1)
-    assert against["training", "fastformer:eager"]["answer_ahead"] == Crossed.ALWAYS
+    assert against["training", "fastformer:eager"]["answer_ahead"] == CrossoverKind.ALWAYS
     against = crossed(whole, "fastformer")
-    assert against["training", "longformer:eager"]["answer_back"] == Crossed.ALWAYS
+    assert against["training", "longformer:eager"]["answer_back"] == CrossoverKind.ALWAYS
 
 
 def test_after_one_round_nothing_is_certain():
     whole = sweep(rounds=1, **QUIET)
     found = analyse(whole).answers
     assert not found.intervals
-    assert {row["answer_ahead"] for row in crossed(whole).values()} == {Crossed.UNCLEAR}
+    assert {row["answer_ahead"] for row in crossed(whole).values()} == {CrossoverKind.UNCLEAR}
     assert all(math.isnan(row["ratio_low"]) for row in crossed(whole).values())
-    for place in found.fastest:
-        assert place.rest is None
-        assert not place.ties
-        assert len(place.unsure) == place.measured - 1
+    for winner in found.fastest:
+        assert winner.runner_up is None
+        assert not winner.ties
+        assert len(winner.unsure) == winner.measured - 1
 
 
 def test_forms_of_a_mechanism_are_the_same_function_unless_they_depart():
     whole = sweep(("transformer:eager", "transformer:sdpa"), lengths=SHORT, **QUIET)
-    assert all(place.ties[0].same_function for place in analyse(whole).answers.fastest)
+    assert all(winner.ties[0].same_function for winner in analyse(whole).answers.fastest)
     keys = {p.case.key for p in whole.plan if p.case.form == "sdpa"}
     notes = {"departs": "scales by d", "package": "p 1"}
     noted = altered(whole, lambda run: replace(run, notes=notes) if run.case in keys else run)
-    departing = analyse(noted).answers
-    assert not any(place.ties[0].same_function for place in departing.fastest)
+    deviating = analyse(noted).answers
+    assert not any(winner.ties[0].same_function for winner in deviating.fastest)
 
 
 def test_limits_are_those_of_memory_and_time_and_not_of_the_budget():
@@ -186,14 +186,14 @@ def test_of_what_nothing_was_timed_there_is_no_length():
 
 def test_the_least_memory_ties_within_the_tolerance_of_peaks():
     whole = sweep(("fastformer", "linformer", "transformer"), lengths=SHORT, modes=(Mode.TRAINING,))
-    first = analyse(whole).answers.smallest[0]
+    first = analyse(whole).answers.least_memory[0]
     assert [tie.series for tie in first.ties] == ["linformer:eager"]
     keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
     less = {"allocated_peak_bytes": 1e6}
     small = altered(whole, lambda run: replace(run, values=less) if run.case in keys else run)
-    smallest = analyse(small).answers.smallest
-    assert {place.first for place in smallest} == {"fastformer:eager"}
-    assert not any(place.ties for place in smallest)
+    smallest = analyse(small).answers.least_memory
+    assert {winner.first for winner in smallest} == {"fastformer:eager"}
+    assert not any(winner.ties for winner in smallest)
 
 
 def skipped(case):

@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.scaling import Crossed, Crossing, crossovers, find_crossing, speedups
+from attnbench.analysis.scaling import (
+    Crossover,
+    CrossoverKind,
+    crossovers,
+    find_crossover,
+    speedups,
+)
 from attnbench.analysis.summary import summary
 from attnbench.statistics.curves import LogCurve
 from tests.sweeps import COSTS, sweep
@@ -12,14 +18,14 @@ LENGTHS = 2.0 ** np.arange(7, 17)
 NONE = np.zeros(10)
 
 
-def crossing(lengths, logs, errors, df: float) -> Crossing:
+def crossing(lengths, logs, errors, df: float) -> Crossover:
     curve = LogCurve(lengths=lengths, logs=logs, errors=errors, df=np.full(len(logs), df))
-    return find_crossing(curve)
+    return find_crossover(curve)
 
 
 def test_a_straight_crossing_is_found_between_the_lengths():
     found = crossing(LENGTHS, np.log(700 / LENGTHS), NONE + 0.05, 40)
-    assert found.answer is Crossed.FROM
+    assert found.answer is CrossoverKind.FROM
     assert found.length == pytest.approx(700)
     assert found.low < 700 < found.high
 
@@ -40,19 +46,19 @@ def test_a_crossing_at_a_measured_length_is_that_length(at):
 
 
 def test_cheaper_everywhere_is_always_and_more_expensive_at_the_end_is_never():
-    assert crossing(LENGTHS, NONE - 1, NONE + 0.1, 40).answer is Crossed.ALWAYS
-    assert crossing(LENGTHS, NONE + 1, NONE + 0.1, 40).answer is Crossed.NEVER
-    assert crossing(LENGTHS, np.log(LENGTHS / 700), NONE, 40).answer is Crossed.NEVER
+    assert crossing(LENGTHS, NONE - 1, NONE + 0.1, 40).answer is CrossoverKind.ALWAYS
+    assert crossing(LENGTHS, NONE + 1, NONE + 0.1, 40).answer is CrossoverKind.NEVER
+    assert crossing(LENGTHS, np.log(LENGTHS / 700), NONE, 40).answer is CrossoverKind.NEVER
 
 
 def test_equal_costs_never_cross():
-    assert crossing(LENGTHS, NONE, NONE, np.inf).answer is Crossed.NEVER
+    assert crossing(LENGTHS, NONE, NONE, np.inf).answer is CrossoverKind.NEVER
 
 
 def test_noise_at_the_end_and_unknown_errors_leave_the_crossing_open():
-    assert crossing(LENGTHS, NONE - 0.1, NONE + 0.5, 40).answer is Crossed.UNCLEAR
-    assert crossing(LENGTHS, NONE - 0.1, NONE * np.nan, 40).answer is Crossed.UNCLEAR
-    assert crossing(LENGTHS[:0], NONE[:0], NONE[:0], 40).answer is Crossed.UNCLEAR
+    assert crossing(LENGTHS, NONE - 0.1, NONE + 0.5, 40).answer is CrossoverKind.UNCLEAR
+    assert crossing(LENGTHS, NONE - 0.1, NONE * np.nan, 40).answer is CrossoverKind.UNCLEAR
+    assert crossing(LENGTHS[:0], NONE[:0], NONE[:0], 40).answer is CrossoverKind.UNCLEAR
 
 
 def test_only_the_last_crossing_counts():
@@ -69,7 +75,7 @@ def test_only_the_last_crossing_counts():
 def test_the_interval_is_in_order_and_within_the_lengths(values: list[float], error: float, df):
     lengths = LENGTHS[: len(values)]
     found = crossing(lengths, np.array(values), np.full(len(values), error), df)
-    if found.answer is Crossed.FROM:
+    if found.answer is CrossoverKind.FROM:
         slack = 1 + 1e-9
         assert lengths[0] <= found.low * slack
         assert found.low <= found.length * slack
@@ -94,7 +100,7 @@ def test_a_sweep_finds_the_true_crossing():
     # linear interpolation of a convex curve finds it a little early
     assert row["length"] == pytest.approx((COSTS["longformer"][0] - constant) / growing, rel=0.15)
     back = found[(found["series"] == "transformer:eager") & (found["mode"] == "inference")]
-    assert back.iloc[0]["answer"] == Crossed.NEVER
+    assert back.iloc[0]["answer"] == CrossoverKind.NEVER
 
 
 def test_a_baseline_selects_the_pairs_that_include_it():
@@ -108,7 +114,7 @@ def test_a_baseline_selects_the_pairs_that_include_it():
 def test_memory_crosses_too():
     found = crossovers(summary(sweep()), "allocated_peak_bytes")
     cheaper = found[found["other"] == "transformer:eager"]
-    assert set(cheaper["answer"]) == {Crossed.ALWAYS}
+    assert set(cheaper["answer"]) == {CrossoverKind.ALWAYS}
 
 
 def test_intervals_of_speed_ups_cover_the_true_ratio():
@@ -126,7 +132,7 @@ def test_the_errors_of_both_widen_the_interval_of_a_crossing():
     def width(noisy: str) -> float:
         errors = np.where(cases["mechanism"] == noisy, 0.05, 0.0)
         found = crossovers(cases.assign(time_log_se=errors))
-        row = found[found["answer"] == Crossed.FROM].iloc[0]
+        row = found[found["answer"] == CrossoverKind.FROM].iloc[0]
         return row["high"] - row["low"]
 
     assert width("longformer") == pytest.approx(width("transformer"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.explain import Measured, crossover, raced, split
+from attnbench.analysis.explain import SideTimings, crossover, raced, split
 from attnbench.records import Clock, Region, Sample
 from attnbench.statistics.curves import LogCurve
 
@@ -20,7 +20,7 @@ def sides(draw):
     """What a mechanism gave in a round."""
     laps = 2 * draw(st.integers(1, 3))
     times = [draw(TIMES) for _ in range(laps)]
-    return Measured(
+    return SideTimings(
         whole=tuple(sample(s, lap) for lap, s in enumerate(times)),
         regions=tuple(
             draw(st.dictionaries(st.sampled_from(MEASURED), TIMES, min_size=1)) for _ in times
@@ -61,7 +61,7 @@ def test_the_differences_add_up_and_turn_with_the_sides(rounds):
 
 def test_launches_are_what_their_operators_cost_in_each_part():
     laps = ({Region.CORE: 1.0, Region.SHELL: 0.5},) * 2
-    side = Measured(
+    side = SideTimings(
         whole=(sample(1.6, 0), sample(1.7, 1)),
         regions=laps,
         operators={Region.CORE: 100, Region.SHELL: 10},
@@ -78,7 +78,7 @@ def test_launches_are_what_their_operators_cost_in_each_part():
 def test_on_a_device_launches_are_what_it_waits_for():
     whole = tuple(sample(5.0, lap, device_s=1.0, unheld_s=1.25) for lap in range(2))
     laps = ({Region.CORE: 1.0},) * 2
-    side = Measured(whole=whole, regions=laps, operators={}, launch_s=0.0, lumped=False)
+    side = SideTimings(whole=whole, regions=laps, operators={}, launch_s=0.0, lumped=False)
     assert side.seconds[Region.LAUNCHES] == pytest.approx(0.25)
     assert sum(side.seconds.values()) == pytest.approx(1.25)
 
@@ -118,7 +118,7 @@ def test_without_certainty_nothing_is_said():
 
 def test_ratios_are_those_of_laps_in_turns():
     def both(a, b):
-        return tuple(Measured(whole=(sample(s, 0), sample(2 * s, 1))) for s in (a, b))
+        return tuple(SideTimings(whole=(sample(s, 0), sample(2 * s, 1))) for s in (a, b))
 
     found = raced({64: {0: both(3.0, 1.0), 1: both(3.0, 1.1)}, 32: {0: both(1.0, 2.0)}})
     assert found.whole == [32, 64]

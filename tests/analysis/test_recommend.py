@@ -31,7 +31,7 @@ def test_a_measured_length_is_ranked_by_measured_times():
     assert first.low < first.seconds < first.high
     assert first.margin.factor == 1
     assert last.margin.factor == pytest.approx(4 / 1.1, rel=0.02)
-    assert last.margin.more
+    assert last.margin.costs_more
     assert not found.excluded
 
 
@@ -53,7 +53,7 @@ def test_between_two_lengths_the_time_of_a_token_is_on_a_line_in_log_log(longest
     assert slow.margin.factor == pytest.approx(
         near.margin.factor ** (1 - share) * far.margin.factor**share
     )
-    assert slow.margin.more
+    assert slow.margin.costs_more
 
 
 def test_what_the_budget_left_out_is_predicted_and_not_ranked():

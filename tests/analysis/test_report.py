@@ -11,7 +11,7 @@ import pytest
 from attnbench.analysis import compare, report, roofline, scaling, summary
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.warnings import WarningKind
-from attnbench.records import Mode, Part, Run, Sample
+from attnbench.records import Clock, Mode, Part, Run, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
 from attnbench.statistics.ratios import Ratios
@@ -102,13 +102,13 @@ def test_warnings_are_data_with_the_most_serious_first():
         WarningKind.JOURNAL,
         WarningKind.UNFINISHED,
         WarningKind.MIXED,
-        WarningKind.MEDDLED,
+        WarningKind.SIDE_EFFECTS,
         WarningKind.LEAKS,
         WarningKind.BUSY,
         WarningKind.ONE_ROUND,
     ]
     assert found[WarningKind.JOURNAL] == {"text": "line 7 was set aside"}
-    assert found[WarningKind.MEDDLED] == {
+    assert found[WarningKind.SIDE_EFFECTS] == {
         "series": "fastformer:eager",
         "change": "changed the dtype",
     }
@@ -124,10 +124,29 @@ def test_a_form_of_another_package_is_named_with_what_departs():
     found = analyse(
         altered(whole, lambda run: replace(run, notes=notes) if run.case in mine else run)
     )
-    assert warned(found)[WarningKind.DEPARTS] == {"series": first, **notes}
+    assert warned(found)[WarningKind.DEVIATES] == {"series": first, **notes}
     sentence = f"{first} (mine 1.0) departs from the equations: heads share their keys"
     assert warnings(found).count(sentence) == 1
     assert "Packages: mine 1.0." in conditions(found)
+
+
+def test_warnings_name_a_curve_of_several_forms_as_the_tables_do():
+    whole = sweep(("fastformer",), form=lambda _, w: "eager" if w.seq_len < 512 else "other")
+    long = {planned.case.key for planned in whole.plan if planned.case.form == "other"}
+
+    def change(run: Run) -> Run:
+        share = 0.5 if run.case in long else 1.0
+        samples = (
+            s._replace(clock=Clock.CPU, cpu_s=share * s.wall_s, waited_s=0.0) for s in run.samples
+        )
+        notes = {"departs": "heads share their keys"} if run.case in long else {}
+        return replace(run, samples=tuple(samples), notes=notes)
+
+    found = analyse(altered(whole, change))
+    assert set(found.cases["series"]) == {"fastformer"}
+    named = warned(found)
+    assert named[WarningKind.DEVIATES]["series"] == "fastformer"
+    assert named[WarningKind.AWAY]["series"] == "fastformer"
 
 
 def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():

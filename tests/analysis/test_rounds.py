@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.statistics.ratios import final, independent, known, means
+from attnbench.statistics.ratios import block_certainties, final, independent, means
 from tests.benchmarks.coverage import SITUATIONS, probed, simulated, spells, stopped
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
@@ -173,11 +173,12 @@ def test_a_block_is_known_when_its_widest_ratio_is_and_not_before_four_rounds():
         (name, "short"): {r: {0: 1.0 + 0.001 * r * i} for r in range(4)}
         for i, name in enumerate("abc")
     }
-    found = known(laps)["short"]
+    found = block_certainties(laps)["short"]
     assert found.rounds == 4
     assert found.reaches(found.half * 1.01)
     assert not found.reaches(found.half * 0.99)
     three = {key: {r: own[r] for r in range(3)} for key, own in laps.items()}
-    assert not known(three)["short"].reaches(0.5)
-    assert known({key: {0: own[0]} for key, own in laps.items()})["short"].half == float("inf")
-    assert known({("a", "short"): laps["a", "short"]}) == {}
+    assert not block_certainties(three)["short"].reaches(0.5)
+    single = {key: {0: own[0]} for key, own in laps.items()}
+    assert block_certainties(single)["short"].half == float("inf")
+    assert block_certainties({("a", "short"): laps["a", "short"]}) == {}

@@ -41,9 +41,9 @@ def test_no_fastest_is_named_among_equal_series_in_most_sweeps():
     false = 0
     for seed in range(40):
         whole = sweeps.sweep(EQUAL, modes=(Mode.INFERENCE,), seed=seed, end=lambda _: None, **FEW)
-        places = analyse(whole).answers.fastest
-        assert len(places) == 3
-        false += any(place.rest is not None for place in places)
+        winners = analyse(whole).answers.fastest
+        assert len(winners) == 3
+        false += any(winner.runner_up is not None for winner in winners)
     assert false <= 5  # of 40; at a rate of 5 % more are rarer than 2 %
 
 
@@ -52,7 +52,7 @@ def test_series_that_differ_are_told_apart():
     cases = summary(whole)
     found = Standings(cases, Ratios(whole))
     margin = found.margin("longformer:eager", "fastformer:eager", "training", 512)
-    assert margin.more
+    assert margin.costs_more
     assert margin.factor == pytest.approx(4 / 1.1, rel=0.1)
     back = found.margin("fastformer:eager", "longformer:eager", "training", 512)
     assert (back.factor, back.low, back.high) == pytest.approx(
@@ -68,7 +68,7 @@ def test_one_round_compares_nothing():
     )
     assert margin.factor > 2
     assert not margin.known
-    assert not margin.more
+    assert not margin.costs_more
 
 
 def test_one_pair_in_one_block_has_the_interval_of_student():
@@ -100,9 +100,9 @@ def test_groups_are_the_series_in_order_and_each_leads_those_that_tie(logs, half
     assert sorted(name for group in found for name in group) == names
     for group, *others in (found[i:] for i in range(len(found))):
         first, *ties = group
-        assert not any(margin(name, first).more for name in ties)
-        assert all(margin(name, first).more for other in others for name in other)
-    if len(found) > 1 and not any(margin(found[0][0], name).more for name in names):
+        assert not any(margin(name, first).costs_more for name in ties)
+        assert all(margin(name, first).costs_more for other in others for name in other)
+    if len(found) > 1 and not any(margin(found[0][0], name).costs_more for name in names):
         assert all(margin(name, found[0][0]).low > 1 for group in found[1:] for name in group)
 
 

@@ -16,7 +16,7 @@ from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
 from tests import sweeps
 from tests.fleet.shards import FACTS
-from tests.run.test_session import PLAN, REQUEST
+from tests.run.sessions import PLAN, REQUEST
 
 REFUSED = (replace(PLAN[0], refusal="needs a compiler"), *PLAN[1:])
 

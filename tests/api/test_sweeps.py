@@ -77,7 +77,7 @@ def test_the_signature_names_every_option_that_measures():
 
 def test_progress_is_shown_where_somebody_watches(monkeypatch):
     told = []
-    with sweeps.watched(told.append) as observe:
+    with sweeps.show_progress(told.append) as observe:
         observe("step")
     assert told == ["step"]
     progress = Progress(
@@ -86,7 +86,7 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch):
     for asked, terminal in ((True, False), (False, True), (True, True)):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
         monkeypatch.setattr(terminals, "Console", lambda console=console, **how: console)
-        with sweeps.watched(asked) as observe:
+        with sweeps.show_progress(asked) as observe:
             observe(progress)
         assert ("fastformer" in console.file.getvalue()) == (asked and terminal)
 
@@ -208,7 +208,7 @@ def test_a_chart_is_a_file_of_its_kind(sweep, tmp_path):
 def test_what_cannot_be_measured_is_refused_before_a_process_is_started(
     options, said, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("attnbench.api.servers.Server", None)
+    monkeypatch.setattr("attnbench.api.servers.ServerHandle", None)
     with pytest.raises(AttnbenchError, match=said):
         attnbench.sweep(out=tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()

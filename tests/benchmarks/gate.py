@@ -27,14 +27,14 @@ from attnbench.api.servers import SCRIPT
 from attnbench.cli import options
 from attnbench.devices.host import processor
 from attnbench.gate.cases import CheckedCase, CheckPlan
-from attnbench.gate.check import on_both_sides
+from attnbench.gate.check import compared_selections
 from attnbench.gate.measuring import LAYOUT
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
 from attnbench.gate.selftest import prepare, with_extra
 from attnbench.metrics import TIME
 from attnbench.records import Mode
-from attnbench.run.pairs import AGAIN, BASE, of_trees
-from attnbench.run.processes import Server
+from attnbench.run.pairs import AGAIN, BASE, tree_round
+from attnbench.run.processes import ServerHandle
 
 NEIGHBOUR = """
 import os, numpy as n
@@ -75,17 +75,17 @@ def main():
     rows = [tuple(kinds)] * asked.injected + [(NOTHING,)] * plain
     draw.shuffle(rows)
     with ExitStack() as stack:
-        server = stack.enter_context(Server(SCRIPT, seed=asked.seed))
+        server = stack.enter_context(ServerHandle(SCRIPT, seed=asked.seed))
         server.wait()
         for _ in range(asked.neighbours):
             stack.enter_context(Neighbour())
         root = Path.cwd()
-        (compared, *_) = on_both_sides(options.selections(asked.models), root)
+        (compared, *_) = compared_selections(options.selections(asked.models), root)
         workload = plan.workload(Mode.INFERENCE, asked.length)
         case = CheckedCase(compared=compared, workload=workload)
         shares = [share for share, _ in KINDS.values() if share]
         race = with_extra_work(prepare(server, root, case, shares, plan))
-        relaid = stack.enter_context(server.relaid(LAYOUT))
+        other_layout = stack.enter_context(server.with_layout(LAYOUT))
         about = {
             "case": f"{case.name}, N = {asked.length}, inference, one thread",
             "neighbours": asked.neighbours,
@@ -100,7 +100,7 @@ def main():
         # every row has one without extra work
         done = sum(t["kind"] == NOTHING and t["seed"] == asked.seed for t in trials)
         for count, kinds in enumerate(rows[done:], done + 1):
-            records = verdicts((server, relaid), root, race, kinds, plan, draw)
+            records = verdicts((server, other_layout), root, race, kinds, plan, draw)
             trials += [{**here, **record} for record in records]
             write(asked.out, about, trials)
             texts = ", ".join(f"{record['kind']}: {record['verdict']}" for record in records)
@@ -148,7 +148,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
         visited = replace(race, builds={key: race.builds[key] for key in entrants})
         visits = {kind: {"head": [], "again": []} for kind in opened}
         for _ in range(pairs):
-            with of_trees(server, dict.fromkeys(entrants, root), draw) as processes:
+            with tree_round(server, dict.fromkeys(entrants, root), draw) as processes:
                 laps = visited.run(processes)[TIME]
             for kind in opened:
                 visits[kind]["head"].append(Pair.of(laps[BASE], laps[kind]))

@@ -192,7 +192,9 @@ def peak(batch, heads, seq_len, device):
         device=device.name,
     )
     tested = Case(mechanism="transformer", form="eager", options=(), workload=w)
-    values, _ = device.weigh(lambda one: subject_of(card(one.mechanism), one, seed=0), tested)
+    values, _ = device.profile_memory(
+        lambda one: subject_of(card(one.mechanism), one, seed=0), tested
+    )
     theory = 4 * (batch * seq_len * w.width + 2 * batch * heads * seq_len**2)
     return f"| {tested} | {values['allocated_delta_bytes']:,.0f} | {theory:,} |"
 

@@ -34,11 +34,11 @@ def server():
 def answer(server):
     """What a process says of a module: the end of its timing, or what measuring its memory gave."""
 
-    def ask(name, weighs=False, options=(), **sizes):
+    def ask(name, measures_memory=False, options=(), **sizes):
         one = asdict(case(named(name), "eager", options, **sizes))
-        with server.worker(weighs=weighs) as worker:
-            if weighs:
-                return worker.ask(120, do="weigh", **one)
+        with server.worker(measures_memory=measures_memory) as worker:
+            if measures_memory:
+                return worker.ask(120, do="measure_memory", **one)
             built = worker.ask(120, do="build", **one)
             return built if built["outcome"] != "ok" else worker.ask(120, do="finish")
 
@@ -53,7 +53,7 @@ def test_a_module_or_a_factory_is_measured(answer, name, level, mode):
 
 
 def test_what_it_does_not_declare_is_counted(answer):
-    values = answer("Mean", weighs=True)["values"]
+    values = answer("Mean", measures_memory=True)["values"]
     assert values["parameters"] == 16 * 16 + 16
     assert values["flops"] == 2 * 2 * 32 * 16 * 16
     tested = card(named("Mean"))
@@ -81,13 +81,13 @@ def test_each_kind_of_failure_has_an_outcome(answer, name, said):
 def test_a_setting_that_it_changed_is_reported_and_spoils_the_process(answer):
     meddled = answer("Meddles")
     assert meddled["notes"]["changed"] == "number of threads 1 to 3"
-    assert meddled["spoiled"]
+    assert meddled["needs_new_process"]
     assert "changed" not in answer("Mean")["notes"]
 
 
 def test_memory_that_it_keeps_is_reported(answer):
-    assert answer("Leaks", weighs=True)["values"]["kept_bytes"] == 2**20
-    assert answer("Mean", weighs=True)["values"]["kept_bytes"] == 0
+    assert answer("Leaks", measures_memory=True)["values"]["kept_bytes"] == 2**20
+    assert answer("Mean", measures_memory=True)["values"]["kept_bytes"] == 0
 
 
 @pytest.mark.parametrize(("name", "said"), [("Dies", "exit 3"), ("Exits", "SystemExit: 3")])
@@ -200,6 +200,6 @@ def test_a_default_that_cannot_be_stored_is_no_option():
 def test_a_card_that_could_not_be_stored_fails_when_it_is_read(monkeypatch, wrong):
     monkeypatch.setattr(reader, "facts", lambda name: replace(sweeps.facts(name), **wrong))
     asked = {"request": asdict(sweeps.sweep().request), "selections": []}
-    answer = reader.Worker(None).answer("plan", ["mine.py:CARD"], **asked)
+    answer = reader.CardReader(None).answer("plan", ["mine.py:CARD"], **asked)
     assert answer["error"] == "UnknownMechanism"
     assert "'mine.py:CARD': its card fails: ValidationError: Expected `" in answer["reason"]

@@ -9,7 +9,7 @@ import torch
 from attnbench.attention.classifier import Classifier
 from attnbench.catalogue.registry import card
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
-from attnbench.gate.check import from_top
+from attnbench.gate.check import repository_name
 from attnbench.measure.cards import Cards
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode, Selection, Shell, Workload
@@ -126,7 +126,7 @@ def test_a_model_repeats_the_layers_in_order():
     assert kinds == ["Local", "Transformer"] * 2
     assert len({id(layer.attention) for layer in model.layers}) == 4
     uneven = replace(w, shell=replace(shell, layers=3))
-    assert "3 layers are no multiple of the 2" in stack.refusal("mixed", stack.config(), uneven)
+    assert "3 layers are not a multiple of the 2" in stack.refusal("mixed", stack.config(), uneven)
     assert model(torch.zeros(2, 24, dtype=torch.long)).shape == (2, 3)
 
 
@@ -177,7 +177,7 @@ def test_a_process_measures_a_stack(mode):
     worker, one = Worker(None, seed=0), case(HYBRID, "mixed", mode=mode, causal=True)
     assert worker.answer("build", **asdict(one), suspicious=True)["outcome"] == "ok"
     assert not {"odd", "changed"} & worker.answer("finish")["notes"].keys()
-    weighed = worker.answer("weigh", **asdict(one), error=True)
+    weighed = worker.answer("measure_memory", **asdict(one), error=True)
     assert weighed["values"]["error"] < 1e-5
     if mode == "decode":
         declared = card(HYBRID).forms["mixed"].state_elements(card(HYBRID).config(), one.workload)
@@ -186,6 +186,6 @@ def test_a_process_measures_a_stack(mode):
 
 def test_a_check_finds_the_layers_of_each_tree(tmp_path):
     (tmp_path / "m.py").write_text("from attnbench.mechanisms.local import CARD as MINE\n")
-    name = from_top("stack(2*m.py:MINE+local)", tmp_path, tmp_path.parent)
+    name = repository_name("stack(2*m.py:MINE+local)", tmp_path, tmp_path.parent)
     assert name == f"stack(2*{tmp_path.name}/m.py:MINE+local)"
     assert "mixed" in Cards(tmp_path.parent, own=False).find(name).forms

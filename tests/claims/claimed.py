@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from attnbench.analysis.summary import summary
-from attnbench.claims.bench import Bench
+from attnbench.claims.bench import MeasuredSweep
 from attnbench.claims.checks import CELLS, read_check
 from attnbench.claims.claim import Check
 from attnbench.records import (
@@ -108,9 +108,9 @@ def measured(
     )
 
 
-def bench(sweep: Sweep) -> Bench:
+def bench(sweep: Sweep) -> MeasuredSweep:
     """The sweep in the form that judges claims."""
-    return Bench(sweep=sweep, cases=summary(sweep), ratios=Ratios(sweep))
+    return MeasuredSweep(sweep=sweep, cases=summary(sweep), ratios=Ratios(sweep))
 
 
 def _planned(series: str, truth: Truth, mode: Mode, n: int, level: Level) -> Planned:

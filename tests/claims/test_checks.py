@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.claims import predicates
-from attnbench.claims.checks import CELLS, PREDICATES, BadCheck, a_formula, a_range, read_check
+from attnbench.claims.checks import (
+    CELLS,
+    PREDICATES,
+    BadCheck,
+    parse_formula,
+    parse_range,
+    read_check,
+)
 from attnbench.claims.claim import ClaimedCost, Lengths
 from attnbench.claims.published import shipped
 from attnbench.records import Level, Mode, Selection
@@ -58,7 +65,7 @@ def test_counts_are_the_same_in_every_mode():
     ],
 )
 def test_a_number_alone_allows_a_factor_but_not_across_one(text, ends):
-    assert (a_range(text).low, a_range(text).high) == pytest.approx(ends)
+    assert (parse_range(text).low, parse_range(text).high) == pytest.approx(ends)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_a_number_alone_allows_a_factor_but_not_across_one(text, ends):
     ],
 )
 def test_a_formula_is_reduced_to_powers_of_the_length(text, terms):
-    assert a_formula(text) == terms
+    assert parse_formula(text) == terms
 
 
 @pytest.mark.parametrize("word", ["true", "none", "dense", "3", "0.5"])
@@ -97,9 +104,9 @@ SERIES = "expected a mechanism such as linformer[rank=128] or transformer:eager"
         ("oom | a:b:c | | | | 8", f"column a: 'a:b:c'; {SERIES}"),
         ("oom | a[x=1 | | | | 8", SERIES),
         ("crossover | a | b,c | | | | 8", SERIES),
-        ("less | a | b, | time", "column b: 'b,'; expected mechanisms with commas between"),
+        ("less | a | b, | time", "column b: 'b,'; expected mechanisms separated by commas"),
         ("less | a | b | colour", "expected one of time, first_token, memory, state, core"),
-        ("less | a | b | time/", "or two with / between, of A and B"),
+        ("less | a | b | time/", "or two separated by /, of A and B"),
         ("order | a | | time/time | | | N", "column quantity: 'time/time'; expected one of time"),
         (
             "less | a | b | time | sleeping",

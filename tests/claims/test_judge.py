@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.analysis.scaling import crossovers
-from attnbench.claims.bench import agreed, joined, judge
-from attnbench.claims.checks import PREDICATES, BadCheck, some_lengths
+from attnbench.claims.bench import agreed, all_hold, judge
+from attnbench.claims.checks import PREDICATES, BadCheck, parse_lengths
 from attnbench.claims.claim import (
     ALL,
     FACTOR,
@@ -23,7 +23,7 @@ from attnbench.claims.claim import (
     Number,
     OutOfScope,
 )
-from attnbench.claims.judging import everywhere
+from attnbench.claims.judging import holds_everywhere
 from attnbench.claims.published import table
 from attnbench.metrics import Unit
 from attnbench.records import Level, Mode
@@ -335,9 +335,9 @@ def test_a_rival_that_ran_out_leaves_its_length_to_the_others(lab):
 def test_all_checks_must_hold_and_modes_agree(answers, whole, of_modes):
     parts = [Judgement(answer=answer, why=str(answer)) for answer in answers]
     assert agreed(parts).answer is of_modes
-    assert joined(parts).answer is joined(parts[::-1]).answer is whole
+    assert all_hold(parts).answer is all_hold(parts[::-1]).answer is whole
     # what decides comes first
-    assert joined(parts).why.startswith(str(whole)) or whole is CANNOT_TELL
+    assert all_hold(parts).why.startswith(str(whole)) or whole is CANNOT_TELL
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.001, 3)), min_size=3, max_size=8))
@@ -345,7 +345,7 @@ def test_intervals_decide(pairs):
     middle, half = np.array(pairs).T
     low, high = middle - half, middle + half
     numbers = [Number(what="", unit=Unit.RATIO, value=1.0, length=n) for n in range(len(pairs))]
-    found = everywhere(low, high, numbers, ALL).answer
+    found = holds_everywhere(low, high, numbers, ALL).answer
     if high.min() < 0:
         assert found is NOT
     else:
@@ -356,7 +356,7 @@ def test_intervals_decide(pairs):
     ("text", "chosen"), [("1000,2000,3000,4000", [1024, 2048, 4096]), ("1000..2000", [1024, 2048])]
 )
 def test_lengths_of_a_claim(text, chosen):
-    assert some_lengths(text).among([512, 1024, 2048, 4096]) == chosen
+    assert parse_lengths(text).among([512, 1024, 2048, 4096]) == chosen
 
 
 @given(
@@ -366,7 +366,7 @@ def test_lengths_of_a_claim(text, chosen):
 )
 def test_lengths_are_within_a_tenth_of_what_was_asked(length, sign, there):
     try:
-        chosen = some_lengths(f"{sign}{length}").among(sorted(there))
+        chosen = parse_lengths(f"{sign}{length}").among(sorted(there))
     except OutOfScope:
         chosen = []
     compare = {"<": lt, "<=": le, "": eq, ">=": ge, ">": gt}[sign]

@@ -108,7 +108,7 @@ def test_columns_may_be_in_any_order_and_further_checks_are_rows():
         (HEAD.replace("value", "a"), "mine.csv, line 1: expected the columns"),
         (HEAD.replace("value", "colour"), "mine.csv, line 1: expected the columns"),
         (HEAD, "mine.csv has no claims; expected one per row below the column names"),
-        (HEAD + "one,two\n", "mine.csv, line 2, columns: expected as many as in line 1; quote a"),
+        (HEAD + "one,two\n", "mine.csv, line 2, columns: expected as many as in line 1; quote c"),
         (HEAD + ROW[:-1] + ",C\n", "mine.csv, line 2, columns: expected as many as in line 1"),
         (HEAD + ROW.replace("one", ""), "mine.csv, line 2, column id: empty; expected text"),
         (HEAD + ROW.replace("Something.", " "), "mine.csv, line 2, column claim: empty; expect"),

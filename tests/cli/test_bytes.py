@@ -25,7 +25,7 @@ def test_each_kind_of_layer_has_a_row_and_two_columns_where_they_differ():
     assert "8,064 B" in latent
     assert whole.split()[-2:] == ["10,646,816", "10,646,755"]
     assert "31,104 B" in full
-    assert "would need 3.31× at 32K. Weights come on top. kept: as transformers 5." in note[0]
+    assert "would need 3.31× at 32K. Weights are extra. kept: as transformers 5." in note[0]
 
 
 def test_what_is_kept_as_it_is_needed_has_one_column():

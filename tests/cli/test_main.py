@@ -127,7 +127,7 @@ def test_a_broken_pipe_is_not_the_gate_s_one(ends):
             "--level 'a.*b.*' is not core or attention or model",
         ),
         (["n\u202eo"], "No such command"),
-        (["report"], "Missing argument .SWEEP.; attnbench report --help lists"),
+        (["report"], "Missing argument .SWEEP.; see attnbench report --help"),
     ],
 )
 def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words, monkeypatch):

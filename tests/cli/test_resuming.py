@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.cli import resuming
-from attnbench.cli.resuming import continued
+from attnbench.cli.resuming import resumed_request
 from attnbench.devices.finding import find
 from attnbench.errors import DifferentSweep, UsageError
 from attnbench.records import Shard
@@ -20,7 +20,7 @@ from tests.store.recorded import CROSSED, NUMBERED, OPTIONS, RECORDED, SWEEP
 
 def asking(before, *, anyway=False, **given):
     """The request that goes on with a sweep, and these options beside `--resume`."""
-    return continued(before, texts(given), anyway)
+    return resumed_request(before, texts(given), anyway)
 
 
 @pytest.fixture(autouse=True)
@@ -130,9 +130,9 @@ def test_a_shard_keeps_its_rounds(before):
 
 def test_a_fleet_goes_on_with_its_file(tmp_path):
     (tmp_path / "fleet.json").write_text("{}")
-    assert resuming.earlier(tmp_path) == ({}, None)
+    assert resuming.load_earlier(tmp_path) == ({}, None)
     (tmp_path / "sweep.toml").write_text("on = 'slurm'\nshards = 3\n")
-    assert resuming.earlier(tmp_path) == ({"on": "slurm", "shards": "3"}, None)
+    assert resuming.load_earlier(tmp_path) == ({"on": "slurm", "shards": "3"}, None)
 
 
 def test_the_folder_is_named_once(tmp_path):

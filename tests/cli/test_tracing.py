@@ -10,7 +10,7 @@ from attnbench.cli.tracing import chosen, file_name, signed_size, trace
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
 from tests.cli.commands import here
-from tests.run.test_session import PLAN, REQUEST, planned
+from tests.run.sessions import PLAN, REQUEST, planned
 
 SWEEP = (
     *("sweep", "--models", "fastformer,transformer:eager", "--lengths", "16", "--tokens", "64"),

@@ -96,7 +96,7 @@ def test_a_launch_bound_case_is_timed_as_graphs_too(monkeypatch, mode):
     tested = case("fastformer", mode=mode, device="cuda")
     bound = finished(monkeypatch, 0.05, tested)
     assert bound["values"]["replay_s"] > 0
-    assert not bound["spoiled"]
+    assert not bound["needs_new_process"]
     assert "replay_s" not in finished(monkeypatch, 1000.0, tested)["values"]
     assert "replay_s" not in finished(monkeypatch, 0.05, tested, cuda_graphs=True)["values"]
 
@@ -106,7 +106,7 @@ def test_a_launch_bound_case_that_cannot_be_captured_says_why(monkeypatch):
     found = finished(monkeypatch, 0.05, case("adaptively_sparse", seq_len=16, device="cuda"))
     assert "replay_s" not in found["values"]
     assert "not permitted when stream is capturing" in found["notes"]["replays"]
-    assert found["spoiled"]
+    assert found["needs_new_process"]
 
 
 def test_replays_train_like_iterations():
@@ -171,6 +171,6 @@ def test_an_iteration_costs_what_hiding_its_launches_takes(monkeypatch, rate, de
     monkeypatch.setenv("EMULATED_CUDA_RATE", str(rate))
     worker = Worker(None, seed=0)
     answer = build(worker, case(device="cuda"), warmup_s=0.01)
-    assert worker.built.watch.hiding == dearer
+    assert worker.built.watch.hides_launches == dearer
     assert (answer["iteration_s"] > 2 * worker.built.iteration_s) == dearer
     worker.answer("finish")

@@ -7,7 +7,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices import cuda_memory, nvml
-from attnbench.devices.cuda_memory import Peak, weigh
+from attnbench.devices.cuda_memory import Peak, profile_memory
 from attnbench.measure.building import subject_of
 from attnbench.measure.subject import Subject
 from attnbench.records import Level, Mode
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def weighed(tested):
-    return weigh(lambda: subject_of(card(tested.mechanism), tested, seed=0), "GPU-0")
+    return profile_memory(lambda: subject_of(card(tested.mechanism), tested, seed=0), "GPU-0")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_what_the_warm_up_reserved_is_not_counted(shown, monkeypatch):
             return super().forward()
 
     before = torch.cuda.memory_allocated()  # what other tests left in this process
-    values, _ = weigh(lambda: Tunes(card(tested.mechanism), tested, seed=0), "GPU-0")
+    values, _ = profile_memory(lambda: Tunes(card(tested.mechanism), tested, seed=0), "GPU-0")
     assert values["reserved_peak_bytes"] - before < 16 * MIB
 
 
@@ -98,7 +98,7 @@ def test_what_lives_already_and_workspaces_of_cublas_do_not_count(shown, monkeyp
     alone, _ = weighed(tested)
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", workspaces.clear, raising=False)
     left = torch.zeros(16 * MIB // 4)
-    values, _ = weigh(lambda: Multiplies(card(tested.mechanism), tested, seed=0), "GPU-0")
+    values, _ = profile_memory(lambda: Multiplies(card(tested.mechanism), tested, seed=0), "GPU-0")
     assert left.numel()
     assert values["workspace_bytes"] == 8 * MIB
     for key in ("allocated_peak_bytes", "allocated_delta_bytes", "kept_bytes"):

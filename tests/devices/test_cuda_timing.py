@@ -9,9 +9,9 @@ import torch
 from attnbench.devices import cuda_timing
 from attnbench.devices.cuda_timing import (
     BURST_S,
+    CALIBRATION_SAMPLES_NEEDED,
     FALL,
     HOLD,
-    LEARNING,
     LONGEST_HOLD_S,
     PATIENCE,
     SPUN,
@@ -19,7 +19,7 @@ from attnbench.devices.cuda_timing import (
 )
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
-from attnbench.measure.samples import prefilled
+from attnbench.measure.samples import time_to_first_token
 from tests.measure.cases import timing
 
 CYCLES_PER_S = 1_980_000_000
@@ -119,17 +119,17 @@ LAUNCH_BOUND = [(0.000_01, 0.000_03)] * 20  # 0.2 ms on the device, 0.6 ms to en
 def test_a_hold_hides_launches_once_it_is_known_how_long_they_take(gpu):
     watch, taken = samples(gpu, LAUNCH_BOUND, 3, 10)
     assert taken[0].seconds > 0.0005, "launches are seen without a hold"
-    for held in taken[LEARNING:]:
+    for held in taken[CALIBRATION_SAMPLES_NEEDED:]:
         assert held.seconds == pytest.approx(0.0002)
         assert held.enqueue_s == pytest.approx(3 * 0.0006)
-    assert len(gpu.holds) == 10 - LEARNING
+    assert len(gpu.holds) == 10 - CALIBRATION_SAMPLES_NEEDED
     assert watch.visible_launches == ""
-    assert watch.hiding
-    assert not watch.learning
+    assert watch.hides_launches
+    assert not watch.calibrating
 
 
 def test_a_hold_follows_the_number_of_iterations(gpu):
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     for iterations in (1, 3):
         watch.reset(iterations)
         watch.start()
@@ -138,8 +138,8 @@ def test_a_hold_follows_the_number_of_iterations(gpu):
 
 def test_a_long_sample_is_enqueued_in_bursts_that_a_hold_can_hide(gpu):
     """As one it would take 0.6 s to enqueue, and a hold may last 0.1 s."""
-    watch, taken = samples(gpu, LAUNCH_BOUND, 1000, LEARNING + 2)
-    for held in taken[LEARNING:]:
+    watch, taken = samples(gpu, LAUNCH_BOUND, 1000, CALIBRATION_SAMPLES_NEEDED + 2)
+    for held in taken[CALIBRATION_SAMPLES_NEEDED:]:
         assert held.iterations == 1000
         assert held.seconds == pytest.approx(0.0002)
         assert held.enqueue_s == pytest.approx(0.6)
@@ -150,7 +150,7 @@ def test_a_long_sample_is_enqueued_in_bursts_that_a_hold_can_hide(gpu):
 
 
 def test_launches_show_in_a_sample_that_is_not_to_hide_them(gpu):
-    watch, _ = samples(gpu, LAUNCH_BOUND, 4, LEARNING)
+    watch, _ = samples(gpu, LAUNCH_BOUND, 4, CALIBRATION_SAMPLES_NEEDED)
     iterate = iteration(gpu, LAUNCH_BOUND)
     shown = sample(iterate, nothing, watch, 4, hide=False)
     hidden = sample(iterate, nothing, watch, 4)
@@ -162,8 +162,8 @@ def test_launches_show_in_a_sample_that_is_not_to_hide_them(gpu):
 def test_launches_that_take_no_time_to_speak_of_are_not_hidden(gpu):
     watch, taken = samples(gpu, [(0.1, 0.000_1)], 1, 10)
     assert not gpu.holds
-    assert not watch.hiding
-    assert not watch.learning, "one sample is enough"
+    assert not watch.hides_launches
+    assert not watch.calibrating, "one sample is enough"
     assert taken[0].wall_s == pytest.approx(0.1, rel=0.01)
 
 
@@ -173,7 +173,7 @@ def test_where_the_host_waits_for_the_device_holds_end_and_never_grow(gpu):
     assert len(gpu.holds) == PATIENCE
     assert max(gpu.holds) < 0.004
     assert watch.visible_launches
-    assert not watch.hiding
+    assert not watch.hides_launches
     assert taken[-1].seconds == pytest.approx(0.0006, rel=0.2)
     assert taken[-1].wall_s == pytest.approx(0.0006, rel=0.2)
     assert gpu.now < 0.05
@@ -181,7 +181,7 @@ def test_where_the_host_waits_for_the_device_holds_end_and_never_grow(gpu):
 
 def test_holds_end_in_laps_too_where_the_host_waits(gpu):
     """Each lap has a sample without a hold, which says nothing about holds."""
-    watch, _ = samples(gpu, [(0.0005, 0.0001)], 1, LEARNING, waits=True)
+    watch, _ = samples(gpu, [(0.0005, 0.0001)], 1, CALIBRATION_SAMPLES_NEEDED, waits=True)
     for hide in 10 * (False, True):
         sample(iteration(gpu, [(0.0005, 0.0001)], waits=True), nothing, watch, 1, hide)
     assert len(gpu.holds) == PATIENCE
@@ -189,24 +189,24 @@ def test_holds_end_in_laps_too_where_the_host_waits(gpu):
 
 def test_a_hold_that_was_too_short_is_followed_by_longer_ones(gpu):
     """The shortest time to enqueue, which holds follow, may be much below the usual one."""
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     slower = iteration(gpu, LAUNCH_BOUND, slower=3)
     taken = [sample(slower, nothing, watch, 1) for _ in range(10)]
-    assert watch.hiding
+    assert watch.hides_launches
     assert taken[-1].seconds == pytest.approx(0.0002)
 
 
 def test_holds_go_on_where_only_single_ones_were_too_short(gpu):
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     for late in range(PATIENCE + 1):
         for slower in (2 * 2**late, 1):
             sample(iteration(gpu, LAUNCH_BOUND, slower=slower), nothing, watch, 1)
-    assert watch.hiding
+    assert watch.hides_launches
 
 
 def test_a_hold_that_grew_falls_again(gpu):
     """A few hiccups of the host shall not make every later sample wait for as long."""
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     for slower in (3, 5):
         sample(iteration(gpu, LAUNCH_BOUND, slower=slower), nothing, watch, 1)
     assert watch.hold == 4 * HOLD
@@ -221,7 +221,7 @@ SHORT_LAUNCHES = [(0.000_003, 0.000_001)] * 20  # a GPU-bound case of many short
 def test_a_full_queue_makes_bursts_smaller_and_holds_no_longer(gpu):
     """The host waits in it as if it enqueued slowly, but its launches need not show."""
     gpu.launches = 100
-    watch, _ = samples(gpu, SHORT_LAUNCHES, 1, LEARNING)
+    watch, _ = samples(gpu, SHORT_LAUNCHES, 1, CALIBRATION_SAMPLES_NEEDED)
     iterate = iteration(gpu, SHORT_LAUNCHES)
     assert watch.burst * len(SHORT_LAUNCHES) > 1000
     for _ in range(10):
@@ -236,10 +236,10 @@ def test_bursts_fit_a_queue_of_a_thousand_launches(gpu):
     """Of the fastest launches, those of CUDA graphs and of compiled code."""
     gpu.launches = 1000
     kernels = [(0.000_001, 0.000_002)] * 10
-    watch, _ = samples(gpu, kernels, 1, LEARNING)
+    watch, _ = samples(gpu, kernels, 1, CALIBRATION_SAMPLES_NEEDED)
     for _ in range(3):
         taken = sample(iteration(gpu, kernels), nothing, watch, 1000)
-    assert watch.most > 1000, "no burst was late"
+    assert watch.most_iterations > 1000, "no burst was late"
     assert taken.seconds == pytest.approx(0.000_01)
 
 
@@ -252,7 +252,7 @@ def test_an_iteration_of_more_launches_than_the_queue_takes_is_reported(gpu):
 
 @pytest.mark.parametrize("kernels", [LAUNCH_BOUND, [(0.1, 0.000_1)]], ids=["held", "not held"])
 def test_the_clock_is_that_behind_the_work_whatever_a_kernel_takes_to_start(gpu, kernels):
-    watch, _ = samples(gpu, kernels, 1, LEARNING)
+    watch, _ = samples(gpu, kernels, 1, CALIBRATION_SAMPLES_NEEDED)
     gpu.cycles_per_s = 1_300_000_000
     taken = sample(iteration(gpu, kernels), nothing, watch, 2)
     assert taken.clock_hz == pytest.approx(1.3e9)
@@ -276,7 +276,7 @@ def test_enqueuing_longer_than_a_hold_may_last_is_reported(gpu):
 
 def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
     """Including the holds, it would be nearly twice as long."""
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     answers = timing(iteration(gpu, LAUNCH_BOUND), watch, Meter(), 0.0002)
     taken = answers.answer("lap", iterations=20, rehearse=True)["sample"]
     assert taken.seconds == pytest.approx(0.0002)
@@ -293,7 +293,7 @@ def test_a_first_token_is_waited_for_with_its_launches(gpu):
         return torch.zeros(1)
 
     asked = SimpleNamespace(prefill=prefill, check=lambda output: "")
-    assert prefilled(asked, CudaStopwatch(), Meter()) == pytest.approx(0.0006, rel=0.03)
+    assert time_to_first_token(asked, CudaStopwatch(), Meter()) == pytest.approx(0.0006, rel=0.03)
     assert not gpu.holds
 
 
@@ -301,8 +301,8 @@ def test_a_warm_up_does_not_end_before_holds_are_known(gpu):
     """The first iteration loads kernels, and may spend all of the time for warming up."""
     watch, iterate = CudaStopwatch(), iteration(gpu, [(0.0002, 0.0006)])
     first = sample(iterate, nothing, watch, 1)
-    assert len(warm_up(iterate, nothing, watch, first, 0.0)) == LEARNING
-    assert watch.hiding
+    assert len(warm_up(iterate, nothing, watch, first, 0.0)) == CALIBRATION_SAMPLES_NEEDED
+    assert watch.hides_launches
 
 
 class SlowMeter(Meter):
@@ -311,14 +311,14 @@ class SlowMeter(Meter):
     def __init__(self, slow):
         self.slow, self.blocks = slow, 0
 
-    def saw(self, taken):
+    def judge_sample(self, taken):
         self.blocks += 1
         self.is_slow = self.blocks <= self.slow
 
 
 @pytest.mark.parametrize(("slow", "blocks"), [(0, 1), (1, 2), (9, 2)])
 def test_a_sample_at_a_low_clock_is_taken_again_once(gpu, slow, blocks):
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     answers = timing(iteration(gpu, [(0.0002, 0.0006)]), watch, SlowMeter(slow), 0.0002)
     assert answers.answer("lap", iterations=2)["outcome"] == "ok"
     assert answers.built.meter.blocks == blocks

@@ -13,7 +13,7 @@ from attnbench.catalogue.registry import card, names
 from attnbench.devices import memory
 from attnbench.measure.building import subject_of
 from attnbench.records import PASSES, Level, Mode
-from attnbench.verify.trial import ways
+from attnbench.verify.trial import causal_values
 from attnbench.workloads.plan import predicted_bytes
 from tests.measure.cases import case
 
@@ -109,7 +109,9 @@ def lean():
             config = tested.examples[0] if tested.cost.memory == 1 else tested.config()
             usual = vars(tested.config())
             options = tuple((k, v) for k, v in vars(config).items() if v != usual[k])
-            for form, causal, mode in product(tested.own_forms, ways(tested.causality), PASSES):
+            for form, causal, mode in product(
+                tested.own_forms, causal_values(tested.causality), PASSES
+            ):
                 one = case(name, form, options, causal=causal, mode=mode, **SMALL)
                 refused = tested.refusal(form, config, one.workload)
                 if refused or tested.forms[form].compiles or (name, form) in SQUARE:

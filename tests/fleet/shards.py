@@ -10,7 +10,7 @@ from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
 from tests import sweeps
 from tests.run.machine import Machine
-from tests.run.test_session import PLAN, REQUEST
+from tests.run.sessions import PLAN, REQUEST
 
 FACTS = (sweeps.facts("slow"), sweeps.facts("fast"))
 SLOW = {"slow": 0.4, "fast": 0.1}

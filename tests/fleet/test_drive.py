@@ -8,17 +8,19 @@ from attnbench.errors import CannotRun
 from attnbench.fleet import drive, split
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.drive import MOST_TRIES, Drive, progress
-from attnbench.fleet.engine import Seen, State
+from attnbench.fleet.engine import JobState, JobStatus
 from attnbench.fleet.folder import Fleet, Job
 from attnbench.records import EngineKind, Shard
 from tests.fleet.shards import measured
-from tests.run.test_session import PLAN, REQUEST, planned
+from tests.run.sessions import PLAN, REQUEST, planned
 
-ENDED, RUNNING, WAITING = (Seen(s, "n1") for s in (State.ENDED, State.RUNNING, State.WAITING))
-LOST = Seen(State.ENDED, "n1")
+ENDED, RUNNING, WAITING = (
+    JobStatus(s, "n1") for s in (JobState.ENDED, JobState.RUNNING, JobState.WAITING)
+)
+LOST = JobStatus(JobState.ENDED, "n1")
 DONE = "done"
-CANCELLED = Seen(State.CANCELLED)
-UNSTARTED = Seen(State.UNSTARTED)
+CANCELLED = JobStatus(JobState.CANCELLED)
+UNSTARTED = JobStatus(JobState.UNSTARTED)
 
 
 @dataclass
@@ -99,7 +101,7 @@ def test_all_shards_are_submitted_once_as_one_array(driven):
     driving, engine, _, seen = driven([WAITING, RUNNING, DONE], [RUNNING, DONE], [RUNNING, DONE])
     assert engine.submitted == [((1, 2, 3), ())]
     assert not driving.failed
-    assert not driving.open
+    assert not driving.unfinished
     assert [p.running for p in seen] == [2, 1, 0]
     assert [p.runs for p in seen] == sorted(p.runs for p in seen)
     assert seen[0].runs == 0 < seen[0].of
@@ -114,14 +116,14 @@ def test_a_lost_shard_is_submitted_again_at_once_and_not_to_the_node_that_lost_i
 
 
 def test_every_node_that_lost_a_shard_is_avoided(driven):
-    other = Seen(State.ENDED, "n2")
+    other = JobStatus(JobState.ENDED, "n2")
     driving, engine, _, _ = driven([LOST, other, DONE], [DONE])
     assert engine.submitted[1:] == [((1,), ("n1",)), ((1,), ("n1", "n2"))]
     assert not driving.failed
 
 
 def test_shards_that_were_lost_together_are_submitted_together(driven):
-    _, engine, _, _ = driven([LOST, DONE], [LOST, DONE], [Seen(State.ENDED, "n3"), DONE])
+    _, engine, _, _ = driven([LOST, DONE], [LOST, DONE], [JobStatus(JobState.ENDED, "n3"), DONE])
     assert engine.submitted[1:] == [((1, 2), ("n1",)), ((3,), ("n3",))]
 
 
@@ -208,7 +210,7 @@ def test_the_kind_of_machine_may_change_only_before_anything_was_measured(driven
 
 def test_only_open_shards_are_cancelled(driven, tmp_path):
     driving, engine, _, _ = driven([DONE], [CANCELLED])
-    driving.open = {2, 3}  # the third was not submitted
+    driving.unfinished = {2, 3}  # the third was not submitted
     driving.cancel()
     assert engine.cancelled == ["1_2"]
 

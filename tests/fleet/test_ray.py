@@ -11,8 +11,8 @@ import pytest
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import State
-from attnbench.fleet.ray import Ray, read
+from attnbench.fleet.engine import JobState
+from attnbench.fleet.ray import Ray, job_state
 from tests.fleet.cluster import free_ports, kill, processes_with, until
 from tests.fleet.sweeps import LONG, ended, start, stored, whole
 
@@ -95,20 +95,20 @@ def test_an_address_without_a_cluster_is_named(ray, tmp_path):
 @pytest.mark.parametrize(
     ("status", "error_type", "message", "means"),
     [
-        ("PENDING", None, "waiting for resources", State.WAITING),
-        ("RUNNING", None, None, State.RUNNING),
-        ("STOPPED", None, None, State.CANCELLED),
-        ("SUCCEEDED", None, None, State.ENDED),
-        ("FAILED", "JOB_ENTRYPOINT_COMMAND_ERROR", "exit code 2", State.ENDED),
-        ("FAILED", "JOB_SUPERVISOR_ACTOR_DIED", "the node was lost", State.ENDED),
-        ("FAILED", None, None, State.ENDED),
-        ("FAILED", "JOB_SUPERVISOR_ACTOR_START_TIMEOUT", "too late", State.UNSTARTED),
-        ("FAILED", None, "Job supervisor actor failed to start within 900 s", State.UNSTARTED),
+        ("PENDING", None, "waiting for resources", JobState.WAITING),
+        ("RUNNING", None, None, JobState.RUNNING),
+        ("STOPPED", None, None, JobState.CANCELLED),
+        ("SUCCEEDED", None, None, JobState.ENDED),
+        ("FAILED", "JOB_ENTRYPOINT_COMMAND_ERROR", "exit code 2", JobState.ENDED),
+        ("FAILED", "JOB_SUPERVISOR_ACTOR_DIED", "the node was lost", JobState.ENDED),
+        ("FAILED", None, None, JobState.ENDED),
+        ("FAILED", "JOB_SUPERVISOR_ACTOR_START_TIMEOUT", "too late", JobState.UNSTARTED),
+        ("FAILED", None, "Job supervisor actor failed to start within 900 s", JobState.UNSTARTED),
     ],
 )
 def test_states(status, error_type, message, means):
     name = SimpleNamespace(name=status)
-    assert read(SimpleNamespace(status=name, error_type=error_type, message=message)) is means
+    assert job_state(SimpleNamespace(status=name, error_type=error_type, message=message)) is means
 
 
 def test_a_job_is_told_before_the_next_one_is_submitted(tmp_path):

@@ -8,7 +8,7 @@ from attnbench.fleet import split
 from attnbench.records import Cause, Outcome, Part, Shard
 from attnbench.run.session import Session
 from tests.run.machine import Machine
-from tests.run.test_session import PLAN, REQUEST, outcomes, planned, slow_is
+from tests.run.sessions import PLAN, REQUEST, outcomes, planned, slow_is
 
 GIB = 1 << 30
 

@@ -13,8 +13,8 @@ import pytest
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import State
-from attnbench.fleet.slurm import Slurm, read
+from attnbench.fleet.engine import JobState
+from attnbench.fleet.slurm import Slurm, job_state
 from attnbench.store import schema
 from attnbench.store.journal import FILE, load
 from attnbench.units import many
@@ -226,20 +226,20 @@ def test_what_sbatch_refuses_is_said_and_leaves_nothing(idle, tmp_path):
 @pytest.mark.parametrize(
     ("state", "means"),
     [
-        ("PENDING", State.WAITING),
-        ("RUNNING", State.RUNNING),
-        ("COMPLETING", State.RUNNING),
-        ("CANCELLED", State.CANCELLED),
-        ("PREEMPTED", State.ENDED),
-        ("COMPLETED", State.ENDED),
-        ("FAILED", State.ENDED),
-        ("TIMEOUT", State.ENDED),
-        ("NODE_FAIL", State.ENDED),
-        ("OUT_OF_MEMORY", State.ENDED),
+        ("PENDING", JobState.WAITING),
+        ("RUNNING", JobState.RUNNING),
+        ("COMPLETING", JobState.RUNNING),
+        ("CANCELLED", JobState.CANCELLED),
+        ("PREEMPTED", JobState.ENDED),
+        ("COMPLETED", JobState.ENDED),
+        ("FAILED", JobState.ENDED),
+        ("TIMEOUT", JobState.ENDED),
+        ("NODE_FAIL", JobState.ENDED),
+        ("OUT_OF_MEMORY", JobState.ENDED),
     ],
 )
 def test_states(state, means):
-    assert read(state) is means
+    assert job_state(state) is means
 
 
 def test_without_slurm_the_way_out_is_named(tmp_path, monkeypatch):

@@ -3,11 +3,11 @@
 import pytest
 
 from attnbench.api.servers import SCRIPT
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 
 
 @pytest.fixture(scope="session")
 def server():
-    with Server(SCRIPT, own=True, seed=0) as running:
+    with ServerHandle(SCRIPT, own=True, seed=0) as running:
         running.wait()
         yield running

@@ -76,9 +76,10 @@ def test_a_function_that_is_nowhere_does_not_pass(name, words, shop):
 
 TORCHLESS = """
 from pathlib import Path
-from attnbench.cli.starting import calling
-with calling(0) as runner, runner.server.worker(Path.cwd()) as worker:
-    print(worker.started, worker.ask(60.0, do="weigh", mechanism="shop.code:index")["outcome"])
+from attnbench.cli.starting import function_runner
+with function_runner(0) as runner, runner.server.worker(Path.cwd()) as worker:
+    asked = dict(do="measure_memory", mechanism="shop.code:index")
+    print(worker.started, worker.ask(60.0, **asked)["outcome"])
 """
 
 

@@ -10,9 +10,9 @@ from attnbench.cli import options
 from attnbench.cli.starting import fingerprint
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckPlan
-from attnbench.gate.check import against_file, against_revision, of_functions, save_baseline
+from attnbench.gate.check import against_file, against_revision, check_functions, save_baseline
 from attnbench.gate.finding import traded
-from attnbench.gate.measuring import Measuring, Runner
+from attnbench.gate.measuring import CheckSession, Runner
 from attnbench.gate.repository import root
 from attnbench.records import Mode
 from attnbench.render.check_page import headline, remarks, uncertain_lines
@@ -104,7 +104,7 @@ def test_a_slowdown_without_time_to_confirm_it_is_suspected(repository, server):
 
 @pytest.mark.long
 def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, server, monkeypatch):
-    visit, visits = Measuring.visit, []
+    visit, visits = CheckSession.visit, []
 
     def cut_short(race, cases, number):
         if len(visits) == 2:
@@ -113,7 +113,7 @@ def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, serv
         visits.append(number)
         visit(race, cases, number)
 
-    monkeypatch.setattr(Measuring, "visit", cut_short)
+    monkeypatch.setattr(CheckSession, "visit", cut_short)
     repository.write("small.py", planted("weights.exp()"))
     report = check(repository, server, replace(TIMING, budget_s=3600.0))
     (time,) = (found for found in report.findings if found.metric == "time_s")
@@ -238,7 +238,7 @@ def test_a_budget_that_ends_while_sizing_keeps_what_was_counted(repository, serv
     def over(race, case, processes):
         raise OverBudget("ended")
 
-    monkeypatch.setattr(Measuring, "size_one", over)
+    monkeypatch.setattr(CheckSession, "size_one", over)
     repository.write("small.py", planted("weights.exp()"))
     report = check(repository, server, TIMING)
     (time,) = (found for found in report.findings if found.metric == "time_s")
@@ -266,7 +266,7 @@ def test_what_a_baseline_leaves_out_is_said(repository, server, monkeypatch, tmp
     def fails(race, case, processes):
         raise Failed(HEAD, {"outcome": "crashed", "reason": "it died"})
 
-    monkeypatch.setattr(Measuring, "size_one", fails)
+    monkeypatch.setattr(CheckSession, "size_one", fails)
     assert not against_file(TIMING, file, models, runner).failures, "no time is stored"
     kept = baseline.load(file)
     timed = {key: replace(case, time=Timing(batch=1, seconds=(1.0,)))
@@ -344,7 +344,7 @@ def test_a_change_where_no_mechanism_is_known_does_not_pass(repository, server):
     repository.write("small.py", "x = 2\n")
     report = check(repository, server)
     assert report.exit_code(strict=False) == 2
-    assert headline(report).startswith("NOT CHECKED: 1 of 1 case: small.py: no mechanism is here")
+    assert headline(report).startswith("NOT CHECKED: 1 of 1 case: small.py: no mechanism found")
 
 
 def test_without_changes_there_is_nothing_to_check(repository, server):
@@ -361,11 +361,11 @@ def test_what_is_named_twice_is_checked_once(repository, server, monkeypatch):
         raced.extend(race.cases)
         race.cases = []
 
-    monkeypatch.setattr(Measuring, "race", noted)
+    monkeypatch.setattr(CheckSession, "race", noted)
     small = f"{repository.folder}/small.py:CARD"
     check(repository, server, models=f"{small},{small}")
     runner = Runner(server=server, machine=None)
-    of_functions(COUNTING, "HEAD", ["a:b", "a:b"], runner, repository.folder)
+    check_functions(COUNTING, "HEAD", ["a:b", "a:b"], runner, repository.folder)
     assert [case.name for case in raced] == ["small.py:CARD", "a:b"]
 
 

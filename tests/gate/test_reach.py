@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from attnbench.cli.starting import fingerprint
-from attnbench.gate.cases import CheckPlan, Compared
+from attnbench.gate.cases import CheckPlan, MechanismPair
 from attnbench.gate.measuring import Runner
-from attnbench.gate.reach import Loaded, Reach, chosen, in_words, named, reach
+from attnbench.gate.reach import Loaded, Reach, chosen, describe_reach, named, reach
 from attnbench.gate.repository import Change, changes
 from attnbench.records import Selection
 from tests.gate.repositories import MECHANISM, Repository, planted
@@ -42,7 +42,7 @@ def same(*paths):
 
 
 def both(name):
-    return Compared(base=Selection(name=name), head=Selection(name=name))
+    return MechanismPair(base=Selection(name=name), head=Selection(name=name))
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_as_many_are_timed_as_the_budget_allows_and_that_is_said():
         "folded",
     }
     assert chosen(result, plan, 300.0, "0") == some
-    words = in_words(result, some)
+    words = describe_reach(result, some)
     assert words.startswith("the change reaches all 9 of 9 mechanisms; all are counted")
     assert set(words.rpartition(": ")[2].split(", ")) == timed
     assert all(pair.timed for pair in chosen(result, plan, float("inf"), "0"))

@@ -45,7 +45,7 @@ def test_a_stored_case_is_requested_as_it_was_saved(case):
     kept = Baseline(attnbench="0.1", machine=machine, cases={str(case): StoredCase()})
     (found,) = stored_cases(kept, None, Path.cwd())
     assert (found.label, found.workload) == (str(case), case.workload)
-    asked = found.asked("head")
+    asked = found.build_request("head")
     assert Case(**asked | {"workload": convert(asked["workload"], Workload)}) == case
 
 

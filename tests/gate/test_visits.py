@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
-from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, as_asked
-from attnbench.gate.measuring import Measuring, Runner
+from attnbench.gate.cases import CheckedCase, CheckPlan, MechanismPair, workload_request
+from attnbench.gate.measuring import CheckSession, Runner
 from attnbench.gate.selftest import prepare, visits
 from attnbench.metrics import TIME
 from attnbench.records import Level, Mode, Selection, Workload
-from attnbench.run.pairs import BASE, HEAD, Failed, TreeRace, of_trees
+from attnbench.run.pairs import BASE, HEAD, Failed, TreeRace, tree_round
 from attnbench.run.workers import OverBudget
 from tests.cases import CASES
 from tests.gate.repositories import Repository, planted
@@ -32,7 +32,7 @@ PLAN = CheckPlan(
 )
 SMALL = Selection(name="small.py:CARD")
 CASE = CheckedCase(
-    compared=Compared(base=SMALL, head=SMALL), workload=PLAN.workload(Mode.INFERENCE, 64)
+    compared=MechanismPair(base=SMALL, head=SMALL), workload=PLAN.workload(Mode.INFERENCE, 64)
 )
 
 
@@ -64,9 +64,9 @@ def test_extra_work_is_work(server, tmp_path):
 
 def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_path):
     tree = Repository(tmp_path / "repo").folder
-    asked = {**CASE.asked(BASE), "extra": 3000, "every": 2}
+    asked = {**CASE.build_request(BASE), "extra": 3000, "every": 2}
     race = TreeRace(builds={BASE: asked}, rounds=4)
-    with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
+    with tree_round(server, {BASE: tree}, random.Random(0)) as processes:
         times = race.run(processes)[TIME][BASE]
     odd, even = times[::2], times[1::2]
     slow, fast = (odd, even) if sum(odd) > sum(even) else (even, odd)
@@ -77,9 +77,9 @@ def test_a_process_that_dies_or_hangs_is_reported_and_replaced(server, tmp_path)
     made = Repository(tmp_path / "repo")
     made.write("dies.py", planted("import os; os._exit(3)"))
     made.write("hangs.py", planted("import time; time.sleep(600)"))
-    with of_trees(server, {BASE: made.folder}, random.Random(0)) as processes:
+    with tree_round(server, {BASE: made.folder}, random.Random(0)) as processes:
         for name, outcome in (("dies.py", "crashed"), ("small.py", ""), ("hangs.py", "timeout")):
-            asked = {**CASE.asked(BASE), "mechanism": f"{name}:CARD"}
+            asked = {**CASE.build_request(BASE), "mechanism": f"{name}:CARD"}
             race = Quick(builds={BASE: asked}, rounds=1)
             if not outcome:
                 assert len(race.run(processes)[TIME][BASE]) == 2
@@ -108,8 +108,8 @@ def test_what_is_killed_is_counted_once_more(times, outcome, monkeypatch, tmp_pa
         started.append(side)
         return Process()
 
-    monkeypatch.setattr(Measuring, "loaded", loaded)
-    measuring = Measuring(PLAN, [CASE], MagicMock(), {BASE: tmp_path, HEAD: tmp_path})
+    monkeypatch.setattr(CheckSession, "loaded", loaded)
+    measuring = CheckSession(PLAN, [CASE], MagicMock(), {BASE: tmp_path, HEAD: tmp_path})
     assert [counted.outcome for counted in measuring.count_side(HEAD)] == [outcome]
     assert started == [HEAD] * 2
 
@@ -124,7 +124,7 @@ def test_a_case_gets_what_those_before_it_leave_of_the_budget(tmp_path):
     cases = [replace(CASE, race=Costly(builds={})) for _ in range(3)]
     runner = Runner(server=SimpleNamespace(left_s=15.0), machine=MagicMock())
     plan = replace(PLAN, pairs=3, confirm=4, budget_s=20.0)
-    measuring = Measuring(plan, cases, runner, {HEAD: tmp_path})
+    measuring = CheckSession(plan, cases, runner, {HEAD: tmp_path})
     assert measuring.affordable(cases, (0,)) == cases[:2]
     assert [case.skipped for case in cases] == ["", "", "needs --budget 30s"]
     assert measuring.affordable(cases, (0, 1)) == cases[:1]
@@ -144,7 +144,7 @@ def test_what_is_suspected_is_confirmed_before_others_are_looked_at(tmp_path, mo
     server = SimpleNamespace(left_s=20.0)
     runner = Runner(server=server, machine=MagicMock())
     plan = replace(PLAN, pairs=3, confirm=4, budget_s=20.0)
-    measuring, looks = Measuring(plan, cases, runner, {HEAD: tmp_path}), []
+    measuring, looks = CheckSession(plan, cases, runner, {HEAD: tmp_path}), []
 
     def visit(visited, number):
         server.left_s -= sum(case.race.cost_s for case in visited)
@@ -155,7 +155,7 @@ def test_what_is_suspected_is_confirmed_before_others_are_looked_at(tmp_path, mo
 
     monkeypatch.setattr(measuring, "visit", visit)
     waiting = cases
-    while waiting := measuring.look(waiting):
+    while waiting := measuring.race_and_confirm(waiting):
         pass
     assert looks == [(0, 0)] * 3 + [(0, 1)] * 4 + [(1, 0)] * 3
     assert cases[1].skipped == "needs --budget 30s"
@@ -169,10 +169,10 @@ def test_what_confirms_has_other_hashes_and_another_environment(server, tmp_path
     says = f"print({has}, file=open({str(told)!r}, 'a'))"
     made.write("small.py", f"import os\n{says}\n" + planted(""))
     case = CheckedCase(compared=CASE.compared, workload=CASE.workload)
-    case.race = TreeRace(builds={HEAD: CASE.asked(HEAD)}, rounds=1)
-    measuring = Measuring(PLAN, [case], Runner(server=server, machine=None), {HEAD: made.folder})
-    with server.relaid(1) as relaid:
-        measuring.confirming = lambda: relaid
+    case.race = TreeRace(builds={HEAD: CASE.build_request(HEAD)}, rounds=1)
+    measuring = CheckSession(PLAN, [case], Runner(server=server, machine=None), {HEAD: made.folder})
+    with server.with_layout(1) as other_layout:
+        measuring.confirming = lambda: other_layout
         measuring.visit([case], 0)
         measuring.visit([case], 1)
     first, second = (line.split() for line in told.read_text().splitlines())
@@ -198,15 +198,15 @@ def test_no_wait_is_longer_than_the_remaining_budget(server, tmp_path):
 
 
 def test_a_request_to_an_older_version_has_only_known_fields():
-    asked = as_asked(PLAN.workload(Mode.TRAINING, 64))
+    asked = workload_request(PLAN.workload(Mode.TRAINING, 64))
     assert set(asked) == {
         *("batch", "seq_len", "width", "heads", "level", "mode", "dtype", "device")
     }
-    model = as_asked(replace(PLAN, level=Level.MODEL).workload(Mode.TRAINING, 64))
+    model = workload_request(replace(PLAN, level=Level.MODEL).workload(Mode.TRAINING, 64))
     assert model["shell"] == {"dropout": 0.2}
 
 
 @given(CASES)
 def test_a_request_holds_the_whole_workload(case):
     """Defaults of the shell may differ between versions, so other values must be given."""
-    assert convert(as_asked(case.workload), Workload) == case.workload
+    assert convert(workload_request(case.workload), Workload) == case.workload

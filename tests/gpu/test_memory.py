@@ -19,7 +19,9 @@ LARGE = {"level": Level.CORE, "batch": 2, "heads": 8, "seq_len": 2048, "width": 
 
 def weighed(tested, device="cuda"):
     tested = replace(tested, workload=replace(tested.workload, device=device))
-    return find(device).weigh(lambda one: subject_of(card(one.mechanism), one, seed=0), tested)
+    return find(device).profile_memory(
+        lambda one: subject_of(card(one.mechanism), one, seed=0), tested
+    )
 
 
 def test_eager_softmax_holds_logits_weights_and_output(answer):

@@ -9,7 +9,7 @@ from attnbench.attention.card import Card
 from attnbench.catalogue.registry import card, names
 from attnbench.verify.checks import no_mask
 from attnbench.verify.equations import against_its_reference
-from attnbench.verify.trial import Trial, ways
+from attnbench.verify.trial import Trial, causal_values
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 SLACK = 3.0  # other orders of sums than on a CPU, and functions with fewer digits
@@ -23,7 +23,7 @@ def every(compiled: bool):
         tested: Card = card(name)
         for index, config in enumerate(tested.examples[: 1 if compiled else None]):
             for form in tested.forms:
-                for causal in ways(tested.causality):
+                for causal in causal_values(tested.causality):
                     if compiled == (form in COMPILED):
                         trial = Trial(tested, config, form, causal, "cuda", WIDTH)
                         label = f"{name}-{index}-{form}" + "-causal" * causal

@@ -97,7 +97,9 @@ def test_whether_training_stays_finite(answer, dtype):
 def test_which_kernels_compute_fused_attention(answer, dtype, head_width):
     for more in ({}, {"causal": True}, {"padding": 0.3}):
         one = case("transformer", "sdpa", width=4 * head_width, mode=Mode.TRAINING, **WIDE, **more)
-        found = Worker(None, seed=0, weighs=True).answer("weigh", **sent(on_gpu(one, dtype=dtype)))
+        found = Worker(None, seed=0, measures_memory=True).answer(
+            "measure_memory", **sent(on_gpu(one, dtype=dtype))
+        )
         assert found["outcome"] == "ok", found
         answer(f"d = {head_width}, {dtype}, {more or 'plain'}", found["notes"])
         assert found["notes"]["attention_kernel"]
@@ -107,6 +109,6 @@ def test_which_kernels_compute_fused_attention(answer, dtype, head_width):
 @pytest.mark.parametrize("form", ["flex", "xformers"])
 def test_whether_other_forms_of_attention_can_be_weighed(answer, form, mode):
     one = on_gpu(case("transformer", form, width=64, mode=mode, **WIDE))
-    found = Worker(None, seed=0, weighs=True).answer("weigh", **sent(one))
+    found = Worker(None, seed=0, measures_memory=True).answer("measure_memory", **sent(one))
     answer(f"{form} in {mode}", {key: found.get(key) for key in ("outcome", "reason", "notes")})
     assert found["outcome"] in ("ok", "unsupported"), found

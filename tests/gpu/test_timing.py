@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnbench.devices import nvml
-from attnbench.devices.cuda_timing import LEARNING, PATIENCE
+from attnbench.devices.cuda_timing import CALIBRATION_SAMPLES_NEEDED, PATIENCE
 from attnbench.devices.finding import find
 from attnbench.devices.timing import sample
 from tests.benchmarks import stopwatch
@@ -32,8 +32,11 @@ def spinning(cycles, count=1):
 def seconds(iterate, iterations=2, watch=None):
     """The median of some samples, after those from which the stopwatch learns."""
     watch = watch or find("cuda").stopwatch()
-    taken = [sample(iterate, lambda: None, watch, iterations) for _ in range(LEARNING + TAKEN)]
-    return median(one.seconds for one in taken[LEARNING:])
+    taken = [
+        sample(iterate, lambda: None, watch, iterations)
+        for _ in range(CALIBRATION_SAMPLES_NEEDED + TAKEN)
+    ]
+    return median(one.seconds for one in taken[CALIBRATION_SAMPLES_NEEDED:])
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +70,9 @@ def test_the_parts_of_an_iteration_add_up():
             lap(phase)
 
     watch = find("cuda").stopwatch()
-    taken = [sample(iterate, lambda: None, watch, 4) for _ in range(LEARNING + 1)][-1]
+    taken = [
+        sample(iterate, lambda: None, watch, 4) for _ in range(CALIBRATION_SAMPLES_NEEDED + 1)
+    ][-1]
     assert taken.device_s == pytest.approx(taken.forward_s + taken.backward_s + taken.step_s)
     assert taken.backward_s / taken.forward_s == pytest.approx(2, rel=0.05)
     assert taken.step_s / taken.forward_s == pytest.approx(0.5, rel=0.05)
@@ -77,7 +82,9 @@ def test_a_hold_hides_launches(answer):
     """Without one, the first samples see the gaps between kernels."""
     watch = find("cuda").stopwatch()
     iterate = spinning(TINY, MANY)
-    unheld = [sample(iterate, lambda: None, watch, 4).seconds for _ in range(LEARNING)]
+    unheld = [
+        sample(iterate, lambda: None, watch, 4).seconds for _ in range(CALIBRATION_SAMPLES_NEEDED)
+    ]
     held = seconds(iterate, 4, watch)
     alone = seconds(spinning(LONG)) * TINY / LONG
     answer("many short kernels without a hold, with one, and in theory, s",
@@ -98,7 +105,10 @@ def test_what_events_around_each_iteration_add(answer):
 
 def test_the_clock_of_a_sample_is_that_of_its_kernels(answer):
     watch = find("cuda").stopwatch()
-    taken = [sample(spinning(LONG), lambda: None, watch, 2) for _ in range(LEARNING + TAKEN)]
+    taken = [
+        sample(spinning(LONG), lambda: None, watch, 2)
+        for _ in range(CALIBRATION_SAMPLES_NEEDED + TAKEN)
+    ]
     clock = median(one.clock_hz for one in taken)
     answer("clock behind samples and from their kernels, Hz",
            (clock, LONG / median(one.seconds for one in taken)))  # fmt: skip
@@ -112,7 +122,7 @@ def test_an_iteration_that_waits_for_the_device_is_marked():
         lap("forward")
 
     watch = find("cuda").stopwatch()
-    for _ in range(LEARNING + PATIENCE + 1):
+    for _ in range(CALIBRATION_SAMPLES_NEEDED + PATIENCE + 1):
         sample(iterate, lambda: None, watch, 1)
     assert find("cuda").notes(watch)["launches"]
 

@@ -20,7 +20,7 @@ from attnbench.cli import main
 from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
 from attnbench.records import Fingerprint, Mode
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from attnbench.store.baseline import Baseline, StoredCase, save
 from attnbench.store.journal import FILE, Journal
 from attnbench.store.schema import Start
@@ -73,20 +73,20 @@ def unmeasured() -> Iterator[None]:
     def refuse(*_: Any, **__: Any) -> Any:
         raise CannotRun(STARTED)
 
-    def read(self: Server, tree: Any = None, module: str = "", **about: Any) -> Any:
+    def read(self: ServerHandle, tree: Any = None, module: str = "", **about: Any) -> Any:
         return Reader() if module == reading.READER else refuse()
 
     with (
-        mock.patch.object(Server, "__init__", return_value=None),
-        mock.patch.object(Server, "close"),
-        mock.patch.object(Server, "until", return_value=nullcontext()),
-        mock.patch.object(Server, "wait"),
-        mock.patch.object(Server, "worker", read),
+        mock.patch.object(ServerHandle, "__init__", return_value=None),
+        mock.patch.object(ServerHandle, "close"),
+        mock.patch.object(ServerHandle, "until", return_value=nullcontext()),
+        mock.patch.object(ServerHandle, "wait"),
+        mock.patch.object(ServerHandle, "worker", read),
     ):
         yield
 
 
-class Reader(reader.Worker):
+class Reader(reader.CardReader):
     """Reads cards in this process, and verifies none."""
 
     def __init__(self) -> None:

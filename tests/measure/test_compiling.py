@@ -95,7 +95,7 @@ def test_more_shapes_than_torch_keeps_are_compiled_in_one_process():
 def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
     sizes = {"level": Level.CORE, "batch": 1, "seq_len": 256, "width": 64, "mode": mode}
     answers = {
-        form: answered(Worker(None, seed=0), "weigh", error=True, **asked(form, **sizes))
+        form: answered(Worker(None, seed=0), "measure_memory", error=True, **asked(form, **sizes))
         for form in ("eager", "compiled")
     }
     eager, fused = (answers[form]["values"] for form in ("eager", "compiled"))
@@ -117,8 +117,8 @@ def test_generated_code_is_timed_and_its_fused_memory_measured():
     answered(worker, "lap", iterations=2)
     timed = answered(worker, "finish")["values"]
     assert timed["compile_s"] > 0
-    fused = answered(worker, "weigh", **one)["values"]
-    eager = answered(worker, "weigh", **{**one, "form": "eager"})["values"]
+    fused = answered(worker, "measure_memory", **one)["values"]
+    eager = answered(worker, "measure_memory", **{**one, "form": "eager"})["values"]
     assert 0 < fused["allocated_delta_bytes"] < eager["allocated_delta_bytes"]
     assert fused["kept_bytes"] == 0
 

@@ -59,14 +59,14 @@ def test_a_wrong_step_is_far_off(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_every_iteration_is_the_same_step(kind):
     subject = prefilled(*kind)
-    iterate, before = subject.iteration(), subject.weighed({})
+    iterate, before = subject.iteration(), subject.with_state({})
     first = iterate(lambda phase: None).clone()
     for _ in range(100):
         last = iterate(lambda phase: None)
         subject.clear()
     assert last.equal(first)
     assert subject.check(last) == ""
-    assert subject.weighed({}) == before
+    assert subject.with_state({}) == before
     # and it is the last token of the whole causal pass
     with torch.no_grad():
         whole = subject.module(torch.cat([subject.prompt, *subject.inputs], 1))
@@ -78,7 +78,7 @@ def test_the_bytes_of_a_state_are_those_declared(kind):
     for batch in (1, 3):
         subject = prefilled(*kind, batch=batch)
         module = subject.module
-        values, notes = subject.weighed({})
+        values, notes = subject.with_state({})
         declared = module.state_elements(module.config, subject.case.workload)
         assert values["state_bytes"] == 4 * declared
         assert not notes
@@ -86,22 +86,22 @@ def test_the_bytes_of_a_state_are_those_declared(kind):
 
 def test_memory_that_a_state_keeps_alive_counts_once_and_a_wrong_declaration_is_odd():
     subject = prefilled()
-    declared = subject.weighed({})[0]["state_bytes"]
+    declared = subject.with_state({})[0]["state_bytes"]
     subject.state = (*subject.state, subject.state[0][:, :1])
-    values, notes = subject.weighed({})
+    values, notes = subject.with_state({})
     assert values["state_bytes"] == declared, "a view of what is counted"
     assert re.match("has a state of [0-9,]+ elements and declares [0-9,]+$", notes["odd"])
     subject.state = (torch.zeros(1000)[:2],)
-    assert subject.weighed({})[0]["state_bytes"] == 4000
+    assert subject.with_state({})[0]["state_bytes"] == 4000
 
 
 def test_flops_that_are_not_declared_are_counted(monkeypatch):
     subject = prefilled(batch=3)
     module, w = subject.module, subject.case.workload
     declared = module.step_flops(module.config, w)
-    assert "flops" not in subject.weighed({})[0]
+    assert "flops" not in subject.with_state({})[0]
     monkeypatch.setattr(type(module), "step_flops", Attention.step_flops)
-    assert subject.weighed({})[0]["flops"] == declared.projections + declared.core
+    assert subject.with_state({})[0]["flops"] == declared.projections + declared.core
 
 
 @pytest.fixture
@@ -124,7 +124,9 @@ def test_a_process_answers_with_a_step_and_the_time_to_the_first_token(worker, s
 def test_memory_includes_the_prefill_and_counts_a_step(worker, checked):
     values = {}
     for seq_len in (256, 512):
-        answer = worker.answer("weigh", **asdict(decoding(seq_len=seq_len)), checked=checked)
+        answer = worker.answer(
+            "measure_memory", **asdict(decoding(seq_len=seq_len)), checked=checked
+        )
         assert answer["outcome"] == "ok", answer
         values[seq_len] = answer["values"]
         assert "saved_bytes" not in answer["values"]
@@ -210,7 +212,7 @@ def test_a_filled_state_is_like_that_of_a_prompt(name):
             spread = known.std(correction=0)
             assert spread / 30 <= part.std(correction=0) <= 30 * spread
     assert of_none.check(of_none.iteration()(lambda phase: None)) == ""
-    assert of_none.weighed({}) == of_prompt.weighed({})
+    assert of_none.with_state({}) == of_prompt.with_state({})
 
 
 def test_a_state_of_one_token_is_empty_and_another_structure_is_refused(monkeypatch):
@@ -233,6 +235,8 @@ def test_a_process_times_steps_from_a_filled_state_and_compares_them_once(worker
     assert not {"ttft_s", "filled_ratio"} & finished[0].keys()
     assert 0.2 < finished[1]["filled_ratio"] < 5
     assert finished[1]["ttft_s"] > 0
-    values, whole = (worker.answer("weigh", **asked, filled=f)["values"] for f in (True, False))
+    values, whole = (
+        worker.answer("measure_memory", **asked, filled=f)["values"] for f in (True, False)
+    )
     assert whole["state_bytes"] == values["state_bytes"]
     assert whole["allocated_peak_bytes"] > values["allocated_peak_bytes"]

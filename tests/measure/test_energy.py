@@ -56,9 +56,9 @@ def test_what_is_consumed_until_the_last_step_is_no_work():
     assert found["energy_j"] == pytest.approx(0.01 * BUSY_W, rel=0.005)
 
 
-def test_a_counter_that_rests_is_no_counter():
+def test_a_counter_that_stands_still_is_no_counter():
     still = Counted(1e9, busy_before=False)
-    with pytest.raises(Unavailable, match=r"rests for more than 0\.3 s"):
+    with pytest.raises(Unavailable, match=r"did not change for 0\.3 s"):
         still.measured()
     assert still.now < 2 * (IDLE_S + WINDOW_S)
 

@@ -11,7 +11,7 @@ from attnbench.measure.building import subject_of
 from attnbench.measure.inputs import Iterations
 from attnbench.measure.oddities import Witness, some_numbers, watched
 from attnbench.records import PASSES, Causality, Level, Mode
-from attnbench.verify.trial import ways
+from attnbench.verify.trial import causal_values
 from attnbench.workloads.presets import preset
 from tests.measure.cases import case
 
@@ -30,7 +30,7 @@ def cases(name, mode):
     Without those that are compiled, which takes minutes.
     """
     tested, options = card(name), tuple(preset("mind-classification").options(name).items())
-    for form, level, causal in product(tested.forms, Level, ways(tested.causality)):
+    for form, level, causal in product(tested.forms, Level, causal_values(tested.causality)):
         if form == "compiled" or tested.forms[form].compiles:
             continue
         one = case(name, form, options, level=level, mode=mode, causal=causal, seq_len=33)

@@ -28,7 +28,7 @@ def notes_of_a_run(one):
 
 
 def types(one):
-    answer = Worker(None, seed=0, weighs=True).answer("weigh", **sent(one))
+    answer = Worker(None, seed=0, measures_memory=True).answer("measure_memory", **sent(one))
     return set(answer["notes"]["number_types"].split(", "))
 
 

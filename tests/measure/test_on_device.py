@@ -42,10 +42,12 @@ def asked(**sizes):
     return sent(case(**sizes))
 
 
-@pytest.mark.parametrize("do", ["build", "weigh"])
+@pytest.mark.parametrize("do", ["build", "measure_memory"])
 def test_a_case_is_on_the_card_that_it_names(gpu, do):
     before = torch.cuda.memory_allocated(0)
-    answered(Worker(None, seed=0, weighs=do == "weigh"), do, **asked(device="cuda:1"))
+    answered(
+        Worker(None, seed=0, measures_memory=do == "measure_memory"), do, **asked(device="cuda:1")
+    )
     assert torch.cuda.max_memory_allocated(1) > 0
     assert torch.cuda.memory_allocated(0) <= before
 
@@ -68,13 +70,17 @@ def test_what_a_case_reserved_is_given_back(gpu):
     assert torch.cuda.memory_reserved() > before + 16 * MIB
     answered(timing, "finish")
     assert torch.cuda.memory_reserved() < before + 8 * MIB
-    answered(Worker(None, seed=0, weighs=True), "weigh", **sizes)
+    answered(Worker(None, seed=0, measures_memory=True), "measure_memory", **sizes)
     assert torch.cuda.max_memory_reserved() > before + 16 * MIB
     assert torch.cuda.memory_reserved() < before + 8 * MIB
 
 
 def weighed(**sizes):
-    return answered(Worker(None, seed=0, weighs=True), "weigh", **asked(device="cuda", **sizes))
+    return answered(
+        Worker(None, seed=0, measures_memory=True),
+        "measure_memory",
+        **asked(device="cuda", **sizes),
+    )
 
 
 def test_the_second_case_of_a_process_has_the_peaks_of_the_first(gpu):
@@ -84,10 +90,12 @@ def test_the_second_case_of_a_process_has_the_peaks_of_the_first(gpu):
 
 
 def test_a_process_in_which_a_mechanism_left_tensors_weighs_no_other_case(gpu, monkeypatch):
-    assert not weighed()["spoiled"]
-    on_cpu = Worker(None, seed=0, weighs=True)
-    assert on_cpu.answer("weigh", **asked())["spoiled"]
-    assert not on_cpu.answer("weigh", checked=True, **asked())["spoiled"], "of counts alone"
+    assert not weighed()["needs_new_process"]
+    on_cpu = Worker(None, seed=0, measures_memory=True)
+    assert on_cpu.answer("measure_memory", **asked())["needs_new_process"]
+    assert not on_cpu.answer("measure_memory", checked=True, **asked())["needs_new_process"], (
+        "of counts alone"
+    )
     eager, kept = card("transformer").forms["eager"], []
     attend = eager.attend
 
@@ -96,7 +104,7 @@ def test_a_process_in_which_a_mechanism_left_tensors_weighs_no_other_case(gpu, m
         return attend(self, *args)
 
     monkeypatch.setattr(eager, "attend", keeps)
-    assert weighed()["spoiled"]
+    assert weighed()["needs_new_process"]
 
 
 def test_a_process_that_a_mechanism_has_changed_weighs_no_other_case(gpu, monkeypatch):
@@ -109,14 +117,14 @@ def test_a_process_that_a_mechanism_has_changed_weighs_no_other_case(gpu, monkey
 
     monkeypatch.setattr(eager, "attend", changes)
     try:
-        assert weighed()["spoiled"]
+        assert weighed()["needs_new_process"]
     finally:
         torch.set_float32_matmul_precision("highest")
 
 
 def test_a_process_that_keeps_too_much_of_the_host_weighs_no_other_case(gpu):
-    worker = Worker(None, seed=0, weighs=True, keep_bytes=-(1 << 30))
-    assert worker.answer("weigh", **asked(device="cuda"))["spoiled"]
+    worker = Worker(None, seed=0, measures_memory=True, keep_bytes=-(1 << 30))
+    assert worker.answer("measure_memory", **asked(device="cuda"))["needs_new_process"]
 
 
 def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu, monkeypatch):

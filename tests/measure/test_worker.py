@@ -65,16 +65,16 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error():
     assert answer == {"outcome": "failed", "reason": "ValueError: no such head"}
 
 
-@pytest.mark.parametrize(("more", "spoiled"), [(500, False), (501, True)])
+@pytest.mark.parametrize(("more", "needs_new_process"), [(500, False), (501, True)])
 def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(
-    monkeypatch, more, spoiled
+    monkeypatch, more, needs_new_process
 ):
     private = [7000]
     monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
     worker = Worker(None, seed=0, keep_bytes=500)
     assert worker.answer("build", **asdict(case()))["outcome"] == "ok"
     private[0] += more
-    assert worker.answer("finish")["spoiled"] is spoiled
+    assert worker.answer("finish")["needs_new_process"] is needs_new_process
 
 
 def test_what_a_device_loads_at_first_is_not_what_cases_leave(monkeypatch):
@@ -83,9 +83,9 @@ def test_what_a_device_loads_at_first_is_not_what_cases_leave(monkeypatch):
     monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
     monkeypatch.setattr(Cpu, "wake", lambda self: private.append(private.pop() + 600))
     worker = Worker(None, seed=0, keep_bytes=500)
-    for spoiled in (False, True):
+    for needs_new_process in (False, True):
         assert worker.answer("build", **asdict(case()))["outcome"] == "ok"
-        assert worker.answer("finish")["spoiled"] is spoiled
+        assert worker.answer("finish")["needs_new_process"] is needs_new_process
         private[0] += 600
 
 
@@ -101,8 +101,8 @@ def test_pages_are_mapped_ahead_of_a_case_longer_than_its_warm_up(monkeypatch, w
 
 def test_a_sample_without_time_is_a_failure_and_no_number():
     stopped = SimpleNamespace(
-        learning=False,
-        hiding=False,
+        calibrating=False,
+        hides_launches=False,
         reset=lambda iterations, hide: None,
         start=lambda: None,
         lap=lambda phase: None,

@@ -7,7 +7,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.records import Level, Workload
-from attnbench.verify.trial import ways
+from attnbench.verify.trial import causal_values
 
 HEADS = 4
 
@@ -113,7 +113,7 @@ def every():
     """Each form that runs here, in each causality, with all its options."""
     for name, pattern, *options in CASES:
         known = card(name)
-        for form, causal in product(known.own_forms, ways(known.causality)):
+        for form, causal in product(known.own_forms, causal_values(known.causality)):
             configs = [known.configure(chosen) for chosen in options]
             reasons = [known.refusal(form, config, workload(64, causal)) for config in configs]
             if not known.forms[form].compiles and not any(reasons):

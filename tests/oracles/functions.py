@@ -12,7 +12,7 @@ from attnbench.mechanisms import (
     reformer,
     retention,
 )
-from attnbench.peers import Peer, multiple
+from attnbench.peers import Peer, not_multiple_reason
 
 
 class Function(Peer):
@@ -43,7 +43,7 @@ class Blocks(Function, QKVAttention):
 
     def __init__(self, config, workload):
         super().__init__(config, workload)
-        self.theirs = self.library.LocalAttention(
+        self.package_layer = self.library.LocalAttention(
             self.block(config, workload.seq_len),
             causal=self.causal,
             look_backward=self.back,
@@ -58,10 +58,10 @@ class Blocks(Function, QKVAttention):
 
     def attend(self, q, k, v, mask):
         B, _, N, _ = q.shape
-        if mask is None and N % self.theirs.window_size:
+        if mask is None and N % self.package_layer.window_size:
             # without a mask the package lets the last block see its own padding
             mask = torch.ones(B, N, dtype=torch.bool, device=q.device)
-        return self.theirs(q, k, v, mask=mask)
+        return self.package_layer(q, k, v, mask=mask)
 
 
 class Local(Blocks, local.Local):
@@ -76,7 +76,7 @@ class ImageTransformer(Blocks, image_transformer.ImageTransformer):
         return config.span(seq_len)
 
     @staticmethod
-    def refuses(config, w):
+    def unsupported_reason(config, w):
         if config.layout != "1d" or config.memory != config.block:
             return "local-attention has only layout=1d with memory equal to block"
         return None
@@ -113,7 +113,7 @@ class Performer(Function, performer.Performer):
         )
 
     @staticmethod
-    def refuses(config, w):
+    def unsupported_reason(config, w):
         if config.kernel == "trigonometric":
             return "performer-pytorch has no trigonometric features"
         if config.redraw:
@@ -128,12 +128,12 @@ class Reformer(Function, reformer.Reformer):
 
     package = "reformer-pytorch"
     module = "reformer_pytorch.reformer_pytorch"
-    departs = "it draws its own hashes, of N / M buckets"
+    deviation = "it draws its own hashes, of N / M buckets"
     takes_causal = True
 
     def __init__(self, config, workload):
         super().__init__(config, workload)
-        self.theirs = self.library.LSHAttention(
+        self.package_layer = self.library.LSHAttention(
             bucket_size=config.chunk,
             n_hashes=config.rounds,
             causal=workload.causal,
@@ -142,14 +142,14 @@ class Reformer(Function, reformer.Reformer):
 
     def attend(self, q, k, v, mask):
         q = q * q.shape[-1] ** 0.5
-        o, *_ = self.theirs(q.flatten(0, 1), v.flatten(0, 1))
+        o, *_ = self.package_layer(q.flatten(0, 1), v.flatten(0, 1))
         return o.view_as(v)
 
     @staticmethod
-    def refuses(config, w):
+    def unsupported_reason(config, w):
         if config.buckets not in (None, w.seq_len // config.chunk):
             return f"reformer-pytorch has N / M = {w.seq_len // config.chunk} buckets"
-        return multiple(w, 2 * config.chunk)
+        return not_multiple_reason(w, 2 * config.chunk)
 
 
 class Retention(Function, retention.Chunked):
@@ -157,7 +157,7 @@ class Retention(Function, retention.Chunked):
 
     package = "yet-another-retnet"
     module = "yet_another_retnet.retention"
-    departs = "its γ lie between 1 − 1/32 and 1 − 1/512, however many heads there are"
+    deviation = "its γ lie between 1 − 1/32 and 1 − 1/512, however many heads there are"
     takes_causal = True
 
     def scan(self, q, k, v, mask, S):

@@ -1,7 +1,7 @@
 """Packages' sub-layers on the parameters of the mechanism's own class."""
 
 from attnbench.mechanisms import axial, linformer, nystromformer
-from attnbench.peers import Packed, Shared, multiple
+from attnbench.peers import Packed, Shared, not_multiple_reason
 
 
 class Sublayer(Shared):
@@ -15,22 +15,22 @@ class Axial(Sublayer, axial.Axial):
     module = "axial_attention"
 
     def layer(self, config, workload):
-        theirs = self.library.AxialAttention(workload.width, 2, workload.heads, dim_index=-1)
-        for axis, own in zip(theirs.axial_attentions, (self.column, self.row), strict=True):
+        layer = self.library.AxialAttention(workload.width, 2, workload.heads, dim_index=-1)
+        for axis, own in zip(layer.axial_attentions, (self.column, self.row), strict=True):
             axis.fn.to_q, axis.fn.to_kv = own.query, Packed(own.key, own.value)
             axis.fn.to_out = own.output
-        return theirs
+        return layer
 
     def forward(self, x, mask=None):
         x = x.unflatten(1, self.config.grid(x.shape[1]))  # [B, h, w, D]
         if self.config.combine == "sum":
-            return self.theirs(x).flatten(1, 2)
-        column, row = self.theirs.axial_attentions
+            return self.package_layer(x).flatten(1, 2)
+        column, row = self.package_layer.axial_attentions
         r = row(x)
         return (r + column(x + r)).flatten(1, 2)
 
     @staticmethod
-    def refuses(config, w):
+    def unsupported_reason(config, w):
         rows, columns = config.grid(w.seq_len)
         if rows * columns != w.seq_len:
             return f"N = {w.seq_len} does not fill a grid of {rows} × {columns}"
@@ -44,20 +44,20 @@ class Linformer(Sublayer, linformer.Linformer):
     module = "linformer"
 
     def layer(self, config, workload):
-        theirs = self.library.LinformerSelfAttention(
+        layer = self.library.LinformerSelfAttention(
             workload.width, self.E.shape[-1], k=config.rank, heads=workload.heads
         )
-        del theirs.proj_k, theirs.proj_v
-        theirs.to_q, theirs.to_k, theirs.to_v = self.query, self.key, self.value
-        theirs.to_out = self.output
-        return theirs
+        del layer.proj_k, layer.proj_v
+        layer.to_q, layer.to_k, layer.to_v = self.query, self.key, self.value
+        layer.to_out = self.output
+        return layer
 
     def forward(self, x, mask=None):
-        self.theirs.proj_k, self.theirs.proj_v = self.E.T, self.F.T
-        return self.theirs(x)
+        self.package_layer.proj_k, self.package_layer.proj_v = self.E.T, self.F.T
+        return self.package_layer(x)
 
     @staticmethod
-    def refuses(config, w):
+    def unsupported_reason(config, w):
         if config.sharing != "headwise":
             return f"linformer has only sharing=headwise, not {config.sharing}"
         return None
@@ -68,11 +68,11 @@ class Nystromformer(Sublayer, nystromformer.Nystromformer):
 
     package = "nystrom-attention"
     module = "nystrom_attention.nystrom_attention"
-    departs = "it scales the start of the iteration by one number for the whole batch"
+    deviation = "it scales the start of the iteration by one number for the whole batch"
     takes_padding = True
 
     def layer(self, config, workload):
-        theirs = self.library.NystromAttention(
+        layer = self.library.NystromAttention(
             workload.width,
             workload.head_width,
             workload.heads,
@@ -80,17 +80,17 @@ class Nystromformer(Sublayer, nystromformer.Nystromformer):
             config.iterations,
             residual=self.conv is not None,
         )
-        theirs.to_qkv, theirs.to_out = Packed(self.query, self.key, self.value), self.output
+        layer.to_qkv, layer.to_out = Packed(self.query, self.key, self.value), self.output
         if self.conv is not None:
-            theirs.res_conv = self.conv
-        return theirs
+            layer.res_conv = self.conv
+        return layer
 
     def forward(self, x, mask=None):
-        return self.theirs(x, mask=mask)
+        return self.package_layer(x, mask=mask)
 
     @staticmethod
-    def refuses(config, w):
-        return multiple(w, config.landmarks, 2 * config.landmarks)
+    def unsupported_reason(config, w):
+        return not_multiple_reason(w, config.landmarks, 2 * config.landmarks)
 
 
 FORMS = {"axial": Axial, "linformer": Linformer, "nystromformer": Nystromformer}

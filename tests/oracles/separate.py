@@ -5,14 +5,14 @@ from math import log2
 import torch
 
 from attnbench.mechanisms.routing_transformer import local_heads
-from attnbench.peers import Layer, multiple
+from attnbench.peers import Layer, not_multiple_reason
 
 
 class Separate(Layer):
     install = "pip install --group oracles"
 
     def forward(self, x, mask=None):
-        return self.theirs(x)
+        return self.package_layer(x)
 
 
 class CompressiveTransformer(Separate):
@@ -20,7 +20,7 @@ class CompressiveTransformer(Separate):
 
     package = "compressive-transformer-pytorch"
     module = "compressive_transformer_pytorch.compressive_transformer_pytorch"
-    departs = (
+    deviation = (
         "there are no positions, the loss counts every slot, and the first training step stops the"
         " training of the keys' and values' projection"
     )
@@ -39,7 +39,7 @@ class CompressiveTransformer(Separate):
     def forward(self, x, mask=None):
         memories, outputs, self.losses = None, [], []
         for segment in x.split(self.config.segment, 1):
-            y, memories, loss = self.theirs(segment, memories)
+            y, memories, loss = self.package_layer(segment, memories)
             memories = tuple(memory.detach() for memory in memories)
             outputs.append(y)
             self.losses.append(loss)
@@ -49,7 +49,7 @@ class CompressiveTransformer(Separate):
 class Fastformer(Separate):
     package = "fast-transformer-pytorch"
     module = "fast_transformer_pytorch.fast_transformer_pytorch"
-    departs = (
+    deviation = (
         "heads share the logit vectors and W_R, values have their own projection, k̄ averages k"
         " instead of p, and another projection follows"
     )
@@ -60,7 +60,9 @@ class Fastformer(Separate):
         )
 
     def forward(self, x, mask=None):
-        return self.theirs(x, mask=torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+        return self.package_layer(
+            x, mask=torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        )
 
 
 class LinearTransformer(Separate):
@@ -68,7 +70,7 @@ class LinearTransformer(Separate):
 
     package = "linear-attention-transformer"
     module = "linear_attention_transformer.linear_attention_transformer"
-    departs = (
+    deviation = (
         "φ is a softmax of q over features, divided by √d, and of k over tokens,"
         " without a normaliser"
     )
@@ -82,7 +84,7 @@ class LinearTransformer(Separate):
 class MemoryCompressed(Separate):
     package = "memory_compressed_attention"
     module = "memory_compressed_attention"
-    departs = (
+    deviation = (
         "keys and values share a convolution that does not mix heads, logits are scaled by 1 / √D,"
         " padding stands in front, and there is a null key even if not causal"
     )
@@ -100,7 +102,7 @@ class MemoryCompressed(Separate):
 class RoutingTransformer(Separate):
     package = "routing_transformer"
     module = "routing_transformer.routing_transformer"
-    departs = (
+    deviation = (
         "queries and keys are normalised for the choice only, local heads have their own"
         " projections, and W is a power of 2 near √N unless `members` gives it"
     )
@@ -121,14 +123,14 @@ class RoutingTransformer(Separate):
         )
 
     def forward(self, x, mask=None):
-        return self.theirs(x)[0]
+        return self.package_layer(x)[0]
 
     @staticmethod
-    def refuses(config, w):
+    def unsupported_reason(config, w):
         W = members(config, w.seq_len)
         if config.clusters not in (None, w.seq_len // W):
             return f"routing_transformer has N / W = {w.seq_len // W} clusters"
-        return multiple(w, W) or multiple(w, min(config.window, w.seq_len))
+        return not_multiple_reason(w, W) or not_multiple_reason(w, min(config.window, w.seq_len))
 
 
 def members(config, N):
@@ -139,25 +141,25 @@ def members(config, N):
 class SetTransformer(Separate):
     package = "isab-pytorch"
     module = "isab_pytorch.isab_pytorch"
-    departs = "blocks have neither residual nor feed-forward layer, and scale by the head's width"
+    deviation = "blocks have neither residual nor feed-forward layer, and scale by the head's width"
 
     def layer(self, config, workload):
         D, H = workload.width, workload.heads
-        theirs = self.library.ISAB(dim=D, heads=H, num_latents=config.points)
+        layer = self.library.ISAB(dim=D, heads=H, num_latents=config.points)
         # `ISAB` itself makes all heads 64 wide
-        theirs.attn1, theirs.attn2 = (
+        layer.attn1, layer.attn2 = (
             self.library.Attention(D, H, dim_head=workload.head_width) for _ in range(2)
         )
-        return theirs
+        return layer
 
     def forward(self, x, mask=None):
-        return self.theirs(x)[0]
+        return self.package_layer(x)[0]
 
 
 class Sinkhorn(Separate):
     package = "sinkhorn_transformer"
     module = "sinkhorn_transformer.sinkhorn_transformer"
-    departs = (
+    deviation = (
         "blocks are sorted by products of their mean queries and keys, noise is drawn in inference"
         " too, and the sorted values are the sorted keys"
     )
@@ -174,8 +176,8 @@ class Sinkhorn(Separate):
         )
 
     @staticmethod
-    def refuses(config, w):
-        return multiple(w, config.block)
+    def unsupported_reason(config, w):
+        return not_multiple_reason(w, config.block)
 
 
 FORMS = {

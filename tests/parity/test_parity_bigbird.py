@@ -26,7 +26,7 @@ def pair():
     torch.manual_seed(0)
     theirs, ours = (build("bigbird", name, CONFIG, W) for name in ("transformers", "eager"))
     ours.load_state_dict(theirs.state_dict())
-    layer = theirs.theirs
+    layer = theirs.package_layer
     plan = layer._get_rand_attn_plan(N, BLOCK, DRAWN)
     np.random.seed(SEED)
     random = layer._bigbird_block_rand_mask_with_head(N, N, BLOCK, BLOCK, 4, *plan)

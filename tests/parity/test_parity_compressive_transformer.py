@@ -19,7 +19,7 @@ def pair(segment, memory, slots, rate):
         build("compressive_transformer", name, config, w)
         for name in ("compressive_transformer_pytorch", "eager")
     )
-    layer = theirs.theirs
+    layer = theirs.package_layer
     key, value = layer.to_kv.weight.chunk(2)
     conv = layer.compress_mem_fn.conv
     with torch.no_grad():

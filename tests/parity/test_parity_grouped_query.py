@@ -70,7 +70,7 @@ def test_sink_logits_are_those_of_gpt_oss(form, window):
 
 def test_a_window_of_mistral_counts_the_token_itself():
     config = sliding_window.Config(window=WINDOW)
-    theirs = build("sliding_window", "transformers", config, W).theirs
+    theirs = build("sliding_window", "transformers", config, W).package_layer
     from transformers.masking_utils import sliding_window_causal_mask_function
 
     usable = sliding_window_causal_mask_function(WINDOW)

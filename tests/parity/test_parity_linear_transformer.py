@@ -18,7 +18,7 @@ def test_it_equals_row_normalised_kernel_attention():
 
 
 def test_how_the_linear_attention_of_a_package_departs():
-    departs = card("linear_transformer").forms["linear_attention_transformer"].departs
+    departs = card("linear_transformer").forms["linear_attention_transformer"].deviation
     assert "softmax of q over features, divided by √d" in departs
     package = pytest.importorskip("linear_attention_transformer.linear_attention_transformer")
     q, k, v = torch.randn(3, 2, 4, 30, 8, dtype=torch.float64)

@@ -38,6 +38,6 @@ def test_the_causal_form_equals_theirs(form):
         build("memory_compressed", name, Config(bias=True), W)
         for name in (form, "memory_compressed_attention")
     )
-    load(ours, theirs.theirs)
+    load(ours, theirs.package_layer)
     x = torch.randn(2, 21, 16, dtype=torch.float64)
     torch.testing.assert_close(ours(x), theirs(x))

@@ -102,7 +102,7 @@ def values(module, w):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "form"), [*packages(lambda module: not module.departs)])
+@pytest.mark.parametrize(("name", "form"), [*packages(lambda module: not module.deviation)])
 def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
     module = card(name).forms[form]
     for config, w in cases(name, form):
@@ -120,7 +120,7 @@ def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), [*packages(lambda module: oracle(module) and module.departs)]
+    ("name", "form"), [*packages(lambda module: oracle(module) and module.deviation)]
 )
 def test_an_oracle_that_departs_runs(name, form):
     config, w = cases(name, form)[0]
@@ -155,6 +155,6 @@ def runs_and_counts(name, form, config, w, mode, level):
             declared = tested.forms[form].flops(config, w)
             total = declared.projections + declared.core
             assert counted > 0 or total == 0
-            assert tested.forms[form].counted or counted == total
+            assert tested.forms[form].flops_estimated or counted == total
     gradients = [tensor.grad for tensor in (*subject.parameters, *subject.inputs)]
     assert all(gradient.isfinite().all() for gradient in gradients if gradient is not None)

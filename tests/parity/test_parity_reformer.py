@@ -30,5 +30,5 @@ def test_it_equals_the_package(package, within, causal, monkeypatch):
         # there is one bucket per chunk, so any offset above that number separates the rounds
         buckets = (ours.buckets + 1000 * torch.arange(ROUNDS)[:, None]).flatten(0, 1).flatten(1)
         hashing = "hash_vectors"
-    monkeypatch.setattr(theirs.theirs, hashing, lambda *_, **__: buckets)
+    monkeypatch.setattr(theirs.package_layer, hashing, lambda *_, **__: buckets)
     torch.testing.assert_close(y, theirs(x), rtol=1e-4, atol=1e-4)

@@ -19,7 +19,7 @@ def test_clusters(form):
         build("routing_transformer", name, CONFIG, W).eval()
         for name in (form, "routing_transformer")
     )
-    theirs = theirs.theirs.global_attn
+    theirs = theirs.package_layer.global_attn
     theirs.kmeans.means.copy_(ours.centroids)
     theirs.kmeans.initted.fill_(True)
     q, k, v = torch.randn(3, 2, 4, 32, 8, dtype=torch.float64)

@@ -29,7 +29,7 @@ def adopt(block, attention):
 def test_the_points_read_the_same_as_in_the_package(form, masked):
     torch.manual_seed(0)
     ours, theirs = (build("set_transformer", name, CONFIG, W) for name in (form, "isab_pytorch"))
-    attention = theirs.theirs.attn1
+    attention = theirs.package_layer.attn1
     adopt(ours.block, attention)
     torch.nn.init.zeros_(ours.block.output.weight)
     x = torch.randn(2, 11, WIDTH, dtype=torch.float64)

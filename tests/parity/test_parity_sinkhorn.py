@@ -28,7 +28,7 @@ def test_balancing(package):
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_attention_agrees_if_values_equal_keys_and_else_follows_the_formula(package, form):
     module = build("sinkhorn", form, CONFIG, W)
-    theirs = package.theirs.sinkhorn_attention
+    theirs = package.package_layer.sinkhorn_attention
     P = module.balance(torch.randn(2, 4, 5, 5, dtype=torch.float64), None)
     theirs.sort_net.forward = lambda q, k, topk: P.flatten(0, 1)
     q, k, v = torch.randn(3, 2, 4, N, 8, dtype=torch.float64)

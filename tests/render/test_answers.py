@@ -76,9 +76,9 @@ def test_sentences_of_any_sweep_are_true_and_fit_to_read(whole, width):
     assert all(len(line) <= width for line in lines)
     squeezed = "".join("".join(texts).split())
     assert "".join("".join(lines).split()) == squeezed, "nothing is cut"
-    for place in found.fastest:
-        assert all(tie.margin.low <= 1 <= tie.margin.high for tie in place.ties)
-        assert place.rest is None or place.rest.margin.low > 1
+    for winner in found.fastest:
+        assert all(tie.margin.low <= 1 <= tie.margin.high for tie in winner.ties)
+        assert winner.runner_up is None or winner.runner_up.margin.low > 1
     lost = sum(len(missing.lengths) for missing in found.missing)
     assert lost == (analysis.cases["outcome"] != "ok").sum()
 
@@ -123,11 +123,11 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
     if limit is not None:
         assert all(choice.peak_bytes <= limit for choice in found.choices)
         return
-    for place in analysis.answers.fastest:
-        if (place.mode, place.seq_len) == (mode, seq_len):
-            leaders = {place.first, *(r.series for r in (*place.ties, *place.unsure))}
+    for winner in analysis.answers.fastest:
+        if (winner.mode, winner.seq_len) == (mode, seq_len):
+            leaders = {winner.first, *(r.series for r in (*winner.ties, *winner.unsure))}
             assert {choice.series for choice in ranked if choice.rank == 1} == leaders
-            assert ranked[0].series == place.first
+            assert ranked[0].series == winner.first
 
 
 def text(whole, most=None):
@@ -276,8 +276,8 @@ def test_series_are_named_as_in_figures_and_written_in_full_once():
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("a", "fastformer"), "Compared with a, the sweep's first; --against takes another."),
-        (("a", "transformer"), "Compared with Transformer, softmax attention; --against takes"),
+        (("a", "fastformer"), "Compared with a, the sweep's first; --against chooses another."),
+        (("a", "transformer"), "Compared with Transformer, softmax attention; --against chooses"),
     ],
 )
 def test_the_baseline_is_told_with_the_reason_for_it(names, said):

@@ -97,15 +97,15 @@ def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
 
     plan = tuple(map(filled, found.sweep.plan))
     mixed = analyse(replace(found.sweep, plan=plan))
-    assert {place.seq_len for place in mixed.answers.smallest} == {128, 256, 512}
+    assert {winner.seq_len for winner in mixed.answers.least_memory} == {128, 256, 512}
     every = tuple(filled(line, 32_768) for line in plan)
     long = analyse(replace(found.sweep, plan=every))
-    lengths = {place.seq_len for place in long.answers.smallest}
+    lengths = {winner.seq_len for winner in long.answers.least_memory}
     assert lengths == {128, 256, 512, 32_768, 65_536}
     for each in (mixed, long):
         assert each.memory_crossovers["to_len"].max() == 512
     alike = analyse(replace(found.sweep, plan=tuple(replace(p, filled=True) for p in plan)))
-    assert len(alike.answers.smallest) == len(found.answers.smallest) == 10
+    assert len(alike.answers.least_memory) == len(found.answers.least_memory) == 10
     table = cost_tables.memory(mixed.cases, "decode")
     texts = {row[0].text: [cell.text.endswith(" f") for cell in row[1:]] for row in table.rows}
     assert texts["transformer:eager"] == [n > 512 for n in found.sweep.request.lengths]

@@ -47,7 +47,7 @@ def expected(cases, name: str, mode: str, against: str | None) -> dict[tuple[str
             if series != against and (against, n) in times
         },
     }[name]
-    return {(series, units.length(n)): value for (series, n), value in values.items()}
+    return {(series, units.count(n)): value for (series, n), value in values.items()}
 
 
 def shown(table) -> dict[tuple[str, str], float]:

@@ -22,7 +22,7 @@ from attnbench.errors import UnknownMechanism
 from attnbench.metrics import TABLE
 from attnbench.records import Cause, Level, Mode, Outcome, Part, Run, Sample, Settings
 from attnbench.render import conditions, cost_tables, page, styles
-from attnbench.render.cases import CAUSES, ENDINGS, outcomes, predictions, why
+from attnbench.render.cases import CAUSES, ENDINGS, outcome_phrase, outcomes, predictions
 from attnbench.render.figures import cost_figure, curves
 from attnbench.render.panels import log_ticks, saved
 from attnbench.render.roofline import over_bound, roofline_figure
@@ -212,9 +212,9 @@ def test_what_cannot_run_has_no_predicted_cost():
 def test_every_outcome_and_cause_has_its_own_words():
     assert {*ENDINGS} == {*Outcome, MISSING}
     assert {*CAUSES} == {*Cause}
-    assert why("skipped", "budget") == "over budget"
-    assert why("skipped", "") == "skipped"
-    assert why("ok", "") == "not measured"
+    assert outcome_phrase("skipped", "budget") == "over budget"
+    assert outcome_phrase("skipped", "") == "skipped"
+    assert outcome_phrase("ok", "") == "not measured"
 
 
 def test_bad_conditions_are_at_the_top():

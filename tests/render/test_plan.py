@@ -9,7 +9,7 @@ from attnbench.records import Mode
 from attnbench.render.cases import plan_tables, split_common
 from attnbench.run.forecast import forecast
 from tests.render.test_writers import printed
-from tests.run.test_session import PLAN, REQUEST, planned
+from tests.run.sessions import PLAN, REQUEST, planned
 
 GIB = 1 << 30
 OTHER = planned("odd", 128, 10**8, refusal="it cannot", mode=Mode.TRAINING)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnbench.api.servers import SCRIPT
 from attnbench.run import processes
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 
 ROOT = Path(__file__).parents[2]
 ODD = str(Path(__file__).with_name("odd.py"))
@@ -45,7 +45,7 @@ def light_server(folder, monkeypatch, script=SCRIPT):
     """A server whose workers run what `do` says; the modules are in the folder."""
     monkeypatch.setattr(processes, "subprocess", subprocess)  # not forked from one with torch
     monkeypatch.setenv("PYTHONPATH", light_environment(folder)["PYTHONPATH"])
-    with Server(script, module="obeying") as server:
+    with ServerHandle(script, module="obeying") as server:
         yield server
 
 

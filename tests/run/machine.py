@@ -5,7 +5,7 @@ import itertools
 import msgspec
 
 from attnbench.records import Case, Clock
-from attnbench.run.seen import Seen
+from attnbench.run.seen import ObservedTimes
 
 
 class Machine:
@@ -13,10 +13,10 @@ class Machine:
 
     A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
-    compiled in `compile_s(case)` when it is built or weighed; either takes `other_s` besides. A
-    process that `weighs_afresh` measures the memory of one case only, and finds
-    `peak_bytes(case)`. If it is `shared`, everything takes that many times as long, and CPU time
-    counts.
+    compiled in `compile_s(case)` when it is built or weighed; either takes `overhead_s` besides. A
+    process measures the memory of one case only if `memory_needs_fresh_process`, and finds
+    `peak_bytes(case)`. On a machine that is `shared`, everything takes that many times as long, and
+    CPU time counts.
     """
 
     def __init__(
@@ -25,16 +25,16 @@ class Machine:
         fate=lambda case, do: None,
         hold_s=None,
         compile_s=lambda case: 0.0,
-        other_s=0.1,
-        weighs_afresh=True,
+        overhead_s=0.1,
+        memory_needs_fresh_process=True,
         shared=None,
         peak_bytes=lambda case: 4000,
     ):
         self.now, self.stored = 50.0, []
         self.started, self.asked, self.builds, self.errors = [], [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
-        self.other_s = other_s
-        self.weighs_afresh, self.shared = weighs_afresh, shared
+        self.overhead_s = overhead_s
+        self.memory_needs_fresh_process, self.shared = memory_needs_fresh_process, shared
         self.peak_bytes = peak_bytes
         self.pids = itertools.count(1)
 
@@ -44,17 +44,17 @@ class Machine:
     def append(self, *records):
         self.stored += records
 
-    def start(self, series, *, weighs=False):
+    def start(self, series, *, measures_memory=False):
         self.now += 0.02
         worker = Worker(self, next(self.pids))
-        self.started.append((series, weighs))
+        self.started.append((series, measures_memory))
         return worker
 
 
 class Worker:
     def __init__(self, machine, pid):
         self.machine, self.pid, self.alive, self.case = machine, pid, True, None
-        self.seen = Seen()
+        self.seen = ObservedTimes()
 
     def end(self):
         self.alive = False
@@ -75,9 +75,9 @@ class Worker:
             return fate
         each, iterations = machine.seconds(self.case), asked.get("iterations", 1)
         compile_s = machine.compile_s(self.case)
-        other_s = machine.other_s * (machine.shared or 1)
-        first = machine.other_s + each + compile_s
-        took = {"lap": each * iterations, "build": first, "weigh": first}
+        overhead_s = machine.overhead_s * (machine.shared or 1)
+        first = machine.overhead_s + each + compile_s
+        took = {"lap": each * iterations, "build": first, "measure_memory": first}
         own = took.get(do, 0.0)
         elapsed = own * (machine.shared or 1)
         if timeout_s is not None and elapsed > timeout_s:
@@ -88,6 +88,7 @@ class Worker:
         wall_s, device_s = elapsed + (machine.hold_s or 0), machine.hold_s and elapsed
         self.seen.waited_s += wall_s
         self.seen.used_s += own
+        self.seen.user_s += own
         sample = [iterations, wall_s, own, device_s, own, 0, 0]
         if machine.shared:
             sample += [None, None, None, Clock.CPU, elapsed - own]
@@ -96,17 +97,17 @@ class Worker:
             machine.errors.append(self.case.workload.seq_len)
             weighed["error"] = self.case.slice.workload.seq_len * 1e-9
         answers = {
-            "build": {"form": self.case.form, "iteration_s": each, "wall_s": elapsed - other_s},
+            "build": {"form": self.case.form, "iteration_s": each, "wall_s": elapsed - overhead_s},
             "lap": {"sample": sample},
             "finish": {
                 "values": {"warmup_s": each, "compile_s": compile_s},
                 "notes": {},
-                "spoiled": False,
+                "needs_new_process": False,
             },
-            "weigh": {
+            "measure_memory": {
                 "values": weighed,
                 "notes": {},
-                "spoiled": machine.weighs_afresh,
+                "needs_new_process": machine.memory_needs_fresh_process,
             },
         }
         return {"outcome": "ok", **answers[do]}

@@ -11,7 +11,7 @@ from attnbench.run import schedule
 from attnbench.run.forecast import LOADING_S, PEAKS_S, forecast
 from attnbench.run.forecast import Machine as ExactMachine
 from tests.run.machine import Machine
-from tests.run.test_session import GIB, PLAN, REQUEST, planned, sweep
+from tests.run.sessions import GIB, PLAN, REQUEST, planned, sweep
 
 REFUSED = planned("odd", 128, 10**8, refusal="it cannot")
 LARGE = planned("large", 256, 10**8, size=2 * GIB)

@@ -14,7 +14,7 @@ import pytest
 from attnbench.api.servers import SCRIPT
 from attnbench.errors import CannotRun
 from attnbench.run import processes
-from attnbench.run.workers import LOG_BYTES, OverBudget, Worker
+from attnbench.run.workers import LOG_BYTES, OverBudget, WorkerHandle
 from attnbench.store.scratch import abandoned
 from tests.run.light import ends, install, light_server
 
@@ -54,7 +54,7 @@ def test_a_process_that_prints_without_end_is_ended_in_time(server):
         assert answer["outcome"] == "timeout"
     ours, theirs = socket.socketpair()
     with ours, theirs, FileIO("/dev/zero") as endless:
-        assert Worker(server, ours, endless, pid=0).line(0.01) == b""
+        assert WorkerHandle(server, ours, endless, pid=0).line(0.01) == b""
 
 
 def test_a_process_that_closes_what_it_prints_to_goes_on(server):
@@ -162,8 +162,8 @@ def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
     install(tmp_path, {"torch/__init__.py": slow})
     code = (
         "import time\n"
-        "from attnbench.api.servers import SCRIPT, Server\n"
-        "server = Server(SCRIPT)\n"
+        "from attnbench.api.servers import SCRIPT, ServerHandle\n"
+        "server = ServerHandle(SCRIPT)\n"
         "time.sleep(600)\n"
     )
     paths = os.pathsep.join([str(tmp_path), os.getcwd()])

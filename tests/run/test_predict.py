@@ -9,7 +9,7 @@ from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import load
 from tests.run.machine import Machine
-from tests.run.test_session import planned
+from tests.run.sessions import planned
 from tests.store.recorded import OPTIONS
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep

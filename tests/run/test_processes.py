@@ -20,7 +20,7 @@ from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import processes
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from tests import emulated
 from tests.run.light import ends, install, light_environment, light_server, odd
 
@@ -47,9 +47,9 @@ def test_a_case_is_built_timed_and_measured(server):
         assert worker.ask(60, **build())["outcome"] == "ok"
         iterations, wall, *_ = worker.ask(60, do="lap", iterations=3)["sample"]
         assert (iterations, wall > 0) == (3, True)
-        assert worker.ask(60, do="finish")["spoiled"] is False
-    with server.worker(weighs=True) as worker:
-        answer = worker.ask(60, **{**build(), "do": "weigh"})
+        assert worker.ask(60, do="finish")["needs_new_process"] is False
+    with server.worker(measures_memory=True) as worker:
+        answer = worker.ask(60, **{**build(), "do": "measure_memory"})
         assert answer["values"]["allocated_peak_bytes"] > 0
 
 
@@ -165,8 +165,8 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
     script = tmp_path / "parent.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from attnbench.api.servers import SCRIPT, Server\n"
-        "with Server(SCRIPT, module='obeying') as server, server.worker() as worker:\n"
+        "from attnbench.api.servers import SCRIPT, ServerHandle\n"
+        "with ServerHandle(SCRIPT, module='obeying') as server, server.worker() as worker:\n"
         f"    Path({str(started)!r}).write_text(f'{{server.process.pid}} {{worker.pid}}\\n')\n"
         f"    worker.ask(None, do={odd('twice', 'hang', started)!r})\n"
     )
@@ -185,7 +185,7 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
 def test_a_script_that_cannot_start_is_reported(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit('no torch here')")
-    with Server(script) as broken, pytest.raises(CannotRun, match="no torch here"):
+    with ServerHandle(script) as broken, pytest.raises(CannotRun, match="no torch here"):
         broken.wait()
 
 
@@ -209,7 +209,7 @@ def card(name):
 def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
     (tmp_path / "attnbench").mkdir()
     (tmp_path / "attnbench" / "__init__.py").write_text("")
-    with Server(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
+    with ServerHandle(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
         answer = worker.ask(60.0, do="forms", mechanism="transformer")
     assert answer["outcome"] == "failed"
     assert "its attnbench does not fit this measuring code" in answer["reason"]
@@ -224,11 +224,11 @@ def test_an_older_tree_is_measured_by_this_package(tmp_path):
     records.write_text(records.read_text().replace("def seconds(", "def of_later_versions("))
     mechanism = package / "mechanisms" / "transformer.py"
     mechanism.write_text(mechanism.read_text().replace('"sdpa": ', '"older": '))
-    with Server(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
+    with ServerHandle(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
         forms = worker.ask(60.0, do="forms", mechanism="transformer")["forms"]
         asked = build("fastformer") | {"warmup_s": 0.01}
         answers = [worker.ask(60.0, **asked), worker.ask(60.0, do="lap", iterations=1)]
-        answers += [worker.ask(60.0, **{**build("fastformer"), "do": "weigh"})]
+        answers += [worker.ask(60.0, **{**build("fastformer"), "do": "measure_memory"})]
     assert "older" in forms
     assert [answer["outcome"] for answer in answers] == ["ok"] * 3, answers
 
@@ -239,7 +239,7 @@ def test_a_tree_from_before_the_room_attention_is_measured_by_this_package(tmp_p
     for name, text in BEFORE_ATTENTION.items():
         (package / f"{name}.py").write_text(text)
     shutil.copy(SCRIPT.parents[1] / "errors.py", package)
-    with Server(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
+    with ServerHandle(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
         answer = worker.ask(60.0, do="forms", mechanism="old")
     assert answer == {"outcome": "ok", "forms": ["eager", "cpu"], "compiled": []}
 

@@ -297,13 +297,13 @@ def test_what_hangs_when_the_budget_ends_did_not_time_out():
 
 
 def test_processes_that_measure_memory_end_where_a_race_needs_theirs():
-    machine = Machine(weighs_afresh=False)
+    machine = Machine(memory_needs_fresh_process=False)
     with Round(machine.start, random.Random(0), machine.clock) as round_:
         for end_others in (False, True):
-            round_.weigh("c", 1e9, **asdict(CASES["c"]))
+            round_.measure_memory("c", 1e9, **asdict(CASES["c"]))
             round_.race(replace(race(), end_others=end_others))
-        round_.weigh("c", 1e9, **asdict(CASES["c"]))
-    weighed = [pid for do, _, pid in machine.asked if do == "weigh"]
+        round_.measure_memory("c", 1e9, **asdict(CASES["c"]))
+    weighed = [pid for do, _, pid in machine.asked if do == "measure_memory"]
     assert weighed[0] == weighed[1] != weighed[2]
 
 
@@ -311,9 +311,9 @@ def test_processes_that_measure_memory_end_where_a_race_needs_theirs():
 def test_what_ends_a_kept_process_is_weighed_again_in_a_new_one(outcome):
     """Something else may have ended it, as the kernel does where the host has no memory left."""
     ends = [None, {"outcome": outcome, "reason": ""}, None]
-    machine = Machine(fate=lambda case, do: ends.pop(0), weighs_afresh=False)
+    machine = Machine(fate=lambda case, do: ends.pop(0), memory_needs_fresh_process=False)
     with Round(machine.start, random.Random(0), machine.clock) as round_:
-        answers = [round_.weigh("c", 1e9, **asdict(CASES["c"])) for _ in range(2)]
+        answers = [round_.measure_memory("c", 1e9, **asdict(CASES["c"])) for _ in range(2)]
         assert round_.alive == 1
     assert [answer["outcome"] for answer in answers] == ["ok", "ok"]
     assert len(machine.started) == 2
@@ -321,16 +321,16 @@ def test_what_ends_a_kept_process_is_weighed_again_in_a_new_one(outcome):
 
 @pytest.mark.parametrize(("times", "outcome"), [(1, "ok"), (2, "crashed")])
 def test_what_is_killed_is_weighed_once_more(times, outcome):
-    machine = Machine(fate=killed("weigh", times))
+    machine = Machine(fate=killed("measure_memory", times))
     with Round(machine.start, random.Random(0), machine.clock) as round_:
-        assert round_.weigh("b", 1e9, **asdict(CASES["b"]))["outcome"] == outcome
+        assert round_.measure_memory("b", 1e9, **asdict(CASES["b"]))["outcome"] == outcome
     assert len(machine.started) == 2
 
 
 def test_what_ends_a_new_process_is_not_weighed_again():
     machine = Machine(fate=lambda case, do: {"outcome": "crashed", "reason": ""})
     with Round(machine.start, random.Random(0), machine.clock) as round_:
-        assert round_.weigh("c", 1e9, **asdict(CASES["c"]))["outcome"] == "crashed"
+        assert round_.measure_memory("c", 1e9, **asdict(CASES["c"]))["outcome"] == "crashed"
     assert len(machine.started) == 1
 
 
@@ -358,9 +358,9 @@ def test_laps_and_their_end_are_told_what_is_left_of_the_budget(monkeypatch):
         ("lap", {"sample": [1, 0.5, "x", None, 0, 0, 0]}, "$.sample.cpu_s"),
         ("lap", {"sample": [9, 0.1, 0.1, None, 0.1, 0, 0]}, "9 iterations in place of 1"),
         ("lap", {"sample": [1, 50.0, 0.1, None, 0.1, 0, 0]}, "for which its parent waited"),
-        ("finish", {}, "spoiled"),
-        ("finish", {"spoiled": False, "values": {"setup_s": "x"}}, "$.values"),
-        ("finish", {"spoiled": False, "notes": ["odd"]}, "$.notes"),
+        ("finish", {}, "needs_new_process"),
+        ("finish", {"needs_new_process": False, "values": {"setup_s": "x"}}, "$.values"),
+        ("finish", {"needs_new_process": False, "notes": ["odd"]}, "$.notes"),
     ],
 )
 def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answer, named):
@@ -368,7 +368,7 @@ def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answe
     fate = lambda case, asked: forged if (case.mechanism, asked) == ("b", do) else None  # noqa: E731
     entries = ran(Machine(fate=fate), race())
     assert entries["b"].failed["outcome"] == "failed"
-    assert entries["b"].failed["reason"].startswith("its process answered what cannot be: ")
+    assert entries["b"].failed["reason"].startswith("its process gave an impossible answer: ")
     assert named in entries["b"].failed["reason"]
     assert len(entries["a"].laps) == 6
 

@@ -8,7 +8,7 @@ import pytest
 
 from attnbench.devices import host
 from attnbench.records import Sample
-from attnbench.run.seen import Seen, unbelievable
+from attnbench.run.seen import ObservedTimes, contradiction
 
 CPU_S = (14 + 15) / os.sysconf("SC_CLK_TCK")
 
@@ -20,30 +20,51 @@ def laps(wall_s, cpu_s, count=4):
 @pytest.mark.parametrize(
     ("laps", "seen", "said"),
     [
-        (laps(1.0, 1.0), Seen(waited_s=1.1, used_s=1.1), ""),
-        (laps(1.0, 0.01), Seen(waited_s=1.1, used_s=0.03), ""),  # it waits for a core, or sleeps
-        (laps(1.0, 1.0), Seen(waited_s=60.0, used_s=3.9), ""),  # all taken three times, under load
-        (laps(1.0, 1.0), Seen(waited_s=1.1, used_s=math.nan), ""),
-        (laps(1.0, 1.0), Seen(waited_s=0.9, used_s=1.0), "1 s, for which its parent waited 0.9 s"),
-        (laps(0.1, 0.1), Seen(waited_s=5.0, used_s=5.0), "of which the kernel counts 5 s"),
-        (laps(1.0, 1.0), Seen(waited_s=1.1, used_s=0.1), "of which the kernel counts 0.1 s"),
-        (laps(0.01, 99.0), Seen(waited_s=99.0, used_s=99.0), "more than all cores have"),
+        (laps(1.0, 1.0), ObservedTimes(waited_s=1.1, used_s=1.1), ""),
+        # it waits for a core, or sleeps
+        (laps(1.0, 0.01), ObservedTimes(waited_s=1.1, used_s=0.03), ""),
+        # all taken three times, under load
+        (laps(1.0, 1.0), ObservedTimes(waited_s=60.0, used_s=3.9, user_s=3.9), ""),
+        # pages faulted
+        (laps(1.0, 1.0), ObservedTimes(waited_s=60.0, used_s=40.0, user_s=1.1), ""),
+        (laps(1.0, 1.0), ObservedTimes(waited_s=1.1, used_s=math.nan, user_s=math.nan), ""),
+        (
+            laps(1.0, 1.0),
+            ObservedTimes(waited_s=0.9, used_s=1.0),
+            "1 s, for which its parent waited 0.9 s",
+        ),
+        (
+            laps(0.1, 0.1),
+            ObservedTimes(waited_s=5.0, used_s=5.0, user_s=5.0),
+            "of which the kernel counts 5 s",
+        ),
+        (
+            laps(1.0, 1.0),
+            ObservedTimes(waited_s=1.1, used_s=0.1),
+            "of which the kernel counts 0.1 s",
+        ),
+        (
+            laps(0.01, 99.0),
+            ObservedTimes(waited_s=99.0, used_s=99.0, user_s=99.0),
+            "more than all cores have",
+        ),
     ],
 )
 def test_laps_that_cannot_be_are_told_from_those_that_can(laps, seen, said):
-    assert said in unbelievable(laps, seen)
-    assert bool(said) == bool(unbelievable(laps, seen))
+    assert said in contradiction(laps, seen)
+    assert bool(said) == bool(contradiction(laps, seen))
 
 
 def test_what_computes_without_a_question_is_noted():
-    assert Seen(rested_s=9.0, idle_s=0.1).added_to({"odd": "b"}) == {"odd": "b"}
-    busy, said = Seen(rested_s=9.0, idle_s=5.0), "computed for 5 s while others took their turns"
+    assert ObservedTimes(rested_s=9.0, idle_s=0.1).added_to({"odd": "b"}) == {"odd": "b"}
+    busy = ObservedTimes(rested_s=9.0, idle_s=5.0)
+    said = "computed for 5 s while others took their turns"
     assert busy.added_to({"a": "b"}) == {"a": "b", "odd": said}
     assert busy.added_to({"odd": "b"}) == {"odd": f"b; {said}"}
 
 
 def test_where_the_kernel_does_not_say_the_laps_are_noted_as_unchecked():
-    assert Seen(used_s=math.nan).added_to({"a": "b"}).keys() == {"a", "unchecked"}
+    assert ObservedTimes(used_s=math.nan).added_to({"a": "b"}).keys() == {"a", "unchecked"}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.statistics import estimate
-from attnbench.statistics.estimate import IntervalKind, of_median, over_rounds
+from attnbench.statistics.estimate import IntervalKind, median_interval, over_rounds
 
 CASES, ROUNDS = 20, 3
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -73,20 +73,20 @@ def test_intervals_of_the_median_cover_it_for_any_distribution(name: str, count:
     rng = np.random.default_rng(1)
     median = math.log(2) if name == "exponential" else 0.0
     samples = np.exp(getattr(rng, name)(size=(600, count)).clip(-300, 300))
-    found = [of_median(row) for row in samples]
+    found = [median_interval(row) for row in samples]
     hits = [math.log(e.low) <= median <= math.log(e.high) for e in found]
     assert 0.93 < np.mean(hits) <= 1.0
 
 
 def test_too_few_samples_have_a_point_and_no_interval():
-    found = of_median([1.0, 3.0, 2.0])
+    found = median_interval([1.0, 3.0, 2.0])
     assert found.point == 2.0
     assert math.isnan(found.low)
     assert found.kind is IntervalKind.NONE
 
 
 def test_equal_samples_give_an_interval_of_zero_width():
-    found = of_median([2.0] * 9)
+    found = median_interval([2.0] * 9)
     assert (found.low, found.point, found.high, found.log_se) == (2.0, 2.0, 2.0, 0.0)
 
 
@@ -110,7 +110,7 @@ def test_equal_rounds_give_zero_width_and_zero_error():
 
 @given(st.lists(st.floats(1e-9, 1e6), min_size=1, max_size=40))
 def test_the_interval_of_a_median_contains_it_and_lies_within_the_samples(samples: list[float]):
-    found = of_median(samples)
+    found = median_interval(samples)
     if found.kind is IntervalKind.WITHIN:
         assert min(samples) <= found.low <= found.point <= found.high <= max(samples)
 

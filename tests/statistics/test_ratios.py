@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.scaling import Crossed, crossovers, speedups
+from attnbench.analysis.scaling import CrossoverKind, crossovers, speedups
 from attnbench.analysis.summary import summary
-from attnbench.claims.bench import Bench
+from attnbench.claims.bench import MeasuredSweep
 from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
 from attnbench.statistics.ratios import (
@@ -208,18 +208,18 @@ def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
 
     whole = sweep(laps)
 
-    def answer(ratios: Ratios | None) -> Crossed:
+    def answer(ratios: Ratios | None) -> CrossoverKind:
         found = crossovers(summary(whole), ratios=ratios, baseline=B)
         return found.loc[found["series"] == A, "answer"].item()
 
-    assert answer(Ratios(whole)) == Crossed.FROM
-    assert answer(None) == Crossed.UNCLEAR
+    assert answer(Ratios(whole)) == CrossoverKind.FROM
+    assert answer(None) == CrossoverKind.UNCLEAR
 
 
 def test_claims_use_paired_ratios_of_times_where_there_are_any():
     for whole, most in ((sweep(uneven), 0.05), (sweep(), math.inf)):
         ratios = Ratios(whole)
-        bench = Bench(sweep=whole, cases=summary(whole), ratios=ratios)
+        bench = MeasuredSweep(sweep=whole, cases=summary(whole), ratios=ratios)
         curves = {curve.series: curve for curve in bench.curves}
         found = curves[B].over(curves[A], ClaimedCost.TIME)
         assert (found.errors < most).all()

@@ -16,7 +16,7 @@ from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.merging import Piece, joined, merge
 from attnbench.store.schema import EndReason, Start
 from tests.fleet.shards import contents, divided, measured
-from tests.run.test_session import PLAN, REQUEST
+from tests.run.sessions import PLAN, REQUEST
 from tests.store.recorded import RECORDED
 from tests.sweeps import environment
 

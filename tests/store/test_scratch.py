@@ -67,7 +67,7 @@ def test_a_worktree_whose_folder_is_gone_is_forgotten(repository):
     for folder in abandoned():
         (folder / LOCK).unlink()
     Scratch().close()
-    git_repository.sweep_up(repository.folder)
+    git_repository.prune_worktrees(repository.folder)
     assert listed(repository) == 1
 
 
@@ -100,5 +100,5 @@ def test_a_new_folder_replaces_abandoned_ones(tmp_path, monkeypatch):
 def test_a_worktree_of_the_user_is_not_touched(repository, tmp_path):
     own = tmp_path / "mine" / git_repository.TREE
     repository.git("worktree", "add", "--detach", "--quiet", own, "HEAD")
-    git_repository.sweep_up(repository.folder)
+    git_repository.prune_worktrees(repository.folder)
     assert (own / "small.py").exists()

@@ -5,23 +5,27 @@ from itertools import takewhile
 
 import pytest
 
-from attnbench.workloads.context import Asked, Kept, Layer, Part, context
+from attnbench.workloads.context import CachePart, ContextBytes, ContextQuery, Layer, context
 
 FULL = 32  # numbers per token
 PARTS = {
-    "all": [Part(FULL)],
-    "window": [Part(FULL, most=9)],
-    "state": [Part(1000, most=1, item_bytes=4)],
-    "pools": [Part(8, every=16), Part(16, every=16, rest=True), Part(4, most=7)],
-    "half": [Part(FULL // 2), Part(700, most=1)],
-    "more": [Part(FULL), Part(4)],
+    "all": [CachePart(FULL)],
+    "window": [CachePart(FULL, max_entries=9)],
+    "state": [CachePart(1000, max_entries=1, item_bytes=4)],
+    "pools": [
+        CachePart(8, stride=16),
+        CachePart(16, stride=16, remainder_only=True),
+        CachePart(4, max_entries=7),
+    ],
+    "half": [CachePart(FULL // 2), CachePart(700, max_entries=1)],
+    "more": [CachePart(FULL), CachePart(4)],
 }
 LENGTHS = tuple(range(1, 400))
 
 
 def at_all_lengths(name, memory=None):
-    asked = Asked(lengths=LENGTHS, item_bytes=2, batch=3, memory=memory)
-    return Kept.of(PARTS[name], FULL, asked)
+    query = ContextQuery(lengths=LENGTHS, item_bytes=2, batch=3, memory=memory)
+    return ContextBytes.of(PARTS[name], FULL, query)
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -52,7 +56,9 @@ def test_from_the_break_even_on_full_attention_keeps_more(name):
 
 def test_a_state_fits_at_any_length_or_at_none():
     def longest(memory):
-        return Kept.of(PARTS["state"], None, Asked(lengths=(), item_bytes=2, memory=memory)).longest
+        return ContextBytes.of(
+            PARTS["state"], None, ContextQuery(lengths=(), item_bytes=2, memory=memory)
+        ).longest
 
     assert longest(4000) == math.inf
     assert longest(3999) == 0
@@ -60,7 +66,7 @@ def test_a_state_fits_at_any_length_or_at_none():
 
 def test_full_attention_of_unknown_size_is_compared_with_nothing():
     layers = [Layer(kind="state", needed=(), transformers=(), full=None)]
-    kept = context(layers, Asked(lengths=(1, 2), item_bytes=2))
+    kept = context(layers, ContextQuery(lengths=(1, 2), item_bytes=2))
     assert kept.full is None
     assert kept.times == ()
     assert kept.whole.needed.break_even is None

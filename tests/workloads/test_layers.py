@@ -11,7 +11,7 @@ import torch
 
 from attnbench.errors import UsageError
 from attnbench.peers.transformers.sublayer import own
-from attnbench.workloads.context import Asked, context
+from attnbench.workloads.context import ContextQuery, context
 from attnbench.workloads.layers import ORDERS, model
 
 try:
@@ -148,8 +148,8 @@ DATA_DEPENDENT = ("glm5_next_text", "qwen4_exp_text")  # which the meta device c
 def counted(tmp_path, fields, *lengths, item_bytes=2, memory=None):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(fields))
-    asked = Asked(lengths=lengths, item_bytes=item_bytes, batch=BATCH, memory=memory)
-    return context(model(file).layers, asked)
+    query = ContextQuery(lengths=lengths, item_bytes=item_bytes, batch=BATCH, memory=memory)
+    return context(model(file).layers, query)
 
 
 def size(part, known):
@@ -190,8 +190,8 @@ def test_every_type_of_model_that_is_known_was_compared():
 
 
 def stored(name, *lengths):
-    asked = Asked(lengths=lengths, item_bytes=2)
-    return context(model(DATA / f"{name}.json").layers, asked)
+    query = ContextQuery(lengths=lengths, item_bytes=2)
+    return context(model(DATA / f"{name}.json").layers, query)
 
 
 def test_kimi_linear_keeps_what_was_worked_out_by_hand():
@@ -245,8 +245,8 @@ LLAMA = {**SMALL, "model_type": "llama"}
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ([], "is no model's configuration, without 'model_type' and 'num_hidden_layers'; give"),
-        ({"name": "x"}, "is no model's configuration"),
+        ([], "is not a model's configuration: no 'model_type' or 'num_hidden_layers'; give"),
+        ({"name": "x"}, "is not a model's configuration"),
         ({"model_type": "llama"}, "'num_hidden_layers' is missing; add it"),
         ({**LLAMA, "num_attention_heads": None}, "'num_attention_heads' is missing; add it"),
         ({**LLAMA, "hidden_size": 3}, "'hidden_size' is 3; write a whole number from 4 to"),

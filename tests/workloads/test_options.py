@@ -12,7 +12,7 @@ from attnbench.devices.finding import find
 from attnbench.errors import UsageError
 from attnbench.records import Clock
 from attnbench.workloads import config, requests
-from attnbench.workloads.options import Options, declared, texts
+from attnbench.workloads.options import Options, option_specs, texts
 from attnbench.workloads.requests import request
 
 SIZES = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=3, unique=True)
@@ -166,7 +166,7 @@ def test_every_combination_is_a_variant():
         (128, "bfloat16", 4),
     ]
     assert (asked.width, asked.dtype, asked.batch) == (64, "float32", 4)
-    assert [single.variants for single in asked.each] == [()] * 4
+    assert [single.variants for single in asked.per_variant] == [()] * 4
     assert request(Options.of({"width": 64})).variants == ()
 
 
@@ -175,12 +175,14 @@ def test_a_divided_sweep_chooses_no_budget():
     assert request(Options()).budget_s == find("cpu").budget_s
 
 
-@pytest.mark.parametrize("name", list(declared()))
+@pytest.mark.parametrize("name", list(option_specs()))
 def test_every_option_says_what_it_is(name):
-    option = declared()[name]
+    option = option_specs()[name]
     assert option.help.endswith(".")
     assert (option.kind.read is None) == (not option.kind.metavar), "a flag has neither"
-    assert (getattr(Options(), name) is not None) or option.usual or option.panel == "Cluster"
+    assert (
+        (getattr(Options(), name) is not None) or option.default_text or option.panel == "Cluster"
+    )
     if option.kind.known is not None:
         assert len(tuple(option.kind.known(""))) > 1
 

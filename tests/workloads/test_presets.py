@@ -67,7 +67,7 @@ def test_a_further_mechanism_is_in_the_groups_by_its_file(tmp_path, monkeypatch)
     monkeypatch.setattr(registry, "PACKAGE", tmp_path)
     file.write_text(f"raise SystemExit\n{source}")
     assert group("@decode") == group("@all") == ("nearby",)
-    file.write_text(source.replace("Card(", 'Card(undecoded="it looks ahead", '))
+    file.write_text(source.replace("Card(", 'Card(no_decode_reason="it looks ahead", '))
     assert group("@decode") == ()
     assert group("@all") == ("nearby",)
 

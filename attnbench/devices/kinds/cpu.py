@@ -10,11 +10,12 @@ from typing import Any
 
 from attnbench.devices import rapl
 from attnbench.devices.host import memory_bytes
-from attnbench.devices.protocol import Build, Device, Meter, Stopwatch, Weighed
+from attnbench.devices.protocol import Build, Device, Meter, Stopwatch, ValuesAndNotes
 from attnbench.devices.timing import HostStopwatch
 from attnbench.records import Case, Clock
 
-FAULTING_S = 3.0  # at most of a warm-up that goes on while pages fault
+FAULTING_S = 3.0  # longest warm-up that goes on while pages fault
+SMALL_LENGTH = 128  # of a sequence that only loads code
 
 
 class Cpu(Device):
@@ -30,7 +31,7 @@ class Cpu(Device):
     clock = "process CPU time"
     threads = 1
     hides_page_faults = True
-    weighs_afresh = True  # what the allocator keeps of earlier cases is resident
+    memory_needs_fresh_process = True  # what the allocator keeps of earlier cases is resident
     shared = 0.6
     gpus = 0
     matmul_size = 1024
@@ -69,7 +70,7 @@ class Cpu(Device):
     def cannot_compile(self) -> str:
         compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
         if which(compiler):
-            return self.lacks_headers()
+            return self.missing_headers_reason()
         return f"torch.compile needs a C++ compiler: install {compiler}, or name another one in CXX"
 
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
@@ -91,7 +92,7 @@ class Cpu(Device):
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}
 
-    def weigh(self, build: Build, case: Case) -> Weighed:
+    def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
         from attnbench.devices.memory import on_cpu
 
         # a small batch loads code and library workspaces, so that they do not count
@@ -104,8 +105,9 @@ class Cpu(Device):
         return on_cpu(lambda: build(case))
 
 
-def small(case: Case, seq_len: int = 128) -> Case:
+def small(case: Case) -> Case:
     """The same case on one short sequence with a small vocabulary; it runs the same code."""
     w = case.workload
     shell = replace(w.shell, vocabulary=64) if w.shell else None
-    return replace(case, workload=replace(w, batch=1, seq_len=min(seq_len, w.seq_len), shell=shell))
+    seq_len = min(SMALL_LENGTH, w.seq_len)
+    return replace(case, workload=replace(w, batch=1, seq_len=seq_len, shell=shell))

@@ -21,7 +21,7 @@ from attnbench.devices.protocol import (
     Meter,
     Stopwatch,
     Unavailable,
-    Weighed,
+    ValuesAndNotes,
 )
 from attnbench.errors import CannotRun
 from attnbench.records import OTHERS, Case, Clock
@@ -36,7 +36,7 @@ VARIABLES = (
 )
 
 COMPUTE_MODE = 20  # CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
-# processes that the modes of the driver allow which are too few: CUcomputemode_enum
+# how many processes the driver's modes allow where those are too few: CUcomputemode_enum
 ALLOWED = MappingProxyType({2: "no process", 3: "one process only"})
 
 
@@ -58,7 +58,7 @@ class Cuda(Device):
         return self.exclusive()
 
     def exclusive(self) -> str:
-        """Why several processes cannot use the device, as races do; empty if they can."""
+        """Why several processes cannot use the device at once, as in races; empty if they can."""
         mode = ctypes.c_int()
         with suppress(OSError):
             driver().cuDeviceGetAttribute(ctypes.byref(mode), COMPUTE_MODE, self.index)
@@ -83,7 +83,7 @@ class Cuda(Device):
             return "torch.compile needs triton, which is not installed"
         if not any(map(which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
             return "torch.compile needs a C compiler: install gcc, or name another one in CC"
-        return self.lacks_headers()  # Triton compiles a module for each kernel's launches
+        return self.missing_headers_reason()  # Triton compiles a module for each kernel's launches
 
     def select(self) -> None:
         import torch
@@ -94,7 +94,7 @@ class Cuda(Device):
                 " forked, so that none of them can use it"
             )
         torch.cuda.set_device(self.index)
-        # float32 shall mean float32 in convolutions too, for which torch allows TF32 by default
+        # float32 must mean float32 in convolutions too, for which torch allows TF32 by default
         torch.backends.cudnn.allow_tf32 = False
 
     def wake(self) -> None:
@@ -125,10 +125,10 @@ class Cuda(Device):
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "caching", "launches": getattr(watch, "visible_launches", "")}
 
-    def weigh(self, build: Build, case: Case) -> Weighed:
-        from attnbench.devices.cuda_memory import weigh
+    def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
+        from attnbench.devices.cuda_memory import profile_memory
 
-        return weigh(lambda: build(case), self.uuid())
+        return profile_memory(lambda: build(case), self.uuid())
 
     def joules(self) -> float:
         return nvml.joules(self.uuid())

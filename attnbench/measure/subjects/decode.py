@@ -1,7 +1,7 @@
 """`decode`: an iteration is a step to token N, from the state that the tokens before it left.
 
 A state can be filled with random numbers in place of a pass over a prompt, which takes longer than
-any number of steps in long contexts. A step from it computes as much, but no text means its output.
+any number of steps in long contexts. A step from it does the same work; its output means nothing.
 """
 
 from functools import partial
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from attnbench.devices.protocol import Weighed
+from attnbench.devices.protocol import ValuesAndNotes
 from attnbench.measure.cards import Unmeasured
+from attnbench.measure.drawing import draw
 from attnbench.measure.subject import Subject
 from attnbench.verify.flops import counted_flops
 
-FEW = 16  # tokens of a prompt whose state says what the numbers of a filled one are like
-STEPS = 16  # at most, of a numerical error: in float64 each reads twice the bytes
-DRAWN = 1 << 20  # numbers of a state that are drawn; the rest repeats them
+FEW = 16  # tokens of a prompt whose state gives the distribution of a filled one's numbers
+STEPS = 16  # at most, for a numerical error: in float64 each reads twice the bytes
 
 
 class Decode(Subject):
@@ -67,10 +67,7 @@ class Decode(Subject):
             return part.copy_(sample)
         known = sample[sample.isfinite()].float()  # some slots may be empty
         spread, mean = torch.std_mean(known, correction=0) if len(known) else (1.0, 0.0)
-        first, *others = part.flatten().split(DRAWN) if part.is_contiguous() else (part,)
-        first.normal_(float(mean), float(spread), generator=self.generator)
-        for other in others:  # drawing all of a large state would take longer than its steps
-            other.copy_(first[: len(other)])
+        draw(part, lambda p: p.normal_(float(mean), float(spread), generator=self.generator))
         return part
 
     def forward(self) -> Tensor:
@@ -87,7 +84,7 @@ class Decode(Subject):
         storages = [tensor.untyped_storage() for tensor in self.tensors()]
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
-    def weighed(self, values: dict[str, float]) -> Weighed:
+    def with_state(self, values: dict[str, float]) -> ValuesAndNotes:
         """`state_bytes` in place of bytes saved for a backward pass.
 
         Also the FLOPs of a step if the form does not declare them, and whether the declared number

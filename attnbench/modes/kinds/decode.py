@@ -3,11 +3,11 @@
 from attnbench.modes.facts import ModeFacts
 
 FACTS = ModeFacts(
-    place=3,
+    order=3,
     title="Decode",
     steps=True,
-    alone="attention",
-    why="a step is measured with its projections and without a classifier",
+    only_level="attention",
+    only_level_reason="a step is measured with its projections and without a classifier",
     time="Time per output token (TPOT), context of N tokens, ms",
     peak=", the prompt and its prefill, and the state",
 )

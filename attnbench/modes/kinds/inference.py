@@ -2,4 +2,4 @@
 
 from attnbench.modes.facts import ModeFacts
 
-FACTS = ModeFacts(place=2, title="Inference", both=True)
+FACTS = ModeFacts(order=2, title="Inference", both=True)

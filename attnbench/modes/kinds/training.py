@@ -3,13 +3,13 @@
 from attnbench.modes.facts import ModeFacts
 
 FACTS = ModeFacts(
-    place=1,
+    order=1,
     title="Training",
     both=True,
     trains=True,
-    forwards=3.0,  # each product has two in the backward pass
+    forward_passes=3.0,  # each product has two in the backward pass
     work="Training counts three times the FLOPs of the forward pass.",
     copies=4,  # parameters, gradients and Adam's two moments
-    moves=6,  # parameters and both moments, each read and written
+    parameter_moves=6,  # parameters and both moments, each read and written
     peak=", inputs, gradients and optimiser state",
 )

@@ -1,7 +1,7 @@
 """Layers of today's models.
 
 Their norms and recurrences compute in float32. Queries and keys are rotated, by angles of 0.
-Gated DeltaNet's projections are brought into the order of their layer in every pass. In its chunks
+Gated DeltaNet's projections are reordered for their layer in every pass. In its chunks
 logs of decays are differences of float32 sums, which strong decays make less precise: its error is
 8e-7 at standard normal inputs and 5e-5 at 30 times those.
 """
@@ -29,6 +29,14 @@ from attnbench.peers.transformers.sublayer import Sublayer
 from attnbench.records import Workload
 
 
+class Mixer(Sublayer):
+    takes_causal = True
+    tolerance = 1e-5
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.package_layer(x)
+
+
 class FNet(Sublayer, fnet.FNet):
     module = "transformers.models.fnet.modeling_fnet"
     takes_padding = True
@@ -38,13 +46,11 @@ class FNet(Sublayer, fnet.FNet):
         return self.library.FNetBasicFourierTransform(sizes)
 
     def mixed(self, x: Tensor) -> Tensor:
-        return self.theirs(x)[0]
+        return self.package_layer(x)[0]
 
 
-class GatedDeltaNet(Sublayer, gated_delta_net.Chunked):
+class GatedDeltaNet(Mixer, gated_delta_net.Chunked):
     module = "transformers.models.qwen3_next.modeling_qwen3_next"
-    takes_causal = True
-    tolerance = 1e-5
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         H, d = workload.heads, workload.head_width
@@ -59,21 +65,18 @@ class GatedDeltaNet(Sublayer, gated_delta_net.Chunked):
             num_hidden_layers=1,
             layer_types=["linear_attention"],
         )
-        theirs = self.library.Qwen3NextGatedDeltaNet(sizes, 0)
-        theirs.in_proj_qkvz = ByHead(
+        layer = self.library.Qwen3NextGatedDeltaNet(sizes, 0)
+        layer.in_proj_qkvz = ByHead(
             H, (d, d, config.wider * d, config.wider * d), self.mix, self.gate
         )
-        theirs.in_proj_ba = ByHead(H, (V // H, V // H), self.rates)
-        theirs.A_log, theirs.dt_bias = self.A, self.b
-        theirs.norm.weight, theirs.out_proj = self.norm.weight, self.output
-        theirs.conv1d = Taps(self.taps)
-        return theirs
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.theirs(x)
+        layer.in_proj_ba = ByHead(H, (V // H, V // H), self.rates)
+        layer.A_log, layer.dt_bias = self.A, self.b
+        layer.norm.weight, layer.out_proj = self.norm.weight, self.output
+        layer.conv1d = Taps(self.taps)
+        return layer
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if not config.gate:
             return "transformers' Qwen3-Next has no DeltaNet without gates; leave gate=False out"
         if config.negative:
@@ -81,10 +84,8 @@ class GatedDeltaNet(Sublayer, gated_delta_net.Chunked):
         return None
 
 
-class Mamba2(Sublayer, mamba2.Chunked):
+class Mamba2(Mixer, mamba2.Chunked):
     module = "transformers.models.mamba2.modeling_mamba2"
-    takes_causal = True
-    tolerance = 1e-5
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         _, heads, head_width = inner_heads(config, workload)
@@ -99,21 +100,16 @@ class Mamba2(Sublayer, mamba2.Chunked):
             chunk_size=config.chunk,
             num_hidden_layers=1,
         )
-        theirs = self.library.Mamba2Mixer(sizes, 0)
-        theirs.in_proj, theirs.out_proj = self.mix, self.output
-        theirs.A_log, theirs.dt_bias, theirs.D = self.A, self.beta, self.skip
-        theirs.norm.weight = self.scales
-        theirs.conv1d = Taps(self.taps, self.taps_bias)
-        return theirs
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.theirs(x)
+        layer = self.library.Mamba2Mixer(sizes, 0)
+        layer.in_proj, layer.out_proj = self.mix, self.output
+        layer.A_log, layer.dt_bias, layer.D = self.A, self.beta, self.skip
+        layer.norm.weight = self.scales
+        layer.conv1d = Taps(self.taps, self.taps_bias)
+        return layer
 
 
-class Latent(Sublayer, latent.Sdpa):
+class Latent(Mixer, latent.Sdpa):
     module = "transformers.models.deepseek_v3.modeling_deepseek_v3"
-    takes_causal = True
-    tolerance = 1e-5
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         sizes = self.library.DeepseekV3Config(
@@ -128,22 +124,22 @@ class Latent(Sublayer, latent.Sdpa):
             num_hidden_layers=1,
             attn_implementation="sdpa",
         )
-        theirs = self.library.DeepseekV3Attention(sizes, 0)
+        layer = self.library.DeepseekV3Attention(sizes, 0)
         if config.query_rank is None:
-            theirs.q_proj = self.query
+            layer.q_proj = self.query
         else:
             queries: Any = self.query
-            theirs.q_a_proj, norm, theirs.q_b_proj = queries
-            theirs.q_a_layernorm.weight = norm.weight
-        theirs.kv_a_proj_with_mqa, theirs.kv_b_proj = self.down, self.up
-        theirs.kv_a_layernorm.weight, theirs.o_proj = self.norm.weight, self.output
-        return theirs
+            layer.q_a_proj, norm, layer.q_b_proj = queries
+            layer.q_a_layernorm.weight = norm.weight
+        layer.kv_a_proj_with_mqa, layer.kv_b_proj = self.down, self.up
+        layer.kv_a_layernorm.weight, layer.o_proj = self.norm.weight, self.output
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.theirs(x, unrotated(x, self.rope), None, is_causal=self.causal)[0]
+        return self.package_layer(x, unrotated(x, self.rope), None, is_causal=self.causal)[0]
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         _, rope = latent.widths(config, w)
         if rope % 2:
             return f"transformers' DeepSeek-V3 rotates pairs, and rope={rope} is odd"
@@ -160,10 +156,10 @@ class GroupedQuery(Sublayer, grouped_query.Sdpa):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         rotation = unrotated(x, self.width // self.heads)
-        return self.theirs(x, rotation, None, is_causal=self.causal)[0]
+        return self.package_layer(x, rotation, None, is_causal=self.causal)[0]
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if config.gate or config.sink_logit:
             return "transformers' Llama has neither gate nor sinks; leave gate and sink_logit out"
         return None
@@ -177,28 +173,26 @@ class SlidingWindow(Sublayer, sliding_window.Masked):
         sizes = self.library.MistralConfig(
             **sizes_of(self, workload), head_dim=workload.head_width, sliding_window=config.window
         )
-        theirs = sharing(self, self.library.MistralAttention(sizes, 0))
+        layer = sharing(self, self.library.MistralAttention(sizes, 0))
         N, w = workload.seq_len, config.window
         # its models give no mask where the window holds every token
         band = torch.ones(N, N, dtype=torch.bool).tril().triu(1 - w) if w < N else None
-        theirs.register_buffer("band", band, persistent=False)
-        return theirs
+        layer.register_buffer("band", band, persistent=False)
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        theirs: Any = self.theirs
-        return theirs(x, unrotated(x, self.width // self.heads), theirs.band)[0]
+        layer: Any = self.package_layer
+        return layer(x, unrotated(x, self.width // self.heads), layer.band)[0]
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if config.sink_tokens or config.sink_logit:
             return "transformers' Mistral has no sinks; leave sink_tokens and sink_logit out"
         return None
 
 
-class KimiDelta(Sublayer, kimi_delta.Chunked):
+class KimiDelta(Mixer, kimi_delta.Chunked):
     module = "transformers.models.kimi_linear.modeling_kimi_linear"
-    takes_causal = True
-    tolerance = 1e-5
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         sizes = self.library.KimiLinearConfig(
@@ -210,22 +204,17 @@ class KimiDelta(Sublayer, kimi_delta.Chunked):
             layer_types=["linear_attention"],
             rms_norm_eps=gated_delta_net.EPSILON,
         )
-        theirs = self.library.KimiLinearDeltaAttention(sizes, 0)
-        theirs.q_proj, theirs.k_proj, theirs.v_proj = (Third(self.mix, i) for i in range(3))
-        theirs.conv1d, theirs.forget_gate = Taps(self.taps), Forget(self)
-        theirs.b_proj, theirs.o_proj = self.beta, self.output
-        theirs.g_a_proj, theirs.g_b_proj = self.gate
-        theirs.o_norm.weight = self.norm.weight
-        return theirs
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.theirs(x)
+        layer = self.library.KimiLinearDeltaAttention(sizes, 0)
+        layer.q_proj, layer.k_proj, layer.v_proj = (Third(self.mix, i) for i in range(3))
+        layer.conv1d, layer.forget_gate = Taps(self.taps), Forget(self)
+        layer.b_proj, layer.o_proj = self.beta, self.output
+        layer.g_a_proj, layer.g_b_proj = self.gate
+        layer.o_norm.weight = self.norm.weight
+        return layer
 
 
-class Lightning(Sublayer, lightning.Chunked):
+class Lightning(Mixer, lightning.Chunked):
     module = "transformers.models.minimax.modeling_minimax"
-    takes_causal = True
-    tolerance = 1e-5
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         H, d = workload.heads, workload.head_width
@@ -236,38 +225,36 @@ class Lightning(Sublayer, lightning.Chunked):
             num_hidden_layers=2,
             layer_types=["linear_attention"] * 2,
         )
-        theirs = self.library.MiniMaxLightningAttention(sizes, 0)
-        theirs.qkv_proj = ByHead(H, (d, d, d), self.query, self.key, self.value)
-        theirs.output_gate, theirs.out_proj = self.gate, self.output
-        theirs.norm.weight = self.norm.weight
-        return theirs
+        layer = self.library.MiniMaxLightningAttention(sizes, 0)
+        layer.qkv_proj = ByHead(H, (d, d, d), self.query, self.key, self.value)
+        layer.output_gate, layer.out_proj = self.gate, self.output
+        layer.norm.weight = self.norm.weight
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.theirs(x, None, None)[0]
+        return self.package_layer(x, None, None)[0]
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         return "the form is transformers' first layer; leave depth out" if config.depth else None
 
 
-class Differential(Sublayer, differential.Sdpa):
+class Differential(Mixer, differential.Sdpa):
     module = "transformers.models.diffllama.modeling_diffllama"
-    takes_causal = True
-    tolerance = 1e-5
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         self.kv_heads = workload.heads
         sizes = self.library.DiffLlamaConfig(
             **sizes_of(self, workload), rms_norm_eps=differential.EPSILON
         )
-        theirs: Any = sharing(self, self.library.DiffLlamaAttention(sizes, config.layer))
-        theirs.lambda_q1, theirs.lambda_k1 = self.q1, self.k1
-        theirs.lambda_q2, theirs.lambda_k2 = self.q2, self.k2
-        theirs.is_causal = workload.causal
-        return theirs
+        layer: Any = sharing(self, self.library.DiffLlamaAttention(sizes, config.layer))
+        layer.lambda_q1, layer.lambda_k1 = self.q1, self.k1
+        layer.lambda_q2, layer.lambda_k2 = self.q2, self.k2
+        layer.is_causal = workload.causal
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.theirs(x, unrotated(x, self.width // self.heads))[0]
+        return self.package_layer(x, unrotated(x, self.width // self.heads))[0]
 
 
 def sizes_of(module: Any, w: Workload) -> dict[str, Any]:
@@ -281,11 +268,11 @@ def sizes_of(module: Any, w: Workload) -> dict[str, Any]:
     }
 
 
-def sharing(module: Any, theirs: Any) -> nn.Module:
+def sharing(module: Any, layer: Any) -> nn.Module:
     """Their attention with the projections of a module."""
-    theirs.q_proj, theirs.k_proj, theirs.v_proj = module.query, module.key, module.value
-    theirs.o_proj = module.output
-    return theirs
+    layer.q_proj, layer.k_proj, layer.v_proj = module.query, module.key, module.value
+    layer.o_proj = module.output
+    return layer
 
 
 def unrotated(x: Tensor, width: int) -> tuple[Tensor, Tensor]:

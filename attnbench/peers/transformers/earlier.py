@@ -1,4 +1,4 @@
-"""Layers of models before those of today.
+"""Layers of earlier models.
 
 They end before the output projection, which is added, except Transformer-XL's: this is XLNet's in
 one direction, without biases, residual and norm. Longformer computes softmax in float32, and
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnbench.mechanisms import bigbird, longformer, nystromformer, reformer, transformer_xl
 from attnbench.mechanisms.reformer import factors
-from attnbench.peers import multiple
+from attnbench.peers import not_multiple_reason
 from attnbench.peers.transformers.sublayer import Sublayer
 from attnbench.records import Workload
 
@@ -33,19 +33,19 @@ class Longformer(Sublayer, longformer.Longformer):
             attention_window=[config.window],
             attention_probs_dropout_prob=0.0,
         )
-        theirs = self.library.LongformerSelfAttention(sizes, layer_id=0)
+        layer = self.library.LongformerSelfAttention(sizes, layer_id=0)
         for name in ("query", "key", "value"):
             own = getattr(self, name)
-            setattr(theirs, name, own)
-            setattr(theirs, f"{name}_global", getattr(self, f"{name}_global", own))
-        return theirs
+            setattr(layer, name, own)
+            setattr(layer, f"{name}_global", getattr(self, f"{name}_global", own))
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         kinds = x.new_zeros(x.shape[:2])
         kinds[:, : self.config.global_tokens] = GLOBAL
         if mask is not None:
             kinds = kinds.masked_fill(~mask, -GLOBAL)
-        y, *_ = self.theirs(
+        y, *_ = self.package_layer(
             x,
             attention_mask=kinds,
             is_index_masked=kinds < 0,
@@ -55,15 +55,15 @@ class Longformer(Sublayer, longformer.Longformer):
         return self.output(y)
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if config.dilation > 1:
             return "transformers' Longformer has no dilation"
-        return multiple(w, config.window, config.global_tokens)
+        return not_multiple_reason(w, config.window, config.global_tokens)
 
 
 class BigBird(Sublayer, bigbird.BigBird):
     module = "transformers.models.big_bird.modeling_big_bird"
-    departs = (
+    deviation = (
         "its global blocks are the first and the last, its random blocks come from a part of the"
         " sequence, and in inference all of them are block 0"
     )
@@ -77,16 +77,15 @@ class BigBird(Sublayer, bigbird.BigBird):
             num_random_blocks=config.random_tokens // config.block,
             max_position_embeddings=workload.seq_len,
         )
-        theirs = self.library.BigBirdBlockSparseAttention(sizes, seed=config.seed)
-        for name in ("query", "key", "value"):
-            setattr(theirs, name, getattr(self, name))
-        return theirs
+        layer = self.library.BigBirdBlockSparseAttention(sizes, seed=config.seed)
+        layer.query, layer.key, layer.value = self.query, self.key, self.value
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         real = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)
         masks = self.library.BigBirdModel.create_masks_for_block_sparse_attn
         blocks, band, rows, columns = masks(real, self.config.block)
-        y, *_ = self.theirs(
+        y, *_ = self.package_layer(
             x,
             band_mask=band,
             from_mask=rows,
@@ -97,16 +96,16 @@ class BigBird(Sublayer, bigbird.BigBird):
         return self.output(y)
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         b, drawn = config.block, config.random_tokens // config.block
         if config.global_tokens != 2 * b:
             return f"transformers' BigBird has two global blocks; give global_tokens={2 * b}"
-        return multiple(w, b, (6 + 2 * drawn) * b)
+        return not_multiple_reason(w, b, (6 + 2 * drawn) * b)
 
 
 class Nystromformer(Sublayer, nystromformer.Nystromformer):
     module = "transformers.models.nystromformer.modeling_nystromformer"
-    departs = "it scales the start of the iteration by one number for the whole batch"
+    deviation = "it scales the start of the iteration by one number for the whole batch"
     tolerance = 1e-5
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
@@ -118,27 +117,26 @@ class Nystromformer(Sublayer, nystromformer.Nystromformer):
             conv_kernel_size=config.conv_kernel or None,
             attention_probs_dropout_prob=0.0,
         )
-        theirs = self.library.NystromformerSelfAttention(sizes)
-        for name in ("query", "key", "value"):
-            setattr(theirs, name, getattr(self, name))
+        layer = self.library.NystromformerSelfAttention(sizes)
+        layer.query, layer.key, layer.value = self.query, self.key, self.value
         if self.conv is not None:
-            theirs.conv = self.conv
-        theirs.iterative_inv = partial(theirs.iterative_inv, n_iter=config.iterations)
-        return theirs
+            layer.conv = self.conv
+        layer.iterative_inv = partial(layer.iterative_inv, n_iter=config.iterations)
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(self.theirs(x)[0])
+        return self.output(self.package_layer(x)[0])
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if w.dtype in ("float16", "bfloat16"):
             return f"transformers' Nyströmformer mixes {w.dtype} with float32 and fails"
-        return multiple(w, config.landmarks)
+        return not_multiple_reason(w, config.landmarks)
 
 
 class Reformer(Sublayer, reformer.Reformer):
     module = "transformers.models.reformer.modeling_reformer"
-    departs = "it draws its own hashes"
+    deviation = "it draws its own hashes"
     takes_causal = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
@@ -154,18 +152,18 @@ class Reformer(Sublayer, reformer.Reformer):
             is_decoder=workload.causal,
             lsh_attention_probs_dropout_prob=0.0,
         )
-        theirs = self.library.LSHSelfAttention(sizes)
-        theirs.query_key, theirs.value = self.query, self.value
-        return theirs
+        layer = self.library.LSHSelfAttention(sizes)
+        layer.query_key, layer.value = self.query, self.value
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(self.theirs(x).hidden_states)
+        return self.output(self.package_layer(x).hidden_states)
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         if config.within_bucket:
             return "transformers' Reformer attends across buckets; leave within_bucket out"
-        return multiple(w, config.chunk, 2 * config.chunk)
+        return not_multiple_reason(w, config.chunk, 2 * config.chunk)
 
 
 class TransformerXL(Sublayer, transformer_xl.TransformerXL):
@@ -175,21 +173,21 @@ class TransformerXL(Sublayer, transformer_xl.TransformerXL):
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         D, H = workload.width, workload.heads
         sizes = self.library.XLNetConfig(d_model=D, n_head=H, dropout=0.0)
-        theirs = self.library.XLNetRelativeAttention(sizes)
+        layer = self.library.XLNetRelativeAttention(sizes)
         # plain attributes from now on, views of this module's parameters
-        for name in [name for name, _ in theirs.named_parameters(recurse=False)]:
-            delattr(theirs, name)
-        theirs.layer_norm = nn.Identity()
-        return theirs
+        for name in [name for name, _ in layer.named_parameters(recurse=False)]:
+            delattr(layer, name)
+        layer.layer_norm = nn.Identity()
+        return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        theirs: Any = self.theirs
-        theirs.q, theirs.k, theirs.v, theirs.r = (
+        layer: Any = self.package_layer
+        layer.q, layer.k, layer.v, layer.r = (
             linear.weight.T.unflatten(1, (self.heads, -1))
             for linear in (self.query, self.key, self.value, self.position)
         )
-        theirs.o = self.output.weight.unflatten(1, (self.heads, -1))
-        theirs.r_w_bias, theirs.r_r_bias = self.u.squeeze(1), self.v.squeeze(1)
+        layer.o = self.output.weight.unflatten(1, (self.heads, -1))
+        layer.r_w_bias, layer.r_r_bias = self.u.squeeze(1), self.v.squeeze(1)
         L, M = self.config.segment, self.config.memory
         x, outputs = x.transpose(0, 1), []  # [N, B, D]
         for start in range(0, len(x), L):
@@ -197,7 +195,7 @@ class TransformerXL(Sublayer, transformer_xl.TransformerXL):
             keys = len(old) + len(now)
             future = x.new_ones(len(now), keys).triu(1 + len(old))[..., None, None]
             R = self.sinusoids(keys, x)
-            y, _ = theirs(now, None, future, None, R, None, old)
+            y, _ = layer(now, None, future, None, R, None, old)
             outputs.append(y - now)  # without the residual
         return torch.cat(outputs).transpose(0, 1)
 
@@ -209,7 +207,7 @@ class TransformerXL(Sublayer, transformer_xl.TransformerXL):
         return self.library.XLNetModel.positional_embedding(p, frequencies).to(x.dtype)
 
     @staticmethod
-    def refuses(config: Any, w: Workload) -> str | None:
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
         return "transformers' XLNet has no biases; leave bias out" if config.bias else None
 
 

@@ -7,14 +7,14 @@ import pytest
 
 import attnbench
 from attnbench.api import measuring
-from attnbench.api.measuring import refuse_empty, why_most
+from attnbench.api.measuring import main_reason, refuse_empty
 from attnbench.cli.doctor import load
 from attnbench.cli.dry_run import show_plan
-from attnbench.cli.measuring import doubts, kept, timed_by
+from attnbench.cli.sweep_output import interruption_message, noise_warnings, timed_by
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, SweepBusy
 from attnbench.records import Cause, Outcome, Part, Run, Shard
-from attnbench.run.processes import Server
+from attnbench.run.processes import ServerHandle
 from attnbench.store.journal import Journal
 from attnbench.store.schema import Start
 from tests import sweeps
@@ -41,7 +41,7 @@ MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
 )
 def test_what_makes_times_noisy_is_reported(changes, words):
     machine = replace(MACHINE, **changes)
-    said = list(doubts(machine, find("cpu").host_clock(machine.threads)))
+    said = list(noise_warnings(machine, find("cpu").host_clock(machine.threads)))
     assert len(said) == len(words)
     assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
 
@@ -81,13 +81,13 @@ SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device
 def test_a_folder_that_cannot_be_written_is_refused_before_a_process_is_started(
     tmp_path, path, monkeypatch
 ):
-    start = Server.worker
+    start = ServerHandle.worker
 
     def reading(server, **about):
         assert about.get("module") == "attnbench.workloads.reader", "a process was started"
         return start(server, **about)
 
-    monkeypatch.setattr(Server, "worker", reading)
+    monkeypatch.setattr(ServerHandle, "worker", reading)
     (tmp_path / "file").touch()
     done = here("sweep", "--lengths", "16", *SMALL, "--out", tmp_path / path)
     assert done.returncode == 2
@@ -134,7 +134,9 @@ def test_the_most_frequent_reason_is_named_with_a_series_that_it_concerns():
     runs = [*(refused(first, "cannot decode") for _ in range(9)), *late]
     total, series = len(made.plan), rest[0].case.series
     said = f"{series}: would exceed --budget: predicted 0 s"
-    assert why_most(made.plan, runs) == (f"{said} ({total - 1} of {total} cases; 1 other reason)")
+    assert main_reason(made.plan, runs) == (
+        f"{said} ({total - 1} of {total} cases; 1 other reason)"
+    )
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
@@ -148,10 +150,16 @@ def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would(as
 
 def test_the_advice_after_a_signal_is_true(folder, tmp_path):
     path, journal, made = folder
-    assert kept(tmp_path / "missing") == "nothing was measured"
-    assert kept(path) == f"nothing was measured yet; attnbench sweep --resume '{path}' continues"
+    assert interruption_message(tmp_path / "missing") == "nothing was measured"
+    assert (
+        interruption_message(path)
+        == f"nothing was measured yet; attnbench sweep --resume '{path}' continues"
+    )
     journal.append(made.runs[0])
-    assert kept(path) == f"what was measured is kept; attnbench sweep --resume '{path}' continues"
+    assert (
+        interruption_message(path)
+        == f"what was measured is kept; attnbench sweep --resume '{path}' continues"
+    )
 
 
 def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):

@@ -1,4 +1,4 @@
-"""The options of `Options` as Typer's, and help in which options stand in groups."""
+"""Typer options made from `Options`, and help that lists options in groups."""
 
 import inspect
 import re
@@ -12,10 +12,10 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from attnbench.cli.completing import completing
-from attnbench.workloads.options import Options, declared, flag
+from attnbench.cli.completing import completer
+from attnbench.workloads.options import Options, flag, option_specs
 
-GIVEN = "given"  # the parameter of a verb for what was written of the options of `Options`
+GIVEN = "given"  # a verb's parameter for those options of `Options` that the user wrote
 ALONE = ("--resume",)
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 OTHERS = "Other options"
@@ -25,7 +25,7 @@ class Verb(TyperCommand):
     """A verb whose help shows options in groups, in the order in which each first appears."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words; `ALONE` options may come without a value, which is then empty."""
+        """Parse the arguments; an option in `ALONE` may lack a value, which is then empty."""
         pairs = zip_longest(args, args[1:], fillvalue="--")
         words = [f"{a}=" if a in ALONE and b.startswith("--") else a for a, b in pairs]
         return super().parse_args(ctx, words)
@@ -51,18 +51,18 @@ class Verb(TyperCommand):
                 formatter.write_dl(rows)
 
 
-def asking(
+def with_sweep_options(
     verb: Callable[..., None] | None = None,
     without: Collection[str] = (),
     usual: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[..., Any]:
-    """The verb with all options of `Options`, or all but some; those written are in `given`.
+    """Add the options of `Options` to a verb, except `without`; `given` gets those written.
 
-    There too are the `usual` values of options that have other defaults here.
+    `usual` are other defaults of some options; `given` has these values too.
     """
     if verb is None:
-        return partial(asking, without=without, usual=usual)
-    kept = [name for name in declared() if name not in without]
+        return partial(with_sweep_options, without=without, usual=usual)
+    kept = [name for name in option_specs() if name not in without]
 
     @wraps(verb)
     def command(context: typer.Context, **values: Any) -> None:
@@ -73,11 +73,11 @@ def asking(
                 given[name] = value
         verb(given=given, **values)
 
-    hints, known = get_type_hints(Options), declared()
+    hints, known = get_type_hints(Options), option_specs()
     shown = [inspect.Parameter("context", KEYWORD, annotation=typer.Context)]
     for field in (field for field in fields(Options) if field.name in kept):
         default = usual.get(field.name, field.default)
-        default = typed(field.name, default, known[field.name].panel)
+        default = shared_option(field.name, default, known[field.name].panel)
         shown.append(
             inspect.Parameter(field.name, KEYWORD, default=default, annotation=hints[field.name])
         )
@@ -94,11 +94,11 @@ def is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def typed(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
-    """An option of `Options` as Typer has it; `text` replaces its help, where it means less."""
-    option, names = declared()[name], [flag(name)]
-    usual = option.usual if default is None else ""
-    if option.kind.read is None and option.usual:  # neither on nor off by default
+def shared_option(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
+    """An option of `Options` for Typer; `text` replaces its help where it is too general."""
+    option, names = option_specs()[name], [flag(name)]
+    usual = option.default_text if default is None else ""
+    if option.kind.read is None and option.default_text:  # neither on nor off by default
         names = [f"{names[0]}/{flag('no_' + name)}"]
     return typer.Option(
         default,
@@ -106,6 +106,6 @@ def typed(name: str, default: Any = None, panel: str | None = None, text: str = 
         help=text or option.help + f"  [default: {usual}]" * bool(usual),
         metavar=option.kind.metavar or None,
         rich_help_panel=panel,
-        autocompletion=completing(option.kind.known) if option.kind.known else None,
+        autocompletion=completer(option.kind.known) if option.kind.known else None,
         show_default=not usual and option.kind.read is not None,
     )

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from attnbench.attention.card import Card
-from attnbench.devices.protocol import Device, Weighed
+from attnbench.devices.protocol import Device, ValuesAndNotes
 from attnbench.measure import compiling
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import package
@@ -13,7 +13,7 @@ from attnbench.measure.samples import check, counted
 from attnbench.records import Case, Level
 
 
-def weighed(
+def measure_memory_and_counts(
     card: Card,
     config: Any,
     case: Case,
@@ -23,9 +23,9 @@ def weighed(
     checked: bool,
     filled: bool,
     error: bool,
-) -> Weighed:
-    """Peaks, saved bytes and counts of one iteration, and notes; with `error`, also that of the
-    output against the reference.
+) -> ValuesAndNotes:
+    """Peaks, saved bytes and counts of one iteration, and notes; with `error`, also the numerical
+    error of the output.
 
     With `checked`, output and gradients are checked first, and the values include parameters and
     forward FLOPs of one layer. Raises `Unmeasured`.
@@ -43,21 +43,21 @@ def weighed(
             values["flops"] = flops.core + outside
         del subject
     build = partial(subject_of, card, seed=seed, filled=filled)
-    peaks, notes = device.weigh(lambda case: build(case=case), case)
+    peaks, notes = device.profile_memory(lambda case: build(case=case), case)
     values |= peaks
-    # cards and forms of older trees lack these fields: they declare everything
+    # cards and forms of older trees lack these fields (they declare everything) or name them so
     declared = getattr(card, "declared", True)
-    if not declared or getattr(form, "counted", False):
+    if not declared or getattr(form, "flops_estimated", getattr(form, "counted", False)):
         values |= counted(subject_of(card, case, seed))
     if declared and error:
-        values |= known(error=relative_error(card, case, seed))
+        values |= without_none(error=relative_error(card, case, seed))
     if computed_by := package(form):
         notes["package"] = computed_by
-    if departs := getattr(form, "departs", ""):
-        notes["departs"] = departs
+    if deviation := getattr(form, "deviation", getattr(form, "departs", "")):
+        notes["departs"] = deviation
     return values, notes
 
 
-def known(**values: float | None) -> dict[str, float]:
+def without_none(**values: float | None) -> dict[str, float]:
     """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}

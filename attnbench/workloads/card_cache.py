@@ -1,9 +1,9 @@
-"""What cards declare, remembered between commands: listing mechanisms then loads no torch.
+"""What cards declare, cached between commands, so that listing mechanisms loads no torch.
 
-An entry is named after everything that its content follows from: the source of this package, the
+The name of an entry is a digest of all that its content depends on: the source of this package, the
 versions of Python and torch, the time of the last installation or removal of any package, the
 device, and the mechanism. It holds the hashes of the user's files that it was read from. An entry
-that is missing, damaged or of other files is read again.
+that is missing, damaged or of changed files is read again.
 """
 
 import sys
@@ -23,12 +23,12 @@ KIND = "models"
 Row = Mapping[str, Any]
 
 
-def described(
+def cached_rows(
     names: Sequence[str], device: Device, read: Callable[[list[str]], Iterable[Described]]
 ) -> list[Row]:
-    """Each mechanism in full; `read` is called once, with those that are not remembered, if any."""
+    """Each mechanism in full; `read` is called once, with those that are not cached, if any."""
     entries = dict(zip(names, entry_names(names, device), strict=True))
-    rows = {name: row for name in names if (row := recalled(entries[name])) is not None}
+    rows = {name: row for name in names if (row := cached_row(entries[name])) is not None}
     if missing := [name for name in names if name not in rows]:
         for name, found in zip(missing, read(missing), strict=True):
             rows[name] = found.row
@@ -38,8 +38,8 @@ def described(
     return [rows[name] for name in names]
 
 
-def recalled(entry: str) -> Row | None:
-    """What is remembered, if the files that it was read from are the same today."""
+def cached_row(entry: str) -> Row | None:
+    """The cached row, if the files that it was read from are unchanged."""
     if (stored := cache.recall(KIND, entry)) is None:
         return None
     with suppress(OSError):
@@ -62,7 +62,7 @@ def entry_names(names: Iterable[str], device: Device) -> list[str]:
 
 
 def located(name: str) -> str:
-    """The paths of mechanisms in files, whatever the working folder; nothing of others."""
+    """The absolute paths of mechanisms in files; empty for others."""
     paths = (one.rpartition(".py:")[0] for one in mechanisms(name))
     return ":".join(str(Path(f"{path}.py").resolve()) for path in paths if path)
 

@@ -1,4 +1,4 @@
-"""What a user sees of a sweep while it is measured, and what an interrupted one leaves."""
+"""Terminal output of a sweep while it is measured, and what an interrupted one leaves."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ CROWDED = 0.5  # and the load average may be this share of all cores
 
 
 def measure(request: Request, *what: Any, **how: Any) -> None:
-    """`api.measuring.measure`, with what a user sees of it meanwhile."""
+    """`api.measuring.measure`, with choices, warnings and progress on the terminal."""
     announce = partial(show_choices, request)
-    with watched() as observe:
+    with show_progress() as observe:
         spent = measuring.measure(request, *what, announce=announce, observe=observe, **how)
     took, useful = spent.took_s, 100 * spent.useful
     console.err().print(f"finished in {took:.0f} s ({useful:.0f} % measuring)")
@@ -45,11 +45,11 @@ def show_choices(request: Request, here: Environment, journal: Journal) -> None:
         from attnbench.render.conditions import gpu_settings
 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
-    console.warn(doubts(here, clock))
+    console.warn(noise_warnings(here, clock))
 
 
 def timed_by(here: Environment, clock: Clock) -> str:
-    """The threads, and how the time on a CPU is taken: `CPU time on one core`."""
+    """The number of threads, and on a CPU the clock: `CPU time on one core`."""
     threads = many(here.threads, "thread")
     if here.device_memory_bytes is not None:
         return threads
@@ -58,13 +58,13 @@ def timed_by(here: Environment, clock: Clock) -> str:
 
 def sizes(request: Request) -> str:
     """Batch and number types: `8,192 tokens per batch, float32`."""
-    batches = dict.fromkeys(str(single.batch) for single in request.each)
+    batches = dict.fromkeys(str(single.batch) for single in request.per_variant)
     batch = f"B = {', '.join(batches)}" if request.batch else f"{request.tokens:,} tokens per batch"
-    return ", ".join((batch, *dict.fromkeys(single.dtype for single in request.each)))
+    return ", ".join((batch, *dict.fromkeys(single.dtype for single in request.per_variant)))
 
 
-def doubts(here: Environment, clock: Clock) -> Iterator[str]:
-    """What will make times on this machine noisier than necessary, or fewer."""
+def noise_warnings(here: Environment, clock: Clock) -> Iterator[str]:
+    """Warnings: what will make times on this machine noisier than necessary, or fewer."""
     cores, threads = many(here.cores, "core"), many(here.threads, "thread")
     if here.threads > here.cores:
         yield f"{threads} share {cores}; try --threads {here.cores}"
@@ -82,14 +82,14 @@ def doubts(here: Environment, clock: Clock) -> Iterator[str]:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[Progress], None]]:
-    """Show progress while the block runs, as it is reported to what this gives."""
+def show_progress() -> Iterator[Callable[[Progress], None]]:
+    """Show progress while the block runs; yields the callback to report it with."""
     with ProgressLine(console.err()) as line:
         yield line.turn
 
 
-def kept(folder: Path) -> str:
-    """What an interrupted sweep leaves in its folder, and how to go on."""
+def interruption_message(folder: Path) -> str:
+    """What an interrupted sweep leaves in its folder, and how to continue."""
     if not begun_in(folder):
         return "nothing was measured"
     sweep = load(folder)

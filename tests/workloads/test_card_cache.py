@@ -7,7 +7,7 @@ import pytest
 from attnbench.devices.finding import find
 from attnbench.errors import StoreError
 from attnbench.store import cache
-from attnbench.workloads import remembered
+from attnbench.workloads import card_cache
 from attnbench.workloads.reading import Described
 
 CPU = find("cpu")
@@ -28,11 +28,11 @@ class Reader:
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "attnbench" / remembered.KIND
+    return tmp_path / "cache" / "attnbench" / card_cache.KIND
 
 
 def read(reader, *names, device=CPU):
-    return [row["read"] for row in remembered.described(names, device, reader)]
+    return [row["read"] for row in card_cache.cached_rows(names, device, reader)]
 
 
 def test_each_mechanism_is_read_once():
@@ -46,9 +46,9 @@ def test_each_mechanism_is_read_once():
 def test_what_it_follows_from_is_in_the_name_of_an_entry(monkeypatch):
     reader = Reader()
     read(reader, "fastformer")
-    monkeypatch.setattr(remembered, "version", lambda package: "9.9")
+    monkeypatch.setattr(card_cache, "version", lambda package: "9.9")
     assert read(reader, "fastformer") == [2]
-    monkeypatch.setattr(remembered, "installations", lambda: {"site-packages": 1})
+    monkeypatch.setattr(card_cache, "installations", lambda: {"site-packages": 1})
     assert read(reader, "fastformer") == [3]
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert read(reader, "fastformer") == [4]
@@ -99,19 +99,19 @@ def test_a_folder_that_cannot_be_written_does_no_harm(folder):
 
 def test_the_cache_stays_bounded(folder):
     for i in range(6):
-        cache.remember(remembered.KIND, f"{i}", {"number": i})
+        cache.remember(card_cache.KIND, f"{i}", {"number": i})
         os.utime(folder / f"{i}.json", (i, i))
-    cache.forget_oldest(remembered.KIND, most=2)
+    cache.forget_oldest(card_cache.KIND, most=2)
     assert {file.name for file in folder.iterdir()} == {"4.json", "5.json"}
-    assert cache.recall(remembered.KIND, "5") == {"number": 5}
+    assert cache.recall(card_cache.KIND, "5") == {"number": 5}
 
 
 def test_without_a_home_nothing_is_remembered(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user of no account
-    cache.remember(remembered.KIND, "x", {"number": 1})
-    cache.forget_oldest(remembered.KIND)
-    assert cache.recall(remembered.KIND, "x") is None
+    cache.remember(card_cache.KIND, "x", {"number": 1})
+    cache.forget_oldest(card_cache.KIND)
+    assert cache.recall(card_cache.KIND, "x") is None
     with pytest.raises(StoreError, match="there is no home folder; set XDG_CACHE_HOME"):
         cache.keep("selftest", "x", {})
 
@@ -123,7 +123,7 @@ def test_a_relative_cache_home_is_ignored(monkeypatch):
 
 
 def test_the_files_beside_a_users_file_are_its_sources(tmp_path):
-    from attnbench.workloads.reader import Worker
+    from attnbench.workloads.reader import CardReader
 
     (tmp_path / "mine.py").write_text(
         "import json, sibling_of_mine\n"
@@ -137,8 +137,8 @@ def test_the_files_beside_a_users_file_are_its_sources(tmp_path):
     )
     (tmp_path / "sibling_of_mine.py").write_text("")
     name = f"{tmp_path / 'mine.py'}:Mine"
-    answer = Worker(None).answer("describe", names=[name], device="cpu")
+    answer = CardReader(None).answer("describe", names=[name], device="cpu")
     (found,) = answer["sources"]
     assert set(found) == {str(tmp_path / "mine.py"), str(tmp_path / "sibling_of_mine.py")}
-    own = Worker(None).answer("describe", names=["linformer"], device="cpu")
+    own = CardReader(None).answer("describe", names=["linformer"], device="cpu")
     assert own["sources"] == [{}]

@@ -1,0 +1,497 @@
+"""What a session predicts, and how it spends a budget, by a clock that moves only by workers."""
+
+from collections import Counter
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from attnbench import units
+from attnbench.records import (
+    Case,
+    Cause,
+    Mode,
+    Outcome,
+    Part,
+    Settings,
+)
+from attnbench.run import predict, schedule
+from attnbench.run.history import History
+from attnbench.run.predict import predicted_costs
+from attnbench.run.session import Session
+from tests.run.machine import Machine
+from tests.run.sessions import (
+    BY_CORE,
+    GIB,
+    PLAN,
+    REQUEST,
+    outcomes,
+    planned,
+    predicted,
+    slow_is,
+    sweep,
+    timed,
+)
+
+
+@pytest.mark.parametrize("slow_s", [0.5, 3.0, 9.0])
+def test_a_budget_covers_every_cheap_block_before_it_repeats_one(slow_s):
+    machine = Machine(slow_is(slow_s))
+    session = sweep(machine, request=replace(REQUEST, budget_s=60.0))
+    assert machine.now - 50.0 <= 60.0
+    found = outcomes(machine)
+    assert {line.case.key for line in PLAN} == {key for key, _, _ in found}
+    for line in PLAN:
+        run = found[line.case.key, Part.TIME, 0]
+        if line.case.mechanism == "fast":
+            assert run.outcome is Outcome.OK
+        if run.outcome is not Outcome.OK:
+            assert run.outcome is Outcome.SKIPPED
+            assert "would exceed --budget" in run.reason
+    for n in (128, 256, 512):
+        rounds = {
+            name: {r for key, part, r in found if part is Part.TIME and key == line.case.key}
+            for name, line in ((p.case.mechanism, p) for p in PLAN if p.case.workload.seq_len == n)
+        }
+        assert rounds["slow"] <= rounds["fast"], "no series is repeated without its rival"
+    assert session.over_budget == (slow_s > 1)
+
+
+def test_a_case_is_left_out_where_the_budget_is_enough_for_the_others_of_its_block_alone():
+    """A visit takes 6.15 s: two laps and a warm-up of 2 s each, and 0.15 s besides."""
+    plan = tuple(planned(name, 128, 2 * 10**9) for name in ("first", "second"))
+    machine = Machine(seconds=lambda case: 2.0)
+    sweep(machine, plan, replace(REQUEST, rounds=1, budget_s=10.0))
+    first, second = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan)
+    assert first.outcome is Outcome.OK
+    assert (second.outcome, second.cause) == (Outcome.SKIPPED, Cause.BUDGET)
+    assert second.reason.startswith("would exceed --budget")
+    assert second.case not in {case.key for _, case, _ in machine.asked}
+
+
+def test_what_is_left_of_the_budget_goes_to_the_widest_ratio():
+    """At 256 one series jitters; when only one block fits a round, it is that one."""
+    shake = {}
+
+    def seconds(case):
+        wide = case.mechanism == "slow" and case.workload.seq_len == 256
+        shake[case] = shake.get(case, 0) + 1
+        return 0.5 * (1.5 if wide and shake[case] // 6 % 2 else 1.0)
+
+    machine = Machine(seconds)
+    sweep(machine, request=replace(REQUEST, rounds=100, budget_s=120.0))
+    later = Counter(
+        msgspec.json.decode(run.case, type=Case).workload.seq_len
+        for run in machine.stored
+        if run.part is Part.TIME and run.round >= 3
+    )
+    assert later[256] >= max(later[128], later[512])
+
+
+def test_predictions_learn_from_what_was_measured():
+    """By the first guess all fit; the first takes 20 s in place of 1, so the second would not."""
+    plan = tuple(planned("slow", n, n * 10**9 // 128) for n in (128, 256, 512))
+    machine = Machine(seconds=lambda case: 20.0 * case.workload.seq_len / 128)
+    sweep(machine, plan, replace(REQUEST, case_timeout_s=100.0))
+    first, second, third = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan)
+    assert first.outcome is Outcome.OK
+    assert second.outcome is Outcome.SKIPPED
+    assert second.reason.startswith(
+        "would exceed --case-timeout (100 s): predicted 40.0 s per iteration"
+    )
+    assert third.outcome is Outcome.SKIPPED
+
+
+@pytest.mark.parametrize("gib", [1.9, 8])
+def test_what_would_not_fit_is_predicted_not_tried(gib):
+    machine = Machine()
+    big = planned("big", 128, 1, size=int(gib * GIB))
+    sweep(machine, (big,), memory=2 * GIB)
+    (run,) = machine.stored
+    assert run.outcome is Outcome.SKIPPED
+    assert run.reason == (
+        f"would exceed the memory limit (2.000 GiB): predicted {gib:.3f} GiB and 10 % to spare"
+    )
+    assert not machine.asked
+
+
+def test_what_the_end_of_the_budget_cut_off_has_no_outcome_and_is_done_when_resumed():
+    """Iterations take 50 times as long as was predicted, so the budget ends in the first block."""
+    machine = Machine(seconds=lambda case: 5.0)
+    session = sweep(machine, request=replace(REQUEST, budget_s=9.0))
+    assert session.over_budget
+    found = outcomes(machine)
+    assert {run.outcome for run in found.values()} <= {Outcome.OK, Outcome.SKIPPED}
+    cut = [run for run in found.values() if run.reason == "not finished when --budget ended"]
+    assert cut
+    assert not any(run.elapsed_s for run in cut)
+    again = Machine(seconds=lambda case: 5.0)
+    finished = frozenset(key for key, run in found.items() if run.elapsed_s)
+    sweep(again, earlier=tuple(machine.stored), finished=finished)
+    assert {run.outcome for run in outcomes(again).values()} == {Outcome.OK}
+
+
+def test_a_repeat_that_the_end_of_the_budget_cut_off_is_as_if_not_begun():
+    """Each round is slower than the one before: predictions are too low every time."""
+    machine = Machine()
+    machine.seconds = lambda case: 0.05 * 1.02 ** len(machine.asked)
+    sweep(machine, request=replace(REQUEST, rounds=50, budget_s=120.0))
+    assert {run.outcome for run in machine.stored} == {Outcome.OK}
+    assert max(run.round for run in machine.stored) >= 2
+
+
+def test_what_is_done_takes_nothing_from_the_budget_of_a_resumed_sweep():
+    machine = Machine(seconds=lambda case: 3.0)
+    sweep(machine, PLAN[:3])
+    earlier = tuple(machine.stored)
+    finished = frozenset((r.case, r.part, r.round) for r in earlier)
+    again = Machine(seconds=lambda case: 3.0)
+    sweep(again, PLAN[:4], replace(REQUEST, budget_s=90.0), earlier=earlier, finished=finished)
+    assert {r.outcome for r in again.stored} == {Outcome.OK}
+    assert {(r.case, r.part, r.round) for r in again.stored} >= {
+        (PLAN[3].case.key, part, r)
+        for part, r in [(Part.TIME, 0), (Part.TIME, 2), (Part.MEMORY, 0)]
+    }
+
+
+def test_the_seconds_left_stay_within_the_budget_and_fall():
+    machine, shown = Machine(slow_is(1.0)), []
+    watch = lambda progress: shown.append((machine.now, progress.left_s))  # noqa: E731
+    sweep(machine, request=replace(REQUEST, budget_s=60.0), observe=watch)
+    assert all(left <= 60.0 - (now - 50.0) + 1e-6 for now, left in shown)
+    assert shown[-1][1] < shown[0][1]
+
+
+def test_without_a_budget_the_seconds_left_are_about_what_passes():
+    machine, shown = Machine(slow_is(1.0)), []
+    watch = lambda progress: shown.append((machine.now, progress.left_s))  # noqa: E731
+    sweep(machine, observe=watch)
+    late = shown[len(shown) // 3 :]
+    for now, left in late:
+        assert 0.5 * (machine.now - now) - 4 < left < 1.5 * (machine.now - now) + 4
+
+
+def test_the_visits_to_come_are_counted_from_the_start():
+    machine, shown = Machine(slow_is(1.0)), []
+    session = sweep(machine, observe=shown.append)
+    assert {progress.total for progress in shown} == {session.visits} == {3 * len(PLAN)}
+    assert all(progress.done < progress.total for progress in shown)
+
+
+def test_a_budget_limits_the_visits_that_are_promised():
+    machine, shown = Machine(slow_is(1.0)), []
+    session = sweep(machine, request=replace(REQUEST, budget_s=30.0), observe=shown.append)
+    assert session.visits < 3 * len(PLAN)
+    assert all(p.done <= p.total <= 3 * len(PLAN) for p in shown)
+    assert abs(shown[-1].total - session.visits) <= 2
+
+
+@pytest.mark.parametrize("limits", [{"budget_s": 20.0}, {"case_timeout_s": 4.0}])
+def test_the_reason_and_the_report_name_one_prediction(limits):
+    # two forms of one mechanism do the same work, at their own speeds
+    costs = {("slow", "eager"): 0.008, ("fast", "eager"): 0.0008, ("slow", "sdpa"): 0.004}
+    plan = tuple(
+        planned(name, n, round(8e6 * n), form=form) for name, form in costs for n in (128, 256, 512)
+    )
+    machine = Machine(lambda case: costs[case.mechanism, case.form] * case.workload.seq_len)
+    sweep(machine, plan, replace(REQUEST, **limits))
+    foreseen = predicted_costs(plan, machine.stored)
+    skipped = [run for run in machine.stored if run.outcome is Outcome.SKIPPED]
+    assert skipped
+    for run in skipped:
+        assert f"predicted {units.seconds(foreseen[run.case][0])} per iteration" in run.reason
+
+
+def test_a_repeat_that_the_budget_cuts_off_takes_nothing_from_its_case():
+    """A machine that comes to a standstill in the second round."""
+    stuck = []
+
+    def seconds(case):
+        return 1000.0 if stuck else 0.1
+
+    machine = Machine(seconds)
+    watch = lambda progress: stuck.append(1) if progress.round else None  # noqa: E731
+    session = sweep(machine, request=replace(REQUEST, budget_s=60.0), observe=watch)
+    assert session.over_budget
+    assert machine.now - 50.0 <= 62.0  # each process has a second to answer
+    assert {run.outcome for run in machine.stored} == {Outcome.OK}
+    assert {run.round for run in machine.stored} == {0}
+
+
+def test_a_further_form_of_a_mechanism_waits_for_the_repeats_of_the_others():
+    """The expensive form alone would fit; with the repeats of the others it does not."""
+    eager, fused = planned("a", 128, 9 * 10**9), planned("a", 128, 10**9, form="sdpa")
+    costs = {"eager": 9.0, "sdpa": 1.0}
+    machine = Machine(lambda case: costs[case.form])
+    sweep(machine, (fused, eager), replace(REQUEST, budget_s=45.0))
+    assert outcomes(machine)[eager.case.key, Part.TIME, 0].outcome is Outcome.OK
+    machine = Machine(lambda case: costs[case.form])
+    sweep(machine, (fused, eager), replace(REQUEST, budget_s=36.0))
+    assert outcomes(machine)[eager.case.key, Part.TIME, 0].outcome is Outcome.SKIPPED
+    assert outcomes(machine)[fused.case.key, Part.TIME, 2].outcome is Outcome.OK
+
+
+def test_the_first_few_further_forms_do_not_wait():
+    """As many as take a small share of the budget, though it is not enough for the repeats."""
+    fused = [planned("a", n, 10**10, form="sdpa") for n in (128, 256)]
+    eager = [planned("a", n, 10**9) for n in (128, 256)]
+    machine = Machine(lambda case: 1.0 if case.form == "eager" else 10.0)
+    sweep(machine, (*fused, *eager), replace(REQUEST, budget_s=100.0))
+    ends = [outcomes(machine)[p.case.key, Part.TIME, 0].outcome for p in eager]
+    assert ends == [Outcome.OK, Outcome.SKIPPED]
+
+
+def test_lengths_beyond_the_tokens_of_a_batch_wait_for_the_repeats_of_the_others():
+    """They are measured after them, as far as the budget goes, and not skipped before."""
+    costs = {256: 1, 1024: 4, 2048: 4}
+    plan = tuple(planned(name, n, costs[n] * 10**9) for name in ("a", "b") for n in costs)
+    machine = Machine(lambda case: float(costs[case.workload.seq_len]))
+    sweep(machine, plan, replace(REQUEST, budget_s=55.0))
+    rounds = [(outcomes(machine).get((p.case.key, Part.TIME, 2)) is not None) for p in plan]
+    assert rounds == [True, False, False] * 2
+    ends = [outcomes(machine)[p.case.key, Part.TIME, 0].outcome for p in plan]
+    assert ends == [Outcome.OK, Outcome.OK, Outcome.SKIPPED] * 2
+    order = [(run.round, "1024" in run.case) for run in machine.stored if run.samples]
+    assert order.index((2, False)) < order.index((0, True))
+
+
+def test_a_further_form_that_was_left_out_and_then_must_wait_does_so_once():
+    """It is guessed to exceed the limit of a case, until that of its mechanism proves fast."""
+    costs = {("a", "eager"): (10, 5.0), ("a", "sdpa"): (100, 50.0), ("b", "eager"): (10, 49.0)}
+    plan = [planned(name, 128, c * 10**9, form=form) for (name, form), (c, _) in costs.items()]
+    machine = Machine(
+        lambda case: costs[case.mechanism, case.form][1] * case.workload.seq_len / 128
+    )
+    look, looks = machine.clock, []
+
+    def clock():
+        looks.append(1)
+        assert len(looks) < 10_000, "it goes round in circles"
+        return look()
+
+    machine.clock = clock
+    request = replace(REQUEST, budget_s=1500.0, case_timeout_s=250.0)
+    sweep(machine, (*plan, planned("b", 256, 20 * 10**9)), request)
+    assert outcomes(machine)[plan[1].case.key, Part.TIME, 0].outcome is Outcome.OK
+
+
+def test_without_a_budget_nothing_waits():
+    plan = tuple(planned(name, n, 10**9) for name in ("a", "b") for n in (256, 1024))
+    machine = Machine(lambda case: 1.0)
+    sweep(machine, plan)
+    rounds = [run.round for run in machine.stored if run.samples]
+    assert rounds == sorted(rounds)
+
+
+def test_predictions_learn_from_the_clock_of_the_device_and_visits_from_that_of_the_wall():
+    machine = Machine(lambda case: 0.1, hold_s=0.5)
+    session = sweep(machine)
+    for line in PLAN:
+        assert session.history.iteration_s(line) == pytest.approx(0.1)
+    predicted, _ = predicted_costs(PLAN, machine.stored)[PLAN[-1].case.key]
+    assert predicted == pytest.approx(0.1)
+    assert session.history.wall_s(PLAN[0]) == pytest.approx(0.6)
+    expected = schedule.visit_s(0.6, REQUEST.settings, session.history.overhead_s(Part.TIME))
+    assert session.visit_s(PLAN[0]) == pytest.approx(expected)
+
+
+def test_what_processes_take_besides_iterations_is_learnt():
+    """A process takes 3 s to start, so that only some repeats fit into the budget."""
+    machine = Machine(overhead_s=3.0)
+    session = sweep(machine, request=replace(REQUEST, budget_s=100.0))
+    assert session.history.overhead_s(Part.TIME) == pytest.approx(3.0)
+    assert session.history.overhead_s(Part.MEMORY) == pytest.approx(3.0, abs=0.1)
+    assert 80.0 < machine.now - 50.0 <= 100.0
+    assert not session.over_budget
+
+
+def test_a_visit_is_expected_to_take_what_one_took():
+    """Pages that the first iteration touches cost more than it does, and only in long cases."""
+    machine = Machine(compile_s=lambda case: 30.0 if case.workload.seq_len == 512 else 0.0)
+    session = sweep(machine)
+    slow = [planned.case.workload.seq_len for planned in PLAN if session.visit_s(planned) > 30]
+    assert slow == [512, 512]
+
+
+def compiled(seq_len, flops=10**8):
+    return replace(planned("fast", seq_len, flops, form="compiled"), compiles=True)
+
+
+def test_compiling_counts_against_the_time_limit_of_a_case_and_is_expected():
+    """Far longer than its iterations, and than the guess before anything was compiled."""
+    plan = (PLAN[3], *(compiled(n) for n in (128, 256, 512)))
+    slow = {128: 280.0, 256: 130.0, 512: 130.0}
+    machine = Machine(
+        lambda case: 0.1,
+        compile_s=lambda case: slow[case.workload.seq_len] if case.form == "compiled" else 0.0,
+    )
+    sweep(machine, plan, replace(REQUEST, rounds=1))
+    found = outcomes(machine)
+    assert {run.outcome for run in found.values()} == {Outcome.OK}
+    slow[128] = 1000.0
+    machine = Machine(lambda case: 0.1, compile_s=machine.compile_s)
+    sweep(machine, plan, replace(REQUEST, rounds=1, case_timeout_s=300.0))
+    ends = [outcomes(machine)[p.case.key, Part.TIME, 0].outcome for p in plan]
+    assert ends == [Outcome.OK, Outcome.TIMEOUT, Outcome.SKIPPED, Outcome.SKIPPED]
+
+
+def test_the_budget_reserves_what_compiling_took_before():
+    """Iterations alone would fit many times; after the first, two more compilations do not."""
+    plan = (PLAN[3], *(compiled(n) for n in (128, 256, 512)))
+    machine = Machine(
+        lambda case: 0.01, compile_s=lambda case: 30.0 if case.form == "compiled" else 0.0
+    )
+    sweep(machine, plan, replace(REQUEST, rounds=1, budget_s=80.0))
+    assert machine.now - 50.0 <= 80.0
+    runs = [outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan]
+    assert [run.outcome for run in runs] == [Outcome.OK, Outcome.OK, Outcome.OK, Outcome.SKIPPED]
+    assert "would exceed --budget" in runs[-1].reason
+
+
+def measured(machine):
+    """In how many rounds each case was timed."""
+    return Counter(run.case for run in machine.stored if run.part is Part.TIME and run.samples)
+
+
+MANY = tuple(
+    planned(name, n, 10**9, mode=mode)
+    for name in ("a", "b", "c", "d")
+    for n in (128, 256, 512)
+    for mode in (Mode.INFERENCE, Mode.TRAINING)
+)
+
+
+def test_guesses_that_are_far_too_long_leave_nothing_out_that_fits():
+    """Only one series has a good guess; every other case is guessed to take twice the budget."""
+    plan = tuple(
+        line if line.case.mechanism == "a" else replace(line, predicted_s=200.0) for line in MANY
+    )
+    machine = Machine(lambda case: 0.1)
+    session = sweep(machine, plan, replace(REQUEST, budget_s=100.0))
+    timed = measured(machine)
+    assert set(timed) == {line.case.key for line in plan}
+    assert min(timed.values()) >= 2
+    assert all(run.outcome is Outcome.OK for run in outcomes(machine).values())
+    assert session.useful_s > 0.6 * 100.0
+
+
+@pytest.mark.parametrize("true", [1 / 8, 1.0, 8.0])
+def test_guesses_that_are_all_wrong_alike_use_the_budget_and_keep_it(true):
+    machine = Machine(lambda case: 0.05 * true)
+    plan = tuple(replace(line, predicted_s=0.05) for line in MANY)
+    sweep(machine, plan, replace(REQUEST, budget_s=120.0, rounds=12))
+    assert machine.now - 50.0 <= 120.0 * 1.02
+    assert set(measured(machine)) == {line.case.key for line in plan}
+
+
+def test_the_first_guess_follows_the_peaks_that_were_measured():
+    line = replace(planned("slow", 128, 10**12), moved_bytes=10**6)
+    names = {line.case.key: "slow"}
+    slow, fast = (predict.Times(names, predict.Rates(flops, 1e10)) for flops in (1e9, 1e11))
+    assert slow.of(line) > 50 * fast.of(line) > 0
+    old = replace(line, moved_bytes=0)  # from an older journal
+    assert fast.of(old) == old.predicted_s
+
+
+def test_a_block_known_to_the_precision_is_not_repeated_and_the_others_are():
+    """The times of one series at 256 differ from round to round."""
+    turns = Counter()
+
+    def seconds(case):
+        turns[case] += 1
+        wide = (case.mechanism, case.workload.seq_len) == ("slow", 256)
+        return 0.1 * (1.3 if wide and turns[case] // 8 % 2 else 1.0)
+
+    request = replace(REQUEST, rounds=12, budget_s=10_000.0, precision=0.02)
+    session = sweep(machine := Machine(), request=request)
+    assert set(measured(machine).values()) == {4}, "no block ends before four rounds"
+    assert not session.over_budget
+    sweep(machine := Machine(seconds), request=request)
+    rounds = {line.case.workload.seq_len: measured(machine)[line.case.key] for line in PLAN}
+    assert max(rounds[128], rounds[512]) < rounds[256] == 12
+    sweep(machine := Machine(), request=replace(request, precision=None))
+    assert set(measured(machine).values()) == {12}
+
+
+def test_memory_is_measured_after_times_in_a_share_of_a_budget_that_is_short():
+    """There is time for about one round of all; a measurement of memory takes as long as that."""
+    machine = Machine(lambda case: 0.1, overhead_s=2.0)
+    session = sweep(machine, MANY, replace(REQUEST, budget_s=100.0))
+    parts = [run.part for run in machine.stored if run.elapsed_s]
+    assert set(parts[: parts.index(Part.MEMORY)]) == {Part.TIME}
+    assert len(measured(machine)) == len(MANY)
+    assert 3 <= parts.count(Part.MEMORY) < len(MANY)
+    assert session.over_budget
+
+
+def decoding(seq_len, prefill_flops):
+    step = planned("slow", seq_len, 10**6, mode=Mode.DECODE)
+    return replace(step, prefill_flops=prefill_flops, prefill_s=prefill_flops / 1e9)
+
+
+def test_a_prefill_is_part_of_what_a_visit_takes():
+    plan = [decoding(n, 10**9 * n) for n in (10, 20, 40)]
+    history = Session(
+        request=REQUEST, plan=tuple(plan), store=Machine(), start=None, memory_bytes=GIB
+    ).history
+    assert history.prefill_s(plan[0]) == 10  # the first guess
+    history.learn(plan[0], timed(plan[0], 1, {"ttft_s": 3.0}))
+    assert [history.prefill_s(line) for line in plan] == pytest.approx([3, 6, 12])
+    assert history.prepare_s(plan[2]) == history.prefill_s(plan[2])
+
+
+def test_a_prefill_that_does_not_fit_into_the_budget_is_not_started():
+    machine = Machine(seconds=lambda case: 0.001)
+    plan = (decoding(10, 10**9), decoding(20, 10**11))
+    sweep(machine, plan, replace(REQUEST, budget_s=30.0, rounds=1))
+    found = {run.case: run for run in machine.stored if run.part is Part.TIME}
+    short, long = (found[line.case.key] for line in plan)
+    assert (short.outcome, long.outcome) == (Outcome.OK, Outcome.SKIPPED)
+    assert long.reason.startswith("would exceed --budget")
+
+
+def test_a_step_is_not_predicted_from_passes_nor_passes_from_steps():
+    passes, step = planned("slow", 128, 10**9), decoding(128, 10**9)
+    assert predicted(step, (passes, 5.0)) == step.predicted_s
+    assert predicted(passes, (step, 5.0)) == passes.predicted_s
+
+
+def test_the_nearest_kin_predicts():
+    """The same series at other lengths, in the other mode, its other forms, then all others."""
+    case = planned("slow", 256, 2 * 10**9)  # guessed to take 2 s
+    others = (planned("fast", 256, 10**9), 3.0), (planned("fast", 128, 10**9), 9.0)
+    form = planned("slow", 256, 10**9, form="sdpa"), 4.0
+    training = planned("slow", 512, 10**9, mode=Mode.TRAINING), 5.0
+    far, near = (planned("slow", 1024, 10**9), 6.0), (planned("slow", 128, 10**9), 7.0)
+    known = [*others, form, training, far, near]
+    expected = [2.0, 18.0, 6.0, 8.0, 10.0, 12.0, 14.0]
+    order = [[], others[1:], others, [*others, form], known[:4], known[:5], known]
+    assert [predicted(case, *some) for some in order] == pytest.approx(expected)
+
+
+def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
+    alone, shared = Machine(), Machine(shared=4)
+    sweep(alone, request=BY_CORE)
+    session = sweep(shared, request=BY_CORE)
+    one, other = outcomes(alone), outcomes(shared)
+    timed = [key for key in one if key[1] is Part.TIME]
+    assert [len(one[key].samples) for key in timed] == [len(other[key].samples) for key in timed]
+    line = PLAN[0]
+    assert session.history.wall_s(line) == pytest.approx(4 * 0.1)
+    visit_s = session.visit_s(line) - session.history.overhead_s(Part.TIME)
+    laps_s = sum(sample.wall_s for sample in other[line.case.key, Part.TIME, 0].samples)
+    # the first iteration and the warm-up
+    assert visit_s == pytest.approx(laps_s + 4 * schedule.warm_s(0.1, BY_CORE.settings))
+
+
+@pytest.mark.parametrize(("iteration_s", "iterations"), [(0.5, 1), (0.1, 2), (0.001, 11)])
+def test_the_predicted_warm_up_is_limited_in_time_and_iterations(iteration_s, iterations):
+    settings = Settings(warmup_s=0.2)
+    assert schedule.warm_s(iteration_s, settings) == pytest.approx(iterations * iteration_s)
+
+
+def test_the_time_of_laps_taken_again_is_no_other_time_of_a_process():
+    history = History(plan=PLAN)
+    values = {"warmup_s": 0.3, "retaken_s": 0.2}
+    history.learn(PLAN[0], timed(PLAN[0], 4, values, elapsed_s=1.0))
+    assert history.overhead_s(Part.TIME) == pytest.approx(0.1)
