@@ -225,7 +225,7 @@ def measuring_option(copy):
         "        core: int | None = None,\n",
         "        naps: int | None = None,\n",
     )
-    copy.insert("measure/worker.py", "load_before=load_before", ", naps=float(naps or 0)")
+    copy.insert("measure/worker.py", "load_before=before", ", naps=float(naps or 0)")
 
 
 def package(copy):
