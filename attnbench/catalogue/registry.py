@@ -9,13 +9,14 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from attnbench.errors import UnknownMechanism, one_line
-from attnbench.records.selection import layers
+from attnbench.records.selection import layers, mechanisms
 
 if TYPE_CHECKING:
     from attnbench.attention.card import Card
@@ -34,6 +35,12 @@ def built_in() -> set[str]:
     """The names of this package's mechanisms."""
     folder = PACKAGE / "mechanisms"
     return {module.name for module in pkgutil.iter_modules([str(folder)])}
+
+
+@cache
+def is_built_in(name: str) -> bool:
+    """Whether this package has the mechanism, or all layers of the stack."""
+    return built_in().issuperset(mechanisms(name))
 
 
 def forms(name: str) -> tuple[str, ...]:

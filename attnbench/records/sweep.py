@@ -52,6 +52,7 @@ class Planned:
     filled: bool = False  # in decode: the state is filled with random numbers, without a prompt
     compared_s: Amount = 0.0  # of the prompt that runs once to compare both states; 0: none
     layers: tuple[str, ...] = ()  # of a stack, in order: each named as its own series
+    own: bool = False  # of this package, whose tests look for odd behaviour: a sweep need not
 
     @cached_property
     def block(self) -> Block:

@@ -40,6 +40,10 @@ class History:
         """The series of a case."""
         return self.names[planned.case.key]
 
+    def is_suspicious(self, planned: Planned) -> bool:
+        """Whether odd behaviour is still to be looked for: once per curve, in the code of others."""
+        return not planned.own and schedule.family(planned.case) not in self.examined
+
     def learn(self, planned: Planned, run: Run) -> None:
         """Take a run into account."""
         if run.part is Part.MEMORY:

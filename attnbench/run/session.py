@@ -230,7 +230,7 @@ class Session(Outlook):
                 **settings.worker_settings,
                 "filled": planned.filled,
                 "compared": self.compares(planned),
-                "suspicious": schedule.family(planned.case) not in history.examined,
+                "suspicious": history.is_suspicious(planned),
                 "return_large_blocks": self.returns_large_blocks(planned),
             }
             for name, planned in names.items()

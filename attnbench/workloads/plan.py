@@ -19,7 +19,7 @@ from attnbench.attention.classifier import (
 )
 from attnbench.attention.classifier import refusal as shell_refusal
 from attnbench.attention.contract import Attention, Flops
-from attnbench.catalogue.registry import card, unknown_name_message
+from attnbench.catalogue.registry import card, is_built_in, unknown_name_message
 from attnbench.devices.finding import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.records import (
@@ -200,6 +200,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         filled=filled,
         compared_s=compared_s,
         layers=tuple(layer.series(case.form, w) for layer in card.layers),
+        own=is_built_in(case.mechanism) and not form.package,
     )
 
 

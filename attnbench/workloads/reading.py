@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from attnbench import errors
-from attnbench.catalogue.registry import built_in
+from attnbench.catalogue.registry import is_built_in
 from attnbench.errors import CannotRun
 from attnbench.records import CardFacts, Planned, Request, Selection
-from attnbench.records.selection import mechanisms
 from attnbench.run.processes import ServerHandle
 from attnbench.workloads.presets import expand, preset
 
@@ -102,11 +101,6 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     unique = dict.fromkeys(names)
     together = tuple(name for name in unique if is_built_in(name))
     return [together] * bool(together) + [(name,) for name in unique if name not in together]
-
-
-def is_built_in(name: str) -> bool:
-    """Whether this package has the mechanism, or all layers of the stack."""
-    return built_in().issuperset(mechanisms(name))
 
 
 def ask(

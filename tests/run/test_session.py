@@ -87,6 +87,9 @@ def test_odd_behaviour_is_looked_for_until_there_was_time_for_it():
     machine = Machine(fate=fate)
     sweep(machine, (PLAN[0],))
     assert [asked["suspicious"] for asked in machine.builds] == [True, False, False]
+    machine = Machine()
+    sweep(machine, (replace(PLAN[0], own=True),))
+    assert not any(asked["suspicious"] for asked in machine.builds), "tests look for it"
 
 
 def test_steps_are_sampled_for_longer_where_processes_take_long():

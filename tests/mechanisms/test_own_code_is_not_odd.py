@@ -1,0 +1,44 @@
+"""This package's own code shows none of the odd behaviour that sweeps look for in the code of others.
+
+So a sweep need not spend its budget on looking.
+"""
+
+import pytest
+import torch
+
+from attnbench.catalogue.registry import built_in, card
+from attnbench.measure.worker import Worker
+from attnbench.modes import find
+from attnbench.records import Causality, Mode
+from tests.measure.cases import answered, case, sent
+
+SIZES = {"seq_len": 64, "width": 32}
+
+
+def cases():
+    """Every form of every mechanism and mode that runs without another package or a compiler."""
+    for name in sorted(built_in()):
+        found = card(name)
+        config = found.config()
+        for form, module in found.forms.items():
+            for mode in Mode:
+                causal = find(mode).steps or found.causality is Causality.ALWAYS
+                one = case(name, form, found.options(config), mode=mode, causal=causal, **SIZES)
+                refused = found.refusal(form, config, one.workload)
+                if not (refused or module.package or module.compiles):
+                    yield pytest.param(one, id=f"{name}-{form}-{mode}")
+
+
+@pytest.fixture(scope="module")
+def worker():
+    return Worker(None, seed=0)
+
+
+@pytest.mark.parametrize("one", list(cases()))
+def test_own_code_is_not_odd(worker, one):
+    answered(worker, "build", suspicious=True, inputs_seed=1, **sent(one))
+    answered(worker, "lap", iterations=1)
+    found = answered(worker, "finish")
+    assert "odd" not in found["notes"], found
+    assert not found["notes"].get("changed")
+    assert torch.is_grad_enabled()
