@@ -72,7 +72,7 @@ from attnbench.measure.subjects.training import Training
 class ForwardBackward(Training):
     """The target alone."""
 
-    def prepare(self, capturable):
+    def prepare(self):
         self.target = self._target()
 '''
 

@@ -97,7 +97,14 @@ class Form(Attention):
 
     @staticmethod
     def needs(config: Any, w: Workload) -> str | None:
-        return needs(w)
+        """Why flex_attention cannot run the workload, or None."""
+        if w.device == "cpu" and w.trains:
+            return "torch's flex_attention has no backward on a CPU"
+        if w.device != "cpu" and w.head_width < LEAST_WIDTH:
+            return f"torch's flex_attention needs heads of at least {LEAST_WIDTH} here"
+        if w.dtype == "float64":
+            return "torch's flex_attention has no float64 kernel"
+        return find(w.device).cannot_compile() or None
 
     @classmethod
     def flops(cls, config: Any, w: Workload) -> Flops:
@@ -156,14 +163,3 @@ def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
     blocks = blocks.int().reshape(1, -1, *blocks.shape[-2:])
     order = blocks.argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32), order.int()
-
-
-def needs(w: Workload) -> str | None:
-    """Why flex_attention cannot run the workload, or None."""
-    if w.device == "cpu" and w.trains:
-        return "torch's flex_attention has no backward on a CPU"
-    if w.device != "cpu" and w.head_width < LEAST_WIDTH:
-        return f"torch's flex_attention needs heads of at least {LEAST_WIDTH} here"
-    if w.dtype == "float64":
-        return "torch's flex_attention has no float64 kernel"
-    return find(w.device).cannot_compile() or None

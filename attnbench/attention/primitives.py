@@ -44,13 +44,13 @@ def allowed_keys(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Ten
     return past if mask is None else mask & past
 
 
-def masked_softmax(logits: Tensor, mask: Tensor | None, dim: int = -1) -> Tensor:
-    """Softmax over `dim` where `mask` (broadcastable) is True; 0 elsewhere and in empty rows."""
+def masked_softmax(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax of each row where `mask` (broadcastable) is True; 0 elsewhere and in empty rows."""
     if mask is None:
-        return logits.softmax(dim)
+        return logits.softmax(-1)
     lowest = torch.finfo(logits.dtype).min
-    weights = logits.masked_fill(~mask, lowest).softmax(dim)
-    return weights * mask.any(dim, keepdim=True)
+    weights = logits.masked_fill(~mask, lowest).softmax(-1)
+    return weights * mask.any(-1, keepdim=True)
 
 
 def softmax_attention(

@@ -7,9 +7,9 @@ import math
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from attnbench.devices.cgroups import read
 from attnbench.devices.protocol import Meter
@@ -33,21 +33,11 @@ class Account(NamedTuple):
     waited_s: float | None  # of all threads, ready but without a core
     stolen_s: float | None  # of all cores, by other guests of the host
 
-
-def between(before: Account, after: Account) -> Account:
-    """What was used from one account to the next."""
-
-    def grown(then: float | None, now: float | None) -> float | None:
+    def since(self, before: "Account") -> "Account":
+        """What was used since an earlier account."""
+        both: Iterator[Any] = zip(before, self, strict=True)
         # what an ended thread waited is no longer counted
-        return None if then is None or now is None else max(0.0, now - then)
-
-    return Account(
-        after.wall_s - before.wall_s,
-        after.cpu_s - before.cpu_s,
-        after.faults - before.faults,
-        grown(before.waited_s, after.waited_s),
-        grown(before.stolen_s, after.stolen_s),
-    )
+        return Account._make(None if None in (a, b) else max(0, b - a) for a, b in both)
 
 
 def account(proc: Path = PROC) -> Account:
@@ -100,7 +90,7 @@ class CoreMeter(Meter):
         return self
 
     def __exit__(self, *error: object) -> None:
-        used = between(self.before, self.account())
+        used = self.account().since(self.before)
         self.used.append(used)
         self.waited_s = used.waited_s
         self.is_slow = FAULT_S * used.faults > FAULTING * used.cpu_s

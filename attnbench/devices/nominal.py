@@ -19,21 +19,8 @@ class Nominal(NamedTuple):
     float64: float | None
     float32: float
     tf32: float
-    half: float  # bfloat16 and float16
-    memory: float
-
-    @property
-    def rates(self) -> dict[str, float]:
-        """FLOP/s by number type, and `tf32`; bytes/s as `copy`."""
-        named = {
-            "float64": self.float64,
-            "float32": self.float32,
-            "tf32": self.tf32,
-            "bfloat16": self.half,
-            "float16": self.half,
-            "copy": self.memory,
-        }
-        return {name: TERA * rate for name, rate in named.items() if rate is not None}
+    bfloat16: float  # and float16
+    copy: float
 
 
 # by the name that the driver gives
@@ -54,5 +41,8 @@ PRODUCTS: Mapping[str, Nominal] = MappingProxyType(
 
 
 def rates(title: str) -> dict[str, float]:
-    """`Nominal.rates` of a product; empty if it is not in the table."""
-    return PRODUCTS[title].rates if title in PRODUCTS else {}
+    """FLOP/s by number type, and `tf32`; bytes/s as `copy`; empty if it is not in the table."""
+    if (product := PRODUCTS.get(title)) is None:
+        return {}
+    stated = {**product._asdict(), "float16": product.bfloat16}
+    return {name: TERA * rate for name, rate in stated.items() if rate is not None}

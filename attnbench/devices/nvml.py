@@ -38,7 +38,10 @@ COUNTERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def ask(uuid: str, question: Callable[[Any, Any], Any], whole: bool = False) -> Any:
+Question = Callable[[Any, Any], Any]  # of the library and its handle for a GPU
+
+
+def ask(uuid: str, question: Question, whole: bool = False) -> Any:
     """The result of a call with the library and its handle for the GPU. Raises `Unavailable`.
 
     With `whole` it is the handle of the whole GPU, of which a MIG instance is a part.
@@ -62,6 +65,14 @@ def ask_library(question: Callable[[Any], Any]) -> Any:
         return question(pynvml)
     except Exception as error:  # a driver that lacks the call raises no NVMLError
         raise Unavailable(str(error)) from error
+
+
+def answer(uuid: str, question: Question, default: Any) -> Any:
+    """What NVML says about the whole GPU, or the default where it does not say."""
+    try:
+        return ask(uuid, question, whole=True)
+    except Unavailable:
+        return default
 
 
 def knows(uuid: str) -> bool:
@@ -105,16 +116,16 @@ class GpuMeter(Meter):
         self.temperatures_c: list[float] = []
         self.slow = 0  # samples at a low clock
         self.capped = False  # whether a power cap lowered the clock in the last sample
-        self.largest_hz = answers(uuid, largest_clock).get("largest_hz", 0.0)
+        self.largest_hz = 1e6 * answer(uuid, largest_mhz, 0.0)
 
     def __enter__(self) -> Self:
-        self.before, self.begun = answers(self.uuid, lowered), time.perf_counter()
+        self.before, self.begun = answer(self.uuid, lowered, {}), time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.elapsed_s += time.perf_counter() - self.begun
-        after = answers(self.uuid, lowered, temperature)
-        self.temperatures_c += [after.pop("temperature_c")] if "temperature_c" in after else []
+        after = answer(self.uuid, lowered, {})
+        self.temperatures_c += answer(self.uuid, temperatures_c, [])
         grown = {key: after[key] - self.before[key] for key in self.before.keys() & after.keys()}
         for key, more in grown.items():
             self.grown[key] = self.grown.get(key, 0.0) + more
@@ -149,17 +160,8 @@ class GpuMeter(Meter):
         }
 
 
-def answers(uuid: str, *questions: Callable[[Any, Any], dict[str, float]]) -> dict[str, float]:
-    """What NVML answers about the whole GPU, without what it does not say."""
-    values: dict[str, float] = {}
-    for question in questions:
-        with suppress(Unavailable):
-            values |= ask(uuid, question, whole=True)
-    return values
-
-
-def temperature(nvml: Any, gpu: Any) -> dict[str, float]:
-    return {"temperature_c": nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)}
+def temperatures_c(nvml: Any, gpu: Any) -> list[float]:
+    return [nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)]
 
 
 def joules(uuid: str) -> float:
@@ -180,26 +182,21 @@ def lowered(nvml: Any, gpu: Any) -> dict[str, float]:
     }
 
 
-def largest_clock(nvml: Any, gpu: Any) -> dict[str, float]:
+def largest_mhz(nvml: Any, gpu: Any) -> int:
     """The largest clock of the multiprocessors."""
-    return {"largest_hz": 1e6 * nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)}
+    return int(nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM))
 
 
 def machine(uuid: str) -> dict[str, str]:
     """The GPU's limits and settings, as far as NVML says them."""
-    found: dict[str, str] = {}
-    questions: Mapping[str, Callable[[Any, Any], str]] = {
-        "largest clock": lambda nvml, gpu: (
-            f"{nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)} MHz"
-        ),
+    questions: Mapping[str, Question] = {
+        "largest clock": lambda nvml, gpu: f"{largest_mhz(nvml, gpu)} MHz",
         "power limit": lambda nvml, gpu: f"{nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3:.0f} W",
         "ECC": lambda nvml, gpu: on_off(nvml.nvmlDeviceGetEccMode(gpu)[0]),
         "persistence": lambda nvml, gpu: on_off(nvml.nvmlDeviceGetPersistenceMode(gpu)),
     }
-    for name, question in questions.items():
-        with suppress(Unavailable):
-            found[name] = ask(uuid, question, whole=True)
-    return found
+    found = {name: answer(uuid, question, "") for name, question in questions.items()}
+    return {name: said for name, said in found.items() if said}
 
 
 def on_off(mode: int) -> str:
@@ -216,26 +213,23 @@ def others(uuid: str) -> str:
         running = ask(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetComputeRunningProcesses(gpu))
         held = [each.usedGpuMemory or 0 for each in running if each.pid != os.getpid()]
         found += [f"{len(held)} with {sum(held) >> 20} MiB"] * bool(held)
-    with suppress(Unavailable):
-        busy = ask(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu, whole=True)
-        found += [f"busy {busy} % of the time"] * (busy > BUSY)
+    busy = answer(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu, 0)
+    found += [f"busy {busy} % of the time"] * (busy > BUSY)
     return ", ".join(found)
 
 
 def throttle(uuid: str) -> str:
     """Why the clock is low now, as NVML names it; empty if it is not, or NVML cannot say."""
     reasons: dict[int, str] = {}  # by bit; a bit may have several names, and `All` is several bits
-    with suppress(Unavailable):
-        active, names = ask(
-            uuid,
-            lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml)),
-            whole=True,
-        )
-        for name in sorted(names):
-            if (match := REASON.fullmatch(name)) and names[name].bit_count() == 1:
-                reasons.setdefault(names[name], match[1])
-        return ", ".join(reasons[bit] for bit in sorted(reasons) if bit & active & ~IDLE)
-    return ""
+    active, names = answer(
+        uuid,
+        lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml)),
+        (0, {}),
+    )
+    for name in sorted(names):
+        if (match := REASON.fullmatch(name)) and names[name].bit_count() == 1:
+            reasons.setdefault(names[name], match[1])
+    return ", ".join(reasons[bit] for bit in sorted(reasons) if bit & active & ~IDLE)
 
 
 def driver() -> str:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
+from attnbench.run.processes import HOOK_VARIABLES
 from attnbench.store.scratch import PREFIX, Scratch
-
-# set by a hook that calls attnbench, for the repository and index of the hook
-HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 TREE = "tree"  # the worktree's folder inside a scratch folder
 

@@ -15,8 +15,6 @@ def kind(mode: str) -> type[Subject]:
     return cast(type[Subject], getattr(module, name))
 
 
-def subject_of(
-    card: Card, case: Case, seed: int, capturable: bool = False, filled: bool = False
-) -> Subject:
+def subject_of(card: Card, case: Case, seed: int, filled: bool = False) -> Subject:
     """The subject of a case, by its mode."""
-    return kind(case.workload.mode)(card, case, seed, capturable, filled)
+    return kind(case.workload.mode)(card, case, seed, filled)

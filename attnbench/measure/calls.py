@@ -5,7 +5,6 @@ import importlib
 import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +74,6 @@ class Worker:
                 raise Missing(f"there is no file {place}")
             module = module_of(self.tree / place)
         else:
-            top = place.partition(".")[0]
-            if find_spec(top) is None:
-                raise Missing(f"there is no module {top}")
             try:
                 module = importlib.import_module(place)
             except ModuleNotFoundError as error:

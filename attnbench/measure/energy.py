@@ -15,8 +15,6 @@ STEPS = 10  # fewest steps of the counter in a window
 STILL_S = WINDOW_S / STEPS  # a counter that stands still for longer is too coarse
 TAKES_S = WINDOW_S + IDLE_S + 4 * STILL_S  # at most, except for the end of the last iteration
 
-Reading = tuple[float, float]  # seconds and joules
-
 
 def per_iteration(
     joules: Callable[[], float],
@@ -29,15 +27,16 @@ def per_iteration(
     `run` runs whole iterations for the given seconds and returns their number. Raises
     `Unavailable`.
     """
-    begun = step(joules, clock)
+    rested_s, rested_j = step(joules, clock)
     sleep(IDLE_S)
-    idle_w = watts(begun, step(joules, clock))
-    begun = step(joules, clock)
+    begun_s, begun_j = step(joules, clock)
+    idle_w = (begun_j - rested_j) / (begun_s - rested_s)
+    begun_s, begun_j = step(joules, clock)
     count = run(WINDOW_S)
     done_s = clock()
-    ended = step(joules, clock)
-    spent_j = ended[1] - begun[1] - idle_w * (ended[0] - done_s)  # it was idle until the step
-    took_s = done_s - begun[0]
+    ended_s, ended_j = step(joules, clock)
+    spent_j = ended_j - begun_j - idle_w * (ended_s - done_s)  # it was idle until the step
+    took_s = done_s - begun_s
     return {
         "energy_j": spent_j / count,
         "net_energy_j": (spent_j - idle_w * took_s) / count,
@@ -46,15 +45,10 @@ def per_iteration(
     }
 
 
-def step(joules: Callable[[], float], clock: Callable[[], float]) -> Reading:
-    """The time of the counter's next step, and its value then. Raises `Unavailable`."""
+def step(joules: Callable[[], float], clock: Callable[[], float]) -> tuple[float, float]:
+    """The time of the counter's next step, and its joules then. Raises `Unavailable`."""
     before, begun = joules(), clock()
     while (now := joules()) == before:
         if clock() - begun > STILL_S:
             raise Unavailable(f"the energy counter did not change for {STILL_S:g} s")
     return clock(), now
-
-
-def watts(begun: Reading, ended: Reading) -> float:
-    """The mean power between two moments."""
-    return (ended[1] - begun[1]) / (ended[0] - begun[0])

@@ -61,11 +61,8 @@ def energy(built: Any, left_s: float) -> ValuesAndNotes:
 
 def replays(built: Any) -> ValuesAndNotes:
     """The wall time of an iteration as CUDA graphs, the median of a few samples, or why not."""
-    subject = built.subject
-    for group in subject.optimiser.param_groups if subject.optimiser else ():
-        group["capturable"] = True  # fused steps are, but only with this flag
     try:
-        replay = captured(built.device, subject)
+        replay = captured(built.device, built.subject)
         take = partial(sample, replay, lambda: None, built.device.stopwatch(), hide=False)
         count = math.ceil(REPLAYS_S / max(take(1).wall_s, 1e-6))
         walls = [take(count).wall_s / count for _ in range(REPLAYS)]

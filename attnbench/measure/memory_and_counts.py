@@ -9,7 +9,7 @@ from attnbench.measure import compiling
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import package
 from attnbench.measure.digits import relative_error
-from attnbench.measure.samples import check, counted
+from attnbench.measure.samples import check, counted, without_none
 from attnbench.records import Case, Level
 
 
@@ -56,8 +56,3 @@ def measure_memory_and_counts(
     if deviation := getattr(form, "deviation", getattr(form, "departs", "")):
         notes["departs"] = deviation
     return values, notes
-
-
-def without_none(**values: float | None) -> dict[str, float]:
-    """The values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}

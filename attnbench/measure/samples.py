@@ -74,7 +74,7 @@ def compare_states(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str
 
     The ratio is the median over a few pairs of samples, taken in turns. Raises `Unmeasured`.
     """
-    values = {"ttft_s": time_to_first_token(subject, watch, meter)}
+    ttft_s = time_to_first_token(subject, watch, meter)
     of_prompt, subject.filled = subject.state, True
     subject.prefill()
     states, iterate = (of_prompt, subject.state), subject.iteration()
@@ -88,12 +88,18 @@ def compare_states(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str
     for pair in range(PAIRS):
         took = {which: seconds(which, count) for which in (pair % 2, 1 - pair % 2)}
         ratios.append(took[1] / took[0])
-    values["filled_ratio"] = median(ratios)
+    return without_none(ttft_s=ttft_s, filled_ratio=median(ratios))
+
+
+def without_none(**values: float | None) -> dict[str, float]:
+    """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def captured(device: Device, subject: Subject) -> Iterate:
     """The iteration as CUDA graphs. Raises `Unmeasured` if it cannot be captured."""
+    for group in subject.optimiser.param_groups if subject.optimiser else ():
+        group["capturable"] = True  # fused steps are, but only with this flag
     try:
         replay = device.captured(subject)
     except Exception as error:

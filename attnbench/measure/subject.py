@@ -32,9 +32,7 @@ class Subject:
     state: Any = None  # that a prompt left
     optimiser: torch.optim.Optimizer | None = None
 
-    def __init__(
-        self, card: Card, case: Case, seed: int, capturable: bool = False, filled: bool = False
-    ) -> None:
+    def __init__(self, card: Card, case: Case, seed: int, filled: bool = False) -> None:
         self.case, self.filled, w = case, filled, case.workload
         self.mode = modes.find(w.mode)
         config, form = card.configure(dict(case.options)), card.forms[case.form]
@@ -53,13 +51,10 @@ class Subject:
         self.inputs = self._inputs()
         self.core = self._core_sizes(card, config) if w.level is Level.CORE else (0, 0)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
-        self.prepare(capturable)
+        self.prepare()
 
-    def prepare(self, capturable: bool) -> None:
-        """Make what iterations need besides module and inputs.
-
-        `capturable`: whether CUDA graphs may capture the step of an optimiser.
-        """
+    def prepare(self) -> None:
+        """Make what iterations need besides module and inputs."""
 
     @property
     def shape(self) -> tuple[int, ...]:

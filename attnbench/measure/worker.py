@@ -23,25 +23,16 @@ from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.host import load
 from attnbench.devices.timing import increments, is_away, sample, spent_s, warm_up
-from attnbench.measure import allocator, compiling
+from attnbench.measure import allocator, compiling, samples
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Cards, Unmeasured, Unusable
 from attnbench.measure.environment import environment
 from attnbench.measure.further import NOT_CAPTURED, further
 from attnbench.measure.inputs import Iterations
-from attnbench.measure.memory_and_counts import measure_memory_and_counts, without_none
+from attnbench.measure.memory_and_counts import measure_memory_and_counts
 from attnbench.measure.oddities import Witness, some_numbers
 from attnbench.measure.probes import Probes
 from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
-from attnbench.measure.samples import (
-    add_extra_work,
-    captured,
-    compare_states,
-    product_s,
-    run_rehearsal,
-    take_metered,
-    time_to_first_token,
-)
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
 from attnbench.measure.subject import Subject
@@ -142,12 +133,12 @@ class Worker:
         allocator.keep_pages(large=not return_large_blocks)
         begun, before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
-        subject = self.subject(card, case, capturable=cuda_graphs, filled=filled)
+        subject = self.subject(card, case, filled=filled)
         device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
         if extra:
-            work = add_extra_work(subject.forward, extra, every, device.torch_name)
+            work = samples.add_extra_work(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         meter = device.meter()
         if core is not None:
@@ -156,7 +147,9 @@ class Worker:
         watch = start_watch()
         iterate, clear, steps = subject.iteration(), subject.clear, subject.mode.steps
         setup_s = time.perf_counter() - begun
-        ttft_s = time_to_first_token(subject, start_watch(), device.meter()) if steps else None
+        ttft_s = (
+            samples.time_to_first_token(subject, start_watch(), device.meter()) if steps else None
+        )
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
         faulted, waited = increments(meter.faults), increments(meter.waited)
@@ -168,7 +161,7 @@ class Worker:
             on = autocast()
             raise Unmeasured("failed", wrong + f"; autocast is on: {on}" * (on != OFF))
         if cuda_graphs:
-            iterate, clear = captured(device, subject), lambda: None
+            iterate, clear = samples.captured(device, subject), lambda: None
             watch = start_watch()
             first = sample(iterate, clear, watch, 1)
         iterations = Iterations(
@@ -185,10 +178,12 @@ class Worker:
         elif is_away(warm, waited()):
             iteration_s = cost_s = wall_s
         values = {"setup_s": setup_s, "warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
-        values |= without_none(ttft_s=ttft_s, state_bytes=subject.state_bytes(), load_before=before)
+        values |= samples.without_none(
+            ttft_s=ttft_s, state_bytes=subject.state_bytes(), load_before=before
+        )
         if compared:
             of_prompt = subject_of(card, case, self.seed)
-            values |= compare_states(of_prompt, start_watch(), device.meter())
+            values |= samples.compare_states(of_prompt, start_watch(), device.meter())
             del of_prompt
         if compiling_s is not None:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
@@ -234,10 +229,10 @@ class Worker:
 
         def taken_once() -> Sample:
             built.prepare(iterations)
-            return take_metered(built.meter, partial(timed, iterations))
+            return samples.take_metered(built.meter, partial(timed, iterations))
 
         if rehearse:
-            run_rehearsal(partial(timed, 1), built.meter.faults)
+            samples.run_rehearsal(partial(timed, 1), built.meter.faults)
         unheld_s = None
         if built.watch.hides_launches:
             count = min(iterations, math.ceil(UNHELD_S / built.iteration_s))
@@ -247,7 +242,7 @@ class Worker:
             if not built.meter.should_retake(take, left_s - (time.perf_counter() - begun)):
                 break
             if rehearse:  # the meter has used the caches too
-                run_rehearsal(partial(timed, 1), built.meter.faults)
+                samples.run_rehearsal(partial(timed, 1), built.meter.faults)
             taken = taken_once()
         if taken.seconds <= 0:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
@@ -269,7 +264,7 @@ class Worker:
         """
         built, self.built = self.built, None
         witness = built.witness if EXAMINED * built.iteration_s < left_s else None
-        values = built.values | built.meter.values() | without_none(load_after=load())
+        values = built.values | built.meter.values() | samples.without_none(load_after=load())
         recompiles = compiling.graphs() - built.graphs
         if built.subject.compiles or recompiles:
             values["recompiles"] = recompiles
@@ -347,4 +342,4 @@ class Worker:
         """Seconds of one product of the extra work."""
         chosen = self.device(device)
         chosen.select()
-        return {"seconds": product_s(chosen)}
+        return {"seconds": samples.product_s(chosen)}

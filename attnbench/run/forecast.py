@@ -4,7 +4,6 @@ The session is that of a sweep, so a forecast makes the decisions that the sweep
 first predictions were exact. Nothing is measured, and time passes only on the machine's clock.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -85,7 +84,7 @@ class Simulated:
         self.planned: Planned
         self.seen = ObservedTimes()
 
-    def ask(self, timeout_s: float | None, do: str, **asked: Any) -> Answer:
+    def ask(self, timeout_s: float, do: str, **asked: Any) -> Answer:
         """The answer, after advancing the clock by the time that it takes."""
         if do in ("build", "measure_memory"):
             key = canonical({name: asked[name] for name in CASE})
@@ -102,13 +101,12 @@ class Simulated:
             "finish": schedule.ENERGY_S * self.machine.settings.energy,
             "measure_memory": before_s + schedule.memory_s(each_s),
         }[do]
-        limit_s = math.inf if timeout_s is None else timeout_s
-        self.machine.now += min(took_s, limit_s)
+        self.machine.now += min(took_s, timeout_s)
         self.seen.waited_s += took_s
         self.seen.used_s += took_s
         self.seen.user_s += took_s
-        if took_s > limit_s:
-            return {"outcome": "timeout", "reason": f"no answer after {limit_s:.0f} s"}
+        if took_s > timeout_s:
+            return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s"}
         sample = Sample(iterations, took_s, took_s, None, took_s, 0.0, 0.0)
         answers: Mapping[str, Answer] = {
             "build": {"iteration_s": each_s},

@@ -33,6 +33,8 @@ MEASURING = "attnbench.measure.worker"  # the module of a worker, unless another
 TORCH = ("torch", "torch._dynamo")
 COMPILER = "torch._inductor.compile_fx"  # what compiled forms load besides, in seconds
 MESSAGE = struct.Struct("<4siii")  # as measure/server.py has it
+# set by a hook of git that calls attnbench, for the repository and index of the hook
+HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
 class ServerTimeout(CannotRun):
@@ -292,8 +294,7 @@ def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
     processes, which would be left running when a case is killed.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    dropped = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    kept = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
     tunables = ":".join(filter(None, (kept.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
     fixed = {
         "PYTHONHASHSEED": str(layout),

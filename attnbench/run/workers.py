@@ -6,7 +6,6 @@ much it is, only its end is kept, for the message about a crash.
 
 import json
 import math
-import os
 import select
 import signal
 import socket
@@ -16,9 +15,8 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from threading import RLock
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from attnbench.devices.cgroups import oom_kills
 from attnbench.devices.host import process_s
@@ -26,6 +24,9 @@ from attnbench.devices.timing import increments
 from attnbench.errors import CannotRun
 from attnbench.records import Cause
 from attnbench.run.seen import ObservedTimes
+
+if TYPE_CHECKING:
+    from attnbench.run.processes import ServerHandle
 
 LOG_BYTES = 4_000  # kept of what a process prints
 PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
@@ -38,22 +39,12 @@ class OverBudget(CannotRun):
     """The whole budget ended before a process answered; the text continues a sentence about it."""
 
 
-class Host(Protocol):
-    """What has started a process and sees its end: `processes.ServerHandle`."""
-
-    lock: RLock
-
-    @property
-    def left_s(self) -> float: ...
-    def resumed(self) -> bool: ...
-    def kill(self, pid: int) -> None: ...
-    def ending(self, worker: "WorkerHandle") -> tuple[int | None, int]: ...
-
-
 class WorkerHandle(AbstractContextManager["WorkerHandle"]):
     """One measuring process; `started` says whether its package could be loaded."""
 
-    def __init__(self, server: Host, pipe: socket.socket, output: FileIO, pid: int) -> None:
+    def __init__(
+        self, server: "ServerHandle", pipe: socket.socket, output: FileIO, pid: int
+    ) -> None:
         self.server, self.pipe, self.output, self.pid = server, pipe, output, pid
         self.printed = b""  # the end of it
         self.kills = oom_kills()
@@ -207,9 +198,8 @@ def left_running(count: int) -> dict[str, str]:
 
 def tail(log: Path) -> bytes:
     """The end of a file; empty if it cannot be read."""
-    with suppress(OSError), open(log, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-        return file.read()
+    with suppress(OSError):
+        return log.read_bytes()[-LOG_BYTES:]
     return b""
 
 

@@ -12,13 +12,13 @@ from attnbench.measure.cards import Unmeasured
 from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
-from tests.measure.cases import case, sent
+from tests.measure.cases import answered, case, sent
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
 
 
-def subject(tested, capturable=True):
-    return subject_of(card(tested.mechanism), tested, seed=0, capturable=capturable)
+def subject(tested):
+    return subject_of(card(tested.mechanism), tested, seed=0)
 
 
 def build(worker, tested, **asked):
@@ -86,9 +86,9 @@ def finished(monkeypatch, rate, tested, **asked):
     """A worker, and its answer after a lap on a GPU that works for so long relative to the host."""
     monkeypatch.setenv("EMULATED_CUDA_RATE", str(rate))
     worker = Worker(None, seed=0)
-    assert build(worker, tested, warmup_s=0.01, **asked)["outcome"] == "ok"
-    assert worker.answer("lap", iterations=3, rehearse=True)["outcome"] == "ok"
-    return worker.answer("finish")
+    answered(worker, "build", **sent(tested), warmup_s=0.01, **asked)
+    answered(worker, "lap", iterations=3, rehearse=True)
+    return answered(worker, "finish")
 
 
 @pytest.mark.parametrize("mode", PASSES)
@@ -111,7 +111,7 @@ def test_a_launch_bound_case_that_cannot_be_captured_says_why(monkeypatch):
 
 def test_replays_train_like_iterations():
     tested = case("linformer", mode=Mode.TRAINING, seq_len=16)
-    replayed, eager = subject(tested), subject(tested, capturable=False)
+    replayed, eager = subject(tested), subject(tested)
     phases = []
     replay = captured(replayed)
     for _ in range(3):
@@ -126,14 +126,17 @@ def test_replays_train_like_iterations():
 
 
 def test_only_a_capturable_optimiser_is_captured():
-    assert subject(case(mode=Mode.TRAINING)).optimiser.param_groups[0]["capturable"]
-    assert not subject(case(mode=Mode.TRAINING), False).optimiser.param_groups[0]["capturable"]
+    one = subject(case(mode=Mode.TRAINING))
+    (group,) = one.optimiser.param_groups
+    assert not group["capturable"]
+    samples.captured(find("cuda"), one)
+    assert group["capturable"]
 
 
 def test_an_iteration_that_waits_for_the_device_is_unsupported_with_the_reason():
     worker = Worker(None, seed=0)
     tested = case("adaptively_sparse", seq_len=16, device="cuda")
-    assert build(worker, tested)["outcome"] == "ok"
+    answered(worker, "build", **sent(tested))
     answer = build(worker, tested, cuda_graphs=True)
     assert answer["outcome"] == "unsupported"
     assert answer["reason"] == (
@@ -154,15 +157,13 @@ def test_memory_that_runs_out_in_a_capture_is_out_of_memory(monkeypatch):
 def test_a_worker_times_replays():
     worker = Worker(None, seed=0)
     tested = case("fastformer", mode=Mode.TRAINING, device="cuda")
-    assert build(worker, tested, cuda_graphs=True, suspicious=True)["outcome"] == "ok"
-    taken = worker.answer("lap", iterations=3, rehearse=True)["sample"]
+    answered(worker, "build", **sent(tested), cuda_graphs=True, suspicious=True)
+    taken = answered(worker, "lap", iterations=3, rehearse=True)["sample"]
     assert taken.iterations == 3
     assert taken.device_s > 0
     assert min(taken.forward_s, taken.backward_s, taken.step_s) > 0
     assert taken.enqueue_s > 0
-    finished = worker.answer("finish")
-    assert finished["outcome"] == "ok"
-    assert "odd" not in finished["notes"]
+    assert "odd" not in answered(worker, "finish")["notes"]
 
 
 @pytest.mark.parametrize(("rate", "dearer"), [(0.2, True), (1000.0, False)])

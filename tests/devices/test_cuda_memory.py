@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.devices import cuda_memory, nvml
+from attnbench.devices import nvml
 from attnbench.devices.cuda_memory import Peak, profile_memory
 from attnbench.measure.building import subject_of
 from attnbench.measure.subject import Subject
@@ -103,14 +103,6 @@ def test_what_lives_already_and_workspaces_of_cublas_do_not_count(shown, monkeyp
     assert values["workspace_bytes"] == 8 * MIB
     for key in ("allocated_peak_bytes", "allocated_delta_bytes", "kept_bytes"):
         assert values[key] == alone[key]
-
-
-def test_workspaces_of_cublas_are_counted_and_freed(shown, monkeypatch):
-    kept = [torch.zeros(32 * MIB // 4)]
-    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", kept.clear, raising=False)
-    torch.cuda.memory_allocated()
-    assert cuda_memory.free_workspaces() == 32 * MIB
-    assert cuda_memory.free_workspaces() == 0
 
 
 def test_a_short_peak_is_seen_by_the_last_question(monkeypatch):

@@ -20,7 +20,7 @@ from attnbench.devices.cuda_timing import (
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
 from attnbench.measure.samples import time_to_first_token
-from tests.measure.cases import timing
+from tests.measure.cases import answered, timing
 
 CYCLES_PER_S = 1_980_000_000
 START_S = 0.000_004  # from an event to the kernel behind it
@@ -320,5 +320,5 @@ class SlowMeter(Meter):
 def test_a_sample_at_a_low_clock_is_taken_again_once(gpu, slow, blocks):
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     answers = timing(iteration(gpu, [(0.0002, 0.0006)]), watch, SlowMeter(slow), 0.0002)
-    assert answers.answer("lap", iterations=2)["outcome"] == "ok"
+    answered(answers, "lap", iterations=2)
     assert answers.built.meter.blocks == blocks

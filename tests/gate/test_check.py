@@ -55,6 +55,12 @@ def check(repository, server, plan=COUNTING, base="HEAD", models=None, only_chan
         assert repository.state == before
 
 
+def timed(report):
+    """The only finding on times."""
+    (found,) = (found for found in report.findings if found.metric == "time_s")
+    return found
+
+
 def failing(report):
     return {found.metric for found in report.failures}
 
@@ -62,12 +68,12 @@ def failing(report):
 def test_a_slowdown_is_slower_and_fails(repository, server):
     repository.write("small.py", planted(WORK))
     report = check(repository, server, TIMING)
-    times = [found for found in report.findings if found.metric == "time_s"]
-    assert [found.verdict for found in times] == ["slower"]
-    assert times[0].ratio > 1.2
-    assert times[0].batch >= 1
-    assert {found.case for found in report.findings} == {times[0].case}
-    assert "/B1-N64-" in times[0].case, "counts and times have one name"
+    time = timed(report)
+    assert time.verdict == "slower"
+    assert time.ratio > 1.2
+    assert time.batch >= 1
+    assert {found.case for found in report.findings} == {time.case}
+    assert "/B1-N64-" in time.case, "counts and times have one name"
     assert report.exit_code(strict=False) == 1
 
 
@@ -82,7 +88,7 @@ def test_a_pure_refactoring_passes(repository, server):
 def test_a_case_that_the_budget_leaves_out_does_not_pass(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
     report = check(repository, server, replace(TIMING, confirm=1, pairs=10**6))
-    (time,) = (found for found in report.findings if found.metric == "time_s")
+    time = timed(report)
     assert time.verdict == "unsure"
     assert "over budget: needs --budget" in time.reason
     assert report.exit_code(strict=False) == 2
@@ -92,7 +98,7 @@ def test_a_case_that_the_budget_leaves_out_does_not_pass(repository, server):
 def test_a_slowdown_without_time_to_confirm_it_is_suspected(repository, server):
     repository.write("small.py", planted(WORK))
     report = check(repository, server, replace(TIMING, confirm=10**6))
-    (time,) = (found for found in report.findings if found.metric == "time_s")
+    time = timed(report)
     assert (time.verdict, time.suspected) == ("unsure", True)
     assert re.fullmatch(r"not confirmed \(needs --budget \d+s\)", time.reason)
     lines = " ".join(uncertain_lines(report))
@@ -116,7 +122,7 @@ def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, serv
     monkeypatch.setattr(CheckSession, "visit", cut_short)
     repository.write("small.py", planted("weights.exp()"))
     report = check(repository, server, replace(TIMING, budget_s=3600.0))
-    (time,) = (found for found in report.findings if found.metric == "time_s")
+    time = timed(report)
     assert time.verdict == "unsure"
     assert time.reason.startswith("over budget")
     assert failing(report) == {"operators"}
@@ -184,15 +190,6 @@ def test_growth_is_found_by_counting(line, mode, metrics, repository, server):
     assert report.exit_code(strict=False) == 1
 
 
-def test_smaller_counts_pass(repository, server):
-    repository.write("small.py", planted("weights.exp()"))
-    repository.commit("two")
-    repository.write("small.py", MECHANISM)
-    report = check(repository, server)
-    assert {f.metric for f in report.findings if f.verdict == "faster"} == {"operators"}
-    assert report.exit_code(strict=True) == 0
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -241,7 +238,7 @@ def test_a_budget_that_ends_while_sizing_keeps_what_was_counted(repository, serv
     monkeypatch.setattr(CheckSession, "size_one", over)
     repository.write("small.py", planted("weights.exp()"))
     report = check(repository, server, TIMING)
-    (time,) = (found for found in report.findings if found.metric == "time_s")
+    time = timed(report)
     assert (time.verdict, failing(report)) == ("unsure", {"operators"})
     assert time.reason == "over budget: it ended before batches were sized; raise it"
     assert report.conditions.worst_floor is None
@@ -275,15 +272,6 @@ def test_what_a_baseline_leaves_out_is_said(repository, server, monkeypatch, tmp
     assert failing(against_file(TIMING, file, models, runner)) == {"runs"}
 
 
-def test_a_case_that_fails_on_both_sides_does_not_pass(repository, server):
-    repository.write("small.py", planted("raise RuntimeError('one')"))
-    repository.commit("broken")
-    repository.write("small.py", planted("raise RuntimeError('two')"))
-    report = check(repository, server)
-    assert report.exit_code(strict=False) == report.exit_code(strict=True) == 2
-    assert report.unsure
-
-
 def test_a_file_that_is_on_neither_side_does_not_pass(repository, server, monkeypatch):
     monkeypatch.chdir(repository.folder)
     report = check(repository, server, models="nofile.py:X,small.py:CARD")
@@ -312,13 +300,6 @@ def test_added_removed_and_renamed_mechanisms(repository, server):
     renamed = check(repository, server)
     assert {found.mechanism for found in renamed.findings} == {"elsewhere.py:CARD"}
     assert failing(renamed) == {"operators"}
-
-
-def test_an_added_mechanism_that_fails_is_a_failure(repository, server):
-    repository.write("other.py", planted("return v[:, :, :8]"))
-    report = check(repository, server)
-    assert failing(report) == {"runs"}
-    assert report.exit_code(strict=False) == 1
 
 
 def test_a_change_of_an_imported_file_counts_as_one_of_the_mechanism(repository, server):

@@ -1,12 +1,16 @@
-"""The decision rule: its rates on simulated pairs, and each of its guards."""
+"""The decision rule: its rates on simulated pairs and samples, and each of its guards."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attnbench.gate.cases import CheckPlan
 from attnbench.gate.rule import (
+    BOUND,
     Evidence,
     Pair,
     Stage,
@@ -14,14 +18,17 @@ from attnbench.gate.rule import (
     contaminated,
     effect,
     judge,
+    mean,
     mean_of,
     settled,
     suspected,
 )
 from attnbench.gate.selftest import detection
 
-THRESHOLD = 0.02
+THRESHOLD, SAMPLES = 0.02, 40
 NOISE = 0.01  # of one pair, on a shared machine
+
+times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=8)
 
 
 def pairs(logs):
@@ -39,6 +46,11 @@ def evidence(shift=0.0, noise=NOISE, seed=0, second=True, again=0.0, name="case"
         )
 
     return Evidence(name=name, first=stage(6), second=stage(10) if second else Stage())
+
+
+def ruled(**stages):
+    """The ruling on a case with these stages."""
+    return judge([Evidence(name="", **stages)], THRESHOLD)[0]
 
 
 def called(shift, trials=250, noise=NOISE):
@@ -99,18 +111,14 @@ def test_a_change_within_twice_the_noise_floor_is_ignored():
 def test_a_suspicion_is_called_only_if_the_second_stage_agrees():
     first = evidence(0.10).first
     for second in (evidence(0.0).second, evidence(-0.10).second):
-        judged = judge([Evidence(name="", first=first, second=second)], THRESHOLD)[0]
-        assert judged.verdict not in ("slower", "faster")
-    alone = judge([Evidence(name="", first=first)], THRESHOLD)[0]
-    assert (alone.verdict, alone.reason) == (
-        "unsure",
-        "suspected; no time was left to confirm it",
-    )
+        assert ruled(first=first, second=second).verdict not in ("slower", "faster")
+    alone = ruled(first=first)
+    assert alone.verdict == "unsure"
+    assert alone.reason == "suspected; no time was left to confirm it"
 
 
 def test_the_reported_effect_is_that_of_the_second_stage():
-    first, second = evidence(0.30).first, evidence(0.10).second
-    judged = judge([Evidence(name="", first=first, second=second)], THRESHOLD)[0]
+    judged = ruled(first=evidence(0.30).first, second=evidence(0.10).second)
     assert math.exp(judged.effect.point) == pytest.approx(1.10, abs=0.02)
 
 
@@ -124,9 +132,8 @@ def test_too_few_pairs_never_pass():
 def test_equal_pairs_have_no_spread_and_a_verdict():
     flat = Stage(head=pairs((0.0,) * 6), again=pairs((0.0,) * 6))
     steep = Stage(head=pairs((0.5,) * 6), again=pairs((0.0,) * 6))
-    assert judge([Evidence(name="", first=flat)], THRESHOLD)[0].verdict == "same"
-    judged = judge([Evidence(name="", first=steep, second=steep)], THRESHOLD)[0]
-    assert judged.verdict == "slower"
+    assert ruled(first=flat).verdict == "same"
+    assert ruled(first=steep, second=steep).verdict == "slower"
 
 
 def test_base_against_base_that_differs_contaminates():
@@ -140,10 +147,10 @@ def test_the_geometric_mean_goes_pair_by_pair():
     nothing = (0.0, 0.0, 0.0)
     a = Evidence(name="a", first=Stage(head=pairs((0.1, 0.2, 0.3)), again=pairs(nothing)))
     b = Evidence(name="b", first=Stage(head=pairs((0.3, 0.2, 0.1)), again=pairs((0.0, 0.0, 0.2))))
-    mean = mean_of("both", [a, b]).view(Statistic.TYPICAL)
-    assert mean.first == pytest.approx((0.2, 0.2, 0.2))
-    assert mean.again == pytest.approx((0.0, 0.0, 0.1))
-    assert mean.second == ()
+    both = mean_of("both", [a, b]).view(Statistic.TYPICAL)
+    assert both.first == pytest.approx((0.2, 0.2, 0.2))
+    assert both.again == pytest.approx((0.0, 0.0, 0.1))
+    assert both.second == ()
 
 
 def test_detection_counts_the_verdicts_of_checks():
@@ -162,16 +169,14 @@ def test_detection_counts_the_verdicts_of_checks():
 def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
     again = pairs((0.0,) * 10)
     above = pairs((0.0183, 0.0193, 0.0203, 0.0193, 0.0173, 0.0213))
-    near = Evidence(name="", first=Stage(head=above, again=again))
-    judged = judge([near], THRESHOLD)[0]
+    judged = ruled(first=Stage(head=above, again=again))
     assert judged.verdict == "unsure"
     assert judged.effect.excludes_zero
     assert "there is a change, but it may be below the limit of 2.0 %" in judged.reason
     late = pairs((0.02, 0.06, 0.10, 0.02, 0.06, 0.0))
-    shown = Evidence(
-        name="", first=Stage(head=late, again=again), second=Stage(head=pairs((0.06, 0.05, 0.07)))
+    judged = ruled(
+        first=Stage(head=late, again=again), second=Stage(head=pairs((0.06, 0.05, 0.07)))
     )
-    judged = judge([shown], THRESHOLD)[0]
     assert judged.effect.excludes_zero
     assert "not suspected at first; all pairs together show it" in judged.reason
     first = Stage(head=pairs((0.06, 0.05, 0.07) * 2), again=again)
@@ -179,8 +184,87 @@ def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
         ((0.03, 0.2, 0.01), "suspected at first; the second measurement is too noisy"),
         ((0.00, 0.03, 0.01), "a second measurement shows no more than 2.0 %"),
     ]:
-        judged = judge([Evidence(name="", first=first, second=Stage(head=pairs(logs)))], THRESHOLD)[
-            0
-        ]
+        judged = ruled(first=first, second=Stage(head=pairs(logs)))
         assert judged.verdict == "unsure"
         assert words in judged.reason
+
+
+def process(draw):
+    """Samples of one process: placement of pages, noise, and occasional disturbances."""
+    placed = draw.normal(0, 0.008)
+    noise = 0.04 * draw.standard_t(3, SAMPLES)
+    stalls = (draw.random(SAMPLES) < 0.02) * draw.exponential(0.5, SAMPLES)
+    return 0.006 * np.exp(placed + noise + stalls)
+
+
+def slowed(draw, every, share):
+    """Samples of a process in which each `every`-th call takes `share` longer."""
+    calls = np.arange(SAMPLES) + draw.integers(every)
+    return process(draw) * (1 + share * (calls % every == 0))
+
+
+def judged_on(seed, head):
+    """The ruling of a check on `head`, with a second stage where the first is not enough."""
+    draw = np.random.default_rng(seed)
+
+    def stage(count):
+        found = []
+        for _ in range(count):
+            base = process(draw)
+            found.append((Pair.of(base, head(draw)), Pair.of(base, process(draw))))
+        return Stage(head=tuple(p[0] for p in found), again=tuple(p[1] for p in found))
+
+    first = stage(6)
+    enough = settled(Evidence(name="", first=first), THRESHOLD)
+    return ruled(first=first, second=Stage() if enough else stage(10))
+
+
+@pytest.mark.parametrize(("every", "share"), [(5, 0.5), (5, -0.4), (10, 1.0), (3, 0.3)])
+def test_a_change_of_some_calls_is_found(every, share):
+    found = [judged_on(seed, partial(slowed, every=every, share=share)) for seed in range(40)]
+    wanted = "slower" if share > 0 else "faster"
+    assert sum(judged.verdict == wanted for judged in found) >= 38
+    called = [judged for judged in found if judged.verdict == wanted]
+    points = [math.expm1(judged.effect.point) for judged in called]
+    assert np.median(points) == pytest.approx(share / every, abs=0.02)
+
+
+def test_a_reason_says_that_calls_vary_more_than_before():
+    judged = judged_on(0, partial(slowed, every=5, share=0.5))
+    assert judged.reason.startswith("on average over all calls")
+    assert "calls vary more than on base" in judged.reason
+    assert "the slowest tenth +" in judged.reason
+    even = judged_on(0, partial(slowed, every=1, share=0.1))
+    assert (even.verdict, even.reason, even.statistic) == ("slower", "", "typical")
+
+
+def test_heavy_tails_alone_raise_no_alarm():
+    calls = [judged_on(seed, process).verdict for seed in range(300)]
+    assert sum(call in ("slower", "faster") for call in calls) <= 3
+    assert calls.count("same") > 240
+
+
+def test_the_typical_call_does_not_see_a_burst():
+    burst = [1.05] * 30 + [9.0] * 10
+    assert Pair.of([1.0] * 40, burst).typical == pytest.approx(math.log(1.05))
+
+
+def test_one_stall_counts_for_at_most_its_bound():
+    assert mean([1.0] * 39 + [1000.0]) == pytest.approx((39 + BOUND) / 40)
+    assert mean([1.0] * 32 + [1.5] * 8) == pytest.approx(1.1)
+
+
+@given(times, times, st.floats(0.1, 10.0))
+def test_a_reversed_pair_has_the_opposite_sign_and_no_unit(base, head, unit):
+    pair = Pair.of(base, head)
+    assert Pair.of(head, base) == pytest.approx([-x for x in pair], abs=1e-9)
+    scaled = Pair.of([unit * t for t in base], [unit * t for t in head])
+    assert scaled == pytest.approx(pair, abs=1e-9)
+    assert Pair.of(base, [unit * t for t in base]) == pytest.approx([math.log(unit)] * 3, abs=1e-9)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=20))
+def test_an_interval_contains_its_point(logs):
+    found = effect(logs)
+    assert found.low <= found.point <= found.high
+    assert 0 <= found.p <= 1

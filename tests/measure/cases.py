@@ -1,11 +1,16 @@
 """Small cases for the tests of the measuring room."""
 
 import json
+import re
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 
 from attnbench.measure.worker import Worker
-from attnbench.records import Case, Level, Mode, Shell, Workload
+from attnbench.records import Case, Level, Mode, Outcome, Shell, Workload
+
+EXPLOITS = Path(__file__).with_name("exploits.py")
+LAPS, ITERATIONS = 2, 3
 
 
 def case(mechanism="transformer", form="eager", options=(), **sizes):
@@ -42,3 +47,30 @@ def timing(iterate, watch, meter, iteration_s):
         laps=[],
     )
     return worker
+
+
+def measured(name, options=(), build=None, **sizes):
+    """The answers to build, laps and finish, and the worker's module, in this process."""
+    worker = Worker(None, seed=0)
+    one = sent(case(f"{EXPLOITS}:{name}", "eager", options, **sizes))
+    built = worker.answer("build", suspicious=True, **(build or {}), **one)
+    if built["outcome"] != Outcome.OK:
+        return built, None
+    module = next(m for m in worker.built.subject.module.modules() if hasattr(m, "calls"))
+    for _ in range(LAPS):
+        lap = worker.answer("lap", iterations=ITERATIONS)
+        if lap["outcome"] != Outcome.OK:
+            return lap, module
+        module.timed = module.calls
+        if hasattr(module, "go"):
+            module.go.set()
+            module.thread.join()
+            module.go.clear()
+    return worker.answer("finish"), module
+
+
+def odd(name, **sizes):
+    """What is odd about a run that went well."""
+    found, _ = measured(name, **sizes)
+    assert found["outcome"] == Outcome.OK, found
+    return re.sub("[0-9]+", "#", found["notes"].get("odd", ""))

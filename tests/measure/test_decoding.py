@@ -17,7 +17,7 @@ from attnbench.records import Level, Mode
 from attnbench.workloads.plan import make_workload
 from attnbench.workloads.presets import group
 from tests import sweeps
-from tests.measure.cases import case
+from tests.measure.cases import answered, case
 
 # caches, a ring that has turned, a latent, a memory, states, and one with inputs of a convolution
 KINDS = (
@@ -111,11 +111,9 @@ def worker():
 
 @pytest.mark.parametrize("seq_len", [1, 40])
 def test_a_process_answers_with_a_step_and_the_time_to_the_first_token(worker, seq_len):
-    asked = asdict(decoding(seq_len=seq_len))
-    built = worker.answer("build", **asked, suspicious=True)
-    assert built["outcome"] == "ok", built
-    assert worker.answer("lap", iterations=3)["sample"].iterations == 3
-    ended = worker.answer("finish")
+    answered(worker, "build", **asdict(decoding(seq_len=seq_len)), suspicious=True)
+    assert answered(worker, "lap", iterations=3)["sample"].iterations == 3
+    ended = answered(worker, "finish")
     assert "odd" not in ended["notes"], ended
     assert ("ttft_s" in ended["values"]) == (seq_len > 1)
 
@@ -124,14 +122,12 @@ def test_a_process_answers_with_a_step_and_the_time_to_the_first_token(worker, s
 def test_memory_includes_the_prefill_and_counts_a_step(worker, checked):
     values = {}
     for seq_len in (256, 512):
-        answer = worker.answer(
-            "measure_memory", **asdict(decoding(seq_len=seq_len)), checked=checked
-        )
-        assert answer["outcome"] == "ok", answer
-        values[seq_len] = answer["values"]
-        assert "saved_bytes" not in answer["values"]
-        assert answer["values"]["kept_bytes"] == 0
-        assert ("flops" in answer["values"]) == checked
+        asked = asdict(decoding(seq_len=seq_len))
+        found = answered(worker, "measure_memory", **asked, checked=checked)["values"]
+        values[seq_len] = found
+        assert "saved_bytes" not in found
+        assert found["kept_bytes"] == 0
+        assert ("flops" in found) == checked
     short, long = values[256], values[512]
     assert long["state_bytes"] == 2 * short["state_bytes"]
     assert long["operators"] == short["operators"], "a prefill has more the longer it is"
@@ -175,7 +171,7 @@ def test_an_older_tree_measures_no_decoding(worker, monkeypatch):
 def test_decoding_is_causal_without_being_asked_to_be(worker):
     asked = asdict(decoding())
     asked["workload"] = asdict(replace(decoding().workload, causal=False))
-    assert worker.answer("build", **asked)["outcome"] == "ok"
+    answered(worker, "build", **asked)
     assert worker.built.subject.case.workload.causal
 
 
@@ -229,9 +225,8 @@ def test_a_process_times_steps_from_a_filled_state_and_compares_them_once(worker
     asked = asdict(decoding(seq_len=300))
     finished = []
     for compared in (False, True):
-        built = worker.answer("build", **asked, filled=True, compared=compared)
-        assert built["outcome"] == "ok", built
-        finished.append(worker.answer("finish")["values"])
+        answered(worker, "build", **asked, filled=True, compared=compared)
+        finished.append(answered(worker, "finish")["values"])
     assert not {"ttft_s", "filled_ratio"} & finished[0].keys()
     assert 0.2 < finished[1]["filled_ratio"] < 5
     assert finished[1]["ttft_s"] > 0

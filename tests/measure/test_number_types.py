@@ -1,7 +1,5 @@
 """Autocast, and types other than the case's, are recorded and never silent."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -10,9 +8,7 @@ from attnbench.measure import oddities
 from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level
-from tests.measure.cases import answered, case, sent
-
-CHEATS = Path(__file__).with_name("cheats.py")
+from tests.measure.cases import EXPLOITS, answered, case, sent
 
 
 @pytest.fixture(autouse=True)
@@ -33,18 +29,18 @@ def types(one):
 
 
 def test_autocast_within_a_mechanism_is_seen_by_the_types_of_its_results():
-    assert types(case(f"{CHEATS}:Honest")) == {"float32"}
-    assert types(case(f"{CHEATS}:Autocasts")) == {"bfloat16", "float32"}
+    assert types(case(f"{EXPLOITS}:Honest")) == {"float32"}
+    assert types(case(f"{EXPLOITS}:LowersPrecision")) == {"bfloat16", "float32"}
 
 
 def test_autocast_that_a_mechanism_leaves_on_is_a_change():
-    notes = notes_of_a_run(case(f"{CHEATS}:LeavesAutocastOn"))
+    notes = notes_of_a_run(case(f"{EXPLOITS}:LeavesAutocastOn"))
     assert notes["changed"] == "autocast off to cpu bfloat16"
     assert "autocast" not in notes
 
 
 def test_autocast_that_was_on_before_is_noted():
-    honest = case(f"{CHEATS}:Honest")
+    honest = case(f"{EXPLOITS}:Honest")
     assert "autocast" not in notes_of_a_run(honest)
     torch.set_autocast_enabled("cpu", True)
     assert notes_of_a_run(honest)["autocast"] == "cpu bfloat16"

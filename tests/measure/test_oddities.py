@@ -1,8 +1,5 @@
 """Cheats are found, each by its own words."""
 
-import re
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -10,11 +7,9 @@ from attnbench.catalogue.registry import card
 from attnbench.measure import oddities
 from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
-from attnbench.records import Level, Mode, Outcome
-from tests.measure import cheats
-from tests.measure.cases import case, sent
+from attnbench.records import Level, Mode
+from tests.measure.cases import EXPLOITS, answered, case, odd, sent
 
-FILE = Path(__file__).with_name("cheats.py")
 SAME = "gave the same output for other input"
 RECORDED = "recorded gradients in inference"
 FOUND = {
@@ -32,19 +27,16 @@ FOUND = {
 }
 
 
-def answer(name, **sizes):
-    mechanism = f"{FILE}:{name}" if name in dir(cheats) else name
-    one = case(mechanism, "eager", **sizes)
+def without_laps(one, **asked):
+    """The notes of a run that ends after its warm-up."""
     worker = Worker(None, seed=0)
-    built = worker.answer("build", suspicious=True, **sent(one))
-    return built if built["outcome"] != Outcome.OK else worker.answer("finish")
+    answered(worker, "build", suspicious=True, **sent(one))
+    return answered(worker, "finish", **asked)["notes"]
 
 
-def notes(name, **sizes):
-    """What is odd about a run that went well."""
-    found = answer(name, **sizes)
-    assert found["outcome"] == Outcome.OK, found
-    return set(filter(None, found["notes"].get("odd", "").split("; ")))
+def signs(name, **sizes):
+    """All that is odd about a run that went well."""
+    return set(filter(None, odd(name, **sizes).split("; ")))
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +48,7 @@ def gradients_as_they_were():
 @pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
 @pytest.mark.parametrize("name", FOUND)
 def test_a_cheat_is_found_and_nothing_else_is(name, level):
-    found = {re.sub("[0-9]+", "#", one) for one in notes(name, level=level)}
+    found = signs(name, level=level)
     # what leaves gradients on has them recorded by the layers after it
     assert found - {RECORDED} == FOUND[name] - {RECORDED}
     assert (RECORDED in found) >= (RECORDED in FOUND[name])
@@ -65,24 +57,23 @@ def test_a_cheat_is_found_and_nothing_else_is(name, level):
 
 @pytest.mark.parametrize("name", ["Identity", "Zeros", "Cached"])
 def test_a_cheat_is_found_in_training(name):
-    assert FOUND[name] <= notes(name, level=Level.MODEL, mode=Mode.TRAINING)
+    assert FOUND[name] <= signs(name, level=Level.MODEL, mode=Mode.TRAINING)
 
 
 def test_what_the_budget_does_not_allow_is_not_looked_for_and_that_is_said():
-    worker = Worker(None, seed=0)
-    assert worker.answer("build", suspicious=True, **sent(case(f"{FILE}:Zeros")))["outcome"] == "ok"
-    found = worker.answer("finish", left_s=0.0)["notes"]
+    found = without_laps(case(f"{EXPLOITS}:Zeros"), left_s=0.0)
     assert found["unexamined"] == "was not examined for odd behaviour, as the budget ended"
     assert "odd" not in found
 
 
 def test_the_core_of_one_token_may_give_its_value():
     """As softmax over one key does."""
-    assert notes("transformer", level=Level.CORE, seq_len=1) == set()
+    assert "odd" not in without_laps(case(level=Level.CORE, seq_len=1))
 
 
 def test_one_that_fails_on_fresh_input_is_reported_and_its_run_stays():
-    assert notes("OnceOnly") == {"failed while it was watched with RuntimeError"}
+    found = without_laps(case(f"{EXPLOITS}:OnceOnly"))
+    assert found["odd"] == "failed while it was watched with RuntimeError"
 
 
 def test_what_is_watched_is_left_as_it_was():

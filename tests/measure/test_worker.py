@@ -12,7 +12,7 @@ from attnbench.measure import allocator
 from attnbench.measure.process import is_out_of_memory
 from attnbench.measure.worker import Worker
 from attnbench.records import Sample
-from tests.measure.cases import case, timing
+from tests.measure.cases import answered, case, timing
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(
     private = [7000]
     monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
     worker = Worker(None, seed=0, keep_bytes=500)
-    assert worker.answer("build", **asdict(case()))["outcome"] == "ok"
+    answered(worker, "build", **asdict(case()))
     private[0] += more
     assert worker.answer("finish")["needs_new_process"] is needs_new_process
 
@@ -84,7 +84,7 @@ def test_what_a_device_loads_at_first_is_not_what_cases_leave(monkeypatch):
     monkeypatch.setattr(Cpu, "wake", lambda self: private.append(private.pop() + 600))
     worker = Worker(None, seed=0, keep_bytes=500)
     for needs_new_process in (False, True):
-        assert worker.answer("build", **asdict(case()))["outcome"] == "ok"
+        answered(worker, "build", **asdict(case()))
         assert worker.answer("finish")["needs_new_process"] is needs_new_process
         private[0] += 600
 
@@ -95,8 +95,8 @@ def test_pages_are_mapped_ahead_of_a_case_longer_than_its_warm_up(monkeypatch, w
     monkeypatch.setattr(allocator, "map_ahead", lambda: calls.append(1))
     monkeypatch.setattr("attnbench.devices.timing.is_cold", lambda faults, taken: True)
     asked = {**asdict(case()), "warmup_s": warmup_s, "faulting_s": 0.01}
-    built = Worker(None, seed=0).answer("build", **asked)
-    assert (built["outcome"], len(calls)) == ("ok", mapped)
+    answered(Worker(None, seed=0), "build", **asked)
+    assert len(calls) == mapped
 
 
 def test_a_sample_without_time_is_a_failure_and_no_number():

@@ -80,7 +80,7 @@ class Worker:
         took = {"lap": each * iterations, "build": first, "measure_memory": first}
         own = took.get(do, 0.0)
         elapsed = own * (machine.shared or 1)
-        if timeout_s is not None and elapsed > timeout_s:
+        if elapsed > timeout_s:
             machine.now += timeout_s
             self.alive = False
             return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s; killed"}

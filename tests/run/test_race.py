@@ -27,6 +27,15 @@ LAST = 1  # a seed by which b builds last
 pairs = st.dictionaries(st.text(min_size=1, max_size=2), st.integers(1, 7), min_size=1, max_size=5)
 
 
+KILLED = {"outcome": "crashed", "cause": Cause.KILLED, "reason": "signal 9"}
+
+
+def of_b(do, answer=KILLED, times=99):
+    """The fate of b: its process answers so, or is killed, so many times when it is asked this."""
+    left = [answer] * times
+    return lambda case, asked: left.pop() if left and (case.mechanism, asked) == ("b", do) else None
+
+
 def race(pairs=3, limit_s=1e9, first_lap=0, left_s=lambda: math.inf):
     return Race(
         builds={name: asdict(case) for name, case in CASES.items()},
@@ -39,7 +48,7 @@ def race(pairs=3, limit_s=1e9, first_lap=0, left_s=lambda: math.inf):
 
 
 def ran(machine, race, draw=0):
-    with Round(lambda name: machine.start(name), random.Random(draw), machine.clock) as round_:
+    with Round(machine.start, random.Random(draw), machine.clock) as round_:
         return round_.race(race)
 
 
@@ -89,8 +98,7 @@ def test_all_are_warm_before_the_first_lap_and_finished_after_the_last():
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_the_race_goes_on_without_one_that_fails(do):
     bad = {"outcome": "crashed", "reason": "signal 11"}
-    machine = Machine(fate=lambda case, d: bad if (case.mechanism, d) == ("b", do) else None)
-    entries = ran(machine, race())
+    entries = ran(Machine(fate=of_b(do, bad)), race())
     assert entries["b"].failed == bad
     for name in "ac":
         assert entries[name].failed is None
@@ -98,12 +106,8 @@ def test_the_race_goes_on_without_one_that_fails(do):
 
 
 def test_one_that_failed_is_replaced_and_the_others_are_not():
-    machine = Machine(
-        fate=lambda case, do: (
-            {"outcome": "failed", "reason": "no"} if case.mechanism == "b" else None
-        )
-    )
-    with Round(lambda name: machine.start(name), random.Random(0), machine.clock) as round_:
+    machine = Machine(fate=of_b("build", {"outcome": "failed", "reason": "no"}))
+    with Round(machine.start, random.Random(0), machine.clock) as round_:
         round_.race(race())
         round_.race(race())
     assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
@@ -165,8 +169,7 @@ def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(large, do):
 
 def test_who_runs_out_of_memory_alone_has_run_out():
     full = {"outcome": "oom", "reason": "too large"}
-    fate = lambda case, asked: full if (case.mechanism, asked) == ("b", "build") else None  # noqa: E731
-    machine = Machine(fate=fate)
+    machine = Machine(fate=of_b("build", full))
     assert ran(machine, race())["b"].failed == full
     assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
 
@@ -197,18 +200,9 @@ def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_aga
     assert Counter(name for name, _ in machine.started) == {"a": 3, "b": 2, "c": 3}
 
 
-KILLED = {"outcome": "crashed", "cause": Cause.KILLED, "reason": "signal 9"}
-
-
-def killed(do, times, answer=KILLED):
-    """The fate of b: its process is killed so many times when it is asked this."""
-    left = [answer] * times
-    return lambda case, asked: left.pop() if left and (case.mechanism, asked) == ("b", do) else None
-
-
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_who_is_killed_once_takes_part_again(do):
-    machine = Machine(fate=killed(do, 1))
+    machine = Machine(fate=of_b(do, times=1))
     assert together(ran(machine, race())) == {*"abc"}
     again = 0 if do == "build" else 1  # the others need not wait for a process that builds again
     builds = Counter(case.mechanism for asked, case, _ in machine.asked if asked == "build")
@@ -217,7 +211,7 @@ def test_who_is_killed_once_takes_part_again(do):
 
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_who_is_killed_twice_is_left_out(do):
-    machine = Machine(fate=killed(do, 99))
+    machine = Machine(fate=of_b(do))
     entries = ran(machine, race())
     assert entries["b"].failed == KILLED
     assert together(entries) == {"a", "c"}
@@ -225,7 +219,7 @@ def test_who_is_killed_twice_is_left_out(do):
 
 
 def test_a_server_that_is_killed_once_costs_nobody_a_result():
-    lost = killed("lap", 1, {**LOST, "reason": "together with its server"})
+    lost = of_b("lap", {**LOST, "reason": "together with its server"}, times=1)
     assert together(ran(Machine(fate=lost), race())) == {*"abc"}
 
 
@@ -260,7 +254,7 @@ def test_only_laps_that_were_taken_in_turns_have_the_same_number(fates, budget_s
 
 
 def test_who_was_killed_is_not_tried_again_once_the_budget_has_ended():
-    machine = Machine(fate=killed("finish", 1))
+    machine = Machine(fate=of_b("finish", times=1))
     end_s = machine.now + 2.1  # the builds and laps take 0.6 and 1.8 s
     entries = ran(machine, race(left_s=lambda: end_s - machine.now))
     assert entries["b"].failed is CUT_OFF
@@ -321,7 +315,7 @@ def test_what_ends_a_kept_process_is_weighed_again_in_a_new_one(outcome):
 
 @pytest.mark.parametrize(("times", "outcome"), [(1, "ok"), (2, "crashed")])
 def test_what_is_killed_is_weighed_once_more(times, outcome):
-    machine = Machine(fate=killed("measure_memory", times))
+    machine = Machine(fate=of_b("measure_memory", times=times))
     with Round(machine.start, random.Random(0), machine.clock) as round_:
         assert round_.measure_memory("b", 1e9, **asdict(CASES["b"]))["outcome"] == outcome
     assert len(machine.started) == 2
@@ -365,8 +359,7 @@ def test_laps_and_their_end_are_told_what_is_left_of_the_budget(monkeypatch):
 )
 def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answer, named):
     forged = {"outcome": "ok", **answer}
-    fate = lambda case, asked: forged if (case.mechanism, asked) == ("b", do) else None  # noqa: E731
-    entries = ran(Machine(fate=fate), race())
+    entries = ran(Machine(fate=of_b(do, forged)), race())
     assert entries["b"].failed["outcome"] == "failed"
     assert entries["b"].failed["reason"].startswith("its process gave an impossible answer: ")
     assert named in entries["b"].failed["reason"]

@@ -26,7 +26,7 @@ class Decode(Subject):
 
     calls, declares = "step", "step_flops"
 
-    def prepare(self, capturable: bool) -> None:
+    def prepare(self) -> None:
         w = self.case.workload
         tokens = min(w.seq_len - 1, FEW) if self.filled else w.seq_len - 1
         self.prompt = self.normal(w.batch, tokens, w.width)

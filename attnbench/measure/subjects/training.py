@@ -12,13 +12,11 @@ from attnbench.records import Level
 class Training(Subject):
     """A forward pass to the loss at level `model`, else to outputs with fixed gradients."""
 
-    def prepare(self, capturable: bool) -> None:
+    def prepare(self) -> None:
         self.target = self._target()
         if not self.parameters:
             return
-        self.optimiser = torch.optim.Adam(
-            self.parameters, lr=1e-4, fused=True, capturable=capturable
-        )
+        self.optimiser = torch.optim.Adam(self.parameters, lr=1e-4, fused=True)
         # Adam keeps two copies of the parameters; they exist before the first iteration
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
