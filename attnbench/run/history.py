@@ -41,7 +41,7 @@ class History:
         return self.names[planned.case.key]
 
     def is_suspicious(self, planned: Planned) -> bool:
-        """Whether odd behaviour is still to be looked for: once per curve, in the code of others."""
+        """Whether to look for odd behaviour: once per curve, in the code of others."""
         return not planned.own and schedule.family(planned.case) not in self.examined
 
     def learn(self, planned: Planned, run: Run) -> None:

@@ -1,7 +1,4 @@
-"""This package's own code shows none of the odd behaviour that sweeps look for in the code of others.
-
-So a sweep need not spend its budget on looking.
-"""
+"""The package's own code shows no odd behaviour: sweeps look for it in that of others alone."""
 
 import pytest
 import torch

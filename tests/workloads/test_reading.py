@@ -1,7 +1,8 @@
-"""How long the process that reads cards may take."""
+"""How long the process that reads cards may take, and whose code it finds."""
 
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,10 @@ from attnbench.errors import CannotRun
 from attnbench.records import Selection
 from attnbench.workloads import reading
 from attnbench.workloads.options import Options
+from attnbench.workloads.plan import plan
 from attnbench.workloads.requests import request
+
+FILE = Path(__file__).parents[1] / "measure" / "exploits.py"
 
 
 class Slow:
@@ -48,3 +52,19 @@ def test_numbers_beyond_any_machine_are_no_plan():
 def test_a_users_file_may_not():
     with pytest.raises(CannotRun, match=r"'mine.py:CARD' could not be read within 30 s; neither"):
         reading.ask(Slow(300.0), ("mine.py:CARD",), do="describe")
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "own"),
+    [
+        ("transformer", "sdpa", True),
+        ("transformer", "torch", False),
+        (f"{FILE}:Honest", "eager", False),
+        ("stack(2*transformer+mamba2)", None, True),
+        (f"stack(transformer+{FILE}:Honest)", None, False),
+    ],
+)
+def test_only_code_of_this_package_is_its_own(name, form, own):
+    asked = request(Options.of({"models": "transformer", "lengths": "64", "device": "cpu"}))
+    cases = plan(Selection(name=name, form=form), asked)
+    assert {planned.own for planned in cases} == {own}
