@@ -49,7 +49,7 @@ def main():
     with forked_servers():
         for line in sys.stdin:
             arguments, variables = json.loads(line)
-            done = here(*arguments, **variables)
+            done = here(*arguments, code=None, **variables)
             print(json.dumps([done.returncode, done.stdout, done.stderr]), flush=True)
 
 

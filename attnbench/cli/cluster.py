@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnbench.api.measuring import begun_in, store_options
+from attnbench.api.measuring import store_options
 from attnbench.cli import console
 from attnbench.cli.stopping import stoppable
 from attnbench.cli.sweep_output import sizes
@@ -31,7 +31,7 @@ from attnbench.render.terminal import ProgressLine
 from attnbench.store.merging import merge
 from attnbench.units import many, seconds
 from attnbench.workloads import config
-from attnbench.workloads.options import Options, flag
+from attnbench.workloads.options import Options, words
 
 GRACE_S = 5.0  # for a second Ctrl-C
 COUNTED = 300  # most units for which the useful number of shards is sought, in quadratic time
@@ -53,13 +53,12 @@ def engine(options: Options, request: Request) -> Engine:
 
 def command(options: Options, device: str) -> list[str]:
     """The command that every shard runs: the sweep with its options and the chosen device."""
-    words = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
+    command = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
     usual = Options().measurement_options()
     for name, value in options.measurement_options().items():
         if name != "device" and value != usual.get(name):
-            on_or_off = flag(name if value else f"no_{name}")
-            words += [on_or_off] if isinstance(value, bool) else [flag(name), value]
-    return words
+            command += words(name, value)
+    return command
 
 
 def new_or_stored_fleet(
@@ -74,7 +73,7 @@ def new_or_stored_fleet(
             raise UsageError(
                 f"--on {kind} needs --shards, the number of parts; --dry-run shows them"
             )
-        if fleets.begun(folder) or begun_in(folder):
+        if fleets.begun(folder):
             raise SweepExists(folder)
         return Fleet(engine=kind, shards=shards)
     fleet = fleets.read(folder)

@@ -113,8 +113,7 @@ def show(
 
 def missing_devices() -> dict[str, str]:
     """Why this machine has none of a kind of device, for each kind that it lacks."""
-    reasons = {kind: find(kind).missing() for kind in kinds()}
-    return {kind: reason for kind, reason in reasons.items() if reason}
+    return {kind: reason for kind in kinds() if (reason := find(kind).missing())}
 
 
 def package_lines(packages: Packages, missing: list[str]) -> Iterator[str]:

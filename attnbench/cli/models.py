@@ -14,6 +14,7 @@ from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.cli.typer_options import shared_option
 from attnbench.devices.finding import choose
+from attnbench.workloads.presets import expand, groups
 
 CLASSES = (
     "Classes of the survey: FP fixed patterns, LP learned patterns, M memory, LR low rank, KR"
@@ -26,7 +27,7 @@ def models(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completer(lambda text: offered()),
+            autocompletion=completer(lambda text: (*names(), *groups())),
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
@@ -61,16 +62,7 @@ def models(
 
 def named(pattern: str) -> list[str]:
     """The mechanisms that a name, pattern, group or file means. Raises `UsageError`."""
-    from attnbench.workloads.presets import expand
-
     return list(dict.fromkeys(chosen.name for chosen in expand(pattern)))
-
-
-def offered() -> list[str]:
-    """Candidates for completion."""
-    from attnbench.workloads.presets import groups
-
-    return [*names(), *groups()]
 
 
 def show_checks(checked: dict[str, list[dict[str, str]]], as_json: bool) -> None:

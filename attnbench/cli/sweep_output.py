@@ -1,7 +1,6 @@
 """Terminal output of a sweep while it is measured, and what an interrupted one leaves."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from attnbench.api.measuring import begun_in
 from attnbench.cli import console
 from attnbench.records import OTHERS, Clock, Environment, Request
 from attnbench.render.terminal import ProgressLine
-from attnbench.run.session import Progress
 from attnbench.store.journal import Journal, load
 from attnbench.units import many
 
@@ -22,8 +20,8 @@ CROWDED = 0.5  # and the load average may be this share of all cores
 def measure(request: Request, *what: Any, **how: Any) -> None:
     """`api.measuring.measure`, with choices, warnings and progress on the terminal."""
     announce = partial(show_choices, request)
-    with show_progress() as observe:
-        spent = measuring.measure(request, *what, announce=announce, observe=observe, **how)
+    with ProgressLine(console.err()) as line:
+        spent = measuring.measure(request, *what, announce=announce, observe=line.turn, **how)
     took, useful = spent.took_s, 100 * spent.useful
     console.err().print(f"finished in {took:.0f} s ({useful:.0f} % measuring)")
 
@@ -79,13 +77,6 @@ def noise_warnings(here: Environment, clock: Clock) -> Iterator[str]:
     elif clock is Clock.WALL and here.load is not None and here.load > CROWDED * here.cores:
         load = f"load average {here.load:.1f} on {cores} over the last minute"
         yield f"{load}; times will be noisy"
-
-
-@contextmanager
-def show_progress() -> Iterator[Callable[[Progress], None]]:
-    """Show progress while the block runs; yields the callback to report it with."""
-    with ProgressLine(console.err()) as line:
-        yield line.turn
 
 
 def interruption_message(folder: Path) -> str:

@@ -15,7 +15,7 @@ from attnbench.render.grid import Cell, Table, words
 from attnbench.run.processes import ServerHandle
 from attnbench.store import output
 from attnbench.store.journal import refuse_unwritable
-from attnbench.units import many, percent, seconds, size
+from attnbench.units import many, percent, seconds, signed, size
 from attnbench.workloads import axes
 
 
@@ -108,11 +108,6 @@ def file_name(label: str) -> str:
     return re.sub(r"[^\w.=-]+", "-", label)[-200:].strip("-")
 
 
-def signed_size(value: float) -> str:
-    """`1.200 MiB`, `−4.000 KiB`."""
-    return "−" * (value < 0) + size(abs(value))
-
-
 def operators_table(series: str, workload: Any, answer: Mapping[str, Any]) -> Table:
     """The costliest operators of an iteration."""
     rows = tuple(
@@ -121,7 +116,7 @@ def operators_table(series: str, workload: Any, answer: Mapping[str, Any]) -> Ta
             Cell(seconds(row["self_s"]), row["self_s"]),
             Cell(percent(row["share"]), row["share"]),
             Cell(f"{row['calls']:,.4g}", row["calls"]),
-            Cell(signed_size(row["allocated_bytes"]), row["allocated_bytes"]),
+            Cell(signed(size(row["allocated_bytes"])), row["allocated_bytes"]),
         )
         for row in answer["operators"]
     )

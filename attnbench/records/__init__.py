@@ -32,13 +32,7 @@ from attnbench.records.bounds import (
     Year,
 )
 from attnbench.records.card import UNDECLARED, CardFacts, Causality, Family
-from attnbench.records.case import (
-    Case,
-    Level,
-    Shell,
-    Workload,
-    canonical,
-)
+from attnbench.records.case import Case, Level, Shell, Workload, canonical
 from attnbench.records.machine import OTHERS, Environment, Fingerprint
 from attnbench.records.region import Region
 from attnbench.records.request import (

@@ -21,7 +21,6 @@ SHORT_DTYPES: Mapping[str, str] = MappingProxyType(
     {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 )
 
-# what `msgspec.convert` accepts: bounds beyond any machine, with finite products
 Size = Annotated[int, Meta(ge=1, le=1 << 40)]
 Many = Annotated[int, Meta(ge=1, le=COUNTABLE)]
 Count = Annotated[int, Meta(ge=0, le=COUNTABLE)]

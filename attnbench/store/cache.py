@@ -52,12 +52,6 @@ def keep(kind: str, name: str, data: Any) -> Path:
     return folder() / kind / f"{name}.json"
 
 
-def remember(kind: str, name: str, data: Any) -> None:
-    """Keep data of JSON types; does nothing where that is impossible."""
-    with suppress(StoreError):
-        keep(kind, name, data)
-
-
 def forget_oldest(kind: str, most: int = MOST) -> None:
     """Delete the entries of a kind that were written first, until `most` are left."""
     with suppress(OSError, StoreError):

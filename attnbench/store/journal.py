@@ -224,12 +224,16 @@ def _sealed(line: int, *records: Record) -> bytes:
 def _repair(file: LockedFile, folder: Path) -> None:
     """Makes the journal end in a newline, moving a torn last line to another file."""
     whole, newline, last = file.content.rpartition(b"\n")
-    if last and reading.readable(last):
-        file.append(b"\n")
-    elif last:
+    if not last:
+        return
+    try:
+        schema.unseal(last)
+    except ValueError:
         with open(opened(folder / TORN, create=True), "ab") as torn:
             torn.write(last + b"\n")
         file.cut(len(whole + newline))
+    else:
+        file.append(b"\n")
 
 
 def _rescue_folder(folder: Path) -> Path:

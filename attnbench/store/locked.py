@@ -39,14 +39,15 @@ class LockedFile:
         except BaseException:
             # not only OSError: Ctrl-C may come between two writes
             with suppress(OSError):
-                self._truncate(end)
+                self.cut(end)
             raise
         self.content += data
         self._state = os.fstat(self._fd)
 
     def cut(self, size: int) -> None:
         """Remove everything after the first `size` bytes."""
-        self._truncate(size)
+        os.ftruncate(self._fd, size)
+        self._state = os.fstat(self._fd)
         self.content = self.content[:size]
 
     def intruder(self) -> str:
@@ -67,10 +68,6 @@ class LockedFile:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
-
-    def _truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-        self._state = os.fstat(self._fd)
 
     def _read(self) -> bytes:
         with open(self._fd, "rb", closefd=False) as file:

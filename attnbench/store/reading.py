@@ -53,15 +53,6 @@ def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def readable(line: bytes) -> bool:
-    """Whether the line is complete."""
-    try:
-        schema.unseal(line)
-    except ValueError:
-        return False
-    return True
-
-
 def _head(pieces: list[tuple[int, bytes]], origin: str) -> Head:
     if not pieces:
         raise DamagedJournal(f"{origin} is empty: its sweep never began; repeat it")

@@ -185,7 +185,9 @@ def from_entry(entry: Entry) -> Record:
     try:
         record = msgspec.convert(entry.data, KINDS[entry.kind])
     except ValueError as error:
-        raise ValueError(f"not a line of kind {entry.kind}: {_reason(error)}") from error
+        raise ValueError(
+            f"not a line of kind {entry.kind}: {str(error)[:1].lower()}{str(error)[1:]}"
+        ) from error
     if isinstance(record, Run):
         for nonsense in _nonsense(record):
             raise ValueError(f"not a line of kind run: {nonsense}")
@@ -235,8 +237,3 @@ def _integer(digits: str) -> int:
     if len(digits) > LONGEST_NUMBER:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
-
-
-def _reason(error: ValueError) -> str:
-    """The message, as part of a sentence: "expected `int` >= 1 - at `$.round`"."""
-    return str(error)[:1].lower() + str(error)[1:]

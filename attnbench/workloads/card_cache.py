@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.devices.protocol import Device
+from attnbench.errors import StoreError
 from attnbench.records.selection import mechanisms
 from attnbench.store import cache
 from attnbench.workloads.reading import Described
@@ -32,8 +33,8 @@ def cached_rows(
     if missing := [name for name in names if name not in rows]:
         for name, found in zip(missing, read(missing), strict=True):
             rows[name] = found.row
-            stored = {"row": found.row, "sources": found.sources}
-            cache.remember(KIND, entries[name], stored)
+            with suppress(StoreError):
+                cache.keep(KIND, entries[name], {"row": found.row, "sources": found.sources})
         cache.forget_oldest(KIND)
     return [rows[name] for name in names]
 

@@ -5,13 +5,13 @@ import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 from attnbench.errors import UsageError
 from attnbench.records import Request
-from attnbench.workloads.options import Options, as_text, flag, option_specs, texts
+from attnbench.workloads.options import Options, as_text, flag, option_specs, texts, words
 from attnbench.workloads.requests import request as requested
 
 FILE = "sweep.toml"
@@ -61,8 +61,8 @@ def command(request: Request) -> str:
     with suppress(UsageError):  # a preset or device that this version does not know
         usual |= _given(requested(Options.of(start), elsewhere=True))
     usual |= {"mode": ",".join(Options().value("mode")), "preset": Options.preset, "quick": False}
-    parts = [_part(name, own[name]) for name in own if own[name] not in (None, usual[name])]
-    return " ".join(["attnbench sweep", *parts])
+    differing = (words(n, own[n]) for n in own if own[n] not in (None, usual[n]))
+    return shlex.join(["attnbench", "sweep", *chain.from_iterable(differing)])
 
 
 def _given(request: Request) -> dict[str, str | bool | None]:
@@ -91,12 +91,6 @@ def _time(seconds: float | None) -> str:
     if seconds is None:
         return "none"
     return f"{seconds / 60:.9g}m" if seconds % 60 == 0 else f"{seconds:.9g}s"
-
-
-def _part(name: str, text: str | bool | None) -> str:
-    if isinstance(text, bool):
-        return flag(name) if text else flag(f"no_{name}")
-    return f"{flag(name)} {shlex.quote(str(text))}"
 
 
 def _lines(options: Options, chosen: Mapping[str, str | bool]) -> Iterator[str]:

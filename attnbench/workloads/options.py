@@ -182,6 +182,13 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def words(name: str, value: str | bool | None) -> list[str]:
+    """An option with its value as the command line has them: `--seed 7`, `--no-fill`."""
+    if isinstance(value, bool):
+        return [flag(name if value else f"no_{name}")]
+    return [flag(name), str(value)]
+
+
 def texts(values: Mapping[str, Any]) -> dict[str, str | bool]:
     """Values of options, by their names, as the command line has them; None is left out.
 

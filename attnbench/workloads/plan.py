@@ -95,18 +95,12 @@ def facts(name: str) -> CardFacts:
 
 def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tuple[str, ...]:
     """The forms that a selection means; without one, the default form of the workload."""
-    if chosen.form is None:
-        form = card.usual_form(config, workload)
-        if form not in card.forms:
-            text = unknown_name_message(
-                str(form), tuple(card.forms), f"default form of {chosen.name}"
-            )
-            raise UnknownMechanism(text)
-        return (form,)
-    matches = tuple(form for form in card.forms if fnmatchcase(form, chosen.form))
+    wanted, kind = chosen.form, f"form of {chosen.name}"
+    if wanted is None:
+        wanted, kind = str(card.usual_form(config, workload)), f"default {kind}"
+    matches = tuple(form for form in card.forms if fnmatchcase(form, wanted))
     if not matches:
-        text = unknown_name_message(chosen.form, tuple(card.forms), f"form of {chosen.name}")
-        raise UnknownMechanism(text)
+        raise UnknownMechanism(unknown_name_message(wanted, tuple(card.forms), kind))
     return matches
 
 

@@ -3,8 +3,6 @@
 import inspect
 import io
 import re
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from attnbench.errors import AttnbenchError, SweepExists, UnknownMechanism, Usag
 from attnbench.render import terminal as terminals
 from attnbench.run.session import Progress
 from attnbench.store.journal import load as stored
-from tests.cli.commands import soon
+from tests.cli.commands import python, soon
 from tests.store.recorded import CROSSED
 from tests.sweeps import decoded
 
@@ -47,7 +45,7 @@ def test_importing_the_package_loads_nothing_heavy():
         "import attnbench, sys; dir(attnbench);"
         "sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pandas', 'rich', 'typer')))"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    python("-c", code, cwd=ROOT)
 
 
 def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):

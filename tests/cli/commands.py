@@ -18,16 +18,17 @@ def environment(**more):
     return {**kept, "NO_COLOR": "1", **more}
 
 
-def attnbench(*arguments, cwd=None, **env):
-    """A process; its exit code, output and errors."""
-    return subprocess.run(
-        [sys.executable, "-m", "attnbench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment(**env),
-        check=False,
-    )
+def python(*arguments, code=0, **how):
+    """The output and errors of a Python process, which must end with this exit code."""
+    how = {"env": environment(), "capture_output": True, "text": True, "check": False} | how
+    done = subprocess.run([sys.executable, *map(str, arguments)], **how)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def attnbench(*arguments, **how):
+    """The same of the command line."""
+    return python("-m", "attnbench", *arguments, **how)
 
 
 def start(*arguments, cwd=None):
@@ -49,13 +50,26 @@ def listening():
         signal.signal(number, signal.SIG_DFL)
 
 
+def refused(*arguments, **how):
+    """The error of bad usage: one line, at the end, and nothing on standard output."""
+    done = here(*arguments, code=2, **how)
+    *before, last = done.stderr.splitlines()
+    assert last.startswith("attnbench: ")
+    assert all(line.startswith(("attnbench 0", "warning: ")) for line in before), before
+    assert not done.stdout
+    return last
+
+
 def soon(device, quick, bounded):
     """How a sweep samples where nobody reads its times: hardly at all."""
     return {"sample_s": 0.01, "warmup_s": 0.004, "memory_limit_bytes": device.memory_bytes()}
 
 
-def here(*arguments, cwd=".", **env):
-    """The same without a process, which saves seconds of imports, and with few samples."""
+def here(*arguments, code=0, cwd=".", **env):
+    """The same without a process, which saves seconds of imports, and with few samples.
+
+    With `code=None` it may end with any exit code.
+    """
     command, out, err = ["attnbench", *map(str, arguments)], io.StringIO(), io.StringIO()
     with (
         chdir(cwd),
@@ -65,6 +79,7 @@ def here(*arguments, cwd=".", **env):
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        code = run()
+        ended = run()
+    assert code in (None, ended), err.getvalue()
     assert "unexpected" not in err.getvalue(), err.getvalue()
-    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(command, ended, out.getvalue(), err.getvalue())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import here
+from tests.cli.commands import here, refused
 
 DATA = Path(__file__).parents[1] / "data" / "configurations"
 KIMI = DATA / "kimi-linear-48b.json"
@@ -13,7 +13,6 @@ KIMI = DATA / "kimi-linear-48b.json"
 
 def test_each_kind_of_layer_has_a_row_and_two_columns_where_they_differ():
     done = here("bytes", KIMI, "--lengths", "32k", "--memory", "80GiB")
-    assert done.returncode == 0, done.stderr
     assert not done.stderr
     title, heading, linear, latent, whole, full, *note = done.stdout.splitlines()
     assert title == "Bytes of the context: kimi_linear, bfloat16"
@@ -47,7 +46,6 @@ def test_a_type_of_model_that_was_not_compared_is_said(tmp_path):
     fields = {"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
     file.write_text(json.dumps({**fields, "layer_types": ["full_attention"] * 2}))
     done = here("bytes", file, "--lengths", "1k")
-    assert done.returncode == 0
     assert done.stderr.startswith("warning: model type 'None' was not compared with transformers;")
     assert "256 B" in done.stdout
 
@@ -78,8 +76,4 @@ def test_the_number_type_is_that_of_the_file_or_said(written, counted, tmp_path)
     ],
 )
 def test_a_mistake_is_one_line_with_the_way_out(arguments, message):
-    done = here("bytes", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not done.stdout
+    assert message in refused("bytes", *arguments)

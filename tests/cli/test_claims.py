@@ -4,29 +4,19 @@ import contextlib
 import csv
 import io
 import json
+import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from attnbench.claims.published import shipped
-from attnbench.cli.verbs import application
-from attnbench.errors import StoreError, UsageError
 from attnbench.store.journal import load
 from tests.claims.claimed import bench
+from tests.cli.commands import here, refused
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
-
-
-def attnbench(*arguments):
-    """The result of a call; errors that the program tells its user are raised."""
-    found = CliRunner().invoke(application(), [*map(str, arguments)])
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +26,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def done(folder):
-    return attnbench("claims", folder)
+    return here("claims", folder)
 
 
 def test_without_a_sweep_the_claims_are_listed():
-    found = attnbench("claims")
-    assert found.exit_code == 0
+    found = here("claims")
     papers = {claim.source.partition(",")[0] for claim in shipped()}
     assert f"{len(shipped())} claims from {len(papers)} sources" in found.stdout
     assert "crossover(transformer:eager" in found.stdout
@@ -51,13 +40,12 @@ def test_without_a_sweep_the_claims_are_listed():
 
 
 def test_the_list_comes_as_json():
-    rows = json.loads(attnbench("claims", "--json", "--only", "mamba*").stdout)
+    rows = json.loads(here("claims", "--json", "--only", "mamba*").stdout)
     assert [row["id"] for row in rows] == ["mamba-crossover-flash", "mamba2-crossover-flash"]
     assert rows[0]["check"].startswith("crossover(transformer:flash; mamba): <= 2048 and ratio(")
 
 
 def test_a_sweep_is_judged_and_its_folder_filled(folder, done):
-    assert done.exit_code == 0
     assert f"{len(shipped())} claims: " in done.stdout
     assert "--all shows those out of scope" in done.stdout
     assert "claims.md, claims.csv" in done.stderr
@@ -74,9 +62,8 @@ def test_a_sweep_is_judged_and_its_folder_filled(folder, done):
 def test_only_what_is_asked_is_shown_but_all_is_written(folder, done):
     for path in folder.glob("claims*"):
         path.unlink()
-    found = attnbench(
-        "claims", folder, "--only", "*table?-transformer", "--json", "--formats", "svg"
-    )
+    only = ("--only", "*table?-transformer")
+    found = here("claims", folder, *only, "--json", "--formats", "svg")
     rows = json.loads(found.stdout)
     assert [row["id"] for row in rows] == [
         "fastformer-table7-transformer",
@@ -108,7 +95,7 @@ def test_a_sweep_is_summarised_once(folder, monkeypatch):
     calls = []
     whole = summary.summary
     monkeypatch.setattr(summary, "summary", lambda sweep: calls.append(1) or whole(sweep))
-    attnbench("claims", folder)
+    here("claims", folder)
     assert len(calls) == 1
 
 
@@ -121,30 +108,21 @@ other,The Transformer runs out.,Me,oom,transformer,,,training,1024
 def test_claims_of_ones_own_are_judged(folder, tmp_path):
     file = tmp_path / "meine Behauptungen.csv"
     file.write_text(MINE, encoding="utf-8-sig")
-    rows = json.loads(attnbench("claims", folder, "--claims", file, "--json").stdout)
+    rows = json.loads(here("claims", folder, "--claims", file, "--json").stdout)
     assert [row["id"] for row in rows] == ["mine", "other"]
     assert rows[0]["answer"] != "out of scope"
     assert len((folder / "claims.csv").read_bytes().splitlines()) == 3
-    listed = attnbench("claims", "--claims", file, "--only", "mine").stdout
+    listed = here("claims", "--claims", file, "--only", "mine").stdout
     assert "1 claim from 1 source." in listed
 
 
-def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path, capsys):
+def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path):
     file = tmp_path / "mine.csv"
-    file.write_text(MINE.replace("less", "quicker").replace("1024", "N"))
-    with pytest.raises(UsageError, match="2 rows cannot be read; correct them"):
-        attnbench("claims", "--claims", file)
     file.write_text(MINE.replace("less", "quicker"))
-    with pytest.raises(UsageError, match=r"mine.csv, line 2, column predicate: 'quicker'; expect"):
-        attnbench("claims", "--claims", file)
+    said = "mine.csv, line 2, column predicate: 'quicker'; expect"
+    assert said in refused("claims", "--claims", file)
     file.write_text(MINE.replace("oom", "\x1b[2J") * 30)
-    ended = subprocess.run(
-        [sys.executable, "-m", "attnbench", "claims", "--claims", file],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 2
+    ended = here("claims", "--claims", file, code=2)
     lines = ended.stderr.splitlines()
     assert lines[0].startswith(f"{file}, line 3, column predicate: ")
     assert len(lines) == 21
@@ -155,33 +133,28 @@ def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path, capsys):
 def test_a_file_in_the_place_of_the_answers_is_not_overwritten(tmp_path):
     folder = shutil.copytree(DATA, tmp_path / "copy")
     (folder / "claims.csv").write_text(MINE)
-    with pytest.raises(UsageError, match=r"the answers would overwrite .*; give it another"):
-        attnbench("claims", folder, "--claims", folder / "claims.csv")
+    said = refused("claims", folder, "--claims", folder / "claims.csv")
+    assert re.search("the answers would overwrite .*; give it another", said)
     assert (folder / "claims.csv").read_text() == MINE
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+    ("arguments", "words"),
     [
-        (("--only", "zzz"), UsageError, "no claim has the id or mechanism 'zzz'"),
-        (("--formats", "gif"), UsageError, "figures come as png"),
-        (
-            ("--claims", "nowhere.csv"),
-            UsageError,
-            "cannot read the claims of 'nowhere.csv': No such",
-        ),
-        (("--claims", "."), UsageError, "cannot read the claims of '.': Is a directory"),
-        (("--claims", sys.executable), UsageError, "it is not UTF-8 text|is larger than"),
-        (("nowhere",), StoreError, "no sweep in 'nowhere'"),
+        (("--only", "zzz"), "no claim has the id or mechanism 'zzz'"),
+        (("--formats", "gif"), "figures come as png"),
+        (("--claims", "nowhere.csv"), "cannot read the claims of 'nowhere.csv': No such"),
+        (("--claims", "."), "cannot read the claims of '.': Is a directory"),
+        (("--claims", sys.executable), "it is not UTF-8 text|is larger than"),
+        (("nowhere",), "no sweep in 'nowhere'"),
     ],
 )
-def test_bad_usage_is_one_line(arguments, error, words):
-    with pytest.raises(error, match=words):
-        attnbench("claims", *arguments)
+def test_bad_usage_is_one_line(arguments, words):
+    assert re.search(words, refused("claims", *arguments))
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     folder = shutil.copytree(DATA, tmp_path / "copy")
     (folder / "claims.csv").mkdir()
-    with pytest.raises(StoreError, match=r"cannot write .*claims.csv.*the journal is intact"):
-        attnbench("claims", folder)
+    said = refused("claims", folder)
+    assert re.search("cannot write .*claims.csv.*the journal is intact", said)

@@ -13,7 +13,7 @@ import pytest
 from attnbench.cli.doctor import missing_devices
 from attnbench.devices.kinds import cuda
 from attnbench.store.journal import load
-from tests.cli.commands import attnbench, here, start
+from tests.cli.commands import attnbench, here, refused, start
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
 SMALL = ("--models", "fastformer,transformer", "--tokens", "64", "--width", "32", "--heads", "2")
@@ -25,7 +25,6 @@ def swept(tmp_path_factory):
     """A real sweep of two mechanisms at two lengths, in a folder with an odd name."""
     folder = tmp_path_factory.mktemp("sweeps") / "größe und zeit"
     done = here("sweep", *QUICK, "--out", folder, "--formats", "png,svg,pdf")
-    assert done.returncode == 0, done.stderr
     return folder, done
 
 
@@ -57,8 +56,7 @@ def test_a_report_is_made_again_from_the_journal_alone(swept, tmp_path):
     folder = tmp_path / "copy"
     folder.mkdir()
     shutil.copy(swept[0] / "sweep.jsonl", folder)
-    done = here("report", folder)
-    assert done.returncode == 0, done.stderr
+    here("report", folder)
     for name in ("tables.md", "cases.csv", "fig2.png", "latency_training.csv"):
         assert (folder / name).read_bytes() == (swept[0] / name).read_bytes(), name
 
@@ -69,14 +67,12 @@ def test_a_report_is_made_again_from_the_journal_alone(swept, tmp_path):
 )
 def test_a_resumed_sweep_that_is_done_measures_nothing(swept, words):
     before = runs(swept[0])
-    done = here("sweep", *(word.format(swept[0]) for word in words))
-    assert done.returncode == 0, done.stderr
+    here("sweep", *(word.format(swept[0]) for word in words))
     assert runs(swept[0]) == before
 
 
 def test_a_sweep_is_repeated_by_its_file(swept, tmp_path):
     done = here("sweep", "--config", swept[0] / "sweep.toml", "--dry-run", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
     planned = {row["label"] for row in json.loads(done.stdout)["cases"]}
     assert planned == {str(case.case) for case in load(swept[0]).plan}
     words = ("--config", swept[0] / "sweep.toml", "--lengths", "7", "--dry-run", "--json")
@@ -88,7 +84,6 @@ def test_a_sweep_is_repeated_by_its_file(swept, tmp_path):
 
 def test_a_dry_run_writes_nothing(tmp_path):
     done = here("sweep", *QUICK, "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
     assert "Plan (D32-H2/model/float32/cpu)" in done.stdout
     assert "Total time" in done.stdout
     assert not list(tmp_path.iterdir())
@@ -104,7 +99,6 @@ def test_a_dry_run_writes_nothing(tmp_path):
 def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
     short = ("--dtype", "fp32,bf16,fp16,fp64")
     done = here("sweep", *QUICK, *short, "--dry-run", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
     found = dict.fromkeys(r["case"]["workload"]["dtype"] for r in json.loads(done.stdout)["cases"])
     assert [*found] == ["float32", "bfloat16", "float16", "float64"]
 
@@ -145,21 +139,16 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_usage_is_one_line_and_writes_nothing(arguments, words, tmp_path):
-    done = here("sweep", *arguments, cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert re.search(words, done.stderr), done.stderr
-    assert "Traceback" not in done.stderr
+    assert re.search(words, refused("sweep", *arguments, cwd=tmp_path))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
     folder = shutil.copytree(DATA, tmp_path / "there")
     before = (folder / "sweep.jsonl").read_bytes()
-    done = here("sweep", *QUICK, "--out", folder)
-    assert done.returncode == 2
+    done = here("sweep", *QUICK, "--out", folder, code=2)
     assert "already holds a sweep; --resume to continue it" in done.stderr
-    other = here("sweep", *QUICK, "--out", folder, "--resume")
-    assert other.returncode == 2
+    other = here("sweep", *QUICK, "--out", folder, "--resume", code=2)
     assert "cannot resume" in other.stderr
     assert (folder / "sweep.jsonl").read_bytes() == before
 
@@ -192,7 +181,6 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path, numbers):
         assert "Traceback" not in err
         command = (*again, *endless, "--resume")
     done = attnbench(*again, "--resume", "--rounds", "1")
-    assert done.returncode == 0, done.stderr
     assert "fastformer" in done.stdout
     import attnbench as package
 
@@ -202,7 +190,6 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path, numbers):
 
 def test_models_lists_what_runs_here():
     done = here("models", "*former", "--device", "cpu")
-    assert done.returncode == 0
     assert "fastformer" in done.stdout
     assert "xformers" not in done.stdout, "it does not run here"
     assert "xformers" in here("models", "transformer", "--device", "cpu").stdout
@@ -227,7 +214,6 @@ def test_one_model_is_shown_in_full():
 @pytest.mark.long
 def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
     done = here("doctor", "--device", "cpu", "--json")
-    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["matmul_flops"] > 1e8
     assert found["copy_bytes"] > 1e7
@@ -250,7 +236,6 @@ def test_the_doctor_says_why_a_machine_with_a_gpu_cannot_use_it(monkeypatch):
 def test_help_and_version():
     assert attnbench("--version").stdout.startswith("attnbench ")
     done = attnbench("--help")
-    assert done.returncode == 0
     for verb in ("sweep", "models", "report", "doctor"):
         assert verb in done.stdout
 
@@ -261,5 +246,4 @@ def test_a_user_file_is_a_mechanism(tmp_path):
     shutil.copy(source, file)
     few = (*QUICK[2:], "--lengths", "16", "--mode", "inference", "--out", tmp_path / "out")
     done = here("sweep", "--models", f"{file}:CARD", *few)
-    assert done.returncode == 0, done.stderr
     assert "mine.py" in done.stdout

@@ -2,8 +2,6 @@
 
 import io
 import os
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from unittest.mock import patch
 
@@ -15,7 +13,7 @@ from attnbench.cli.main import run
 from attnbench.cli.verbs import application
 from attnbench.workloads.options import option_specs
 from attnbench.workloads.presets import groups
-from tests.cli.commands import environment, here
+from tests.cli.commands import environment, here, python
 
 
 def answers(*words):
@@ -94,13 +92,7 @@ def test_completion_loads_no_heavy_library():
         "from attnbench.__main__ import main; main()"
     )
     asked = {"_ATTNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "5"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment(**asked),
-        check=False,
-    )
+    done = python("-c", code, env=environment(**asked))
     assert done.stdout == "eager\nset()\n", done.stderr
 
 

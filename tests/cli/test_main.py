@@ -3,7 +3,6 @@
 import errno
 import io
 import re
-import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from attnbench.cli import console, main, verbs
 from attnbench.errors import DEBUG, CannotRun
-from tests.cli.commands import attnbench
+from tests.cli.commands import attnbench, python, refused
 
 FIRST = """
 import sys
@@ -40,10 +39,7 @@ main()
     ids=lambda arguments: arguments[0],
 )
 def test_a_verb_says_what_it_does_before_anything_heavy_is_loaded(arguments):
-    code = FIRST.format(arguments=arguments)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 7, done.stderr
-    assert done.stderr.strip()
+    assert python("-c", FIRST.format(arguments=arguments), code=7).stderr.strip()
 
 
 def test_the_first_line_is_a_line(capsys):
@@ -93,8 +89,7 @@ def test_what_nobody_foresaw_is_a_line_and_a_file(ends, error):
 
 def test_the_traceback_is_shown_where_it_is_asked_for(ends, monkeypatch, tmp_path):
     monkeypatch.setenv(DEBUG, "1")
-    code, err = ends(KeyError("k"))
-    assert code == 2
+    _, err = ends(KeyError("k"))
     assert err.startswith("Traceback")
     assert err.splitlines()[-1] == "attnbench: unexpected KeyError: 'k'"
     assert not list(tmp_path.iterdir())
@@ -102,19 +97,21 @@ def test_the_traceback_is_shown_where_it_is_asked_for(ends, monkeypatch, tmp_pat
 
 def test_a_traceback_that_cannot_be_kept_is_no_second_error(ends, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    code, err = ends(KeyError("k"))
-    assert code == 2
-    assert err == "attnbench: unexpected KeyError: 'k'; ATTNBENCH_DEBUG=1 shows the traceback\n"
+    said = "unexpected KeyError: 'k'; ATTNBENCH_DEBUG=1 shows the traceback"
+    assert ends(KeyError("k")) == (2, f"attnbench: {said}\n")
 
 
-def test_an_error_of_a_user_is_its_text(ends):
-    assert ends(CannotRun("no GPU")) == (2, "attnbench: no GPU\n")
-
-
-def test_a_broken_pipe_is_not_the_gate_s_one(ends):
-    code, err = ends(BrokenPipeError(errno.EPIPE, "Broken pipe"))
-    assert code == 2
-    assert err == "attnbench: operating system error: [Errno 32] Broken pipe\n"
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (CannotRun("no GPU"), "no GPU"),
+        # its exit code is not the gate's 1
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"),
+         "operating system error: [Errno 32] Broken pipe"),
+    ],
+)  # fmt: skip
+def test_what_was_foreseen_is_a_line_alone(ends, error, said):
+    assert ends(error) == (2, f"attnbench: {said}\n")
 
 
 @pytest.mark.parametrize(
@@ -130,12 +127,10 @@ def test_a_broken_pipe_is_not_the_gate_s_one(ends):
         (["report"], "Missing argument .SWEEP.; see attnbench report --help"),
     ],
 )
-def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words, monkeypatch):
-    code, err = run(monkeypatch, *arguments)
-    assert code == 2
-    assert err.count("\n") == 1
-    assert re.match("attnbench: " + words, err), err
-    assert err.rstrip("\n").isprintable()
+def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words):
+    said = refused(*arguments)
+    assert re.match("attnbench: " + words, said), said
+    assert said.isprintable()
 
 
 def test_a_deleted_working_directory_is_named(monkeypatch, tmp_path):
@@ -149,8 +144,7 @@ def test_a_deleted_working_directory_is_named(monkeypatch, tmp_path):
 
 
 def test_without_a_verb_the_help_is_shown():
-    done = attnbench()
-    assert done.returncode == 2
+    done = attnbench(code=2)
     assert "Commands:" in done.stderr
 
 
@@ -158,16 +152,12 @@ def test_without_a_verb_the_help_is_shown():
 def test_too_little_memory_to_start_is_a_line_and_not_slower(tmp_path):
     import resource
 
-    check = ("-m", "attnbench", "check", "--save", str(tmp_path / "x"), "--device=auto")
-    done = subprocess.run(
-        [sys.executable, *check],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = attnbench(
+        *("check", "--save", tmp_path / "x", "--device=auto"),
+        code=2,
         env={"PATH": "", "TMPDIR": str(tmp_path)},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (300_000 << 10, 300_000 << 10)),
     )
-    assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("attnbench: ")
 

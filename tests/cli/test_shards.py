@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from attnbench.store import schema
 from attnbench.store.journal import FILE, load
-from tests.cli.commands import here
+from tests.cli.commands import here, refused
+from tests.store.recorded import rewrite
 
 SMALL = (
     *("sweep", "--models", "fastformer,linformer", "--lengths", "16,32", "--tokens", "64"),
@@ -24,7 +24,6 @@ def shards(tmp_path_factory):
     printed = []
     for i in (1, 2):
         done = here(*SMALL, "--shard", f"{i}/2", "--out", top / f"shard-{i}")
-        assert done.returncode == 0, done.stderr
         printed.append(done)
     return [top / "shard-1", top / "shard-2"], printed
 
@@ -49,9 +48,8 @@ def test_a_shard_writes_its_journal_alone_and_no_budget_is_chosen(shards):
 def test_merged_shards_make_one_report(shards, tmp_path):
     out = tmp_path / "merged"
     done = here("merge", *shards[0], "--out", out)
-    assert done.returncode == 0, done.stderr
     assert "2 of 2 shards, 24 runs, complete; attnbench report" in done.stderr
-    assert here("report", out).returncode == 0
+    here("report", out)
     assert "Divided into 2 shards, on 1 node: " in (out / "tables.md").read_text()
     assert load(out).finished
 
@@ -59,7 +57,6 @@ def test_merged_shards_make_one_report(shards, tmp_path):
 def test_a_part_of_the_shards_is_said_to_be_one(shards, tmp_path):
     for folders in (shards[0][:1], [shards[0][0], shards[0][0]]):
         done = here("merge", *folders, "--out", tmp_path)
-        assert done.returncode == 0, done.stderr
         assert re.search(r"incomplete: 1 of 2 shards, \d+ runs; missing 2/2;", done.stderr)
         assert "complete;" not in done.stderr
         first, *_ = here("report", tmp_path).stderr.splitlines()
@@ -69,18 +66,15 @@ def test_a_part_of_the_shards_is_said_to_be_one(shards, tmp_path):
 
 
 def test_another_machine_is_refused_in_one_line(copies, tmp_path):
-    file = copies[1] / FILE
-    entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
-    for entry in entries:
-        if entry.kind == "session":
-            entry.data["environment"]["device"] = "NVIDIA H100"
-    file.write_bytes(b"".join(map(schema.seal, entries)))
-    done = here("merge", *copies, "--out", tmp_path / "merged")
-    assert done.returncode == 2
-    assert "(device: cpu there, NVIDIA H100 here)" in done.stderr
+    def other(kind, data):
+        if kind == "session":
+            data["environment"]["device"] = "NVIDIA H100"
+
+    rewrite(copies[1], other)
+    said = refused("merge", *copies, "--out", tmp_path / "merged")
+    assert "(device: cpu there, NVIDIA H100 here)" in said
     assert not (tmp_path / "merged").exists()
     both = here("report", *copies, "--out", tmp_path / "both")
-    assert both.returncode == 0, both.stderr
     assert {"fig2.png", "memory.png", "report.html", "tables.md", "cases.csv"} <= {
         path.name for path in (tmp_path / "both").iterdir()
     }
@@ -90,8 +84,7 @@ def test_another_machine_is_refused_in_one_line(copies, tmp_path):
 
 def test_the_report_of_one_sweep_goes_into_any_folder(copies, tmp_path):
     before = sorted(copies[0].iterdir())
-    done = here("report", copies[0], "--out", tmp_path / "new" / "report")
-    assert done.returncode == 0, done.stderr
+    here("report", copies[0], "--out", tmp_path / "new" / "report")
     assert {"report.html", "tables.md"} <= {p.name for p in (tmp_path / "new/report").iterdir()}
     assert sorted(copies[0].iterdir()) == before
 
@@ -101,9 +94,7 @@ def test_the_report_on_one_device_needs_no_folder_and_that_on_several_does(copie
         (copies, "several sweeps need --out"),
         ([*copies, "--out", tmp_path, "--slopes"], "are for one sweep"),
     ):
-        done = here("report", *arguments)
-        assert done.returncode == 2
-        assert words in done.stderr
+        assert words in refused("report", *arguments)
 
 
 @pytest.mark.long
@@ -111,11 +102,9 @@ def test_a_shard_goes_on_in_its_own_folder_alone(copies):
     file = copies[0] / FILE
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:-3]))
-    wrong = here(*SMALL, "--shard", "2/2", "--out", copies[0], "--resume")
-    assert wrong.returncode == 2
-    assert "shard: 1/2 there, 2/2 here" in wrong.stderr
+    wrong = refused(*SMALL, "--shard", "2/2", "--out", copies[0], "--resume")
+    assert "shard: 1/2 there, 2/2 here" in wrong
     done = here(*SMALL, "--shard", "1/2", "--out", copies[0], "--resume")
-    assert done.returncode == 0, done.stderr
     assert "shard 1/2, attempt 2" in done.stderr
     sweep = load(copies[0])
     assert sweep.finished
@@ -124,7 +113,6 @@ def test_a_shard_goes_on_in_its_own_folder_alone(copies):
 
 def test_a_dry_run_shows_the_shards():
     done = here(*SMALL, "--dry-run", "--shards", "3")
-    assert done.returncode == 0, done.stderr
     assert "The slowest shard is predicted to take " in done.stdout
     assert "would not be faster: the longest unit takes " in done.stdout
     assert "#!/bin/sh" not in done.stdout
@@ -142,7 +130,6 @@ def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
     more = ("--budget", "90s", "--no-share-layers")
     level = ("--level", "model")
     done = here(*SMALL, *level, *more, "--dry-run", "--on", "slurm", "--shards", "2", "--out", "x")
-    assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("set -- ")]
     words = line.split()
     assert words[words.index("sweep") :] == [
@@ -155,9 +142,8 @@ def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
 
 
 def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
-    done = here(*SMALL, "--shard", "9/9", "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert "9 shards: the plan has only 8 units" in done.stderr
+    said = refused(*SMALL, "--shard", "9/9", "--out", tmp_path / "out")
+    assert "9 shards: the plan has only 8 units" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -182,7 +168,5 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
     ],
 )
 def test_options_without_effect_are_refused(arguments, said, tmp_path):
-    done = here(*SMALL, "--out", tmp_path / "out", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
+    assert said in refused(*SMALL, "--out", tmp_path / "out", *arguments)
     assert not (tmp_path / "out").exists()

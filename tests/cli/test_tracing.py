@@ -6,10 +6,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from attnbench.cli.tracing import chosen, file_name, signed_size, trace
+from attnbench.cli.tracing import chosen, file_name, operators_table, trace
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
-from tests.cli.commands import here
+from tests.cli.commands import here, refused
 from tests.run.sessions import PLAN, REQUEST, planned
 
 SWEEP = (
@@ -63,13 +63,17 @@ def test_what_is_not_one_case_is_refused(wanted, said):
 def test_a_label_makes_a_file_name():
     assert file_name("/a/b.py:M/B1-N2") == "a-b.py-M-B1-N2"
     assert len(file_name("x" * 1000)) == 200
-    assert (signed_size(2048), signed_size(-2048)) == ("2.000 KiB", "−2.000 KiB")
+
+
+def test_what_an_operator_frees_is_negative():
+    row = {"operator": "o", "self_s": 1.0, "share": 0.5, "calls": 2, "allocated_bytes": -2048}
+    ((*_, freed),) = operators_table("s", "w", {"operators": [row], "iteration_s": 1.0}).rows
+    assert freed.text == "−2.000 KiB"
 
 
 def test_a_trace_is_written_and_the_costliest_operators_are_printed(tmp_path):
     out = tmp_path / "out"
     done = here(*SWEEP, "--out", out, "--trace", "fastformer/training/16", "--json")
-    assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     (file,) = out.iterdir()
     assert str(file) == printed["file"]
@@ -109,7 +113,5 @@ def test_a_trace_of_what_cannot_run_says_why_and_writes_nothing(tmp_path):
         (("--trace", "fastformer/training/16", "--dry-run"), "leave out --on, --shard"),
         (("--trace", "fastformer/training/16", "--causal"), "no causal form"),
     ):
-        done = here(*SWEEP, "--out", tmp_path / "out", *more)
-        assert done.returncode == 2
-        assert said in done.stderr
+        assert said in refused(*SWEEP, "--out", tmp_path / "out", *more)
         assert not (tmp_path / "out").exists()

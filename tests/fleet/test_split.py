@@ -1,8 +1,5 @@
 """How a plan is divided: exactly, alike everywhere, in little more than the shortest time."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -17,6 +14,7 @@ from attnbench.fleet import split
 from attnbench.fleet.split import BlockRound
 from attnbench.records import Mode
 from tests import sweeps
+from tests.cli.commands import environment, python
 
 SWEEP = sweeps.sweep(("fastformer", "transformer", "linformer"))
 
@@ -162,13 +160,7 @@ def test_another_process_divides_alike(seed):
         " s = sweeps.sweep(('fastformer', 'transformer', 'linformer'));"
         " print(split.split(split.units(s.plan, s.request), 5))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONHASHSEED": seed},
-    )
+    root = Path(__file__).parents[2]
+    done = python("-c", code, cwd=root, env=environment(PYTHONHASHSEED=seed))
     here = split.split(split.units(SWEEP.plan, SWEEP.request), 5)
     assert done.stdout.strip() == str(here)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from attnbench.records import Origin, Request, canonical
 from attnbench.store.journal import FILE, Journal, load
-from attnbench.store.schema import Start
+from attnbench.store.schema import Entry, Start, seal, unseal
 
 RECORDED = Path(__file__).parents[1] / "data" / "schema1"
 NUMBERED = RECORDED.with_name("schema2")  # a small sweep, raced
@@ -27,6 +27,20 @@ def create(folder, request: Request = SWEEP.request) -> Journal:
 
 def resume(folder, request: Request = SWEEP.request, **options) -> Journal:
     return Journal.resume(folder, Start(request, SWEEP.sessions[0]), **options)
+
+
+def entries(folder) -> list[Entry]:
+    """Every line of a journal."""
+    return [unseal(line) for line in (folder / FILE).read_bytes().splitlines()]
+
+
+def rewrite(folder, change):
+    """The folder, after `change` was called with kind and data of each line of its journal."""
+    lines = entries(folder)
+    for entry in lines:
+        change(entry.kind, entry.data)
+    (folder / FILE).write_bytes(b"".join(map(seal, lines)))
+    return folder
 
 
 def rows(runs) -> list[str]:

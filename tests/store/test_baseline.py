@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from attnbench.errors import NewerSchema, StoreError
 from attnbench.records import Fingerprint
-from attnbench.store.baseline import (
-    Baseline,
-    StoredCase,
-    Timing,
-    dump,
-    load,
-    parse,
-    save,
-)
+from attnbench.store.baseline import Baseline, StoredCase, Timing, dump, load, parse, save
 from tests.cases import CASES
 
 MACHINE = Fingerprint(processor="A 1", cores=2, threads=1, torch="2.13.0", device="cpu")

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.errors import (
-    StoreError,
-    SweepBusy,
-)
-from attnbench.store import journal, reading, schema
+from attnbench.errors import StoreError, SweepBusy
+from attnbench.store import journal, reading
 from attnbench.store.journal import FILE, TORN, load
-from tests.store.recorded import SMALL, create, resume
+from tests.store.recorded import SMALL, create, entries, resume
 
 WRITER = Path(__file__).with_name("writer.py")
 
@@ -68,8 +65,7 @@ def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
     assert sweep.finished
     assert sweep.warnings == ()
     assert [run.round for run in sweep.runs] == list(range(rounds))
-    entries = [schema.unseal(line) for line in (tmp_path / FILE).read_bytes().splitlines()]
-    assert sum(entry.kind == "run" for entry in entries) == rounds
+    assert sum(entry.kind == "run" for entry in entries(tmp_path)) == rounds
     assert len(sweep.sessions) >= 2
 
 

@@ -15,7 +15,7 @@ from attnbench.records import Outcome, Part, Run
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, TORN, Journal, list_sweeps, load, load_results
 from attnbench.store.schema import EndReason, Start
-from tests.store.recorded import LINES, SMALL, SWEEP, create, resume, rows
+from tests.store.recorded import LINES, SMALL, SWEEP, create, entries, resume, rows
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -106,7 +106,7 @@ def test_every_cut_of_the_last_line_can_be_resumed(tmp_path):
         sweep = load(folder)
         assert sweep.warnings == ()
         assert rows(sweep.runs) == rows([*SWEEP.runs[:2], third])
-        assert all(map(reading.readable, (folder / FILE).read_bytes().splitlines()))
+        assert all(map(schema.unseal, (folder / FILE).read_bytes().splitlines()))
 
 
 def test_the_last_of_several_lines_holds(tmp_path):
@@ -233,9 +233,12 @@ def test_lines_are_numbered_from_one_also_after_an_old_journal(tmp_path):
     (tmp_path / FILE).write_bytes(b"".join(LINES))
     with resume(tmp_path) as open_journal:
         open_journal.append(*SWEEP.plan[:2])
-    entries = [schema.unseal(line) for line in (tmp_path / FILE).read_bytes().splitlines()]
     count = len(LINES)
-    assert [entry.line for entry in entries] == [None] * count + [count + 1, count + 2, count + 3]
+    assert [entry.line for entry in entries(tmp_path)] == [None] * count + [
+        count + 1,
+        count + 2,
+        count + 3,
+    ]
     assert load(tmp_path).warnings == ()
 
 

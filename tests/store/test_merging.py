@@ -17,19 +17,29 @@ from attnbench.store.merging import Piece, joined, merge
 from attnbench.store.schema import EndReason, Start
 from tests.fleet.shards import contents, divided, measured
 from tests.run.sessions import PLAN, REQUEST
-from tests.store.recorded import RECORDED
+from tests.store.recorded import RECORDED, entries
 from tests.sweeps import environment
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Three shards, and the sweep undivided; tests must not change them."""
-    top = tmp_path_factory.mktemp("shards")
-    return divided(top), measured(top / "whole")
+def shards(tmp_path_factory):
+    """Three shards; tests must not change them."""
+    return divided(tmp_path_factory.mktemp("shards"))
 
 
-def test_merged_shards_are_the_undivided_sweep_but_for_order_and_times(folders, tmp_path):
-    shards, whole = folders
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The sweep undivided; tests must not change it."""
+    return measured(tmp_path_factory.mktemp("sweep") / "whole")
+
+
+@pytest.fixture
+def copy(shards, tmp_path):
+    """A copy of the first shard, to be changed."""
+    return shutil.copytree(shards[0], tmp_path / "shard-1")
+
+
+def test_merged_shards_are_the_undivided_sweep_but_for_order_and_times(shards, whole, tmp_path):
     merged = merge(shards, tmp_path / "merged")
     assert contents(merged) == contents(load(whole))
     assert (merged.name, merged.finished, merged.warnings) == ("merged", True, ())
@@ -37,8 +47,7 @@ def test_merged_shards_are_the_undivided_sweep_but_for_order_and_times(folders, 
     assert len(merged.sessions) == 3
 
 
-def test_every_run_says_where_it_was_measured(folders, tmp_path):
-    shards, _ = folders
+def test_every_run_says_where_it_was_measured(shards, whole, tmp_path):
     merged = merge(shards, tmp_path)
     for folder in shards:
         for run in load(folder).runs:
@@ -46,13 +55,11 @@ def test_every_run_says_where_it_was_measured(folders, tmp_path):
             assert run.origin.host == f"node-{run.origin.shard}"
             assert run.origin.attempt == 1
     assert {run.origin.shard for run in merged.runs} == {Shard(i, 3) for i in (1, 2, 3)}
-    assert all(run.origin.shard is None for run in load(folders[1]).runs)
+    assert all(run.origin.shard is None for run in load(whole).runs)
 
 
 @pytest.mark.parametrize("out", ["shard-1", "link", "shard-1/../shard-1"])
-def test_a_shard_keeps_its_own_journal(folders, tmp_path, out):
-    shards, _ = folders
-    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+def test_a_shard_keeps_its_own_journal(shards, copy, tmp_path, out):
     (tmp_path / "link").symlink_to(copy)
     before = (copy / FILE).read_bytes()
     for named in (copy, copy / FILE):
@@ -61,8 +68,7 @@ def test_a_shard_keeps_its_own_journal(folders, tmp_path, out):
     assert (copy / FILE).read_bytes() == before
 
 
-def test_shards_that_are_missing_are_named(folders, tmp_path):
-    shards, _ = folders
+def test_shards_that_are_missing_are_named(shards, tmp_path):
     merged = merge([shards[1], shards[1]], tmp_path)
     assert list(merged.missing) == [Shard(1, 3), Shard(3, 3)]
     first, *_ = analyse(merged).warnings
@@ -73,8 +79,7 @@ def test_shards_that_are_missing_are_named(folders, tmp_path):
     assert list(load(tmp_path / "m").missing) == []  # resumed as a whole sweep
 
 
-def test_journals_without_cases_are_no_sweep(folders, tmp_path):
-    shards, _ = folders
+def test_journals_without_cases_are_no_sweep(shards, tmp_path):
     empty = shutil.copytree(shards[0], tmp_path / "empty")
     (empty / FILE).write_bytes((empty / FILE).read_bytes().partition(b"\n")[0] + b"\n")
     with pytest.raises(StoreError, match="has no cases"):
@@ -83,21 +88,16 @@ def test_journals_without_cases_are_no_sweep(folders, tmp_path):
     assert merge([empty, shards[1]], tmp_path / "merged").plan
 
 
-def test_lines_are_numbered_anew_and_keep_their_times(folders, tmp_path):
-    shards, _ = folders
+def test_lines_are_numbered_anew_and_keep_their_times(shards, tmp_path):
     merge(shards, tmp_path)
-    entries = [schema.unseal(line) for line in (tmp_path / FILE).read_bytes().splitlines()]
-    assert [entry.line for entry in entries] == list(range(1, len(entries) + 1))
-    times = [entry.at for entry in entries if entry.kind == "run"]
+    merged = entries(tmp_path)
+    assert [entry.line for entry in merged] == list(range(1, len(merged) + 1))
+    times = [entry.at for entry in merged if entry.kind == "run"]
     assert times == sorted(times)
-    known = {
-        schema.unseal(line).at for f in shards for line in (f / FILE).read_bytes().splitlines()
-    }
-    assert set(times) <= known
+    assert set(times) <= {entry.at for folder in shards for entry in entries(folder)}
 
 
-def test_shards_may_be_merged_as_they_end(folders, tmp_path):
-    shards, whole = folders
+def test_shards_may_be_merged_as_they_end(shards, whole, tmp_path):
     first = merge(shards[:2], tmp_path)
     assert not first.finished
     assert first.shards == (Shard(1, 3), Shard(2, 3))
@@ -106,9 +106,7 @@ def test_shards_may_be_merged_as_they_end(folders, tmp_path):
     assert contents(last) == contents(load(whole))
 
 
-def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(folders, tmp_path):
-    shards, _ = folders
-    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(shards, copy, tmp_path):
     lines = (copy / FILE).read_bytes().splitlines(keepends=True)
     (copy / FILE).write_bytes(b"".join(lines[:-2]))
     merged = merge([copy, *shards[1:]], tmp_path / "merged")
@@ -120,27 +118,23 @@ def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(folders, tmp_path)
     assert attempts == {1, 2}
 
 
-def test_a_clock_that_is_behind_does_not_undo_a_resume(folders, tmp_path):
+def test_a_clock_that_is_behind_does_not_undo_a_resume(shards, copy, tmp_path):
     """The shard was interrupted, and went on where it was five minutes earlier."""
-    shards, _ = folders
-    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
     file = copy / FILE
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
     with Journal.resume(copy, Start(REQUEST, environment(), Shard(1, 3))) as journal:
         journal.end(EndReason.INTERRUPTED)
     before = len(file.read_bytes().splitlines())
     measured(copy, Shard(1, 3), resume=True)
-    entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
-    early = entries[0].at.replace("T", "A")  # which sorts before every time of that day
-    entries[before:] = [replace(entry, at=early) for entry in entries[before:]]
-    file.write_bytes(b"".join(map(schema.seal, entries)))
+    lines = entries(copy)
+    early = lines[0].at.replace("T", "A")  # which sorts before every time of that day
+    lines[before:] = [replace(entry, at=early) for entry in lines[before:]]
+    file.write_bytes(b"".join(map(schema.seal, lines)))
     assert load(copy).finished
     assert merge([copy, *shards[1:]], tmp_path / "merged").finished
 
 
-def test_what_a_shard_has_replaced_since_does_not_come_back(folders, tmp_path):
-    shards, _ = folders
-    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+def test_what_a_shard_has_replaced_since_does_not_come_back(shards, copy, tmp_path):
     merge([copy, *shards[1:]], tmp_path / "merged")
     run = next(run for run in load(copy).runs if run.part is Part.TIME)
     with Journal.resume(copy, Start(REQUEST, environment(host="later"), Shard(1, 3))) as journal:
@@ -159,11 +153,18 @@ def test_what_a_shard_has_replaced_since_does_not_come_back(folders, tmp_path):
         ({"torch": "2.14"}, "torch: 2.13.0 there, 2.14 here"),
         ({"threads": 4}, "threads: 2 there, 4 here"),
         ({"attnbench": "0.2.0"}, "attnbench: 0.1.0 there, 0.2.0 here"),
+        ({"request": replace(REQUEST, tokens=256)}, "tokens: 512 there, 256 here"),
+        ({"request": replace(REQUEST, rounds=4)}, "rounds: 3 there, 4 here"),
+        (
+            {"request": replace(REQUEST, lengths=(128,))},
+            "lengths: 128,256,512 there, 128 here",
+        ),
+        ({"shard": Shard(3, 4)}, "shards: 3 there, 4 here"),
     ],
+    ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",
 )
-def test_another_kind_of_machine_or_version_is_refused(folders, tmp_path, changes, words):
-    shards, _ = folders
-    other = measured(tmp_path / "other", Shard(3, 3), **changes)
+def test_another_machine_version_request_or_division_is_refused(shards, tmp_path, changes, words):
+    other = measured(tmp_path / "other", **{"shard": Shard(3, 3), **changes})
     with pytest.raises(DifferentSweep) as refused:
         merge([*shards[:2], other], tmp_path / "merged")
     assert words in str(refused.value)
@@ -171,47 +172,21 @@ def test_another_kind_of_machine_or_version_is_refused(folders, tmp_path, change
     assert not (tmp_path / "merged").exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"tokens": 256}, "tokens: 512 there, 256 here"),
-        ({"rounds": 4}, "rounds: 3 there, 4 here"),
-        ({"lengths": (128,)}, "lengths: 128,256,512 there, 128 here"),
-    ],
-)
-def test_another_request_is_refused(folders, tmp_path, changes, words):
-    shards, _ = folders
-    other = measured(tmp_path / "other", Shard(3, 3), request=replace(REQUEST, **changes))
-    with pytest.raises(DifferentSweep, match=words):
-        merge([*shards[:2], other], tmp_path / "merged")
-
-
-def test_limits_may_differ(folders, tmp_path):
-    shards, _ = folders
+def test_limits_may_differ(shards, tmp_path):
     longer = replace(REQUEST, budget_s=1e6, case_timeout_s=1e6)
     other = measured(tmp_path / "other", Shard(3, 3), request=longer)
     assert merge([*shards[:2], other], tmp_path / "merged").finished
 
 
-def test_another_division_is_refused(folders, tmp_path):
-    shards, whole = folders
-    other = measured(tmp_path / "other", Shard(3, 4))
-    with pytest.raises(DifferentSweep, match="shards: 3 there, 4 here"):
-        merge([*shards[:2], other], tmp_path / "merged")
-    with pytest.raises(DifferentSweep, match="each has a different run"):
-        merge([*shards, whole], tmp_path / "merged")
-
-
-def test_a_shard_measured_twice_is_refused(folders, tmp_path):
-    shards, _ = folders
+def test_a_shard_measured_twice_is_refused(shards, whole, tmp_path):
     again = measured(tmp_path / "again", Shard(2, 3), seconds=lambda case: 0.2)
-    with pytest.raises(DifferentSweep, match=r"a different run of .*(time|memory), round \d"):
-        merge([*shards, again], tmp_path / "merged")
+    for other in (again, whole):
+        with pytest.raises(DifferentSweep, match=r"a different run of .*(time|memory), round \d"):
+            merge([*shards, other], tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
 
-def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(folders, tmp_path):
-    shards, _ = folders
+def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(shards, tmp_path):
     copies = [shutil.copytree(folder, tmp_path / folder.name) for folder in shards]
     runs = {key(run): run for folder in shards for run in load(folder).runs}
     case = PLAN[0].case.key
@@ -230,8 +205,7 @@ def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(folder
     assert {run.outcome for run in rounds.values()} == {Outcome.OK}
 
 
-def test_a_folder_without_a_sweep_is_refused_by_name(folders, tmp_path):
-    shards, _ = folders
+def test_a_folder_without_a_sweep_is_refused_by_name(shards, tmp_path):
     with pytest.raises(StoreError, match=r"no sweep in .*nothing"):
         merge([*shards, tmp_path / "nothing"], tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
@@ -244,8 +218,7 @@ def test_journals_of_older_versions_merge_with_themselves(tmp_path):
     assert merged.warnings == ()
 
 
-def test_a_plain_resume_of_merged_shards_measures_what_they_lack(folders, tmp_path):
-    shards, whole = folders
+def test_a_plain_resume_of_merged_shards_measures_what_they_lack(shards, whole, tmp_path):
     merge(shards[:2], tmp_path)
     missing = contents(load(whole))[-1].keys() - contents(load(tmp_path))[-1].keys()
     assert missing
@@ -256,8 +229,7 @@ def test_a_plain_resume_of_merged_shards_measures_what_they_lack(folders, tmp_pa
     assert {key(run) for run in sweep.runs if run.origin.shard is None} == missing
 
 
-def test_a_shard_is_resumed_by_one_version_alone(folders, tmp_path):
-    shards, whole = folders
+def test_a_shard_is_resumed_by_one_version_alone(shards, whole, tmp_path):
     copies = [shutil.copytree(folder, tmp_path / folder.name) for folder in (shards[0], whole)]
     later = environment(attnbench="0.2.0")
     with pytest.raises(DifferentSweep, match=r"attnbench: 0.1.0 there, 0.2.0 here"):
@@ -266,24 +238,20 @@ def test_a_shard_is_resumed_by_one_version_alone(folders, tmp_path):
 
 
 @pytest.mark.parametrize(("shard", "said"), [(Shard(2, 3), "1/3 there, 2/3"), (None, "there, all")])
-def test_a_shard_is_resumed_as_itself_alone(folders, tmp_path, shard, said):
-    copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
+def test_a_shard_is_resumed_as_itself_alone(copy, shard, said):
     with pytest.raises(DifferentSweep, match=f"shard: .*{said} here"):
         Journal.resume(copy, Start(REQUEST, environment(), shard))
 
 
-def test_a_shard_needs_a_lock(folders, tmp_path, monkeypatch):
+def test_a_shard_needs_a_lock(copy, tmp_path, monkeypatch):
     monkeypatch.setattr(locked, "lock", lambda fd: False)
     with pytest.raises(StoreError, match="cannot be locked: two attempts at a shard might write"):
         Journal.create(tmp_path / "new", "new", Start(REQUEST, environment(), Shard(1, 3)))
-    copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
     with pytest.raises(StoreError, match="cannot be locked"):
         Journal.resume(copy, Start(REQUEST, environment(), Shard(1, 3)))
 
 
-def test_a_damaged_line_is_reported_of_the_merged_sweep_too(folders, tmp_path):
-    shards, _ = folders
-    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+def test_a_damaged_line_is_reported_of_the_merged_sweep_too(shards, copy, tmp_path):
     *lines, last = (copy / FILE).read_bytes().splitlines(keepends=True)
     (copy / FILE).write_bytes(b"".join([*lines[:-1], b"?" + lines[-1], last[:-9]]))
     for _ in range(2):
@@ -296,8 +264,7 @@ def test_a_damaged_line_is_reported_of_the_merged_sweep_too(folders, tmp_path):
 
 @settings(max_examples=60)
 @given(st.data())
-def test_whatever_is_lost_of_the_journals_what_is_left_is_merged(folders, data):
-    shards, _ = folders
+def test_whatever_is_lost_of_the_journals_what_is_left_is_merged(shards, data):
     pieces = []
     for folder in shards:
         head, *lines = (folder / FILE).read_bytes().splitlines(keepends=True)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from attnbench.errors import StoreError
 from attnbench.records import Outcome, Part, Run
-from attnbench.store.journal import FILE, Journal, load
+from attnbench.store.journal import FILE
 from attnbench.store.resuming import done
-from attnbench.store.schema import EndReason, Start
-
-RECORDED = Path(__file__).parents[1] / "data" / "schema1"
+from attnbench.store.schema import EndReason
+from tests.store.recorded import SWEEP, create, resume
 
 
 def main(folder: str, rounds: str, how: str = "", limit: str = "") -> None:
@@ -20,13 +19,9 @@ def main(folder: str, rounds: str, how: str = "", limit: str = "") -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
-    like = load(RECORDED)
-    case = like.plan[0]
-    if (Path(folder) / FILE).exists():
-        journal = Journal.resume(folder, Start(like.request, like.sessions[0]))
-    else:
-        journal = Journal.create(folder, "written", Start(like.request, like.sessions[0]))
-    with journal:
+    case = SWEEP.plan[0]
+    begin = resume if (Path(folder) / FILE).exists() else create
+    with begin(folder) as journal:
         journal.append(case)
         for number in range(int(rounds)):
             if (case.case.key, Part.TIME, number) in done(journal.sweep):

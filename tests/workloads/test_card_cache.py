@@ -99,7 +99,7 @@ def test_a_folder_that_cannot_be_written_does_no_harm(folder):
 
 def test_the_cache_stays_bounded(folder):
     for i in range(6):
-        cache.remember(card_cache.KIND, f"{i}", {"number": i})
+        cache.keep(card_cache.KIND, f"{i}", {"number": i})
         os.utime(folder / f"{i}.json", (i, i))
     cache.forget_oldest(card_cache.KIND, most=2)
     assert {file.name for file in folder.iterdir()} == {"4.json", "5.json"}
@@ -109,7 +109,7 @@ def test_the_cache_stays_bounded(folder):
 def test_without_a_home_nothing_is_remembered(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user of no account
-    cache.remember(card_cache.KIND, "x", {"number": 1})
+    assert read(Reader(), "fastformer") == [1]
     cache.forget_oldest(card_cache.KIND)
     assert cache.recall(card_cache.KIND, "x") is None
     with pytest.raises(StoreError, match="there is no home folder; set XDG_CACHE_HOME"):

@@ -90,7 +90,7 @@ def test_a_pattern_a_form_and_options_expand():
 def test_what_is_not_known_is_refused_with_its_neighbours():
     with pytest.raises(UnknownMechanism, match="did you mean linformer"):
         expand("linfromer")
-    with pytest.raises(UsageError, match="@fig2"):
+    with pytest.raises(UsageError, match="unknown group '@fig3'; did you mean @fig2"):
         expand("@fig3")
     with pytest.raises(UsageError, match="mind-classification"):
         preset("mind")
