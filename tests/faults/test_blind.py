@@ -33,19 +33,21 @@ def forbidden(folder):
     return {"LD_LIBRARY_PATH": str(folder)}, "does not answer: Insufficient Permissions"
 
 
+def python(code, before=(), **env):
+    """The completed process of some code."""
+    command = [*before, sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=environment(**env), capture_output=True, text=True, check=False
+    )
+
+
 STATES = pytest.mark.parametrize("state", [missing, forbidden])
 
 
 @STATES
 def test_an_nvml_that_does_not_answer_is_reported(state, tmp_path):
     env, words = state(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(ASK, **env)
     assert done.stdout == words + "\n", done.stderr
 
 
@@ -70,14 +72,7 @@ def test_a_process_starts_without_proc(mounts):
         "with own_server(1) as server, server.worker() as worker:\n"
         "    print(worker.ask(60, do='forms', mechanism='transformer')['outcome'])\n"
     )
-    before = mounts(HIDDEN)
-    done = subprocess.run(
-        [*before, sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(code, before=mounts(HIDDEN))
     assert done.stdout == "ok\n", done.stderr
 
 

@@ -3,11 +3,13 @@
 import json
 import resource
 import subprocess
+from contextlib import contextmanager
 
 import pytest
 
 from attnbench.store.journal import load
 from tests.faults.real import (
+    BEGUN,
     RUNS,
     SMALL,
     attnbench,
@@ -82,24 +84,29 @@ def test_a_full_disk_for_temporary_files_is_reported(mounts, tmp_path):
         said(done, 2)
 
 
+@contextmanager
+def closed(path, folder):
+    """A sweep that ended after a file or folder was made immutable during its runs."""
+    process = start("sweep", *SMALL, "--out", folder)
+    try:
+        until(lambda: lines(folder) > BEGUN + 2 or process.poll() is not None, "a run")
+        done = subprocess.run(["chattr", "+i", path], capture_output=True, text=True, check=False)
+        _, process.stderr = process.communicate()
+        if done.returncode:
+            pytest.skip(f"nothing can be made immutable here: {done.stderr.strip()}")
+        yield process
+    finally:
+        process.kill()
+        subprocess.run(["chattr", "-i", path], capture_output=True, check=False)
+
+
 def test_a_journal_that_is_closed_in_the_middle_stops_the_sweep_with_a_line(tmp_path):
     """The file is made immutable during the sweep, as permission bits do not restrict root."""
-    file = tmp_path / "sweep.jsonl"
-    process = start("sweep", *SMALL, "--out", tmp_path)
-    try:
-        until(lambda: lines(tmp_path) > 9 or process.poll() is not None, "a run")
-        closed = subprocess.run(["chattr", "+i", file], capture_output=True, text=True, check=False)
-        _, err = process.communicate()
-        if closed.returncode:
-            pytest.skip(f"no file can be made immutable here: {closed.stderr.strip()}")
-        process.stderr = err
+    with closed(tmp_path / "sweep.jsonl", tmp_path) as process:
         said(process, 2, "cannot write", "operation not permitted")
         kept = runs(tmp_path)
         again = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
         said(again, 2, "cannot write", "not permitted; change its permissions and --resume")
-    finally:
-        process.kill()
-        subprocess.run(["chattr", "-i", file], capture_output=True, check=False)
     assert load(tmp_path).warnings == ()
     said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
     assert kept.items() <= complete(tmp_path).items()
@@ -107,18 +114,8 @@ def test_a_journal_that_is_closed_in_the_middle_stops_the_sweep_with_a_line(tmp_
 
 def test_a_folder_that_is_closed_before_the_report_loses_nothing(tmp_path):
     """The folder accepts no further files once the journal is open in it."""
-    process = start("sweep", *SMALL, "--out", tmp_path)
-    try:
-        until(lambda: lines(tmp_path) > 7 or process.poll() is not None, "a run")
-        closed = subprocess.run(["chattr", "+i", tmp_path], capture_output=True, check=False)
-        _, err = process.communicate()
-        if closed.returncode:
-            pytest.skip("no folder can be made immutable here")
-        process.stderr = err
+    with closed(tmp_path, tmp_path) as process:
         said(process, 2, "cannot write", "the journal is intact")
-    finally:
-        process.kill()
-        subprocess.run(["chattr", "-i", tmp_path], capture_output=True, check=False)
     complete(tmp_path)
     said(attnbench("report", tmp_path), 0)
 

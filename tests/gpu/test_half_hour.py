@@ -26,17 +26,13 @@ HELD = {
 }
 
 
-def half_an_hour(step, out, *more, **env):
-    """The completed step."""
-    command = [sys.executable, "-m", "tests.gpu.half_hour", step, "--out", str(out)]
-    return subprocess.run(
-        [*command, "--tiny", *more],
-        cwd=ROOT,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def call(step, out, *more):
+    """The command of a step."""
+    return [sys.executable, "-m", "tests.gpu.half_hour", step, "--out", str(out), *more]
+
+
+def completed(command):
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def contents(archive):
@@ -60,7 +56,7 @@ def test_a_call_that_is_cut_off_is_finished_by_the_next_one(step, tmp_path, tmp_
     assert [path.name for path in tmp_path.iterdir()] == [archive.name]
     (before,) = json.loads(contents(archive)["commands.json"])
     assert before["code"] == 0, printed
-    done = half_an_hour(step, tmp_path)
+    done = completed(call(step, tmp_path, "--tiny"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("tried on an emulated GPU" in done.stdout) == bool(find("cuda").missing())
     found = contents(archive)
@@ -80,7 +76,7 @@ def test_a_call_that_is_cut_off_is_finished_by_the_next_one(step, tmp_path, tmp_
 
 def cut_off(step, out, after):
     """What a call printed that was ended as it began its command of that number."""
-    command = [sys.executable, "-m", "tests.gpu.half_hour", step, "--out", str(out), "--tiny"]
+    command = call(step, out, "--tiny")
     printed, begun = "", 0
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -93,10 +89,7 @@ def cut_off(step, out, after):
 
 @pytest.mark.parametrize("name", ["cuda:99", "tpu"])
 def test_without_the_device_nothing_begins(name, tmp_path):
-    command = [sys.executable, "-m", "tests.gpu.half_hour", "figure", "--device", name]
-    done = subprocess.run(
-        [*command, "--out", tmp_path / "d"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = completed(call("figure", tmp_path / "d", "--device", name))
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert ("--tiny" if name == "cuda:99" else "--device 'tpu'") in done.stderr

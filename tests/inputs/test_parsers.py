@@ -12,9 +12,9 @@ from attnbench.errors import BadAxis, UnknownOption, UsageError
 from attnbench.records.selection import Selection, mechanisms, parts
 from attnbench.workloads import axes
 from attnbench.workloads.presets import expand
+from tests.cases import NAMES, OPTIONS
 from tests.inputs import texts, values
 
-NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 TEXT = st.text(max_size=60) | st.sampled_from((*texts.RUBBISH, *texts.LENGTHS, *texts.MODELS, "\0"))
 SIZES = st.integers(1, axes.LONGEST)
 
@@ -105,8 +105,6 @@ def test_a_selection_or_a_refusal(text):
             assert len(chosen) == len(set(chosen))
 
 
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-OPTIONS = st.booleans() | st.none() | st.integers() | FLOATS | st.text()
 SELECTIONS = st.builds(
     Selection,
     name=NAMES,

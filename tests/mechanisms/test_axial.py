@@ -4,23 +4,10 @@ import pytest
 import torch
 
 from attnbench.attention.contract import merge
-from attnbench.mechanisms.axial import CARD, Config
-from attnbench.records import Workload
+from attnbench.mechanisms.axial import Config
+from tests.mechanisms.building import build, reads
 
-N, W = 23, 5
-
-
-def build(config, form="eager", causal=False, seq_len=N):
-    torch.manual_seed(0)
-    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level="attention", causal=causal)
-    return CARD.forms[form](config, w).double()
-
-
-def reach(module):
-    """[N, N]: the tokens on which each output depends."""
-    x = torch.randn(1, N, 16, dtype=torch.float64)
-    jacobian = torch.autograd.functional.jacobian(lambda t: module(t)[0].sum(-1), x)
-    return jacobian[:, 0].abs().sum(-1) > 0
+NAME, N, W = "axial", 23, 5
 
 
 def same_row_and_column():
@@ -41,10 +28,10 @@ def dense(axis, x, allowed):
 def test_both_combinations_equal_dense_attention_under_their_masks(form):
     row, column = same_row_and_column()
     x = torch.randn(2, N, 16, dtype=torch.float64)
-    module = build(Config(columns=W, combine="sum"), form)
+    module = build(NAME, form, seq_len=N, columns=W, combine="sum")
     expected = dense(module.row, x, row) + dense(module.column, x, column)
     torch.testing.assert_close(module(x), expected)
-    module = build(Config(columns=W), form)
+    module = build(NAME, form, seq_len=N, columns=W)
     r = dense(module.row, x, row)
     torch.testing.assert_close(module(x), r + dense(module.column, x + r, column))
 
@@ -52,12 +39,12 @@ def test_both_combinations_equal_dense_attention_under_their_masks(form):
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_the_causal_chain_reads_exactly_the_past(form):
     everything = torch.ones(N, N, dtype=torch.bool).tril()
-    assert torch.equal(reach(build(Config(columns=W), form, causal=True)), everything)
+    assert torch.equal(reads(build(NAME, form, seq_len=N, causal=True, columns=W), N), everything)
 
 
 def test_the_causal_sum_reads_the_past_of_row_and_column():
     row, column = same_row_and_column()
-    seen = reach(build(Config(columns=W, combine="sum"), causal=True))
+    seen = reads(build(NAME, seq_len=N, causal=True, columns=W, combine="sum"), N)
     assert torch.equal(seen, (row | column).tril())
 
 

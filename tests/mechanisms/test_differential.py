@@ -7,19 +7,17 @@ import torch
 
 from attnbench.attention.primitives import softmax_attention
 from attnbench.mechanisms.differential import CARD, Config
-from attnbench.records import Level, Workload
-
-W = Workload(batch=2, seq_len=20, width=16, heads=4, level=Level.CORE)
+from tests.mechanisms.building import core, qkv
 
 
 @pytest.mark.parametrize("form", CARD.forms)
 def test_without_a_difference_it_is_normalised_attention(form):
-    module = CARD.forms[form](Config(), W)
+    module = core("differential", form)
     with torch.no_grad():
         module.q1.zero_()
         module.q2.fill_(0.25)
         module.k2.fill_(math.log(1.2))  # e^0 − e^{log 1.2} + λ₀ = 0
-    q, k, v = torch.randn(3, 2, 4, 20, 4)
+    q, k, v = qkv()
     o = module.attend(q, k, v, None)
     first = softmax_attention(q[:, :2], k[:, :2], torch.cat([v[:, :2], v[:, 2:]], -1), None)
     expected = 0.8 * torch.nn.functional.rms_norm(first, (8,), eps=1e-6)

@@ -4,19 +4,15 @@ import pytest
 import torch
 
 from attnbench.mechanisms.gated_delta_net import CARD, Config
-from attnbench.records import Level, Workload
+from tests.mechanisms.building import core, workload
 
-
-def build(form="chunked", seq_len=40, **options):
-    torch.manual_seed(0)
-    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=Level.CORE, causal=True)
-    return CARD.forms[form](Config(**options), w)
+NAME = "gated_delta_net"
 
 
 @pytest.mark.parametrize("form", CARD.forms)
 def test_deltanet_replaces_the_value_at_a_key(form):
     """With β = 1, a query at the key of any token reads the value written last at that key."""
-    module = build(form, seq_len=8, gate=False, chunk=3).double()
+    module = core(NAME, form, seq_len=8, gate=False, chunk=3)
     k = torch.eye(4, dtype=torch.float64).repeat(2, 1).expand(2, 4, -1, -1)
     v = torch.randn(2, 4, 8, 4, dtype=torch.float64)
     rates = torch.full((2, 4, 8), 50.0, dtype=torch.float64)
@@ -27,7 +23,7 @@ def test_deltanet_replaces_the_value_at_a_key(form):
 
 @pytest.mark.parametrize("form", CARD.forms)
 def test_a_gate_that_closes_leaves_the_last_token_alone(form):
-    module = build(form)
+    module = core(NAME, form, seq_len=40).float()
     q, k = torch.randn(2, 2, 4, 40, 4)
     v, rates = torch.randn(2, 4, 40, 8), torch.randn(2, 8, 40)
     rates[:, 4:] = 100.0
@@ -41,17 +37,20 @@ def test_a_gate_that_closes_leaves_the_last_token_alone(form):
 
 def test_a_negative_step_overshoots():
     rates = torch.zeros(1, 4, 1)
-    half, full = (build(gate=False, negative=n).step_sizes(rates)[0] for n in (False, True))
+    half, full = (
+        core(NAME, gate=False, negative=n).float().step_sizes(rates)[0] for n in (False, True)
+    )
     assert (half == 0.5).all()
     assert (full == 1).all()
 
 
 @pytest.mark.parametrize("form", CARD.forms)
 def test_more_heads_of_values_share_keys_as_if_these_were_repeated(form):
-    module = build(form, value_heads=8, chunk=16).double()
-    w = Workload(batch=2, seq_len=40, width=32, heads=8, level=Level.CORE, causal=True)
-    repeated = CARD.forms["eager"](Config(expand=1), w).double()
+    module = core(NAME, form, seq_len=40, value_heads=8, chunk=16)
+    given = {"seq_len": 40, "width": 32, "heads": 8}
+    repeated = core(NAME, **given, expand=1)
     repeated.load_state_dict(module.state_dict())
+    w = workload(NAME, **given)
     inputs = [torch.randn(shape).double() for shape in repeated.core_inputs(Config(expand=1), w)]
     inputs[:2] = (t[:, ::2] for t in inputs[:2])
     twice = [t.repeat_interleave(2, 1) for t in inputs[:2]]

@@ -8,14 +8,9 @@ import torch
 from attnbench.mechanisms import transformer
 from attnbench.mechanisms.grouped_query import CARD, Config, GroupedQuery
 from attnbench.records import Level, Workload
+from tests.mechanisms.building import build
 
 W = Workload(batch=2, seq_len=13, width=24, heads=6, level=Level.ATTENTION, causal=True)
-
-
-def build(kv_heads, form="eager", causal=True, bias=True):
-    torch.manual_seed(0)
-    config = Config(kv_heads=kv_heads, bias=bias)
-    return CARD.forms[form](config, replace(W, causal=causal)).double()
 
 
 def forms(causal):
@@ -29,7 +24,8 @@ def test_it_is_a_transformer_whose_groups_have_equal_keys_and_values(kv_heads, c
     full = full.double()
     x = torch.randn(2, 13, 24, dtype=torch.float64)
     for form in forms(causal):
-        module = build(kv_heads, form, causal)
+        sizes = {"seq_len": 13, "width": 24, "heads": 6, "causal": causal}
+        module = build("grouped_query", form, kv_heads=kv_heads, bias=True, **sizes)
         for name, parameter in module.named_parameters():
             if name.startswith(("key", "value")):
                 heads = parameter.unflatten(0, (kv_heads, -1))

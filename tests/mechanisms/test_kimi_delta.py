@@ -3,23 +3,14 @@
 import pytest
 import torch
 
-from attnbench.mechanisms import gated_delta_net
-from attnbench.mechanisms.kimi_delta import CARD, Config
-from attnbench.records import Level, Workload
-
-W = Workload(batch=2, seq_len=40, width=16, heads=4, level=Level.CORE, causal=True)
-
-
-def build(form, **options):
-    torch.manual_seed(0)
-    return CARD.forms[form](Config(**options), W)
+from attnbench.mechanisms.kimi_delta import CARD
+from tests.mechanisms.building import core, workload
 
 
 @pytest.mark.parametrize("form", CARD.forms)
 def test_with_equal_decays_of_all_channels_it_is_the_gated_delta_rule(form):
-    module = build(form, chunk=8).double()
-    config = gated_delta_net.Config(expand=1)
-    scalar = gated_delta_net.CARD.forms["eager"](config, W).double()
+    module = core("kimi_delta", form, seq_len=40, chunk=8)
+    scalar = core("gated_delta_net", seq_len=40, expand=1)
     scalar.A.data, scalar.b.data = module.A.data, torch.zeros(4).double()
     module.b.data.zero_()
     q, k, v = torch.randn(3, 2, 4, 40, 4, dtype=torch.float64)
@@ -31,8 +22,11 @@ def test_with_equal_decays_of_all_channels_it_is_the_gated_delta_rule(form):
 
 @pytest.mark.parametrize("form", CARD.forms)
 def test_a_channel_that_forgets_everything_leaves_the_others_alone(form):
-    module = build(form)
-    inputs = [torch.randn(shape) for shape in module.core_inputs(module.config, W)]
+    module = core("kimi_delta", form, seq_len=40).float()
+    inputs = [
+        torch.randn(shape)
+        for shape in module.core_inputs(module.config, workload("kimi_delta", seq_len=40))
+    ]
     inputs[4][..., 0] = 1e4
     for tensor in inputs:
         tensor.requires_grad_()

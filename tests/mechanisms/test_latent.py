@@ -45,9 +45,3 @@ def test_caches_are_as_published():
     assert Latent.state_elements(Config(), w) == rows["latent"]
     every = GroupedQuery.state_elements(Grouped(kv_heads=128), w)
     assert every == rows["transformer"]
-
-
-def test_a_small_latent_is_absorbed():
-    w = replace(W, seq_len=2048, width=256, heads=16)
-    assert CARD.default(Config(), w) == "sdpa"
-    assert CARD.default(Config(kv_rank=4), w) == "absorbed"

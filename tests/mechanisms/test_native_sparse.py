@@ -4,18 +4,16 @@ import pytest
 import torch
 
 from attnbench.attention.primitives import fused_attention
-from attnbench.mechanisms.native_sparse import CARD, Config
-from attnbench.records import Level, Workload
+from attnbench.mechanisms.native_sparse import CARD
+from tests.mechanisms.building import core, workload
 
 N, OPEN, SHUT = 40, 1e3, -1e3
 
 
 def drawn(form="blocked", **options):
-    torch.manual_seed(0)
-    config = Config(kv_heads=2, **options)
-    w = Workload(batch=1, seq_len=N, width=16, heads=4, level=Level.CORE, causal=True)
-    module = CARD.forms[form](config, w)
-    return module, [torch.randn(shape) for shape in module.core_inputs(config, w)]
+    module = core("native_sparse", form, batch=1, seq_len=N, kv_heads=2, **options)
+    shapes = module.core_inputs(module.config, workload("native_sparse", batch=1, seq_len=N))
+    return module, [torch.randn(shape).double() for shape in shapes]
 
 
 def test_the_first_the_last_and_the_blocks_that_a_group_attends_to_most():
@@ -26,7 +24,7 @@ def test_the_first_the_last_and_the_blocks_that_a_group_attends_to_most():
         for i in range(N):
             own, ended = i // 4, (i + 1) // 4
             means = [k[0, group, 4 * m : 4 * m + 4].mean(0) for m in range(ended)]
-            forced, weights = {0, own - 1} & {*range(own)}, torch.zeros(own)
+            forced, weights = {0, own - 1} & {*range(own)}, torch.zeros(own).double()
             for h in (2 * group, 2 * group + 1):
                 if means:
                     p = (torch.stack(means) @ q[0, h, i] / 2).softmax(0)

@@ -1,12 +1,10 @@
 """Performer: what the features estimate, how they are drawn, and blocks of tokens."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from attnbench.attention.primitives import masked_softmax
-from attnbench.mechanisms.performer import CARD, Chunked, Config, Performer, draw
+from attnbench.mechanisms.performer import Chunked, Config, Performer, draw
 from attnbench.records import Level, Workload
 
 N, d = 21, 4
@@ -134,8 +132,3 @@ def test_flops_of_blocks_add_up():
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module.attend(q, k, v, None)
     assert Chunked.flops(module.config, w).core == counter.get_total_flops()
-
-
-def test_the_default_form_depends_on_the_device():
-    assert CARD.default(Config(), workload()) == "chunked"
-    assert CARD.default(Config(), replace(workload(), device="cuda")) == "eager"

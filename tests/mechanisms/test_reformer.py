@@ -1,23 +1,18 @@
-"""Reformer: limit cases, hashes, causality with frozen hashes, and the chunked form."""
+"""Reformer: limit cases and hashes."""
 
 import pytest
 import torch
 
-from attnbench.mechanisms.reformer import CARD, Chunked, Config, Reformer, factors
+from attnbench.mechanisms.reformer import CARD, Config, factors
 from attnbench.records import Level, Workload
+from tests.mechanisms.building import build, core
 
 
-def build(cls, config, seq_len, causal=False, level=Level.ATTENTION):
-    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=level, causal=causal)
-    torch.manual_seed(0)
-    return cls(config, w).double()
-
-
-@pytest.mark.parametrize("cls", [Reformer, Chunked])
+@pytest.mark.parametrize("form", ["eager", "chunked"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_one_chunk_is_softmax_attention_with_shared_unit_keys(cls, causal, rounds):
-    module = build(cls, Config(rounds=rounds), 20, causal, Level.CORE)
+def test_one_chunk_is_softmax_attention_with_shared_unit_keys(form, causal, rounds):
+    module = core("reformer", form, seq_len=20, causal=causal, rounds=rounds)
     q, v = torch.randn(2, 2, 4, 20, 4, dtype=torch.float64)
     logits = q @ (q / (q.square().mean(-1, keepdim=True) + 1e-6).sqrt() / 2).mT
     logits = logits.masked_fill(torch.eye(20, dtype=torch.bool), -5e4)
@@ -26,7 +21,7 @@ def test_one_chunk_is_softmax_attention_with_shared_unit_keys(cls, causal, round
     torch.testing.assert_close(module.attend(q, q, v, None), logits.softmax(-1) @ v)
 
 
-@pytest.mark.parametrize("cls", [Reformer, Chunked])
+@pytest.mark.parametrize("form", ["eager", "chunked"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("options", "seq_len"),
@@ -39,8 +34,10 @@ def test_one_chunk_is_softmax_attention_with_shared_unit_keys(cls, causal, round
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_all_weights_of_a_token_sum_to_1_in_every_number_type(cls, causal, options, seq_len, dtype):
-    module = build(cls, Config(**options), seq_len, causal, Level.CORE).to(dtype)
+def test_all_weights_of_a_token_sum_to_1_in_every_number_type(
+    form, causal, options, seq_len, dtype
+):
+    module = core("reformer", form, seq_len=seq_len, causal=causal, **options).to(dtype)
     q = torch.randn(2, 4, seq_len, 4).to(dtype)
     v = torch.ones_like(q, requires_grad=True)
     mask = torch.arange(seq_len) < torch.tensor([[seq_len], [-(-seq_len // 2)]])
@@ -51,28 +48,11 @@ def test_all_weights_of_a_token_sum_to_1_in_every_number_type(cls, causal, optio
     assert total == pytest.approx(o.numel(), rel=3 * torch.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("cls", [Reformer, Chunked])
-@pytest.mark.parametrize("within", [False, True])
-def test_causal_attention_ignores_the_future_if_hashes_are_frozen(monkeypatch, cls, within):
-    config = Config(chunk=4, rounds=2, buckets=4, within_bucket=within)
-    module = build(cls, config, 18, causal=True)
-    x = torch.randn(2, 18, 16, dtype=torch.float64, requires_grad=True)
-    y = module(x)
-    frozen = module.buckets
-    monkeypatch.setattr(module, "hash", lambda q, mask: frozen)
-    for i in (0, 1, 9, 16):
-        (gradient,) = torch.autograd.grad(y[:, i].sum(), x, retain_graph=True)
-        assert (gradient[:, i + 1 :] == 0).all()
-        other = x.detach().clone()
-        other[:, i + 1 :] = 3 * other[:, i + 1 :] + 1
-        torch.testing.assert_close(module(other)[:, : i + 1], y[:, : i + 1])
-
-
-@pytest.mark.parametrize("cls", [Reformer, Chunked])
+@pytest.mark.parametrize("form", ["eager", "chunked"])
 @pytest.mark.parametrize("rounds", [2, 3])
-def test_rounds_share_no_bucket_though_all_tokens_hash_to_0(cls, rounds):
-    config = Config(chunk=2, rounds=rounds, buckets=2, within_bucket=True)
-    module = build(cls, config, 6, level=Level.CORE)
+def test_rounds_share_no_bucket_though_all_tokens_hash_to_0(form, rounds):
+    options = {"chunk": 2, "rounds": rounds, "buckets": 2, "within_bucket": True}
+    module = core("reformer", form, seq_len=6, **options)
     q, v = torch.zeros(2, 4, 6, 4, dtype=torch.float64), torch.randn(2, 4, 6, 4).double()
     o = module.attend(q, q, v, None)
     assert (module.buckets == 0).all()
@@ -81,12 +61,12 @@ def test_rounds_share_no_bucket_though_all_tokens_hash_to_0(cls, rounds):
         torch.testing.assert_close(o[:, :, i], v[:, :, read].mean(2))
 
 
-@pytest.mark.parametrize("cls", [Reformer, Chunked])
-def test_similar_tokens_in_one_bucket_follow_the_equations(cls):
+@pytest.mark.parametrize("form", ["eager", "chunked"])
+def test_similar_tokens_in_one_bucket_follow_the_equations(form):
     config = Config(chunk=2, rounds=2, buckets=2, within_bucket=True)
     w = Workload(batch=1, seq_len=6, width=8, heads=1, level=Level.ATTENTION)
     torch.manual_seed(31)
-    module = cls(config, w).double()
+    module = CARD.forms[form](config, w).double()
     x = 3 * torch.randn(1, 1, 8).double() + 0.3 * torch.randn(1, 6, 8).double()
     y = module(x)[0]
     assert (module.buckets == 0).all()
@@ -94,7 +74,7 @@ def test_similar_tokens_in_one_bucket_follow_the_equations(cls):
 
 
 def test_equal_directions_share_a_bucket_and_opposite_ones_do_not():
-    module = build(Reformer, Config(rounds=8, buckets=256), 3)
+    module = build("reformer", seq_len=3, rounds=8, buckets=256)
     q = torch.randn(1, 4, 1, 4, dtype=torch.float64)
     buckets = module.hash(torch.cat([q, 3 * q, -q], 2), None)  # [1, H, R, 3]
     assert (buckets[..., 0] == buckets[..., 1]).all()
@@ -103,7 +83,7 @@ def test_equal_directions_share_a_bucket_and_opposite_ones_do_not():
 
 
 def test_every_bucket_can_occur_and_padding_comes_last():
-    module = build(Reformer, Config(rounds=4, buckets=128), 4000)
+    module = build("reformer", seq_len=4000, rounds=4, buckets=128)
     q = torch.randn(2, 4, 4000, 4, dtype=torch.float64)
     mask = torch.arange(4000) < torch.tensor([[4000], [100]])
     buckets = module.hash(q, mask)
@@ -115,23 +95,3 @@ def test_every_bucket_can_occur_and_padding_comes_last():
 def test_buckets_grow_with_length_but_no_hash_is_large():
     sizes = [factors(Config(), N) for N in (1, 64, 512, 2048, 8192, 65_536)]
     assert sizes == [(2,), (2,), (16,), (64,), (16, 16), (32, 64)]
-
-
-@pytest.mark.parametrize("size", [1, 40, 100, 1000])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("within", [False, True])
-def test_chunks_of_any_size_agree_with_eager(monkeypatch, size, causal, masked, within):
-    monkeypatch.setattr("attnbench.attention.logits_at_once", lambda device: size)
-    config = Config(chunk=4, rounds=3, buckets=8, within_bucket=within)
-    x = torch.randn(2, 19, 16, dtype=torch.float64)
-    mask = torch.arange(19) < torch.tensor([[19], [6]]) if masked else None
-    grads = []
-    for cls in (Reformer, Chunked):
-        module = build(cls, config, 19, causal)
-        torch.manual_seed(7)
-        y = module(x, mask)
-        y = y[mask] if masked else y
-        grads.append([y, *torch.autograd.grad(y.square().sum(), list(module.parameters()))])
-    for a, b in zip(*grads, strict=True):
-        torch.testing.assert_close(a, b)

@@ -8,14 +8,9 @@ import torch
 from attnbench.attention.recurrence import decay_rule
 from attnbench.mechanisms.rwkv7 import CARD, Config
 from attnbench.records import Level, Workload
+from tests.mechanisms.building import build, core
 
 FORMS = pytest.mark.parametrize("form", CARD.forms)
-
-
-def build(form="chunked", seq_len=40, level=Level.CORE, **options):
-    torch.manual_seed(0)
-    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=level, causal=True)
-    return CARD.forms[form](Config(**options), w)
 
 
 def filled(value):
@@ -25,7 +20,7 @@ def filled(value):
 @FORMS
 def test_a_full_rate_replaces_the_value_at_a_key(form):
     """Without decay, a query at the key of any token reads the value written last at that key."""
-    module = build(form, seq_len=8, chunk=3).double()
+    module = core("rwkv7", form, seq_len=8, chunk=3)
     k = torch.eye(4, dtype=torch.float64).repeat(2, 1).expand(2, 4, -1, -1)
     v = torch.randn(2, 4, 8, 4, dtype=torch.float64)
     o = module.attend(k, k, v, filled(-80.0), filled(80.0), None)
@@ -34,7 +29,7 @@ def test_a_full_rate_replaces_the_value_at_a_key(form):
 
 @FORMS
 def test_without_a_rate_nothing_is_removed(form):
-    module = build(form, chunk=16).double()
+    module = core("rwkv7", form, seq_len=40, chunk=16)
     module.alpha.data.zero_()
     r, k, v, w = torch.randn(4, 2, 4, 40, 4, dtype=torch.float64)
     o = module.attend(r, k, v, w, torch.full_like(w, -80.0), None)
@@ -44,7 +39,7 @@ def test_without_a_rate_nothing_is_removed(form):
 
 
 def test_a_token_reads_the_one_before_it_as_far_as_it_is_mixed_in():
-    module = build(level=Level.ATTENTION).double()
+    module = build("rwkv7", "chunked", seq_len=40)
     x = torch.randn(1, 2, 16, dtype=torch.float64)
     module.mu.data.fill_(1.0)
     _, state = module.extend(x, None, module.start(1, 2))

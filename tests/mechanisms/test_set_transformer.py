@@ -1,26 +1,14 @@
-"""Set Transformer: limit case, seeds, and where each form is the default."""
+"""Set Transformer: limit case and seeds."""
 
 import pytest
 import torch
 
-from attnbench.mechanisms import set_transformer, transformer
-from attnbench.records import Level, Workload
-
-
-def workload(seq_len=9, **sizes):
-    sizes = {"batch": 2, "width": 16, "heads": 4, **sizes}
-    return Workload(seq_len=seq_len, level=Level.ATTENTION, **sizes)
-
-
-def build(form="eager", **options):
-    torch.manual_seed(0)
-    module = set_transformer.CARD.forms[form](set_transformer.Config(**options), workload())
-    return module.double()
+from tests.mechanisms.building import build
 
 
 def test_sab_with_zero_output_projection_is_softmax_attention_scaled_by_the_width():
-    module = build(block="sab")
-    full = transformer.Transformer(transformer.Config(), workload()).double()
+    module = build("set_transformer", seq_len=9, block="sab")
+    full = build("transformer", seq_len=9)
     full.load_state_dict(module.block.state_dict())
     with torch.no_grad():
         module.block.output.weight.zero_()
@@ -32,18 +20,9 @@ def test_sab_with_zero_output_projection_is_softmax_attention_scaled_by_the_widt
 
 @pytest.mark.parametrize("seeds", [1, 4, 20])
 def test_pma_assigns_seeds_to_tokens_in_turn(seeds):
-    module = build(block="pma", points=seeds)
+    module = build("set_transformer", seq_len=9, block="pma", points=seeds)
     y = module(torch.randn(2, 9, 16, dtype=torch.float64))
     assert y.shape == (2, 9, 16)
     for i in range(9):
         torch.testing.assert_close(y[:, i], y[:, i % seeds])
     assert len(y[0].unique(dim=0)) == min(seeds, 9)
-
-
-def test_folding_is_chosen_where_it_is_less_work():
-    choose, config = set_transformer.CARD.default, set_transformer.Config()
-    usual = {"width": 256, "heads": 16}
-    assert choose(config, workload(2048, **usual)) == "folded"
-    assert choose(config, workload(64, **usual)) == "eager"
-    assert choose(set_transformer.Config(points=64), workload(2048, **usual)) == "eager"
-    assert choose(set_transformer.Config(block="sab"), workload(2048, **usual)) == "sdpa"

@@ -1,50 +1,20 @@
-"""Sliding windows: limit cases, what each token reads, blocks, sinks and the ring."""
-
-from dataclasses import replace
+"""Sliding windows: what each token reads, blocks, sinks and the ring."""
 
 import pytest
 import torch
 
-from attnbench.mechanisms import sliding_window, transformer
+from attnbench.mechanisms import sliding_window
 from attnbench.mechanisms.sliding_window import CARD, Config
-from attnbench.records import Level, Mode, Workload
-
-
-def workload(seq_len, heads=4):
-    level = Level.ATTENTION
-    return Workload(batch=2, seq_len=seq_len, width=16, heads=heads, level=level, causal=True)
-
-
-def build(seq_len=20, form="eager", **options):
-    torch.manual_seed(0)
-    module = CARD.forms[form](Config(**options), workload(seq_len)).double()
-    if options.get("sink_logit"):
-        torch.nn.init.normal_(module.sink)
-    return module
-
-
-@pytest.mark.parametrize("form", CARD.forms)
-@pytest.mark.parametrize("window", [13, 50])
-def test_a_window_as_long_as_the_sequence_is_causal_softmax_attention(form, window):
-    module = build(13, form, window=window)
-    full = transformer.Transformer(transformer.Config(), workload(13)).double()
-    full.load_state_dict(module.state_dict())
-    x = torch.randn(2, 13, 16, dtype=torch.float64)
-    torch.testing.assert_close(module(x), full(x))
+from attnbench.records import Mode
+from tests.mechanisms.building import build, reads, workload
 
 
 @pytest.mark.parametrize("form", CARD.forms)
 @pytest.mark.parametrize(("window", "sinks"), [(1, 0), (4, 0), (4, 1), (3, 5), (8, 2), (1, 30)])
 def test_a_token_reads_its_window_and_the_sinks(form, window, sinks):
-    module = build(form=form, window=window, sink_tokens=sinks)
-    x = torch.randn(1, 20, 16, dtype=torch.float64)
-    y = module(x)
-    for j in range(20):
-        other = x.clone()
-        other[0, j] += 1
-        reached = ((module(other) - y).abs() > 1e-12).any(-1)[0]
-        for i in range(20):
-            assert reached[i] == (j <= i and (i - j < window or j < sinks)), (i, j)
+    read = reads(build("sliding_window", form, window=window, sink_tokens=sinks))
+    i, j = torch.arange(20)[:, None], torch.arange(20)
+    assert read.equal((j <= i) & ((i - j < window) | (j < sinks)))
 
 
 @pytest.mark.parametrize("block", [16, 64])
@@ -64,7 +34,9 @@ def test_many_blocks_agree_with_the_paper_in_outputs_and_gradients(options, bloc
     for given in (None, mask):
         results = []
         for form in CARD.forms:
-            module = build(300, form, **options)
+            module = build("sliding_window", form, seq_len=300, **options)
+            if options.get("sink_logit"):
+                torch.nn.init.normal_(module.sink)
             y = module(x, given)[mask]
             inputs = [x, *module.parameters()]
             gradients = torch.autograd.grad((y * y.detach().cos()).sum(), inputs)
@@ -75,9 +47,9 @@ def test_many_blocks_agree_with_the_paper_in_outputs_and_gradients(options, bloc
 
 
 def test_a_sink_logit_only_shrinks_the_output():
-    module = build(window=6, sink_logit=True)
+    module = build("sliding_window", window=6, sink_logit=True)
     q, k, v = torch.randn(3, 2, 4, 20, 4, dtype=torch.float64)
-    without = build(window=6).attend(q, k, v, None)
+    without = build("sliding_window", window=6).attend(q, k, v, None)
     with torch.no_grad():
         module.sink.fill_(-1e9)
         torch.testing.assert_close(module.attend(q, k, v, None), without)
@@ -90,11 +62,11 @@ def test_a_sink_logit_only_shrinks_the_output():
 def test_the_ring_stops_growing_at_the_window():
     elements = sliding_window.SlidingWindow.state_elements
     config = Config(window=8, sink_tokens=3, kv_heads=2)
-    counts = [elements(config, workload(n)) for n in (4, 8, 16, 4096)]
+    counts = [elements(config, workload("sliding_window", seq_len=n)) for n in (4, 8, 16, 4096)]
     assert counts == [2 * 2 * 2 * 4 * n for n in (4, 8, 8 + 3, 8 + 3)]
 
 
 def test_training_keeps_no_scores():
-    config, w = Config(window=128), replace(workload(4096), mode=Mode.TRAINING)
+    config, w = Config(window=128), workload("sliding_window", seq_len=4096, mode=Mode.TRAINING)
     blocked, eager = (CARD.forms[form].elements(config, w) for form in ("blocked", "eager"))
     assert blocked < eager / 10

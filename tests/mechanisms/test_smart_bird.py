@@ -1,19 +1,9 @@
-"""Smart Bird: limit case, sampling probabilities, and the loss of the sketch."""
+"""Smart Bird: sampling probabilities, and the loss of the sketch."""
 
 import pytest
 import torch
 
-from attnbench.mechanisms import smart_bird, transformer
-from attnbench.records import Level, Workload
-
-
-def workload(batch, seq_len, **sizes):
-    return Workload(batch=batch, seq_len=seq_len, width=16, heads=4, level=Level.ATTENTION, **sizes)
-
-
-def build(w, **options):
-    torch.manual_seed(0)
-    return smart_bird.SmartBird(smart_bird.Config(**options), w).double()
+from tests.mechanisms.building import build
 
 
 def sketched(module, x, allowed=None):
@@ -26,21 +16,8 @@ def sketched(module, x, allowed=None):
     return logits.softmax(-1)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("sampling", smart_bird.SAMPLINGS)
-def test_with_all_keys_it_is_softmax_attention(sampling, causal):
-    w = workload(2, 13, causal=causal)
-    module = build(w, keys=50, sampling=sampling)
-    full = transformer.Transformer(transformer.Config(), w).double()
-    full.load_state_dict(module.state_dict(), strict=False)
-    x = torch.randn(2, 13, 16, dtype=torch.float64)
-    mask = torch.arange(13) < torch.tensor([[13], [9]])
-    torch.testing.assert_close(module(x), full(x))
-    torch.testing.assert_close(module(x, mask)[mask], full(x, mask)[mask])
-
-
 def test_top_takes_the_largest_of_the_sketch_for_all_heads():
-    module = build(workload(1, 30), keys=4, sampling="top")
+    module = build("smart_bird", batch=1, seq_len=30, keys=4, sampling="top")
     x = torch.randn(1, 30, 16, dtype=torch.float64)
     module(x)
     best = sketched(module, x)[0].topk(4).indices.sort().values
@@ -52,7 +29,7 @@ def test_top_takes_the_largest_of_the_sketch_for_all_heads():
 
 @pytest.mark.parametrize("sampling", ["squared", "inverse", "raw", "random"])
 def test_of_two_keys_each_is_sampled_with_the_expected_probability(sampling):
-    module = build(workload(5000, 2), keys=1, sampling=sampling)
+    module = build("smart_bird", batch=5000, seq_len=2, keys=1, sampling=sampling)
     x = torch.randn(1, 2, 16, dtype=torch.float64).expand(5000, -1, -1)
     torch.manual_seed(1)
     module(x)
@@ -69,7 +46,7 @@ def test_of_two_keys_each_is_sampled_with_the_expected_probability(sampling):
 
 
 def test_every_head_and_every_call_draws_anew():
-    module = build(workload(1, 40), keys=5)
+    module = build("smart_bird", batch=1, seq_len=40, keys=5)
     x = torch.randn(1, 40, 16, dtype=torch.float64)
     module(x)
     first = module.draws(0)["chosen"]
@@ -81,7 +58,7 @@ def test_every_head_and_every_call_draws_anew():
 
 
 def test_without_resampling_the_first_choice_is_kept():
-    module = build(workload(1, 40), keys=5, resample=False)
+    module = build("smart_bird", batch=1, seq_len=40, keys=5, resample=False)
     module(torch.randn(1, 40, 16, dtype=torch.float64))
     first = module.draws(0)["chosen"]
     module(torch.randn(1, 40, 16, dtype=torch.float64))
@@ -92,7 +69,7 @@ def test_without_resampling_the_first_choice_is_kept():
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_padding_and_the_future_are_chosen_only_if_too_few_keys_remain(causal):
-    module = build(workload(1, 30, causal=causal), keys=4)
+    module = build("smart_bird", batch=1, seq_len=30, causal=causal, keys=4)
     mask = torch.arange(30)[None] < 20
     module(torch.randn(1, 30, 16, dtype=torch.float64), mask)
     chosen = module.draws(0)["chosen"]
@@ -104,7 +81,7 @@ def test_padding_and_the_future_are_chosen_only_if_too_few_keys_remain(causal):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_loss_compares_the_sketch_with_the_output_and_trains_only_the_sketch(causal, masked):
-    module = build(workload(2, 11, causal=causal), keys=3).train()
+    module = build("smart_bird", batch=2, seq_len=11, causal=causal, keys=3).train()
     x = torch.randn(2, 11, 16, dtype=torch.float64, requires_grad=True)
     mask = torch.arange(11) < torch.tensor([[11], [7]]) if masked else None
     y = module(x, mask)
@@ -125,7 +102,7 @@ def test_the_loss_compares_the_sketch_with_the_output_and_trains_only_the_sketch
 
 
 def test_a_frozen_sketch_has_no_loss_and_nothing_to_train():
-    module = build(workload(1, 9), train_sketch=False).train()
+    module = build("smart_bird", batch=1, seq_len=9, train_sketch=False).train()
     module(torch.randn(1, 9, 16, dtype=torch.float64))
     assert module.auxiliary_loss() is None
     assert "sketch_query" in module.state_dict()

@@ -4,15 +4,14 @@ import pytest
 import torch
 
 from attnbench.attention.primitives import softmax_attention
-from attnbench.mechanisms.sparse_transformer import CARD, Config
-from attnbench.records import Workload
+from attnbench.mechanisms.sparse_transformer import Config
+from tests.mechanisms.building import core, qkv
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_with_a_stride_beyond_n_local_heads_are_softmax_and_others_return_the_value(form):
-    w = Workload(batch=2, seq_len=37, width=16, heads=4, level="core")
-    q, k, v = torch.randn(3, 2, 4, 37, 4, dtype=torch.float64)
-    o = CARD.forms[form](Config(stride=64), w).attend(q, k, v, None)
+    q, k, v = qkv(37)
+    o = core("sparse_transformer", form, seq_len=37, stride=64).attend(q, k, v, None)
     torch.testing.assert_close(o[:, :2], softmax_attention(q, k, v, None)[:, :2])
     assert torch.equal(o[:, 2:], v[:, 2:])
 

@@ -3,16 +3,13 @@
 import pytest
 import torch
 
-from attnbench.mechanisms.star_transformer import CARD, Config
-from attnbench.records import Workload
+from tests.mechanisms.building import build, reads
 
 N = 11
 
 
-def build(iterations, form="folded"):
-    torch.manual_seed(0)
-    w = Workload(batch=2, seq_len=N, width=16, heads=4, level="attention")
-    module = CARD.forms[form](Config(iterations=iterations), w).double()
+def built(iterations, form="folded"):
+    module = build("star_transformer", form, seq_len=N, iterations=iterations)
     for norm in (m for m in module.modules() if isinstance(m, torch.nn.LayerNorm)):
         torch.nn.init.normal_(norm.weight)
         torch.nn.init.normal_(norm.bias)
@@ -32,7 +29,7 @@ def dense(node, queries, keys, allowed):
 
 @pytest.mark.parametrize("form", ["eager", "folded"])
 def test_three_iterations_equal_dense_attention_under_the_mask_of_a_star(form):
-    module = build(3, form)
+    module = built(3, form)
     x = torch.randn(2, N, 16, dtype=torch.float64)
     i = torch.arange(N)
     distance = (i[:, None] - i) % N
@@ -48,7 +45,7 @@ def test_three_iterations_equal_dense_attention_under_the_mask_of_a_star(form):
 
 
 def test_the_ring_closes_over_real_tokens_at_any_position():
-    module = build(2)
+    module = built(2)
     x = torch.randn(2, N, 16, dtype=torch.float64)
     mask = torch.tensor([0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0]).bool().expand(2, -1)
     alone = module(x[:, mask[0]])
@@ -56,8 +53,6 @@ def test_the_ring_closes_over_real_tokens_at_any_position():
 
 
 def test_one_iteration_has_no_relay_projections_and_sees_other_tokens_through_the_mean():
-    module = build(1)
+    module = built(1)
     assert not hasattr(module, "relay")
-    x = torch.randn(1, N, 16, dtype=torch.float64)
-    jacobian = torch.autograd.functional.jacobian(lambda t: module(t)[0].sum(-1), x)
-    assert (jacobian[:, 0].abs().sum(-1) > 0).all()
+    assert reads(module, N).all()

@@ -6,23 +6,17 @@ import torch
 from attnbench.catalogue.registry import card
 from attnbench.records import Level, Workload
 from tests.kept import assert_linear, kept_bytes
+from tests.mechanisms.building import build
 
 LEARNED = ("gated_delta_net", "gated_linear", "kimi_delta", "mamba2", "rwkv7")  # rates of decay
 CASES = [(name, {}) for name in (*LEARNED, "lightning", "retention")]
 
 
-def built(name, seq_len, options):
-    torch.manual_seed(0)
-    config = card(name).config(**options)
-    sizes = {"width": 16, "heads": 4, "level": Level.ATTENTION, "causal": True}
-    w = Workload(batch=1, seq_len=seq_len, **sizes)
-    return card(name).forms["chunked"](config, w)
-
-
 @pytest.mark.parametrize(("name", "options"), [*CASES, ("gated_delta_net", {"gate": False})])
 def test_what_training_keeps_is_linear_in_length(name, options):
     def kept(seq_len):
-        return kept_bytes(built(name, seq_len, options), torch.randn(1, seq_len, 16))[0]
+        module = build(name, "chunked", batch=1, seq_len=seq_len, **options).float()
+        return kept_bytes(module, torch.randn(1, seq_len, 16))[0]
 
     assert_linear(kept)
 
@@ -39,7 +33,7 @@ def test_what_the_core_keeps_for_training_is_below_four_times_its_inputs(name):
 
 @pytest.mark.parametrize("name", LEARNED)
 def test_padding_leaves_the_state_as_it_is(name):
-    module = built(name, 12, {}).double()
+    module = build(name, "chunked", batch=1, seq_len=12)
     x, mask = torch.randn(1, 12, 16, dtype=torch.float64), torch.arange(12)[None] < 7
     (padded, *_), (short, *_) = (
         module.extend(tokens, real, module.start(1, 12))[1]

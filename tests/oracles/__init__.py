@@ -7,6 +7,8 @@ sub-layers on its parameters, and `separate` ones have their own, as they comput
 
 from dataclasses import replace
 
+import torch
+
 from attnbench.catalogue import registry
 from tests.oracles import functions, layers, separate
 
@@ -30,3 +32,9 @@ def build(name, form, config, w):
     if reason := tested.refusal(form, config, w):
         pytest.skip(reason)
     return tested.forms[form](config, w).double()
+
+
+def pair(name, forms, config, w):
+    """Two forms of a mechanism, each time with the same random parameters."""
+    torch.manual_seed(0)
+    return (build(name, form, config, w) for form in forms)

@@ -5,20 +5,17 @@ import torch
 
 from attnbench.mechanisms.compressive_transformer import Config
 from attnbench.records import Level, Workload
-from tests.oracles import build
+from tests.oracles import pair
 
 WIDTH, N = 32, 26
 
 
-def pair(segment, memory, slots, rate):
+def same_parameters(segment, memory, slots, rate):
     """Ours and the package's form, with the package's parameters and without positions."""
     config = Config(segment=segment, memory=memory, compressed=slots, rate=rate)
     w = Workload(batch=2, seq_len=N, width=WIDTH, heads=4, level=Level.ATTENTION, causal=True)
-    torch.manual_seed(0)
-    theirs, ours = (
-        build("compressive_transformer", name, config, w)
-        for name in ("compressive_transformer_pytorch", "eager")
-    )
+    forms = ("compressive_transformer_pytorch", "eager")
+    theirs, ours = pair("compressive_transformer", forms, config, w)
     layer = theirs.package_layer
     key, value = layer.to_kv.weight.chunk(2)
     conv = layer.compress_mem_fn.conv
@@ -37,13 +34,13 @@ def pair(segment, memory, slots, rate):
     ("segment", "memory", "slots", "rate"), [(4, 4, 4, 2), (6, 6, 3, 3), (4, 8, 2, 4)]
 )
 def test_it_equals_the_packages_layer(segment, memory, slots, rate):
-    ours, theirs = pair(segment, memory, slots, rate)
+    ours, theirs = same_parameters(segment, memory, slots, rate)
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
 
 
 def test_the_loss_equals_the_packages_if_the_memory_is_one_segment():
-    ours, theirs = pair(4, 4, 6, 2)
+    ours, theirs = same_parameters(4, 4, 6, 2)
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
     ours.train()(x)
     theirs.train()(x)

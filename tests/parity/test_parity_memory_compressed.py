@@ -9,7 +9,7 @@ import torch
 
 from attnbench.mechanisms.memory_compressed import Config
 from attnbench.records import Level, Workload
-from tests.oracles import build
+from tests.oracles import pair
 
 W = Workload(batch=2, seq_len=21, width=16, heads=4, level=Level.ATTENTION, causal=True)
 
@@ -33,11 +33,8 @@ def load(ours, other):
 
 @pytest.mark.parametrize("form", ["eager", "sdpa", "folded"])
 def test_the_causal_form_equals_theirs(form):
-    torch.manual_seed(0)
-    ours, theirs = (
-        build("memory_compressed", name, Config(bias=True), W)
-        for name in (form, "memory_compressed_attention")
-    )
+    forms = (form, "memory_compressed_attention")
+    ours, theirs = pair("memory_compressed", forms, Config(bias=True), W)
     load(ours, theirs.package_layer)
     x = torch.randn(2, 21, 16, dtype=torch.float64)
     torch.testing.assert_close(ours(x), theirs(x))

@@ -10,7 +10,7 @@ import torch
 
 from attnbench.mechanisms.nystromformer import Config
 from attnbench.records import Level, Workload
-from tests.oracles import build
+from tests.oracles import pair
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,7 @@ def test_it_equals_the_package(package, heads, batch, iterations, real, seq_len)
         level=Level.ATTENTION,
         padding=0.1 * (real < seq_len),
     )
-    torch.manual_seed(0)
-    ours, theirs = (build("nystromformer", form, config, w).eval() for form in ("eager", package))
+    ours, theirs = (m.eval() for m in pair("nystromformer", ("eager", package), config, w))
     theirs.load_state_dict(ours.state_dict())
     x = torch.randn(batch, seq_len, 16, dtype=torch.float64)
     mask = (torch.arange(seq_len) < real).expand(batch, -1) if real < seq_len else None

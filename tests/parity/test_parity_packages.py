@@ -13,10 +13,10 @@ import torch
 
 from attnbench.catalogue.registry import names
 from attnbench.measure.building import subject_of
-from attnbench.records import PASSES, Case, Level, Shell, Workload
+from attnbench.records import PASSES, Case, Level, Shell
 from attnbench.verify.flops import counted_flops
-from attnbench.verify.trial import some_padding, tokens
-from tests.oracles import FORMS, build, card
+from attnbench.verify.trial import some_padding, tokens, workload
+from tests.oracles import FORMS, build, card, pair
 
 # options that packages need, beside those of the cards' examples
 OPTIONS = {
@@ -50,8 +50,8 @@ def cases(name, form):
     tested = card(name)
     configs = [*tested.examples, *(tested.config(**options) for options in OPTIONS.get(name, ()))]
     found, reasons = [], {}
-    for config, *sizes in product(configs, LENGTHS, (False, True), (0.0, 0.3)):
-        w = workload(*sizes)
+    for config, seq_len, causal, padding in product(configs, LENGTHS, (False, True), (0.0, 0.3)):
+        w = replace(workload(seq_len, 2, causal), padding=padding)
         reason = tested.refusal(form, config, w)
         reasons[reason] = None
         found += [(config, w)] * (reason is None)
@@ -62,23 +62,9 @@ def cases(name, form):
     pytest.skip(missing[0])
 
 
-def workload(seq_len, causal, padding):
-    return Workload(
-        batch=2,
-        seq_len=seq_len,
-        width=16,
-        heads=4,
-        level=Level.ATTENTION,
-        dtype="float64",
-        causal=causal,
-        padding=padding,
-    )
-
-
 def built(name, form, config, w):
     """The form with the parameters of `eager`, and `eager` itself."""
-    torch.manual_seed(0)
-    theirs, ours = (build(name, kind, config, w).eval() for kind in (form, "eager"))
+    theirs, ours = (module.eval() for module in pair(name, (form, "eager"), config, w))
     for parameter in ours.parameters():
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, std=0.1)

@@ -15,7 +15,7 @@ from attnbench.attention.recurrence import decay_rule, delta_rule, dplr_rule
 from attnbench.mechanisms.retention import Config, decays
 from attnbench.peers.transformers.sublayer import own
 from attnbench.records import Level, Workload
-from tests.oracles import build
+from tests.oracles import pair
 
 B, H, N, D, DV = 2, 3, 70, 8, 12
 CHUNKS = [None, 16, 64]
@@ -47,16 +47,31 @@ def naive(operator):
     return module
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
-@pytest.mark.parametrize("theirs", ["chunk", "recurrent"])
-def test_the_gated_delta_rule_of_qwen3_next(chunk, theirs):
+def qwen3_next(kind):
+    """The gated delta rule of a model in transformers, by chunks or step by step."""
     public = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    return getattr(own(public), f"torch_{kind}_gated_delta_rule")
+
+
+RULES = {
+    # the package's rule, ours, and whether each channel has its own decay
+    "gated_delta_chunk": (lambda: qwen3_next("chunk"), delta_rule, False),
+    "gated_delta_recurrent": (lambda: qwen3_next("recurrent"), delta_rule, False),
+    "kimi_delta": (lambda: naive("kda").naive_recurrent_kda, delta_rule, True),
+    "gated_linear": (lambda: naive("gla").naive_recurrent_gla, decay_rule, True),
+}
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_that_of_a_package(name, chunk):
+    public, rule, by_channel = RULES[name]
     q, k, v, beta, g = drawn()
-    S = torch.randn(B, H, D, DV)
-    rule = getattr(own(public), f"torch_{theirs}_gated_delta_rule")
-    expected, last = rule(q, k, v, g, beta, initial_state=S, output_final_state=True)
-    q, k, v, beta, g = by_head(q, k, v, beta, g)
-    o, S = delta_rule(S, g, q * D**-0.5, k, v, beta, chunk)
+    g, S = -torch.rand(B, N, H, D) if by_channel else g, torch.randn(B, H, D, DV)
+    steps = (beta,) if rule is delta_rule else ()
+    expected, last = public()(q, k, v, g, *steps, initial_state=S, output_final_state=True)
+    q, k, v, g, *steps = by_head(q, k, v, g, *steps)
+    o, S = rule(S, g, q * D**-0.5, k, v, *steps, chunk)
     assert_close(o.transpose(1, 2), expected, rtol=1e-4, atol=1e-5)
     assert_close(S, last.to(S.dtype), rtol=1e-4, atol=1e-5)
 
@@ -73,35 +88,10 @@ def test_retention_of_flash_linear_attention(chunk):
 def test_retention_with_five_heads_of_yet_another_retnet(chunk):
     w = Workload(batch=B, seq_len=N, width=40, heads=5, level=Level.ATTENTION, causal=True)
     forms = ("eager", "yet_another_retnet")
-    torch.manual_seed(0)
-    ours, theirs = (build("retention", form, Config(chunk=chunk), w) for form in forms)
+    ours, theirs = pair("retention", forms, Config(chunk=chunk), w)
     theirs.load_state_dict(ours.state_dict())
     x = torch.randn(B, N, 40, dtype=torch.float64)
     assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("chunk", CHUNKS)
-def test_kimi_delta_attention_of_flash_linear_attention(chunk):
-    q, k, v, beta, _ = drawn()
-    g, S = -torch.rand(B, N, H, D), torch.randn(B, H, D, DV)
-    rule = naive("kda").naive_recurrent_kda
-    expected, last = rule(q, k, v, g, beta, initial_state=S, output_final_state=True)
-    q, k, v, beta, g = by_head(q, k, v, beta, g)
-    o, S = delta_rule(S, g, q * D**-0.5, k, v, beta, chunk)
-    assert_close(o.transpose(1, 2), expected, rtol=1e-4, atol=1e-5)
-    assert_close(S, last, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("chunk", CHUNKS)
-def test_gated_linear_attention_of_flash_linear_attention(chunk):
-    q, k, v, *_ = drawn()
-    g, S = -torch.rand(B, N, H, D), torch.randn(B, H, D, DV)
-    rule = naive("gla").naive_recurrent_gla
-    expected, last = rule(q, k, v, g, initial_state=S, output_final_state=True)
-    q, k, v, g = by_head(q, k, v, g)
-    o, S = decay_rule(S, g, q * D**-0.5, k, v, chunk)
-    assert_close(o.transpose(1, 2), expected, rtol=1e-4, atol=1e-5)
-    assert_close(S, last, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)

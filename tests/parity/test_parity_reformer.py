@@ -5,7 +5,7 @@ import torch
 
 from attnbench.mechanisms.reformer import Config
 from attnbench.records import Level, Workload
-from tests.oracles import build
+from tests.oracles import pair
 
 CHUNK, ROUNDS, N = 8, 3, 64
 
@@ -18,8 +18,7 @@ CHUNK, ROUNDS, N = 8, 3, 64
 def test_it_equals_the_package(package, within, causal, monkeypatch):
     w = Workload(batch=2, seq_len=N, width=32, heads=4, level=Level.ATTENTION, causal=causal)
     config = Config(chunk=CHUNK, rounds=ROUNDS, buckets=N // CHUNK, within_bucket=within)
-    torch.manual_seed(0)
-    ours, theirs = (build("reformer", form, config, w) for form in ("eager", package))
+    ours, theirs = pair("reformer", ("eager", package), config, w)
     theirs.load_state_dict(ours.state_dict())
     x = torch.randn(2, N, 32, dtype=torch.float64)
     y = ours(x)

@@ -6,7 +6,7 @@ from torch.nn.functional import layer_norm
 
 from attnbench.mechanisms.routing_transformer import Config
 from attnbench.records import Level, Workload
-from tests.oracles import build
+from tests.oracles import pair
 
 CONFIG = Config(clusters=4, members=8, local_heads=0)
 W = Workload(batch=2, seq_len=32, width=32, heads=4, level=Level.ATTENTION)
@@ -14,11 +14,8 @@ W = Workload(batch=2, seq_len=32, width=32, heads=4, level=Level.ATTENTION)
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_clusters(form):
-    torch.manual_seed(0)
-    ours, theirs = (
-        build("routing_transformer", name, CONFIG, W).eval()
-        for name in (form, "routing_transformer")
-    )
+    name = "routing_transformer"
+    ours, theirs = (module.eval() for module in pair(name, (form, name), CONFIG, W))
     theirs = theirs.package_layer.global_attn
     theirs.kmeans.means.copy_(ours.centroids)
     theirs.kmeans.initted.fill_(True)

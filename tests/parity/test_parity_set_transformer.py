@@ -8,7 +8,7 @@ import torch
 
 from attnbench.mechanisms.set_transformer import Config
 from attnbench.records import Level, Workload
-from tests.oracles import build, card
+from tests.oracles import card, pair
 
 WIDTH, HEADS = 64, 4
 CONFIG = Config(points=5)
@@ -27,8 +27,7 @@ def adopt(block, attention):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("form", card("set_transformer").own_forms)
 def test_the_points_read_the_same_as_in_the_package(form, masked):
-    torch.manual_seed(0)
-    ours, theirs = (build("set_transformer", name, CONFIG, W) for name in (form, "isab_pytorch"))
+    ours, theirs = pair("set_transformer", (form, "isab_pytorch"), CONFIG, W)
     attention = theirs.package_layer.attn1
     adopt(ours.block, attention)
     torch.nn.init.zeros_(ours.block.output.weight)
