@@ -86,10 +86,8 @@ def answers(
 
 def _functions(cases: pd.DataFrame, deviating: Iterable[str]) -> dict[str, object]:
     """A key for what each series computes: equal for forms of one mechanism with equal options."""
-    rows = cases.drop_duplicates("series")
-    columns = (rows[name] for name in ("series", "mechanism", "options"))
-    own = set(deviating)
-    return {s: s if s in own else (m, options) for s, m, options in zip(*columns, strict=True)}
+    rows, own = cases[["series", "mechanism", "options"]].drop_duplicates("series"), set(deviating)
+    return {s: s if s in own else (m, o) for s, m, o in rows.itertuples(index=False)}
 
 
 def _length(cases: pd.DataFrame, functions: dict[str, object], chosen: int | None) -> int | None:

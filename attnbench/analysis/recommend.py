@@ -97,14 +97,14 @@ def recommend(
             " measures it"
         )
     found = [_at(str(name), rows, seq_len) for name, rows in own.groupby("series", sort=False)]
-    fitting, excluded = [], [each for each in found if isinstance(each, Excluded)]
-    for choice in (each for each in found if isinstance(each, Choice)):
-        if memory_bytes is None or choice.peak_bytes <= memory_bytes:
-            fitting.append(choice)
-        else:
-            excluded.append(
-                Excluded(series=choice.series, ending="", reason="", peak_bytes=choice.peak_bytes)
-            )
+    excluded = [each for each in found if isinstance(each, Excluded)]
+    choices = [each for each in found if isinstance(each, Choice)]
+    fitting = [c for c in choices if memory_bytes is None or c.peak_bytes <= memory_bytes]
+    excluded += [
+        Excluded(series=choice.series, ending="", reason="", peak_bytes=choice.peak_bytes)
+        for choice in choices
+        if choice not in fitting
+    ]
     return Recommendation(
         mode=mode,
         seq_len=seq_len,
@@ -125,7 +125,9 @@ def _at(series: str, rows: pd.DataFrame, seq_len: int) -> Choice | Excluded:
     ends = [known[n] for n in lengths]
     measured = [end["time_s"] > 0 for end in ends]
     for end, timed in zip(ends, measured, strict=True):
-        if not timed and not (_waits(end) and end["refined_s"] > 0):
+        # a prediction counts for a case that was not measured only for lack of time
+        waits = end["cause"] == Cause.BUDGET or end["outcome"] == MISSING
+        if not timed and not (waits and end["refined_s"] > 0):
             return Excluded(
                 series=series,
                 ending=str(end["cause"] or end["outcome"]),
@@ -154,11 +156,6 @@ def _at(series: str, rows: pd.DataFrame, seq_len: int) -> Choice | Excluded:
         peak_bytes=cost(MEMORY, "refined_bytes"),
         state_bytes=cost(STATE),
     )
-
-
-def _waits(row: dict[Hashable, Any]) -> bool:
-    """Whether a case was not measured only for lack of time, so that its prediction counts."""
-    return bool(row["cause"] == Cause.BUDGET or row["outcome"] == MISSING)
 
 
 def _margins(

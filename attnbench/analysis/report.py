@@ -72,6 +72,7 @@ class Analysis:
     node_share = _of_sweep(trust.node_share)
     waiting_share = _of_sweep(trust.waiting_share)
     wall_factor = _of_sweep(trust.wall_factor)
+    no_roof_reason = _of_sweep(roofline.missing_peaks)
     decoding = _of_cases(scaling.decoding)
     rates = _of_cases(roofline.rates)
     precision = _of_cases(summary.precision)
@@ -146,11 +147,6 @@ class Analysis:
     def roof(self) -> roofline.Roof | None:
         """The peaks of the machine, raised to the best case; None if not measured."""
         return roofline.roof(self.sweep, self.cases)
-
-    @property
-    def no_roof_reason(self) -> str:
-        """Why there is no roof, or nothing."""
-        return roofline.missing_peaks(self.sweep)
 
     @cached_property
     def roofline(self) -> Frame | None:

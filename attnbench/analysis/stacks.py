@@ -54,9 +54,8 @@ def _rows(
 
     def costs(key: str | None, share: float, layers: int) -> tuple[float, ...]:
         row = known.get(key, {})
-        found = (row.get(n, math.nan) for n in ("time_s", "state_bytes", "allocated_peak_bytes"))
-        time_s, state_bytes, peak_bytes = found
-        return share * time_s, layers * state_bytes, peak_bytes
+        costs = (("time_s", share), ("state_bytes", layers), ("allocated_peak_bytes", 1))
+        return tuple(times * row.get(name, math.nan) for name, times in costs)
 
     parts, shares = [], []
     for layer, count in counts.items():

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attnbench.analysis import roofline
@@ -22,6 +23,12 @@ LEAK = 1 << 20  # bytes that each iteration leaves allocated
 SHOWN = 8  # missing shards; there may be millions
 LAPS = 0.01  # disturbed laps, as a share of all
 CLOCK = 0.95  # of the highest clock among cases that are compared
+
+# how the notes of runs say what a mechanism did to its process
+CHANGES = MappingProxyType({
+    "changed": "changed {}", "autocast": "ran under autocast ({})",
+    "odd": "{}", "recompiled": "{}", "processes": "{}", "later": "{}",
+})  # fmt: skip
 
 
 class WarningKind(StrEnum):
@@ -105,13 +112,9 @@ def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
     unexamined: dict[str, str] = {}
     for run in runs:
         name = names.get(run.case, run.case)
-        if state := run.notes.get("changed"):
-            changes[name, f"changed {state}"] = None
-        if state := run.notes.get("autocast"):
-            changes[name, f"ran under autocast ({state})"] = None
-        for note in ("odd", "recompiled", "processes", "later"):
-            if change := run.notes.get(note):
-                changes[name, change] = None
+        for note, text in CHANGES.items():
+            if found := run.notes.get(note):
+                changes[name, text.format(found)] = None
         if why := run.notes.get("unexamined"):
             unexamined[name] = why
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))

@@ -78,10 +78,9 @@ def reasons(judgement: Judgement, most: int = SHOWN) -> str:
 
 def span(judgement: Judgement) -> str:
     """`512 to 4,096 (4)`: the lengths behind an answer and their number."""
-    lengths = judgement.lengths
-    if len(lengths) < 2:
-        return units.count(lengths[0]) if lengths else units.NOTHING
-    return f"{units.count(lengths[0])} to {units.count(lengths[-1])} ({len(lengths)})"
+    if not (lengths := judgement.lengths):
+        return units.NOTHING
+    return units.between(lengths[0], lengths[-1]) + f" ({len(lengths)})" * (len(lengths) > 1)
 
 
 def frame(judged: Sequence[Judged]) -> pd.DataFrame:

@@ -11,7 +11,17 @@ from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.check_page import verdict_label
-from attnbench.render.grid import EMPTY, Cell, Column, Table, none_if_nan, quantity, table, words
+from attnbench.render.grid import (
+    EMPTY,
+    Cell,
+    Column,
+    Table,
+    none_if_nan,
+    number,
+    quantity,
+    table,
+    words,
+)
 from attnbench.render.growth_tables import crossing
 from attnbench.statistics.verdict import Verdict
 
@@ -167,10 +177,7 @@ def _compared(row: Row) -> tuple[Cell, ...]:
     return (
         words(row["case"]),
         words(metric.label),
-        *(
-            Cell(quantity(row[side], metric.unit), none_if_nan(row[side]))
-            for side in ("first", "second")
-        ),
+        *(number(row[side], lambda n: quantity(n, metric.unit)) for side in ("first", "second")),
         _ratio(row),
         words(verdict_label(Verdict(row["verdict"]), metric)),
         words(row["reason"]),

@@ -192,10 +192,10 @@ def speedup_cell(
     point: float, low: float, high: float, text: Callable[[float, float, float], str]
 ) -> Cell:
     """A speed-up; one below 1 is written as how many times slower: `2.80× slower [2.30, 3.30]`."""
+    shown = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
     if point >= 1:
-        return Cell(text(point, low, high), point, none_if_nan(low), none_if_nan(high))
-    slower = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
-    return Cell(slower, point, none_if_nan(low), none_if_nan(high))
+        shown = text(point, low, high)
+    return Cell(shown, point, none_if_nan(low), none_if_nan(high))
 
 
 def factor(point: float, low: float, high: float) -> str:
@@ -228,7 +228,7 @@ def precision(errors: Frame, dtype: str) -> Table:
             Column.words("Mechanism", "mechanism"),
             Column.words("Form", "form"),
             Column.words("Options", "options"),
-            Column("Digits", lambda row: _digits(row["error"]), "relative_error"),
+            Column("Digits", _digits, "relative_error"),
         ],
         name="digits",
         title=f"Numerical accuracy, correct digits in {dtype}",
@@ -239,8 +239,8 @@ def precision(errors: Frame, dtype: str) -> Table:
     )
 
 
-def _digits(error: float) -> Cell:
-    return Cell(f"{-log10(error):.1f}" if error else "exact", float(error))
+def _digits(row: Row) -> Cell:
+    return Cell(f"{-log10(row['error']):.1f}" if row["error"] else "exact", float(row["error"]))
 
 
 def kernels(used: Frame) -> Table:

@@ -8,7 +8,7 @@ and no marker; the legend says so. The points of curves are computed before anyt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Mode
+from attnbench.render.answers import between
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import quantity
@@ -172,14 +173,12 @@ def _missing(lengths: Sequence[int], reasons: Sequence[str]) -> str:
 
 def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:
     """`at 128, 512–2K, from 32K` for those lengths."""
-    runs = [list(run) for is_gone, run in groupby(range(len(gone)), gone.__getitem__) if is_gone]
-    last = runs[-1][-1] == len(lengths) - 1
-    inner = [
-        "–".join(units.tick(lengths[i]) for i in dict.fromkeys((run[0], run[-1])))
-        for run in (runs[:-1] if last else runs)
-    ]
-    tail = [f"from {units.tick(lengths[runs[-1][0]])}"] if last else []
-    return ", ".join([*([f"at {', '.join(inner)}"] if inner else []), *tail])
+    runs = between([*compress(lengths, gone)], lengths, units.tick, "–")
+    if not gone[-1]:
+        return f"at {', '.join(runs)}"
+    *inner, last = runs
+    tail = f"from {last.partition('–')[0]}"
+    return f"at {', '.join(inner)}, {tail}" if inner else tail
 
 
 def draw_row(

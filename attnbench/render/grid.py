@@ -74,6 +74,11 @@ class Table:
         """Which columns hold numbers."""
         return [any(row[i].is_number for row in self.rows) for i in range(len(self.columns))]
 
+    @property
+    def unmeasured(self) -> list[int]:
+        """The columns of lengths, by position, in which nothing is a number."""
+        return [i for i, known in enumerate(self.numeric) if self.across and i and not known]
+
 
 class Column(NamedTuple):
     """A column of a table: its heading, its cell in a row, and its name in a CSV file.
@@ -96,36 +101,20 @@ class Column(NamedTuple):
         return cls(heading, lambda row: number(row[name], text), name)
 
 
-def table(
-    rows: Iterable[Any],
-    columns: Sequence[Column],
-    *,
-    name: str,
-    title: str,
-    note: str = "",
-    leading: int = 1,
-    kept: tuple[str, ...] = (),
-    together: int = 1,
-) -> Table:
-    """The table with a row of these columns for each of `rows`."""
+def table(rows: Iterable[Any], columns: Sequence[Column], **further: Any) -> Table:
+    """The table with a row of these columns for each of `rows`, and these `further` fields."""
     return Table(
-        name=name,
-        title=title,
         columns=tuple(column.heading for column in columns),
         rows=tuple(tuple(column.cell(row) for column in columns) for row in rows),
-        note=note,
         keys=tuple(column.key or snake_case(column.heading) for column in columns),
-        leading=leading,
-        kept=kept,
-        together=together,
+        **further,
     )
 
 
 def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
     """A number with its confidence interval, rounded to the digits that it supports."""
-    return Cell(
-        units.estimate(point, low, high) + mark, float(point), none_if_nan(low), none_if_nan(high)
-    )
+    value, *ends = map(none_if_nan, (float(point), low, high))
+    return Cell(units.estimate(point, low, high) + mark, value, ends[0], ends[1])
 
 
 def number(value: Any, text: Callable[[Any], str] = units.plain) -> Cell:

@@ -135,11 +135,10 @@ def _shown(table: Table, columns: Sequence[_Column], bold: str) -> str:
 
 def _columns(table: Table, bold: frozenset[tuple[str, str]]) -> list[_Column]:
     """Numbers take two columns each, which meet at the decimal point."""
-    empty = _empty(table)
     return [
         _numbers(table, i, bold) if numeric else _words(table, i)
         for i, numeric in enumerate(table.numeric)
-        if i not in empty
+        if i not in table.unmeasured
     ]
 
 
@@ -148,16 +147,11 @@ def _rows_at_once(columns: Iterable[_Column]) -> int:
     return max(1, TALL // max(column.lines for column in columns))
 
 
-def _empty(table: Table) -> set[int]:
-    """The columns of a table across lengths in which nothing is a number."""
-    return {i for i, known in enumerate(table.numeric) if table.across and i and not known}
-
-
 def _unmeasured(table: Table) -> str:
     """What a dash stands for, and which lengths have no column."""
     if not table.across:
         return ""
-    lengths = [table.columns[i] for i in sorted(_empty(table))]
+    lengths = [table.columns[i] for i in table.unmeasured]
     cells = (cell for row in table.rows for cell in row[1:] if not cell.is_number)
     words = ", ".join(dict.fromkeys(cell.text for cell in cells if cell.text != NOTHING))
     left_out = f" Nothing was measured at {', '.join(lengths)} tokens." if lengths else ""

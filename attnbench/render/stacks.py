@@ -7,7 +7,7 @@ from attnbench.analysis.stacks import BUILT, SUM
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Outcome
 from attnbench.render.cost_tables import by_length
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
+from attnbench.render.grid import Cell, Column, Table, bounded, number, table, words
 
 
 def split(stacks: Frame) -> Table:
@@ -65,6 +65,4 @@ def sums(stacks: Frame) -> Iterator[Table]:
 
 
 def _share(row: Row) -> Cell:
-    if not units.has_value(row["ratio"]):
-        return EMPTY
     return bounded(row["ratio"], row["low"], row["high"])

@@ -45,7 +45,7 @@ def table(table: Table, width: int) -> RenderableType:
 
 def without_empty(table: Table) -> Table:
     """The table without lengths at which nothing was measured, unless that is all of them."""
-    kept = [i for i, known in enumerate(table.numeric) if known or not (i and table.across)]
+    kept = [i for i in range(len(table.columns)) if i not in table.unmeasured]
     return _only(table, kept) if len(kept) > 1 else table
 
 
@@ -117,13 +117,8 @@ def _widths(table: Table, columns: Sequence[int], width: int) -> dict[int, int]:
 
 def _list(table: Table, width: int) -> Text:
     """One line per cell, for a terminal too narrow for columns of words."""
-    blocks = [
-        "\n".join(
-            folded(f"{name}: {cell.text}", width)
-            for name, cell in zip(table.columns, row, strict=True)
-        )
-        for row in table.rows
-    ]
+    rows = [zip(table.columns, row, strict=True) for row in table.rows]
+    blocks = ["\n".join(folded(f"{name}: {c.text}", width) for name, c in row) for row in rows]
     return Text("\n\n".join(blocks))
 
 

@@ -141,6 +141,11 @@ def missing(whole):
     return [[cell.text for cell in row] for row in table.rows]
 
 
+def cells(table):
+    """The cells of each series by their headings."""
+    return {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+
+
 FASTEST, MEMORY = "Fastest", "Least memory"
 VERSUS = "Inference vs Transformer"
 QUIET = {"restart": 0.001, "noise": 0.001, "lengths": (128, 512, 2048)}
@@ -191,7 +196,7 @@ def test_after_one_round_no_winner_is_named():
     assert text(whole)[FASTEST] == (
         "After one round no difference in time is certain. Fastformer at all lengths."
     )
-    found = dict(zip(answer(analyse(whole)).columns, answer(analyse(whole)).rows[1], strict=True))
+    found = cells(answer(analyse(whole)))["longformer:eager"]
     assert found["Training: faster from N"].text == "cannot tell"
 
 
@@ -229,8 +234,7 @@ def test_a_failure_is_told_with_its_reason():
 def test_the_answer_says_how_much_slower_and_from_where_on_faster():
     """At 512 tokens Longformer takes 1.7 times as long as the Transformer, from 1,600 on less."""
     whole = sweep(("transformer", "fastformer", "longformer"), **QUIET)
-    table = answer(analyse(whole, at_length=512))
-    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    rows = cells(answer(analyse(whole, at_length=512)))
     assert list(rows) == ["fastformer:eager", "transformer:eager", "longformer:eager"]
     slow = rows["longformer:eager"]
     assert re.match(r"1\.6\d× slower \[1\.\d+, 1\.\d+\]", slow[VERSUS].text)
@@ -249,17 +253,11 @@ def test_what_one_pair_leaves_open_is_told_as_a_factor():
 
 def test_decoding_is_answered_with_the_state_of_a_sequence_and_its_growth():
     whole = decoded({"transformer": lambda n: 512 * n, "retention": lambda n: 4096})
-    table = answer(analyse(whole))
-    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    rows = cells(answer(analyse(whole)))
     grows, steady = rows["transformer:eager"], rows["retention:eager"]
-    assert (grows["Decode: state"].text, steady["Decode: state"].text) == (
-        "32.00 MiB",
-        "4.000 KiB",
-    )
-    assert (grows["Decode: state per token"].text, steady["Decode: state per token"].text) == (
-        "512 B",
-        "0 B",
-    )
+    for row, state, token in ((grows, "32.00 MiB", "512 B"), (steady, "4.000 KiB", "0 B")):
+        assert row["Decode: state"].text == state
+        assert row["Decode: state per token"].text == token
     assert grows["Decode: exponent of time"].value > 0.5 > steady["Decode: exponent of time"].value
 
 

@@ -184,14 +184,20 @@ def test_a_legend_has_the_order_in_which_curves_end(size, first):
     assert (reason in written(figure)) == (size is FigureSize.COLUMN)
 
 
-def test_predictions_leave_room_to_what_was_measured():
+@pytest.fixture(scope="module")
+def censored():
+    """The cases of a sweep whose budget ended the Transformer at 1,024 tokens."""
+
     def end(case):
         over = case.mechanism == "transformer" and case.workload.seq_len > 1024
         return ended(case, cause=Cause.BUDGET) if over else None
 
-    cases = summary(sweep(end=end))
-    figure = cost_figure(cases, TIME, 8192)
-    slow = cases[cases["mechanism"] == "transformer"]
+    return summary(sweep(end=end))
+
+
+def test_predictions_leave_room_to_what_was_measured(censored):
+    figure = cost_figure(censored, TIME, 8192)
+    slow = censored[censored["mechanism"] == "transformer"]
     top = (8192 * slow["time_s"] / slow["tokens"]).max()
     guessed = (8192 * slow["refined_s"] / slow["tokens"]).max()
     assert top < figure.axes[0].get_ylim()[1] < 5 * top < guessed
@@ -200,18 +206,13 @@ def test_predictions_leave_room_to_what_was_measured():
     assert "predicted, not measured (over budget)" in written(figure)
 
 
-def test_arrows_mark_predictions_above_the_axis():
-    def end(case):
-        over = case.mechanism == "transformer" and case.workload.seq_len > 1024
-        return ended(case, cause=Cause.BUDGET) if over else None
-
-    cases = summary(sweep(end=end))
-    axes = cost_figure(cases, TIME, 8192).axes[0]
+def test_arrows_mark_predictions_above_the_axis(censored):
+    axes = cost_figure(censored, TIME, 8192).axes[0]
     (arrows,) = [
         line for line in axes.lines if line.get_marker() == CARETUP and len(line.get_xdata())
     ]
     high = axes.get_ylim()[1]
-    own = cases[(cases["mode"] == "training") & (cases["mechanism"] == "transformer")]
+    own = censored[(censored["mode"] == "training") & (censored["mechanism"] == "transformer")]
     times = (8192 * own["refined_s"] / own["tokens"]).where(own["time_s"].isna())
     assert [*arrows.get_xdata()] == [*own["seq_len"][times > high]]
     assert {*arrows.get_ydata()} == {high}
@@ -225,21 +226,16 @@ def test_predictions_have_bands_where_the_summary_has_them():
 
     cases = summary(sweep(("fastformer",), lengths=(128, 512, 1024, 2048), end=end))
     banded = cases.assign(refined_lo_s=cases["refined_s"] / 2, refined_hi_s=2 * cases["refined_s"])
-    without, drawn = (
-        cost_figure(
-            frame.drop(columns=[*TIME.band], errors="ignore") if plain else frame, TIME, 8192
-        )
-        for plain, frame in ((True, cases), (False, banded))
-    )
+    without = cost_figure(cases.drop(columns=[*TIME.band], errors="ignore"), TIME, 8192)
+    drawn = cost_figure(banded, TIME, 8192)
     assert len(drawn.axes[0].collections) == len(without.axes[0].collections) + 1
 
 
 @pytest.mark.parametrize("size", FigureSize)
 def test_the_first_and_last_length_are_labelled(size):
     lengths = tuple(128 * 2**i for i in range(10))
-    for axes in cost_figure(
-        summary(sweep(("fastformer",), lengths=lengths)), TIME, 8192, size
-    ).axes:
+    cases = summary(sweep(("fastformer",), lengths=lengths))
+    for axes in cost_figure(cases, TIME, 8192, size).axes:
         texts = {text.get_text() for text in axes.get_xticklabels() if text.get_text()}
         assert {"128", "64K"} <= texts
 

@@ -1,7 +1,5 @@
 """The table of kernels of fused attention, and the warning about number types."""
 
-import csv
-import io
 from dataclasses import replace
 
 import pytest
@@ -10,6 +8,7 @@ from attnbench.analysis.report import analyse
 from attnbench.records import Part
 from attnbench.render.conditions import warnings
 from attnbench.render.page import report_files
+from tests.render.test_page import rows_of
 from tests.sweeps import altered, sweep
 
 LENGTHS = (128, 512, 2048)
@@ -36,11 +35,8 @@ def files():
 
 
 def test_each_kernel_of_a_form_is_shown_with_its_lengths(files):
-    rows = list(csv.DictReader(io.StringIO(files["kernels.csv"].decode())))
-    found = [
-        (row["form"], row["mode"], row["lengths"], row["operator"], row["gpu_kernels"])
-        for row in rows
-    ]
+    names = ("form", "mode", "lengths", "operator", "gpu_kernels")
+    found = [tuple(row[name] for name in names) for row in rows_of(files["kernels.csv"])]
     flash = ("128 to 512 (2 lengths)", "flash_attention", "flash_fwd_kernel")
     plain = ("2,048", "attention_math", "")
     modes = ("training", "inference")
@@ -49,7 +45,7 @@ def test_each_kernel_of_a_form_is_shown_with_its_lengths(files):
 
 
 def test_each_case_has_its_kernel(files):
-    rows = list(csv.DictReader(io.StringIO(files["cases.csv"].decode())))
+    rows = rows_of(files["cases.csv"])
     assert {row["attention_kernel"] for row in rows if row["form"] == "eager"} == {""}
     sdpa = {row["seq_len"]: row["attention_kernel"] for row in rows if row["form"] == "sdpa"}
     assert sdpa["128"] == "scaled_dot_product_flash_attention"
