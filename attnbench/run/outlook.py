@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +13,7 @@ from attnbench.run import schedule
 from attnbench.run.history import History, blocks
 from attnbench.run.predict import Rates
 from attnbench.run.schedule import Refusal
+from attnbench.statistics.ratios import Certainty
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
@@ -26,6 +28,7 @@ COMPARING = 0.15
 # share of the budget for extras before the rest is repeated, since they were requested too
 EXTRAS = 0.15
 WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
+WANTED_EXTRA = 2  # of an extra, before it is spent on longer ones
 
 
 @dataclass(kw_only=True)
@@ -47,6 +50,7 @@ class Outlook:
     rates: Rates | None = None  # measured peaks of the machine
     round: int = 0  # of this session: an index of the rounds in its share
     memory_reserve_s: float = 0.0  # reserved from the budget, for measuring memory
+    certain: Mapping[Block, Certainty] = field(default_factory=dict)  # of ratios, by the last round
     history: History = field(init=False)
     blocks: Mapping[Block, Sequence[Planned]] = field(init=False)
 
@@ -113,13 +117,29 @@ class Outlook:
         if all(self.is_done(planned) for planned in extras):
             return False
         begun = [p for p in self.plan if p.case.key in self.extras and self.was_timed(p)]
-        if self.wanted * self.visits_s([*begun, *extras]) <= EXTRAS * (self.request.budget_s or 0):
+        first_s = sum(self.wanted_of(p) * self.visit_s(p) for p in (*begun, *extras))
+        if first_s <= EXTRAS * (self.request.budget_s or 0):
             return False
         rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
         coming = [*(p for p in rest if not self.was_timed(p)), *extras]
-        repeated_s = self.visits_s([*self.history.repeatable(), *coming])
-        repeats_s = (self.wanted - 1) * repeated_s
+        timed = Counter(key for key, _ in self.history.timed)
+        repeats_s = sum(
+            max(0, self.wanted_of(p) - max(1, timed[p.case.key])) * self.visit_s(p)
+            for p in (*self.history.repeatable(), *coming)
+        )
         return self.cost_s(coming) + repeats_s + self.memory_reserve_s > self.left_s()
+
+    def wanted_of(self, planned: Planned) -> int:
+        """The rounds of a case that come before further extras."""
+        most = WANTED_EXTRA if planned.case.key in self.extras else self.wanted
+        return min(most, len(self.rounds[planned.block]))
+
+    def is_due(self, planned: Planned, wanted: bool) -> bool:
+        """Whether this round repeats a case: it has such a round, and a ratio is imprecise."""
+        certain, precision = self.certain.get(planned.block), self.request.precision
+        precise = certain is not None and precision is not None and certain.reaches(precision)
+        most = self.wanted_of(planned) if wanted else len(self.rounds[planned.block])
+        return self.round < most and not precise
 
     def anchor(self, block: Block) -> Planned | None:
         """What races again with cases not yet timed in this round; None before the first race."""

@@ -5,9 +5,9 @@ the budget reaches, shorter lengths first; a case that a prediction left out is 
 later measurements predict that it fits. Later rounds repeat the blocks until all their ratios are
 known to the precision requested, the least certain ones first if the budget is not enough for all.
 Extras, lengths beyond the tokens of a batch and further forms of a mechanism, wait until the rest
-has been repeated if the budget is not enough for both, but for the first few. The memory of each
-case is measured once: in a share of the budget after round 0, the rest before more than the wanted
-rounds. `start` and the clock are callables, so that tests can replace them.
+and shorter extras have been repeated if the budget is not enough for all, but for the first few.
+The memory of each case is measured once: in a share of the budget after round 0, the rest before
+more than the wanted rounds. `start` and the clock are callables, so that tests can replace them.
 
 A session may have only some rounds of some blocks, those of a shard. Its own first round then
 visits each of its blocks once, whatever the number of that round in the whole sweep.
@@ -15,7 +15,7 @@ visits each of its blocks once, whatever the number of that round in the whole s
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
@@ -26,7 +26,6 @@ from attnbench.run.outlook import Outlook
 from attnbench.run.pace import Pace
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, run_of
 from attnbench.run.workers import WorkerHandle
-from attnbench.statistics.ratios import Certainty
 
 MEMORY = 0.1  # share of the budget kept for measuring memory in the first rounds
 # causes that later predictions may remove
@@ -81,7 +80,6 @@ class Session(Outlook):
     deferred: list[Planned] = field(default_factory=list)  # until the rest has been repeated
     may_defer: bool = True
     left_out: dict[str, tuple[Planned, Cause]] = field(default_factory=dict)  # by predictions alone
-    certain: Mapping[Block, Certainty] = field(default_factory=dict)  # of ratios, by the last round
 
     def run(self) -> None:
         """Run round 0, then repeats, and measure memory between them."""
@@ -92,12 +90,13 @@ class Session(Outlook):
         self.first_round([planned for planned in self.plan if not planned.refusal])
         self.measure_memories(self.memory_reserve_s if self.request.budget_s else math.inf)
         self.memory_reserve_s = 0.0
-        self.repeat(range(1, self.wanted))
-        self.may_defer, self.round = False, 0
-        if self.deferred:
-            self.first_round(self.deferred)
+        self.repeat(wanted=True)
+        while self.deferred:
+            waiting, self.deferred, self.may_defer, self.round = self.deferred, [], False, 0
+            self.first_round(waiting)
+            self.repeat(wanted=True)
         self.measure_memories(math.inf)
-        self.repeat(range(self.wanted, max(map(len, self.rounds.values()), default=0)))
+        self.repeat()
         self.over_budget |= any(cause is Cause.BUDGET for _, cause in self.left_out.values())
 
     def recall(self) -> None:
@@ -146,6 +145,7 @@ class Session(Outlook):
         if self.may_defer and self.must_wait(extras):
             self.deferred += extras
             block = [planned for planned in block if planned not in extras]
+        self.may_defer = True
         for planned in sorted(block, key=self.history.iteration_s):
             if refusal := self.refusal(planned, admitted):
                 self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
@@ -155,22 +155,17 @@ class Session(Outlook):
                 admitted.append(planned)
         return admitted
 
-    def repeat(self, rounds: Iterable[int]) -> None:
-        """Further rounds of the cases that succeeded, until precise or the budget is spent."""
-        for self.round in rounds:
-            self.reached, self.certain = self.round, self.history.certainties()
-            due = [p for p in self.history.repeatable() if self.is_due(p.block)]
-            missing = [planned for planned in due if not self.is_done(planned)]
-            of_block = blocks(self.affordable(missing))
-            if missing and not of_block:
-                break
-            self.visit_all(of_block)
+    def repeat(self, wanted: bool = False) -> None:
+        """Further rounds of the cases that succeeded, until precise or the budget is spent.
 
-    def is_due(self, block: Block) -> bool:
-        """Whether this round repeats a block: it has such a round, and a ratio is imprecise."""
-        certain, precision = self.certain.get(block), self.request.precision
-        precise = certain is not None and precision is not None and certain.reaches(precision)
-        return self.round < len(self.rounds[block]) and not precise
+        If `wanted`, only those that come before further extras.
+        """
+        most = self.wanted if wanted else max(map(len, self.rounds.values()), default=0)
+        for self.round in range(1, most):
+            self.reached, self.certain = self.round, self.history.certainties()
+            due = [p for p in self.history.repeatable() if self.is_due(p, wanted)]
+            missing = [planned for planned in due if not self.was_timed(planned)]
+            self.visit_all(blocks(self.affordable(missing)))
 
     def visit_all(self, of_block: Mapping[Block, Sequence[Planned]]) -> None:
         """One round of the blocks, in random order."""

@@ -235,7 +235,7 @@ def test_the_first_few_further_forms_do_not_wait():
     """As many as take a small share of the budget, though it is not enough for the repeats."""
     fused = [planned("a", n, 10**10, form="sdpa") for n in (128, 256)]
     eager = [planned("a", n, 10**9) for n in (128, 256)]
-    machine = Machine(lambda case: 1.0 if case.form == "eager" else 10.0)
+    machine = Machine(lambda case: 1.5 if case.form == "eager" else 10.0)
     sweep(machine, (*fused, *eager), replace(REQUEST, budget_s=100.0))
     ends = [outcomes(machine)[p.case.key, Part.TIME, 0].outcome for p in eager]
     assert ends == [Outcome.OK, Outcome.SKIPPED]
@@ -253,6 +253,27 @@ def test_lengths_beyond_the_tokens_of_a_batch_wait_for_the_repeats_of_the_others
     assert ends == [Outcome.OK, Outcome.OK, Outcome.SKIPPED] * 2
     order = [(run.round, "1024" in run.case) for run in machine.stored if run.samples]
     assert order.index((2, False)) < order.index((0, True))
+
+
+def test_longer_lengths_wait_for_a_second_round_of_shorter_ones():
+    """Where all are beyond the tokens of a batch, the budget does not go into single rounds."""
+    costs = {1024: 1, 2048: 2, 4096: 4}
+    plan = tuple(planned(name, n, costs[n] * 10**9) for name in ("a", "b") for n in costs)
+    machine = Machine(lambda case: float(costs[case.workload.seq_len]))
+    sweep(machine, plan, replace(REQUEST, budget_s=60.0))
+    length = {p.case.key: p.case.workload.seq_len for p in plan}
+    order = [(length[run.case], run.round) for run in machine.stored if run.samples]
+    assert sorted(order[:8]) == [(n, r) for n in (1024, 2048) for r in (0, 1) for _ in "ab"]
+    assert 4096 in dict(order)
+
+
+def test_what_the_budget_leaves_goes_into_the_requested_rounds_of_lengths_that_waited():
+    plan = tuple(planned("a", n, cost * 10**9) for n, cost in {256: 1, 1024: 9}.items())
+    # the prediction is too long, so the longer length waits
+    machine = Machine(lambda case: 1.0)
+    sweep(machine, plan, replace(REQUEST, budget_s=60.0, rounds=3))
+    rounds = [run.round for run in machine.stored if run.case == plan[1].case.key and run.samples]
+    assert rounds == [0, 1, 2]
 
 
 def test_a_further_form_that_was_left_out_and_then_must_wait_does_so_once():
