@@ -116,6 +116,8 @@ class Card:
     def configure(self, options: Mapping[str, Option]) -> BaseConfig:
         """The config with these options. Raises `UnknownOption`, which lists the known ones."""
         kinds = {f.name: f.type for f in fields(self.config)}
+        no_words = {n: "none" for n, v in options.items() if v is None and kinds.get(n) is str}
+        options = {**options, **no_words}
         for name, value in options.items():
             if name not in kinds:
                 raise UnknownOption(f"no option {name!r}; options: {', '.join(sorted(kinds))}")

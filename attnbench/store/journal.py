@@ -27,6 +27,7 @@ from attnbench.version import __version__
 FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"
 FIRST_BYTES = 16_384  # room for the first lines of a sweep
+RESUME = " and --resume"  # once what prevents writing is mended
 UNLOCKED = "this system cannot lock the folder: make sure that no other sweep writes there"
 NO_LOCK = "two attempts at a shard might write it at once; choose a file system that has locks"
 
@@ -74,15 +75,16 @@ def refuse_unwritable(folder: Path) -> None:
     Folders created to find out are removed again.
     """
     missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    begun = os.path.exists(folder / FILE)
     try:
-        with writing(folder, ELSEWHERE):
+        with writing(folder, RESUME if begun else ELSEWHERE):
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
                 written = file.write(bytes(FIRST_BYTES))
                 if written < FIRST_BYTES:  # the error comes only with the next byte
                     file.write(bytes(FIRST_BYTES - written))
                 os.fsync(file.fileno())
-            if (folder / FILE).exists():
+            if begun:
                 os.close(opened(folder / FILE))
     finally:
         for path in missing:
@@ -140,7 +142,7 @@ class Journal:
         if not os.path.isfile(folder / FILE):
             raise StoreError(_missing(folder))
         with (
-            writing(folder, " and --resume"),
+            writing(folder, RESUME),
             _opened(folder, lock=start.shard is not None) as file,
         ):
             journal = cls(file, folder, start)
@@ -176,7 +178,7 @@ class Journal:
 
     def _write(self, *records: Record) -> None:
         data = _sealed(self._next_line, *records)
-        with writing(self.folder, " and --resume"):
+        with writing(self.folder, RESUME):
             if done := self._file.intruder():
                 raise ForeignJournal(self._rescued(done, data))
             self._file.append(data)

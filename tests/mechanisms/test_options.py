@@ -133,6 +133,12 @@ def test_impossible_options_are_refused(name, options, message):
         registry.card(name).configure(options)
 
 
+def test_none_may_be_a_word():
+    """On the command line it means None, unless the option takes words."""
+    chosen = Selection.read("linformer[sharing=none]")
+    assert registry.card("linformer").configure(dict(chosen.options)).sharing == "none"
+
+
 @pytest.mark.parametrize(("series", "sizes", "reason"), WORKLOADS)
 def test_impossible_workloads_are_refused(series, sizes, reason):
     sizes = {"width": 24, "heads": 6, "level": Level.ATTENTION, **sizes}
