@@ -75,16 +75,15 @@ def refuse_unwritable(folder: Path) -> None:
     Folders created to find out are removed again.
     """
     missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
-    begun = os.path.exists(folder / FILE)
     try:
-        with writing(folder, RESUME if begun else ELSEWHERE):
+        with writing(folder, RESUME if os.path.isfile(folder / FILE) else ELSEWHERE):
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
                 written = file.write(bytes(FIRST_BYTES))
                 if written < FIRST_BYTES:  # the error comes only with the next byte
                     file.write(bytes(FIRST_BYTES - written))
                 os.fsync(file.fileno())
-            if begun:
+            if (folder / FILE).exists():
                 os.close(opened(folder / FILE))
     finally:
         for path in missing:
