@@ -21,6 +21,8 @@ def captured(subject: Built) -> Iterate:
     The graphs share their memory, as they are replayed in the order in which they were captured.
     Raises what the capture raises, for instance where an iteration waits for the device.
     """
+    for group in subject.optimiser.param_groups if subject.optimiser else ():
+        group["capturable"] = True  # fused steps are, but only with this flag
     side, iterate = torch.cuda.Stream(), subject.iteration()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

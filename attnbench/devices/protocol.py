@@ -32,6 +32,7 @@ class Built(Protocol):
     mode: ModeFacts
     compiles: bool
     state: Any
+    optimiser: Any  # None where nothing is trained
 
     def prefill(self) -> Any: ...
     def iteration(self) -> Iterate: ...

@@ -98,8 +98,6 @@ def without_none(**values: float | None) -> dict[str, float]:
 
 def captured(device: Device, subject: Subject) -> Iterate:
     """The iteration as CUDA graphs. Raises `Unmeasured` if it cannot be captured."""
-    for group in subject.optimiser.param_groups if subject.optimiser else ():
-        group["capturable"] = True  # fused steps are, but only with this flag
     try:
         replay = device.captured(subject)
     except Exception as error:
