@@ -112,13 +112,16 @@ def test_a_warm_up_for_the_sake_of_page_faults_ends_at_its_cap(faulting_s, itera
 
 
 @pytest.mark.parametrize(
-    ("faults", "faulting_s", "mapped"), [(99_999, 3.0, 1), (9, 3.0, 0), (99_999, 0.0, 0)]
+    ("faults", "faulting_s", "iterations", "mapped"),
+    [(5_000, 3.0, 1, 1), (99_999, 3.0, 2, 1), (9, 3.0, 1, 0), (99_999, 0.0, 1, 0)],
 )
-def test_a_long_case_maps_pages_ahead_and_runs_once(faults, faulting_s, mapped):
-    world, calls = World(itertools.repeat(0.3)), []
+def test_a_long_case_maps_pages_ahead_and_runs_once_more_only_if_faults_may_be_its_time(
+    faults, faulting_s, iterations, mapped
+):
+    world, calls = World(itertools.repeat(0.05)), []
     limits = 0.2, lambda: faults, faulting_s, lambda: calls.append(1)
     warm = warm_up(world.iterate, world.clear, world.watch(), took(0.3), *limits)
-    assert (len(warm), len(calls)) == (1, mapped)
+    assert (len(warm), len(calls)) == (iterations, mapped)
 
 
 def test_a_count_is_told_by_its_growth():
