@@ -155,7 +155,7 @@ def missing_peaks(sweep: Sweep) -> str:
 
 
 def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
-    """One row per timed case: work, roofline bound, and the time relative to it.
+    """One row per timed case of known work: its work, roofline bound, and the time relative to it.
 
     Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of these FLOPs),
     floor_s (the bound), bound (a `Bound`), over (time over the bound, with low and high),
@@ -166,7 +166,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     products_s = _products_s(known, roof)
     bytes_s = least_bytes(known, roof.item_bytes) / roof.bytes_per_s
     floor = np.maximum(products_s, bytes_s)
-    return known[["series", "mode", "seq_len"]].assign(
+    rows = known[["series", "mode", "seq_len"]].assign(
         flops=work,
         core_share=known["core_flops"] / known["flops"],
         floor_s=floor,
@@ -177,6 +177,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
         intensity=(work / known["moved_bytes"]).where((work > 0) & (known["moved_bytes"] > 0)),
         rate=work / known["time_s"],
     )
+    return rows.dropna(subset=["floor_s"])
 
 
 def least_bytes(cases: pd.DataFrame, item_bytes: int) -> pd.Series:
