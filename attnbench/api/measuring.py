@@ -16,7 +16,7 @@ from attnbench.run import schedule
 from attnbench.run.pace import of_quietest_core
 from attnbench.run.predict import Rates
 from attnbench.run.processes import ServerHandle
-from attnbench.run.session import Progress, Session
+from attnbench.run.session import BlockVisited, Progress, Session
 from attnbench.run.workers import WorkerHandle
 from attnbench.store import output
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
@@ -49,11 +49,13 @@ def measure(
     *,
     announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
     observe: Callable[[Progress], None] = lambda progress: None,
+    observe_block: Callable[[BlockVisited], None] = lambda visited: None,
 ) -> Spent:
     """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
 
     A whole sweep keeps its options next to its journal. `announce` is called once, before anything
-    is measured, and `observe` whenever another process has its turn.
+    is measured, `observe` whenever another process has its turn, and `observe_block` whenever
+    series of a block have been timed.
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
     share = split.share(plan.cases, request, shard) if shard else None
@@ -99,6 +101,7 @@ def measure(
             begun=begun,
             share=share,
             observe=observe,
+            observe_block=observe_block,
             name=f"-{shard}" if shard else "",
             rates=Rates.measured(here),
         )

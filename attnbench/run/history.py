@@ -146,6 +146,15 @@ class History:
                 own[round_] = by_pair(run.samples)
         return block_certainties(laps)
 
+    def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
+        """The runs of each series that was timed in a block, round by round."""
+        found: dict[str, tuple[Run, ...]] = {}
+        names = {p.case.key: self.name(p) for p in self.plan if p.block == block}
+        for (key, _), run in sorted(self.timed.items()):
+            if key in names:
+                found[names[key]] = (*found.get(names[key], ()), run)
+        return found
+
     def next_lap(self, block: Block, round_: int) -> int:
         """The next lap of a block in this round."""
         runs = [self.timed.get((p.case.key, round_)) for p in self.plan if p.block == block]

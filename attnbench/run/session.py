@@ -48,6 +48,16 @@ class Progress:
     left_s: float
 
 
+@dataclass(frozen=True)
+class BlockVisited:
+    """What is known of a block once some or all of its series have been visited in a round."""
+
+    block: Block
+    round: int
+    series: tuple[str, ...]  # those timed just now
+    runs: Mapping[str, tuple[Run, ...]]  # of each series timed so far, round by round
+
+
 class Store(Protocol):
     """Where runs are stored as they end: a journal, or a substitute."""
 
@@ -68,6 +78,7 @@ class Session(Outlook):
     pace: Pace | None = None  # None: the speed of the core is unknown
     earlier: tuple[Run, ...] = ()
     observe: Callable[[Progress], None] = lambda progress: None
+    observe_block: Callable[[BlockVisited], None] = lambda visited: None
     name: str = ""  # of the shard; it seeds the orders of the turns
     over_budget: bool = False
     useful_s: float = 0.0  # seconds in warm-up and samples
@@ -213,6 +224,9 @@ class Session(Outlook):
         memory = self.room_bytes - idle_bytes, self.memory_bytes
         for group in schedule.groups(missing, self.history.needed_bytes, *memory, anchor):
             self.race(processes, group)
+        if timed := tuple(self.history.name(p) for p in missing if self.was_timed(p)):
+            block, round_ = missing[0].block, self.sweep_round(missing[0])
+            self.observe_block(BlockVisited(block, round_, timed, self.history.runs_of(block)))
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""

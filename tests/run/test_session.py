@@ -71,6 +71,20 @@ def test_workers_are_told_which_states_to_fill_and_to_compare():
     assert not any(asked["compared"] for asked in hurried.builds), "it is too much of the budget"
 
 
+def test_a_block_is_reported_as_soon_as_its_series_were_timed():
+    seen = []
+    machine = Machine(slow_is(0.2))
+    session = sweep(machine, observe_block=seen.append)
+    assert len(seen) == 3 * len({line.block for line in PLAN})
+    for visited in seen:
+        assert set(visited.series) == {"slow:eager", "fast:eager"}
+        for name, seconds in (("slow:eager", 0.2), ("fast:eager", 0.1)):
+            runs = visited.runs[name]
+            assert [run.round for run in runs] == list(range(visited.round + 1))
+            assert runs[-1].samples[0].seconds == pytest.approx(seconds)
+    assert seen[-1].runs == session.history.runs_of(seen[-1].block)
+
+
 def test_odd_behaviour_is_looked_for_until_there_was_time_for_it():
     ends = iter(["was not examined"] * 2 + [""] * 99)
 
