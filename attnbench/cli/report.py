@@ -117,8 +117,7 @@ def publish(
 
     Each of several variants has a report in its own folder.
     """
-    from attnbench.analysis.report import analyse, concat_cases, variant, variants
-    from attnbench.render.batches import batch_files, batches, steps
+    from attnbench.analysis.report import analyse, variant, variants
     from attnbench.render.conditions import ended, warnings
     from attnbench.render.page import headlines, report_files, report_tables
     from attnbench.store import output
@@ -135,9 +134,6 @@ def publish(
         console.warn(warnings(analysis), name)
         files = report_files(analysis, formats, slopes, size, tables[name])
         output.fill(folder / name, files, then=INTACT)
-    across = steps(concat_cases(each.cases for each in analyses.values()))
-    if across is not None:
-        output.fill(folder, batch_files(across, formats, size), then=INTACT)
     if as_json:
         found = {
             name: {
@@ -154,8 +150,6 @@ def publish(
         show(name, analysis, headlines(analysis, tables[name]))
         if line := ended(analysis):
             console.err().print(line)
-    if across is not None:
-        console.show(batches(across))
     within = f"{folder / name}" if len(analyses) == 1 else f"{folder}, in {', '.join(analyses)}"
     console.err().print(f"figures and tables are in {within}; report.html has them all")
 
