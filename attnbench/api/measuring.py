@@ -13,9 +13,9 @@ from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run import schedule
-from attnbench.run.pace import of_quietest_core
+from attnbench.run.pace import Pace, of_quietest_core
 from attnbench.run.predict import Rates
-from attnbench.run.processes import ServerHandle
+from attnbench.run.processes import Layouts, ServerHandle
 from attnbench.run.session import BlockVisited, Progress, Session
 from attnbench.run.workers import WorkerHandle
 from attnbench.store import output
@@ -71,8 +71,8 @@ def measure(
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
-    def start(series: str, *, measures_memory: bool = False) -> WorkerHandle:
-        return server.worker(
+    def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> WorkerHandle:
+        return layouts.server(round_).worker(
             measures_memory=measures_memory, keep_bytes=keep_bytes, limit_bytes=limit_bytes
         )
 
@@ -85,6 +85,8 @@ def measure(
         pace = None
         if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.worker)):
             stack.enter_context(pace)
+        spare = spare_cores(request.settings.threads, pace)
+        layouts = stack.enter_context(Layouts(server, request.rounds, spare))
         if shard is None and options_file:
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
@@ -113,6 +115,14 @@ def measure(
         journal.end(EndReason.BUDGET if session.over_budget else EndReason.FINISHED)
         took_s = time.monotonic() - begun
         return Spent(took_s, session.useful_s / took_s)
+
+
+def spare_cores(threads: int, pace: Pace | None) -> set[int]:
+    """Cores on which nothing is timed; none where all may be, or where this cannot be chosen."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set()
+    cores = os.sched_getaffinity(0)
+    return cores - {pace.core} if pace else cores if len(cores) > threads else set()
 
 
 def resumed(folder: Path, start: Start, anyway: bool) -> Journal:

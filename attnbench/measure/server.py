@@ -137,15 +137,21 @@ class Server:
 def main() -> None:
     """Import the modules that the first message names, then serve what comes after it.
 
-    The connection is on standard input. The first message has the parent's process id, too.
+    The connection is on standard input. The first message also has the parent's process id, and the
+    cores to import on, by default any.
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=os.dup(0))
-    parent, modules = json.loads(control.recv(MESSAGE.size * 100))
+    parent, cores, modules = json.loads(control.recv(MESSAGE.size * 100))
     end_with(parent)
+    allowed = os.sched_getaffinity(0) if cores else set[int]()
+    if cores:  # elsewhere something is being timed
+        os.sched_setaffinity(0, cores)
     load_shared(*modules)
+    if cores:
+        os.sched_setaffinity(0, allowed)
     prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
     Server(control).run()
 

@@ -69,7 +69,7 @@ class Machine:
         """Keep what the session would write into its journal."""
         self.stored += runs
 
-    def start(self, series: str, *, measures_memory: bool = False) -> Any:
+    def start(self, series: str, *, round_: int = 0, measures_memory: bool = False) -> Any:
         """A process; its start is included in the time of a visit or of measuring memory."""
         return Simulated(self)
 

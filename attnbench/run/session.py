@@ -17,6 +17,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
@@ -68,7 +69,8 @@ class Store(Protocol):
 class Session(Outlook):
     """One uninterrupted session of a sweep.
 
-    `start` starts a process for a series, to measure memory if `measures_memory`, otherwise time.
+    `start` starts a process for a series, to measure memory if `measures_memory`, otherwise time;
+    those of the same `round_` have the same memory layout.
     `earlier` are the runs in the journal. `run` ends early, without an error, when the budget is
     spent.
     """
@@ -321,7 +323,8 @@ class Session(Outlook):
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""
-        return Round(self.start, self.draw(), self.clock, self.pace)
+        start = partial(self.start, round_=self.round)
+        return Round(start, self.draw(), self.clock, self.pace)
 
     def draw(self) -> random.Random:
         """The random generator of this round's order."""

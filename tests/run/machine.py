@@ -44,7 +44,7 @@ class Machine:
     def append(self, *records):
         self.stored += records
 
-    def start(self, series, *, measures_memory=False):
+    def start(self, series, *, round_=0, measures_memory=False):
         self.now += 0.02
         worker = Worker(self, next(self.pids))
         self.started.append((series, measures_memory))

@@ -178,7 +178,7 @@ def test_a_server_whose_parent_has_gone_ends_at_once(tmp_path):
     install(tmp_path, {"torch/__init__.py": "raise SystemExit('it went on')"})
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.sendall(json.dumps([1, []]).encode())
+        ours.sendall(json.dumps([1, [], []]).encode())
         started = subprocess.run(
             [sys.executable, "-P", SCRIPT],
             env={**os.environ, "PYTHONPATH": str(tmp_path)},

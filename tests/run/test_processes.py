@@ -20,7 +20,7 @@ from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import processes
-from attnbench.run.processes import ServerHandle
+from attnbench.run.processes import Layouts, ServerHandle
 from tests import emulated
 from tests.run.light import ends, install, light_environment, light_server, odd
 
@@ -242,6 +242,43 @@ def test_a_tree_from_before_the_room_attention_is_measured_by_this_package(tmp_p
     with ServerHandle(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
         answer = worker.ask(60.0, do="forms", mechanism="old")
     assert answer == {"outcome": "ok", "forms": ["eager", "cpu"], "compiled": []}
+
+
+PLACE = """
+import os, torch
+answer['seed'], answer['address'] = os.environ['PYTHONHASHSEED'], id(torch)
+answer['core'], answer['allowed'] = list(getattr(torch, 'core', ())), list(os.sched_getaffinity(0))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="not to be bound to a core")
+def test_each_round_has_a_server_with_another_layout_which_starts_beside_the_last(light, tmp_path):
+    whole = os.sched_getaffinity(0)
+    core = max(whole)
+    text = "__version__ = '0'\nset_num_threads = int\n"
+    text += "import os; core = os.sched_getaffinity(0)\n"
+    (tmp_path / "modules" / "torch" / "__init__.py").write_text(text)
+    found = []
+    with Layouts(light, most=3, starts_on={core}) as layouts:
+        for round_ in (0, 1, 1, 2):
+            with layouts.server(round_).worker() as worker:
+                found.append(worker.ask(60, do=PLACE))
+            assert set(layouts.others) == {round_, min(2, round_ + 1)} - {0}
+        processes = [server.process for server in layouts.others.values()]
+    assert [place["seed"] for place in found] == ["0", "1", "1", "2"]
+    assert len({place["address"] for place in found}) > 1
+    assert found[1] == found[2], "the same server"
+    assert [set(place["core"]) for place in found[1:]] == [{core}] * 3, "not where laps are timed"
+    assert all(set(place["allowed"]) == whole for place in found)
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_a_server_with_another_layout_has_what_the_first_one_loaded(light, tmp_path):
+    install(tmp_path / "modules", INDUCTOR)
+    light.load_compiler()
+    asked = {"do": f"import sys; answer['loaded'] = {processes.COMPILER!r} in sys.modules"}
+    with Layouts(light) as layouts, layouts.server(7).worker() as worker:
+        assert worker.ask(60, **asked)["loaded"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")

@@ -169,6 +169,24 @@ def test_processes_are_kept_to_measure_memory_only_where_it_has_room_for_them(si
     assert max(alive) == most
 
 
+def test_processes_have_the_memory_layout_of_their_round():
+    machine, rounds = Machine(), []
+
+    def start(series, *, round_, measures_memory=False):
+        rounds.extend([] if measures_memory else [round_])
+        return machine.start(series)
+
+    Session(
+        request=REQUEST,
+        plan=PLAN,
+        store=machine,
+        start=start,
+        memory_bytes=GIB,
+        clock=machine.clock,
+    ).run()
+    assert Counter(rounds) == {0: 2, 1: 2, 2: 2}
+
+
 H100_BYTES = 84 * 10**9
 
 
