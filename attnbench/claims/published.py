@@ -34,27 +34,6 @@ NEEDED = ("id", "claim", "predicate", "a")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrintedCost:
-    """A row of a paper's table of complexity.
-
-    `power` is the printed exponent of N with all other symbols held fixed; `log` adds a logarithm.
-    A `slip` says where the table contradicts the paper's text or omits a cost. Only the survey
-    prints `decode`, yes or no, and the family.
-    """
-
-    table: str
-    source: str
-    mechanism: str
-    name: str
-    printed: str
-    power: float
-    log: bool
-    decode: str
-    family: str
-    slip: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Source:
     """One published quantity: its figure here, its table, and the measured quantity.
 
@@ -88,11 +67,6 @@ class Overlay:
     title: str
     hardware: str
     panels: tuple[Panel, ...]
-
-
-def printed_costs() -> tuple[PrintedCost, ...]:
-    """The rows of the papers' tables of complexity."""
-    return msgspec.convert(_rows("complexity.csv"), tuple[PrintedCost, ...], strict=False)
 
 
 def sources() -> tuple[Source, ...]:

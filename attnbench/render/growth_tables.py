@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from attnbench import units
 from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, CrossoverKind, Tail
 from attnbench.analysis.summary import Frame, Row
-from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.metrics import DRAWN, MEMORY, TABLE, TIME
 from attnbench.records import PASSES, CardFacts, Level
 from attnbench.render.cost_tables import milliseconds
 from attnbench.render.grid import EMPTY, Cell, Column, Table, none_if_nan, number, table, words
+from attnbench.render.printed import PrintedCost, printed_costs
 
 
 def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:

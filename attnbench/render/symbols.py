@@ -10,6 +10,7 @@ from attnbench import units
 from attnbench.catalogue import registry
 from attnbench.records import CardFacts, Option
 from attnbench.render.grid import Table
+from attnbench.render.printed import printed_costs
 
 if TYPE_CHECKING:
     from attnbench.analysis.summary import Frame
@@ -26,9 +27,6 @@ CardSymbols = Mapping[str, Sequence[str]]  # the meaning of each, and options th
 
 def explained(table: Table, cases: "Frame", cards: Sequence[CardFacts]) -> Table:
     """A table of complexities, `complexity` or a paper's, with its symbols below it."""
-    # not above: `models` also explains symbols, and needs no pandas
-    from attnbench.claims.published import printed_costs
-
     swept = dict.fromkeys(cases["mechanism"])
     if table.name == "complexity":
         formulas = [(card.mechanism, card.complexity) for card in cards]

@@ -4,8 +4,7 @@ from importlib.resources import files
 
 import pytest
 
-from attnbench.catalogue.registry import names
-from attnbench.claims.published import printed_costs, sources, table
+from attnbench.claims.published import sources, table
 
 # files that are not tables of measurements
 OTHERS = {"claims.csv", "complexity.csv", "overlays.csv"}
@@ -29,10 +28,3 @@ def test_overlays_name_tables_and_metrics_that_are_shipped():
     assert len(sources()) == 9
     for source in sources():
         assert (table(source.table)["metric"] == source.metric).any()
-
-
-def test_every_printed_line_is_of_a_registered_mechanism():
-    lines = printed_costs()
-    assert len({(line.table, line.mechanism) for line in lines}) == len(lines) == 36
-    assert {line.mechanism for line in lines} <= set(names())
-    assert {line.decode for line in lines} == {"yes", "no", ""}

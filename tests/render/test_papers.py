@@ -2,9 +2,11 @@ import re
 
 from attnbench.analysis.scaling import scaling
 from attnbench.analysis.summary import summary
+from attnbench.catalogue.registry import names
 from attnbench.records import Level, Sweep
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import paper_tables
+from attnbench.render.printed import printed_costs
 from tests.sweeps import sweep
 
 
@@ -70,3 +72,10 @@ def test_each_table_needs_a_mechanism_that_it_lists():
 def test_each_form_of_a_mechanism_has_a_row():
     table = tables(sweep(("linformer:eager", "linformer:absorbed")))["survey_table1"]
     assert [row[4].text for row in table.rows] == ["linformer:eager", "linformer:absorbed"]
+
+
+def test_every_printed_line_is_of_a_registered_mechanism():
+    lines = printed_costs()
+    assert len({(line.table, line.mechanism) for line in lines}) == len(lines) == 36
+    assert {line.mechanism for line in lines} <= set(names())
+    assert {line.decode for line in lines} == {"yes", "no", ""}

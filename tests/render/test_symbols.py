@@ -7,10 +7,10 @@ import pytest
 from attnbench.analysis.report import analyse
 from attnbench.catalogue import registry
 from attnbench.catalogue.registry import card, names
-from attnbench.claims.published import printed_costs
 from attnbench.render import html, latex, markdown
 from attnbench.render.grid import Table
 from attnbench.render.page import report_tables
+from attnbench.render.printed import printed_costs
 from attnbench.render.symbols import GENERAL, explained, meanings, symbols
 from attnbench.store.journal import load
 
