@@ -104,7 +104,6 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
     known = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
     unknown = extrapolated(sweep.plan, known, rates)
-    guessed = {card.mechanism for card in sweep.cards if card.guesses}
     rows = [
         _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
         | _ending(planned, own)
@@ -116,10 +115,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
             "samples": sum(len(run.samples) for run in timed_runs(own)),
             "launch_bound": launch_bound(own),
         }
-        | {
-            key: math.nan if planned.case.mechanism in guessed else getattr(planned, key)
-            for key in WORK
-        }
+        | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
         | _predicted(planned, predicted[planned.case.key], unknown.get(planned.case.key))
         | _values(own)
         for planned, own, estimates in every
@@ -329,8 +325,8 @@ def _predicted(planned: Planned, refined: Prediction, unknown: Estimate | None) 
         unknown = Estimate(point=refined.seconds)
     return {
         "filled": planned.filled,
-        "predicted_s": planned.predicted_s or math.nan,
-        "predicted_bytes": planned.predicted_bytes or math.nan,
+        "predicted_s": (planned.declared and planned.predicted_s) or math.nan,
+        "predicted_bytes": (planned.declared and planned.predicted_bytes) or math.nan,
         "refined_s": unknown.point,
         "refined_lo_s": unknown.low,
         "refined_hi_s": unknown.high,

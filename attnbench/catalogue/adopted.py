@@ -56,20 +56,14 @@ def adopt(offered: Any, name: str) -> Card:
 
         @staticmethod
         def flops(config: Any, workload: Workload) -> Flops:
-            """An upper estimate for predictions: four projections and N² scores."""
-            w = workload
-            return Flops(projection_flops(w), 4 * w.batch * w.seq_len**2 * w.width)
-
-        @staticmethod
-        def elements(config: Any, workload: Workload) -> int:
-            """An upper estimate: N² scores per head."""
-            return workload.batch * workload.heads * workload.seq_len**2
+            """Unknown: linear in N, so that lengths have an order before any is measured."""
+            return Flops(projection_flops(workload), 0)
 
     return Card(
         forms={"eager": Adopted},
         config=config_class,
         reference=None,
-        parameters=lambda config, w: 4 * w.width**2,  # those of four projections, as for FLOPs
+        parameters=lambda config, w: 4 * w.width**2,  # unknown, like FLOPs
         family=Family.UNKNOWN,
         causality=Causality.OPTIONAL if "causal" in accepted else Causality.NEVER,
         # not that of a base class, which may be torch's

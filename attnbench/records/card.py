@@ -57,8 +57,3 @@ class CardFacts:
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with its default
     symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity
-
-    @property
-    def guesses(self) -> bool:
-        """Whether parameters and FLOPs of its cases are guesses until they are counted."""
-        return UNDECLARED in self.complexity

@@ -29,7 +29,9 @@ class Block(NamedTuple):
 class Planned:
     """A case with what is known before it runs.
 
-    FLOPs are exact: those of the forward pass on the whole workload, or of one step in decode. Its
+    FLOPs are exact: those of the forward pass on the whole workload, or of one step in decode. If
+    the mechanism has not `declared` its costs, they and all predictions only put lengths in order.
+    Its
     prefill has its own: none if the state is filled, when its seconds are those of filling.
     Seconds (of one iteration), bytes and bytes moved are predictions. `refusal` says why it cannot
     run at all, or is empty. A case that `compiles` is compiled by torch in every process; one that
@@ -53,6 +55,7 @@ class Planned:
     compared_s: Amount = 0.0  # of the prompt that runs once to compare both states; 0: none
     layers: tuple[str, ...] = ()  # of a stack, in order: each named as its own series
     own: bool = False  # of this package, whose tests look for odd behaviour: a sweep need not
+    declared: bool = True  # False: what it costs is unknown until it is measured
 
     @cached_property
     def block(self) -> Block:

@@ -195,6 +195,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         compared_s=compared_s,
         layers=tuple(layer.series(case.form, w) for layer in card.layers),
         own=is_built_in(case.mechanism) and not form.package,
+        declared=card.declared,
     )
 
 

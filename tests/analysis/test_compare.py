@@ -10,7 +10,7 @@ from attnbench.analysis.compare import PORTABLE, Comparison, refusals
 from attnbench.analysis.report import analyse
 from attnbench.gate.finding import counts
 from attnbench.metrics import COUNTED
-from attnbench.records import UNDECLARED, Clock, Mode, Part, Run, Sweep
+from attnbench.records import Clock, Mode, Part, Run, Sweep
 from attnbench.statistics.verdict import Verdict, discoveries, judge
 from tests.sweeps import altered, changed, environment, sweep
 
@@ -125,8 +125,8 @@ def test_one_round_in_either_sweep_gives_no_verdict_of_change():
 
 def test_without_a_number_in_either_sweep_there_is_nothing_to_compare():
     whole = sweep(("mine",), lengths=(128,))
-    cards = tuple(replace(card, complexity=UNDECLARED) for card in whole.cards)
-    lost = replace(whole, cards=cards, runs=())
+    plan = tuple(replace(planned, declared=False) for planned in whole.plan)
+    lost = replace(whole, plan=plan, runs=())
     assert compare(lost, replace(lost, sessions=(environment(cores=4),))).rows.empty
 
 

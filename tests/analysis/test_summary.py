@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from attnbench.analysis.summary import MISSING, summary
-from attnbench.records import UNDECLARED, Clock, Mode, Outcome, Part, Run, Sample, Workload
+from attnbench.records import Clock, Mode, Outcome, Part, Run, Sample, Workload
 from attnbench.store.journal import load
 from tests.sweeps import LENGTHS, altered, censored, on_gpu, seconds, sweep
 
@@ -215,12 +215,10 @@ def test_counts_of_a_run_replace_guesses():
 
 def test_what_a_module_without_a_card_was_not_counted_for_is_unknown():
     whole = sweep(("fastformer", "mine"), lengths=(128, 512), end=lambda case: None)
-    fast, mine = whole.cards
-    found = summary(replace(whole, cards=(fast, replace(mine, complexity=UNDECLARED))))
-    assert found.groupby("mechanism")[["parameters", "flops"]].count().to_numpy().tolist() == [
-        [4, 4],
-        [0, 0],
-    ]
+    plan = (replace(p, declared=p.case.mechanism == "fastformer") for p in whole.plan)
+    found = summary(replace(whole, plan=tuple(plan))).groupby("mechanism")
+    unknown = ["parameters", "flops", "predicted_s", "predicted_bytes"]
+    assert found[unknown].count().to_numpy().tolist() == [[4] * 4, [0] * 4]
 
 
 def test_neither_a_fixed_batch_nor_a_step_is_scaled_to_the_tokens_of_the_sweep():

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
-from attnbench.records import UNDECLARED
 from attnbench.render import delimited, html, page
 from attnbench.render.answers import paragraphs
 from attnbench.render.grid import Cell, Table, clean, words
@@ -169,9 +168,9 @@ def test_figures_are_embedded_for_any_requested_formats(formats: tuple[str, ...]
 
 def test_without_a_number_there_are_no_charts():
     whole = sweep(("mine",), lengths=(128,), rounds=0)
-    (card,) = (replace(card, complexity=UNDECLARED) for card in whole.cards)
-    refused = [replace(line, refusal="it has no causal form") for line in whole.plan]
-    found = analyse(replace(whole, cards=(card,), plan=tuple(refused), runs=()))
+    because = {"refusal": "it has no causal form", "declared": False}
+    refused = [replace(line, **because) for line in whole.plan]
+    found = analyse(replace(whole, plan=tuple(refused), runs=()))
     text = page.report_files(found)["report.html"].decode()
     assert 'id="charts"' not in text
     assert html.NO_CHARTS not in text
