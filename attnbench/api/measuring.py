@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run import schedule
+from attnbench.run.layouts import Layouts
 from attnbench.run.pace import Pace, of_quietest_core
 from attnbench.run.predict import Rates
-from attnbench.run.processes import Layouts, ServerHandle
+from attnbench.run.processes import ServerHandle
 from attnbench.run.session import BlockVisited, Progress, Session
 from attnbench.run.workers import WorkerHandle
 from attnbench.store import output
@@ -141,9 +142,8 @@ def environment(
     server: ServerHandle, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
 ) -> Environment:
     """This machine as a worker sees it, with measured peak rates. Raises `CannotRun`."""
-    with server.worker() as worker:
-        asked = {"do": "environment", "device": device, "threads": threads, "dtypes": dtypes}
-        answer = worker.ask(PEAKS_TIMEOUT_S, **asked)
+    about: dict[str, Any] = {"device": device, "threads": threads, "dtypes": dtypes}
+    answer = server.ask(PEAKS_TIMEOUT_S, do="environment", **about)
     if answer["outcome"] != "ok":
         raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")
     return Environment(**answer["environment"])

@@ -159,12 +159,30 @@ def main() -> None:
 def load_shared(*modules: str) -> None:
     """Import modules for all workers, and record if one has started the CUDA driver."""
     for name in modules:
+        if name.startswith("attnbench."):
+            import_own_package()
         importlib.import_module(name)
         if uses_cuda():
             os.environ.setdefault(CUDA_BEGUN, name)
     # otherwise workers spend a third of their time collecting torch's objects
     gc.collect()
     gc.freeze()
+
+
+def import_own_package() -> None:
+    """Import the package of this file, even where the import path leads to another copy of it."""
+    if "attnbench" not in sys.modules:
+        imported("attnbench", Path(__file__).parents[2])
+
+
+def imported(name: str, folder: Path) -> ModuleType:
+    """The module of this name from a folder. Raises `ImportError`."""
+    spec = PathFinder.find_spec(name, [str(folder)])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{folder} has no {name.rpartition('.')[2]}")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def uses_cuda() -> bool:
@@ -239,10 +257,12 @@ def load(
     try:
         if tree is not None:
             sys.pycache_prefix = caches  # a tree is read, never written
-            sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
-            sys.path.append(str(Path(__file__).parents[2]))  # if tree and system have no attnbench
+            places = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
+            sys.path[:0] = places
             os.chdir(tree)
-            graft(Path(__file__).parents[1])
+            if any(Path(p, "attnbench").is_dir() for p in places):
+                graft(Path(__file__).parents[1])
+        import_own_package()
         worker = importlib.import_module(module).Worker
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this measuring code: {error}") from error
@@ -255,12 +275,7 @@ def graft(package: Path) -> None:
     import attnbench
 
     for room in MEASURING_ROOMS:
-        spec = PathFinder.find_spec(f"attnbench.{room}", [str(package)])
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{package} has no {room}")
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        setattr(attnbench, room, module)
-        spec.loader.exec_module(module)
+        setattr(attnbench, room, imported(f"attnbench.{room}", package))
     if not Path(attnbench.__path__[0], "attention").is_dir():
         sys.modules["attnbench.device"] = importlib.import_module("attnbench.devices.finding")
         for new, old in MOVED:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun
-from attnbench.run.workers import OverBudget, WorkerHandle, last_line, readable, tail
+from attnbench.records import Cause
+from attnbench.run.workers import Answer, OverBudget, WorkerHandle, last_line, readable, tail
 from attnbench.store.scratch import Scratch
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
@@ -140,7 +141,6 @@ class ServerHandle(AbstractContextManager["ServerHandle"]):
         Raises `CannotRun` if no process can be started.
         """
         with self.lock:
-            self.wait()
             try:
                 worker = self.fork()
             except (ServerDied, ServerTimeout):
@@ -148,7 +148,6 @@ class ServerHandle(AbstractContextManager["ServerHandle"]):
                     raise
                 self.stop()
                 self.start()
-                self.wait()
                 worker = self.fork()
         try:
             worker.started = worker.ask(
@@ -163,8 +162,22 @@ class ServerHandle(AbstractContextManager["ServerHandle"]):
             raise
         return worker
 
+    def ask(self, timeout_s: float, module: str | None = None, **asked: Any) -> Answer:
+        """The answer of a fresh process to one question; of a second if the first is killed.
+
+        Raises `CannotRun` if no process can be started.
+        """
+        about: dict[str, Any] = {"module": module} if module else {}
+        for _ in range(2):
+            with self.worker(**about) as worker:
+                answer = worker.ask(timeout_s, **asked)
+            if answer.get("cause") != Cause.KILLED:
+                break
+        return answer
+
     def fork(self) -> WorkerHandle:
-        """A new worker that has not been asked anything."""
+        """A new worker that has not been asked anything, once torch is loaded."""
+        self.wait()
         with ExitStack() as stack:
             try:
                 self.scratch.restore()
@@ -279,36 +292,6 @@ class ServerHandle(AbstractContextManager["ServerHandle"]):
             worker.hang_up()
             worker.exit = None, 0
         self.living.clear()
-
-
-class Layouts(AbstractContextManager["Layouts"]):
-    """Servers for rounds, each with another memory layout; a context manager.
-
-    Where a server's memory lies favours one code over another by 3 to 5 % (standard deviation of a
-    ratio) as long as the server lives, so a server for each round makes that a part of how rounds
-    differ. While one serves, the next starts on the cores `starts_on`, if there are any, as long as
-    layouts stay below `most`.
-    """
-
-    def __init__(self, first: ServerHandle, most: int = 0, starts_on: Collection[int] = ()) -> None:
-        self.first, self.most, self.starts_on = first, most, starts_on
-        self.others: dict[int, ServerHandle] = {}  # by layout
-
-    def __exit__(self, *error: object) -> None:
-        for server in self.others.values():
-            server.close()
-
-    def server(self, layout: int) -> ServerHandle:
-        """The server with this layout; those of earlier calls end, except the first."""
-        coming = layout + 1
-        ahead = {coming} if self.starts_on and coming < self.most else set[int]()
-        for ended in self.others.keys() - ahead - {layout}:
-            self.others.pop(ended).close()
-        if layout != self.first.layout and layout not in self.others:
-            self.others[layout] = self.first.with_layout(layout)
-        for new in ahead - self.others.keys():
-            self.others[new] = self.first.with_layout(new, self.starts_on)
-        return self.others.get(layout, self.first)
 
 
 def open_pipe() -> tuple[FileIO, FileIO]:

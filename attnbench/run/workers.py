@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LOG_BYTES = 4_000  # kept of what a process prints
 PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
+# signals by which schedulers, users and guards of memory end processes; no fault raises them
+SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
 Answer = Mapping[str, Any]
 LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED, "lost": True})
@@ -148,8 +150,8 @@ class WorkerHandle(AbstractContextManager["WorkerHandle"]):
         how = f"ended without an answer (exit {code})"
         if code < 0:
             how = f"was killed by signal {-code}"
-        if code == -signal.SIGKILL:
-            if oom_kills() > self.kills:
+        if -code in SENT:
+            if code == -signal.SIGKILL and oom_kills() > self.kills:
                 reason = "the kernel killed the process, as memory ran out"
                 return {**died, "outcome": "oom", "reason": reason}
             if self.is_killed:

@@ -88,8 +88,7 @@ def verify(name: str, server: ServerHandle) -> list[dict[str, str]]:
 
     Raises `CannotRun` if the process ends or takes too long.
     """
-    with server.worker(module=READER) as worker:
-        answer = worker.ask(VERIFY_TIMEOUT_S, do="verify", names=(name,))
+    answer = server.ask(VERIFY_TIMEOUT_S, READER, do="verify", names=(name,))
     if answer["outcome"] != "ok":
         raise CannotRun(f"{name} could not be verified: {answer['reason']}")
     results: list[dict[str, str]] = answer["checks"][name]
@@ -112,8 +111,7 @@ def ask(
     """
     built_in_only = all(map(is_built_in, names))
     limit_s = OWN_TIMEOUT_S if built_in_only else user_limit_s
-    with server.worker(module=READER) as worker:
-        answer = worker.ask(limit_s, names=names, **asked)
+    answer = server.ask(limit_s, READER, names=names, **asked)
     if answer["outcome"] == "ok":
         return answer
     if "error" in answer:

@@ -16,7 +16,7 @@ from attnbench.errors import CannotRun
 from attnbench.run import processes
 from attnbench.run.workers import LOG_BYTES, OverBudget, WorkerHandle
 from attnbench.store.scratch import abandoned
-from tests.run.light import ends, install, light_server
+from tests.run.light import MODULES, ends, install, light_server
 
 PASS = "pass"
 # until the system has done so
@@ -64,13 +64,36 @@ def test_a_process_that_closes_what_it_prints_to_goes_on(server):
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_only_a_kill_may_come_from_outside(server, number):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_signal_that_no_fault_raises_may_come_from_outside(server, number):
     with server.worker() as worker:
         answer = worker.ask(60, do=f"import os; os.kill(os.getpid(), {int(number)})")
         assert worker.ask(60, do=PASS)["outcome"] == "crashed", "and it stays dead"
     assert answer["reason"] == f"the process was killed by signal {int(number)}"
-    assert answer.get("cause") == ("killed" if number == signal.SIGKILL else None)
+    assert answer.get("cause") == (None if number == signal.SIGSEGV else "killed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_question_to_a_process_that_was_killed_is_asked_once_more(server, tmp_path, number):
+    killed = (
+        "import os, pathlib; seen = pathlib.Path({!r}); seen.write_text(seen.read_text() + '.')"
+    )
+    killed += "; len(seen.read_text()) <= {} and os.kill(os.getpid(), {})"
+    for times, outcome in ((1, "ok"), (2, "crashed")):
+        (seen := tmp_path / f"{times}").touch()
+        asked = killed.format(str(seen), times, int(number))
+        assert server.ask(60, do=asked)["outcome"] == outcome
+        assert len(seen.read_text()) == 2
+
+
+def test_a_server_that_is_killed_while_it_imports_is_started_once_more(tmp_path, monkeypatch):
+    once = tmp_path / "once"
+    text = f"import os\ntry:\n    open({str(once)!r}, 'x')\n    os.kill(os.getpid(), 9)\n"
+    text += "except FileExistsError:\n    set_num_threads = int\n"
+    monkeypatch.setitem(MODULES, "torch/__init__.py", text)
+    with light_server(tmp_path / "modules", monkeypatch) as server, server.worker() as worker:
+        assert worker.ask(60, do=PASS) == {"outcome": "ok"}
+    assert once.exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")

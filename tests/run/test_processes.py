@@ -20,7 +20,8 @@ from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import processes
-from attnbench.run.processes import Layouts, ServerHandle
+from attnbench.run.layouts import Layouts
+from attnbench.run.processes import ServerHandle
 from tests import emulated
 from tests.run.light import ends, install, light_environment, light_server, odd
 
@@ -204,6 +205,27 @@ def card(name):
     return Card(forms={"eager": Attention, find("cpu").torch_name: Attention})
 """,
 }
+
+
+def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_path, monkeypatch):
+    """As where `python -m attnbench` runs in a clone beside an installed copy."""
+    text = "import attnbench\nclass Worker:\n    def __init__(self, tree): pass\n"
+    text += "    def answer(self): return {'outcome': 'ok', 'file': attnbench.__file__}\n"
+    for copy in ("clone", "installed"):
+        package = tmp_path / copy / "attnbench"
+        install(package, {"__init__.py": "", "place.py": text})
+        (package / "measure").mkdir()
+        shutil.copy(SCRIPT, package / "measure")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
+    script = tmp_path / "clone" / "attnbench" / "measure" / "server.py"
+    about = {"imports": (), "module": "attnbench.place"}
+    (tmp_path / "tree").mkdir()
+    for preload in ((), ("attnbench.place",)):
+        with ServerHandle(script, preload=preload, **about) as server:
+            for tree in (None, tmp_path / "tree"):
+                with server.worker(tree) as worker:
+                    file = worker.ask(60)["file"]
+                assert Path(file).is_relative_to(tmp_path / "clone")
 
 
 def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
