@@ -72,6 +72,7 @@ from attnbench.attention.selection import (
     read_allowed,
     read_chosen,
     read_next,
+    real_blocks,
     top_blocks,
 )
 from attnbench.records import Causality, Family, Level, Workload

@@ -39,7 +39,7 @@ def top_blocks(scores: Tensor, count: int, first: int, C: int) -> Tensor:
     own = torch.arange(first, first + scores.shape[-2], device=scores.device) // C
     block = torch.arange(scores.shape[-1], device=scores.device)
     # sums of ReLU often tie at 0, where `topk` has no order of its own
-    scores = scores + 1e-30 * block
+    scores = scores + torch.finfo(scores.dtype).tiny * block.to(scores.dtype)
     scores = scores.masked_fill(block >= own[:, None] + int(C == 1), -torch.inf)
     values, blocks = scores.topk(min(count, scores.shape[-1]))
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, blocks, values > -torch.inf)
@@ -53,19 +53,36 @@ def block_means(k: Tensor, mask: Tensor | None, C: int) -> Tensor:
     return sums / counts.clamp(min=1)
 
 
+def real_blocks(mask: Tensor | None, C: int) -> Tensor | None:
+    """Which blocks have a real token, [B, N] to [B, 1, 1, M]; None without a mask."""
+    if mask is None:
+        return None
+    return pad(mask, (0, -mask.shape[1] % C)).unflatten(1, (-1, C)).any(-1)[:, None, None]
+
+
 def choose(
-    score: Callable[[Tensor, int], Tensor], q: Tensor, keys: int, count: int, C: int
+    score: Callable[[Tensor, int], Tensor],
+    q: Tensor,
+    keys: int,
+    count: int,
+    C: int,
+    real: Tensor | None = None,
 ) -> Tensor:
     """The choice of all queries [B, ·, N, ·].
 
     `score` gives [B, K or 1, n, M] for n of them and the number of the first. Each part makes about
-    as many scores as fit the cache, if every query has so many `keys`.
+    as many scores as fit the cache, if every query has so many `keys`. Of the blocks only the
+    `real` ones [B, 1, 1, M] may be chosen.
     """
     rows = max(16, logits_at_once(q.device.type) // (keys * q.shape[0] * q.shape[1]))
     with torch.no_grad():
-        parts = zip(range(0, q.shape[2], rows), q.detach().split(rows, 2), strict=True)
-        chosen = (top_blocks(score(part, first), count, first, C) for first, part in parts)
-        return torch.cat([*chosen], 2)
+        chosen = []
+        for first, part in zip(range(0, q.shape[2], rows), q.detach().split(rows, 2), strict=True):
+            scores = score(part, first)
+            if real is not None:
+                scores = scores.masked_fill(~real, -torch.inf)
+            chosen.append(top_blocks(scores, count, first, C))
+        return torch.cat(chosen, 2)
 
 
 class Choosing(CoreAttention):

@@ -7,12 +7,13 @@
 
 `eager` stores the weights. `sdpa` lets torch's fused kernel add the decays: F_i cancels in a
 softmax, so they are one more column of the keys, which a column of ones in q reads. Queries go in
-blocks of C, and the column counts from the first of them: keys that matter have small numbers then,
-and lose no digits in long sequences. Narrow types, whose few digits would not tell neighbours
-apart, have three columns that add up to it. In training each block is computed once more, not kept.
+blocks of C, and the column counts from the middle of a block: as C is small, keys that matter have
+small numbers, and lose no digits in long sequences. Narrow types, whose few digits would not tell
+neighbours apart, have three columns that add up to it. In training each block is computed once
+more, not kept.
 
-The core begins with q, k, v and x W_F. Always causal. For decoding, the state is the cache of k and
-v, and x W_F of every token.
+Padding fades nothing. The core begins with q, k, v and x W_F. Always causal. For decoding, the
+state is the cache of k and v, and x W_F of every token.
 
 Left out: the paper's variant with an output gate, normalised keys and shifted values ("Pro").
 Source: arXiv:2503.02130, equations (6) to (8).
@@ -28,7 +29,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attnbench import attention as at
 
-BLOCK = 512  # C
+BLOCK = 32  # C
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +53,14 @@ class Forgetting(at.QKVAttention):
     def projected(self, x: Tensor) -> tuple[Tensor, ...]:
         return *super().projected(x), self.forget(x).mT
 
-    def fading(self, f: Tensor) -> Tensor:
-        """log f of x W_F [B, H, N], in float64, whose sums keep their digits."""
-        return logsigmoid(f.double() + self.b.double()[:, None])
+    def fading(self, f: Tensor, mask: Tensor | None = None) -> Tensor:
+        """log f of x W_F [B, H, N], in float64, whose sums keep their digits; 0 at padding."""
+        faded = logsigmoid(f.double() + self.b.double()[:, None])
+        return faded if mask is None else faded * mask[:, None]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        F = self.fading(f).cumsum(-1)
+        F = self.fading(f, mask).cumsum(-1)
         logits = q / q.shape[-1] ** 0.5 @ k.mT + (F[..., None] - F[:, :, None]).to(q.dtype)
         return at.masked_softmax(logits, at.allowed_keys(q, k, at.key_mask(mask), causal=True)) @ v
 
@@ -115,7 +117,8 @@ def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draw
         heads = []
         for h in range(module.heads):
             q, k, v = (p[h] for p in projected[:3])
-            faded = [f[h, j + 1 : i + 1].log().sum() for j in keys]
+            between = f if mask is None else torch.where(mask, f, 1.0)  # padding fades nothing
+            faded = [between[h, j + 1 : i + 1].log().sum() for j in keys]
             logits = [k[j] @ q[i] / d**0.5 + fade for j, fade in zip(keys, faded, strict=True)]
             o = torch.stack(logits).softmax(0) @ v[keys] if keys else torch.zeros_like(q[i])
             heads.append(o)
@@ -125,7 +128,7 @@ def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draw
 
 class Sdpa(Forgetting):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
-        outputs, F, d = [], self.fading(f).cumsum(-1), q.shape[-1]
+        outputs, F, d = [], self.fading(f, mask).cumsum(-1), q.shape[-1]
         more = at.further_columns(d, columns(q.dtype), q.device.type)
         q = pad(q, (0, more), value=d**0.5)
         v = pad(v, (0, more))  # or torch uses a kernel that stores weights
@@ -141,7 +144,9 @@ class Sdpa(Forgetting):
         self, q: Tensor, k: Tensor, v: Tensor, F: Tensor, start: int, mask: Tensor | None
     ) -> Tensor:
         """The outputs of the last of the tokens, from `start` on, with columns for the decays."""
-        faded, scale = F[..., start, None] - F, k.shape[-1] ** -0.5
+        first, middle = F[..., start, None], F[..., (start + F.shape[-1]) // 2, None]
+        # no gradient goes to the middle, which is later than some queries
+        faded, scale = first - F + (middle - first).detach(), k.shape[-1] ** -0.5
         if mask is not None:
             lowest = torch.finfo(k.dtype).min / 4
             faded = faded.masked_fill(~mask[:, None, : k.shape[2]], lowest)

@@ -26,8 +26,9 @@ The index stays quadratic. Always causal. For decoding, the state is k and v, or
 of every token, or for means the sum of every block.
 
 Left out: factors of s that change no choice, rotations by positions, norms of q^I, number types of
-a byte for the index, GLM's learned weights of means, Qwen's w of 1, and that both choose a block
-that ends with the query as any other.
+a byte for the index, GLM's learned weights of means, Qwen's w of 1, that both choose a block that
+ends with the query as any other, and that both read n / C complete blocks besides the query's own
+unfinished one, where one less is read here.
 Notation: our n is the authors' k, our e their d^I, our I their H^I.
 Source: arXiv:2512.02556, equations (1) and (2).
 """
@@ -122,11 +123,16 @@ class Indexed(at.Choosing):
     def attend(self, *inputs: Any) -> Tensor:
         """Tensors of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
         q, *read, index, keys, mask = inputs
-        c, keys, real = self.config, at.widen(keys), mask
+        c, keys, single = self.config, at.widen(keys), mask
         if c.pool == "mean":
-            keys, real = at.block_means(keys, mask, c.block), None
+            keys, single = at.block_means(keys, mask, c.block), None
         choice = self.choice = at.choose(
-            lambda part, _: self.scores(part, keys, real), index, keys.shape[2], c.count, c.block
+            lambda part, _: self.scores(part, keys, single),
+            index,
+            keys.shape[2],
+            c.count,
+            c.block,
+            at.real_blocks(mask, c.block),
         )
         return self.through(q, lambda q: self.read(q, *by_head(*read), choice, mask))
 

@@ -42,7 +42,9 @@ class Moba(at.Choosing, at.QKVAttention):
         C = self.config.block
         means = at.block_means(at.widen(k.detach()), mask, C).mT
         count = self.config.blocks - 1
-        self.choice = at.choose(lambda q, _: at.widen(q) @ means, q, means.shape[-1], count, C)
+        self.choice = at.choose(
+            lambda q, _: at.widen(q) @ means, q, means.shape[-1], count, C, at.real_blocks(mask, C)
+        )
         return self.read(q, k, v, self.choice, mask)
 
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:

@@ -2,8 +2,8 @@
 
     k̄_m, v̄_m = means of k, v in block m                [B, K, N / C, d] each
     p_im = softmax over the blocks m that end by i of (q_i · k̄_m / √d)   [B, H, N, N / C]
-    J_i = tokens up to i of its own block, the one before it, the first, and of those with the
-          largest Σ_h p_im over the heads of a group, n blocks in all
+    J_i = tokens up to i of its own block, the one before it, the first with a real token, and of
+          those with the largest Σ_h p_im over the heads of a group, n blocks in all
     o^c_i = Σ_m p_im v̄_m                               [B, H, N, d]
     o^s_i, o^w_i = softmax attention to J_i, and to the last w tokens
     o_i = Σ_b g_ib o^b_i,  g = σ(x W_γ)                [B, H, N, d], [B, H, N, 3]
@@ -67,13 +67,16 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
         C, count, N = self.config.block, self.config.blocks - 1, q.shape[2]
         means_k, means_v = (at.block_means(t, mask, C) for t in (k, v))
-        real = None
-        if mask is not None:
-            real = pad(mask, (0, -N % C)).unflatten(1, (-1, C)).any(-1)[:, None, None]
+        real = at.real_blocks(mask, C)
         ended = self.ended(N, 0, N, q.device)
         visible = ended if real is None else ended & real
         self.choice = at.choose(
-            lambda q, first: self.scores(q, means_k, first, real), q, means_k.shape[2], count, C
+            lambda q, first: self.scores(q, means_k, first, real),
+            q,
+            means_k.shape[2],
+            count,
+            C,
+            real,
         )
         outputs = (
             self.compressed(q, means_k, means_v, visible),
@@ -103,7 +106,8 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         p = at.masked_softmax(logits, visible if real is None else visible[:, None]).sum(2)
         own = torch.arange(first, first + n, device=q.device)[:, None] // C
         block = torch.arange(M, device=q.device)
-        return p.masked_fill((block == 0) | (block == own - 1), torch.inf)
+        started = block == 0 if real is None else real & (real.cumsum(-1) == 1)
+        return p.masked_fill(started | (block == own - 1), torch.inf)
 
     def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """o^c of mean keys and values [B, K, M, d]."""

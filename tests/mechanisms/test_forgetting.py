@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.mechanisms.forgetting import BLOCK, CARD, Config
+from attnbench.mechanisms.forgetting import CARD, Config
 from attnbench.records import Level, Workload
 from tests.kept import assert_linear, kept_bytes
 
@@ -22,17 +22,38 @@ def test_a_token_that_forgets_reads_itself_alone(form):
     torch.testing.assert_close(o[:, :, 9], v[:, :, 9])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "allowed"), [(torch.float32, 1e-4), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)]
-)
+def gradients(form, dtype, exact=torch.bfloat16):
+    """Outputs and gradients of parameters at N = 1,025, from numbers that all types represent."""
+    w = Workload(batch=1, seq_len=1025, width=32, heads=4, level=Level.ATTENTION, causal=True)
+    torch.manual_seed(0)
+    module = CARD.forms[form](Config(), w).to(exact).to(dtype)
+    with torch.no_grad():
+        module.b.copy_(torch.tensor([0.0, -1.0, -3.0, 4.0]))  # from strong decays to weak ones
+    x, towards = torch.randn(2, 1, 1025, 32).to(exact).to(dtype)
+    o = module(x)
+    (o * towards).sum().backward()
+    return {"o": o.detach(), **{name: p.grad for name, p in module.named_parameters()}}
+
+
+@pytest.mark.parametrize(("dtype", "allowed"), [(torch.float32, 3e-6), (torch.bfloat16, 3e-2)])
 def test_long_sequences_lose_no_digits(dtype, allowed):
     """Sums of logs reach thousands; what matters of them are differences of small numbers."""
-    N = 3 * BLOCK + 5
-    q, k, v = torch.randn(3, 1, 2, N, 4).to(dtype)
-    f = torch.full((1, 2, N), -1.0, dtype=dtype)  # log f sums to −2,000
-    exact = core("eager", N).double().attend(*(t.double() for t in (q, k, v, f)), None)
-    found = core("sdpa", N).to(dtype).attend(q, k, v, f, None)
-    assert (found - exact).abs().max() < allowed * exact.abs().max()
+    exact, found = gradients("eager", torch.float64), gradients("sdpa", dtype)
+    largest = max(exact[name].abs().max() for name in exact if name != "o")
+    for name, expected in exact.items():
+        size = expected.abs().max() if name == "o" else largest
+        assert (found[name].double() - expected).abs().max() < allowed * size, name
+
+
+@pytest.mark.parametrize("form", CARD.forms)
+def test_padding_between_tokens_fades_nothing(form):
+    """Outputs are those of the sequence without the padding, whatever its x W_F is."""
+    real = torch.rand(1, 90) < 0.7
+    q, k, v = torch.randn(3, 1, 2, 90, 4).double()
+    f = torch.randn(1, 2, 90).double()
+    alone = core(form, 90).double().attend(*(t[:, :, real[0]] for t in (q, k, v, f)), None)
+    padded = core(form, 90).double().attend(q, k, v, f, real)
+    torch.testing.assert_close(padded[:, :, real[0]], alone)
 
 
 def test_what_training_keeps_is_linear_in_length():

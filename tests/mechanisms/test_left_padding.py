@@ -1,0 +1,39 @@
+"""Mechanisms that choose blocks: padding before the tokens takes the place of no real block."""
+
+import pytest
+import torch
+
+from attnbench.catalogue.registry import card
+from attnbench.records import Level, Workload
+
+BLOCK = 4
+CHOOSING = [
+    ("indexed", {"block": 1, "budget": 5}),
+    ("indexed", {"block": BLOCK, "budget": 3 * BLOCK}),
+    ("indexed", {"block": BLOCK, "budget": 3 * BLOCK, "score": "each", "pool": "max"}),
+    ("moba", {"block": BLOCK, "blocks": 3}),
+    ("native_sparse", {"block": BLOCK, "blocks": 4, "window": 6}),
+]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "form", "options"),
+    [
+        (name, form, options)
+        for name, options in CHOOSING
+        for form in card(name).forms
+        if form != "compiled"
+    ],
+)
+def test_outputs_are_those_without_the_padding(mechanism, form, options):
+    tested, before = card(mechanism), 3 * BLOCK
+    config = tested.configure(options)
+    w = Workload(batch=2, seq_len=40, width=16, heads=4, level=Level.ATTENTION, causal=True)
+    if tested.refusal(form, config, w):
+        pytest.skip("the form does not take these options")
+    torch.manual_seed(0)
+    module = tested.forms[form](config, w).double().eval()
+    x, mask = torch.randn(2, 40, 16).double(), torch.ones(2, 40, dtype=torch.bool)
+    mask[:, :before] = False
+    alone = module(x[:, before:])
+    torch.testing.assert_close(module(x, mask)[:, before:], alone)
