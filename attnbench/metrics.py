@@ -185,14 +185,13 @@ ROWS = (
            Join.GEOMETRIC_MEAN, signed=True),
     _recorded("kernels", "kernels", Unit.COUNT, "on the GPU, of one iteration"),
     _recorded("busy_share", "GPU busy", Unit.RATIO, "of one iteration under the profiler"),
-    _recorded("flops_share", "FLOP/s, of the measured peak", Unit.RATIO,
-              "of matrix products in all passes"),
-    _recorded("bytes_share", "bytes/s, of the measured peak", Unit.RATIO,
-              "moved by operators; of compiled forms the least bytes"),
-    _recorded("nominal_flops_share", "FLOP/s, of the nominal peak", Unit.RATIO,
-              "as the maker states it for a number type, dense"),
-    _recorded("nominal_bytes_share", "bytes/s, of the nominal peak", Unit.RATIO,
-              "as the maker states it"),
+    _recorded("over_bound", "time over the bound", Unit.RATIO,
+              "the bound is the longer of two times: that of all matrix products at the peak rate"
+              " of this machine, and that of reading and writing parameters, inputs and outputs"
+              " once at the rate of a large copy; what has few products is far above it in any"
+              " implementation", name="over_bound", table=True),
+    _recorded("peak_share", "share of peak", Unit.RATIO,
+              "of the FLOP/s of a large matrix product here"),
     _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
     _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
     _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),

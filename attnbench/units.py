@@ -54,11 +54,6 @@ def flops(value: float) -> str:
     return _scaled(value, PREFIXES, 3, lambda unit: 1000) + "FLOP" if has_value(value) else NOTHING
 
 
-def rate_unit(top: float) -> tuple[str, float]:
-    """The unit of an axis up to this rate in FLOP/s, and its size."""
-    return ("TFLOP/s", 1e12) if top >= 5e12 else ("GFLOP/s", 1e9)
-
-
 def rate(value: float) -> str:
     """`1.23 GFLOP/s`."""
     return f"{flops(value)}/s" if has_value(value) else NOTHING

@@ -49,9 +49,7 @@ DOORS = {
     },
     "numpy": {"statistics", "analysis", "claims", "gate", "render"},
     "pandas": {"store", "analysis", "claims", "render"},
-    "matplotlib": {
-        f"render/{name}.py" for name in ("charts", "figures", "overlays", "panels", "roofline")
-    },
+    "matplotlib": {f"render/{name}.py" for name in ("charts", "figures", "overlays", "panels")},
     "jinja2": {"render/html.py"},
     "markupsafe": {"render/html.py"},
     "rich": {"render/terminal.py", "cli/console.py"},

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis import roofline, scaling, stacks, summary, trust
+from attnbench.analysis import scaling, stacks, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings, comparable
@@ -72,9 +72,7 @@ class Analysis:
     node_share = _of_sweep(trust.node_share)
     waiting_share = _of_sweep(trust.waiting_share)
     wall_factor = _of_sweep(trust.wall_factor)
-    no_roof_reason = _of_sweep(roofline.missing_peaks)
     decoding = _of_cases(scaling.decoding)
-    rates = _of_cases(roofline.rates)
     precision = _of_cases(summary.precision)
     kernels = _of_cases(summary.kernels)
     prediction_errors = _of_cases(summary.prediction_errors)
@@ -144,16 +142,6 @@ class Analysis:
         return slopes.assign(expected=stated)
 
     @cached_property
-    def roof(self) -> roofline.Roof | None:
-        """The peaks of the machine, raised to the best case; None if not measured."""
-        return roofline.roof(self.sweep, self.cases)
-
-    @cached_property
-    def roofline(self) -> Frame | None:
-        """`roofline.roofline`; None without a roof."""
-        return None if self.roof is None else roofline.roofline(self.cases, self.roof)
-
-    @cached_property
     def nodes(self) -> list[str]:
         """Where a divided sweep ran, in the order of its runs; none if it was not divided."""
         origins = (run.origin for run in self.sweep.runs)
@@ -169,7 +157,7 @@ class Analysis:
     @cached_property
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
-        found = warnings(self.sweep, self.cases, roof=self.roof, drift=self.drift)
+        found = warnings(self.sweep, self.cases, self.drift)
         return tuple(starmap(SweepWarning, found))
 
 

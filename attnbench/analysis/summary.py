@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.extrapolation import extrapolated
-from attnbench.analysis.roofline import with_shares
+from attnbench.analysis.roofline import with_bounds
 from attnbench.metrics import ROWS, TABLE, TIME, Join
 from attnbench.records import (
     ITEM_BYTES,
@@ -120,7 +120,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | _values(own)
         for planned, own, estimates in every
     ]
-    return with_shares(pd.DataFrame(rows), sweep)
+    return with_bounds(pd.DataFrame(rows), sweep)
 
 
 def clock(sweep: Sweep) -> str:

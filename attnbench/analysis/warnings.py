@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attnbench.analysis import roofline
-from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame, other_types, shows_launches, timed_runs
 from attnbench.analysis.trust import Drift
 from attnbench.records import AWAY, OTHERS, Clock, Run, Sweep
@@ -46,7 +45,6 @@ class WarningKind(StrEnum):
     UNEXAMINED = "nobody looked for odd behaviour of a form"  # series, why
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
     TOO_FAST = "a time is shorter than reading the input takes"  # series
-    ROOF_RAISED = "a case did more than the measured peaks"  # on_gpu
     BUSY = "the machine was busy at the start"  # load, cores
     LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
     THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
@@ -71,7 +69,7 @@ class SweepWarning(NamedTuple):
 Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
 
 
-def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | None) -> Warnings:
+def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
     """The warnings of a sweep, the most serious first: the kind of each with its details."""
     if missing := (*islice(sweep.missing, SHOWN),):
         held = sweep.shards
@@ -93,9 +91,6 @@ def warnings(sweep: Sweep, cases: Frame, *, roof: Roof | None, drift: Drift | No
     yield from _away(sweep.runs, names)
     for series in roofline.too_fast(sweep, cases):
         yield WarningKind.TOO_FAST, {"series": series}
-    if roof is not None and roof.raised:
-        on_gpu = any(session.cuda for session in sweep.sessions)
-        yield WarningKind.ROOF_RAISED, {"on_gpu": on_gpu}
     for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
         yield WarningKind.SHARED, {"others": others}
     yield from _of_a_gpu(sweep.runs, cases)

@@ -40,7 +40,7 @@ def report(
     at_length: str | None = option(
         "N", "Length of the table of answers.  [default: the longest that all reached]"
     ),
-    everything: bool = switch("--all", "Also show prediction errors and rates of work."),
+    everything: bool = switch("--all", "Also show prediction errors."),
     out: Path | None = option(
         "FOLDER", "Folder for the report; several devices need one.  [default: that of the sweep]"
     ),

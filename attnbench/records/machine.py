@@ -46,9 +46,8 @@ class Environment:
     tf32: bool = False
     matmul_flops: Amount | None = None  # measured peak, FLOP/s
     copy_bytes: Amount | None = None  # measured peak, bytes/s
-    # FLOP/s by number type (`tf32`: with TF32 allowed); then the vendor's, with bytes/s as `copy`
+    # FLOP/s by number type; `tf32`: with TF32 allowed
     peaks: Mapping[str, Amount] = field(default_factory=dict)
-    nominal: Mapping[str, Amount] = field(default_factory=dict)
     load: Load | None = None  # one-minute load average when it started
     busy_cores: Load | None = None  # of `cores`, taken by other processes when it started
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -16,7 +16,6 @@ import numpy as np
 
 from attnbench import units
 from attnbench.analysis.report import AT, Analysis
-from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Better, Metric, Unit
 from attnbench.modes import find
@@ -27,7 +26,6 @@ from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
 from attnbench.render.styles import labels, on_dark, series_styles
 
-MOSTLY = 0.5  # of the FLOPs
 DIGITS = 6  # significant, of what is drawn; texts and files have all that is known
 
 COSTS = (TIME, "token_s", "tokens_per_s", MEMORY)
@@ -76,10 +74,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
         drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
     further = {"planes": planes(cases), "samples": [*_samples(sweep, cases)]}
     further["at"] = analysis.answers.seq_len
-    data = page_data(cases, drawn) | further
-    if analysis.roof is not None and analysis.roofline is not None:
-        data["roofline"] = _roofline(analysis.roofline, analysis.roof, cases)
-    return data
+    return page_data(cases, drawn) | further
 
 
 def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
@@ -95,7 +90,6 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
         "planes": [],
         "at": None,
         "samples": [],
-        "roofline": None,
     }
 
 
@@ -209,33 +203,6 @@ def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
         "note": drawn.note,
         "log": bool((heights[np.isfinite(heights)] > 0).all()),
         "points": points,
-    }
-
-
-def _roofline(roofline: Frame, roof: Roof, cases: Frame) -> dict[str, Any] | None:
-    known = roofline.dropna(subset=["intensity"]).sort_values("seq_len")
-    if known.empty:
-        return None
-    unit, size = units.rate_unit(roof.flops_per_s)
-    return {
-        "axis": f"achieved {unit}",
-        "note": f"The line is the roof of this machine: {units.rate(roof.flops_per_s)},"
-        f" {units.size(roof.bytes_per_s)}/s. Large markers: mostly FLOPs of the attention core."
-        " A point may lie above the slope if its operands came from a cache.",
-        "roof": [
-            {"x": _short(x), "value": _short(height / size)}
-            for x, height in zip(*roof.outline(known), strict=True)
-        ],
-        "points": [
-            {
-                **place,
-                "x": _short(row["intensity"]),
-                "value": _short(row["rate"] / size),
-                "large": bool(row["core_share"] > MOSTLY),
-                "text": f"{units.rate(row['rate'])} at {units.plain(row['intensity'])} FLOP/byte",
-            }
-            for row, place in zip(known.to_dict("records"), _places(known, cases), strict=True)
-        ],
     }
 
 

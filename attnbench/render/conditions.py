@@ -31,9 +31,7 @@ BESIDE = MappingProxyType({
 })  # fmt: skip
 
 # warnings that call for no action are listed among the conditions
-NOTES = frozenset({
-    WarningKind.ROOF_RAISED, WarningKind.HIDDEN, WarningKind.DISTURBED, WarningKind.DRIFTED,
-})  # fmt: skip
+NOTES = frozenset({WarningKind.HIDDEN, WarningKind.DISTURBED, WarningKind.DRIFTED})
 
 # templates of warnings; after the colon, how `_Sentence` formats a detail
 SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
@@ -56,8 +54,6 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     " time, which CPU time does not see; its times are wall time without waiting for a core",
     WarningKind.TOO_FAST: "{series} took less time than reading its input takes here;"
     " check that it computes its output",
-    WarningKind.ROOF_RAISED: "a case exceeded the peaks measured at the start, so the roofline is"
-    " raised to it",
     WarningKind.BUSY: "the machine was busy: load {load:.1f} on {cores:many core} at the start;"
     " measure again when it is idle",
     WarningKind.LOADED: "{runs} of {of} timed runs began under a load above {limit:g}, up to"
@@ -102,8 +98,6 @@ def conditions(analysis: Analysis) -> list[str]:
     lines += filter(None, (_how(analysis), ended(analysis)))
     notes = (_sentence(found) for found in analysis.warnings if found.kind in NOTES)
     lines += (f"{units.capitalised(note)}." for note in notes)
-    if reason := analysis.no_roof_reason:
-        lines.append(f"There is no roofline: {reason}.")
     scores = analysis.prediction_errors
     if parts := [_score(row) for _, row in scores[scores["mechanism"] == ALL].iterrows()]:
         lines.append(f"Prediction errors before a case first ran: {'; '.join(parts)}.")
@@ -148,8 +142,6 @@ def _sentence(warning: SweepWarning) -> str:
     match warning.kind:
         case WarningKind.LAUNCH_BOUND if shown := details["visible"]:
             return f"{text}; the GPU's times of {shown} of them include it"
-        case WarningKind.ROOF_RAISED if not details["on_gpu"]:
-            return f"{text}; on a busy machine the measured peaks are too low"
         case WarningKind.DRIFTED if wider := details["drift"].widening:
             return f"{text}, which widens intervals {units.plain(wider, 2)}×"
     return text

@@ -21,7 +21,6 @@ from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named
 from attnbench.render.panels import saved
-from attnbench.render.roofline import over_bound, rates, roofline_figure
 from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
@@ -197,7 +196,6 @@ def captions(cases: Frame, sweeps: Sequence[Sweep]) -> dict[str, str]:
         for mode in dict.fromkeys(cases["mode"])
         if find(mode).steps
     }
-    shown["roofline"] = "Achieved FLOP/s against arithmetic intensity; markers grow with the length"
     return {stem: f"{text}. {'; '.join([*how, *versions])}." for stem, text in shown.items()}
 
 
@@ -205,10 +203,6 @@ def _pictures(analysis: Analysis, slopes: bool, size: FigureSize) -> Iterator[tu
     """The figures for which the sweep has numbers."""
     cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
     yield from _costs(cases, tokens, size, analysis.local_slopes if slopes else None)
-    if analysis.roof is not None and analysis.roofline is not None:
-        figure = roofline_figure(analysis.roofline, analysis.roof, size, cases["series"])
-        if figure is not None:
-            yield "roofline", figure
 
 
 def _costs(
@@ -234,8 +228,6 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         speedups = analysis.speedups
         tables += [cost_tables.speedup(cases, mode, base, speedups) for mode in analysis.modes]
     tables += [cost_tables.memory(cases, mode) for mode in analysis.modes]
-    further = [row for row in ROWS if row.table and cases[row.key].notna().any()]
-    tables += [cost_tables.measured(cases, mode, row) for row in further for mode in analysis.modes]
     if len(analysis.decoding):
         for mode in dict.fromkeys(analysis.decoding["mode"]):
             tables += [decoding.first_token(cases, mode), decoding.state(cases, mode)]
@@ -248,11 +240,8 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     costs = [complexity(cases, analysis.exponents, cards), *papers]
     tables += [explained(table, cases, cards) for table in costs]
     tables += [crossovers(p, base) for p in (analysis.crossovers, analysis.memory_crossovers)]
-    if analysis.roof is not None and (roofline := analysis.roofline) is not None:
-        modes = dict.fromkeys(roofline["mode"])
-        tables += [over_bound(roofline, mode, analysis.roof) for mode in modes]
-    if everything and analysis.roof is not None and len(analysis.rates):
-        tables.append(rates(analysis.rates))
+    further = [row for row in ROWS if row.table and cases[row.key].notna().any()]
+    tables += [cost_tables.measured(cases, mode, row) for row in further for mode in analysis.modes]
     if len(analysis.precision):
         tables.append(cost_tables.precision(analysis.precision, request.dtype))
     if len(analysis.kernels):

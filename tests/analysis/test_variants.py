@@ -49,10 +49,10 @@ def test_the_whole_is_not_analysed(crossed):
     assert variant(crossed, "D32-bfloat16").request.width == 32
 
 
-def test_a_peak_of_another_number_type_is_no_roof(crossed):
+def test_a_peak_of_another_number_type_is_no_bound(crossed):
     parts = variants(crossed)
-    assert analyse(parts["D32-float32"]).roof is not None
-    assert analyse(parts["D32-bfloat16"]).roof is None
+    assert analyse(parts["D32-float32"]).cases["over_bound"].notna().any()
+    assert analyse(parts["D32-bfloat16"]).cases["over_bound"].isna().all()
 
 
 def test_a_sweep_of_one_variant_has_no_name():

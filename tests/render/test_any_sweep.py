@@ -23,5 +23,5 @@ def test_a_module_of_ones_own_whose_memory_was_not_measured_has_a_report():
     whole = undeclared(sweep(("fastformer", "transformer"), lengths=(128, 512)), "fastformer")
     whole = replace(whole, runs=tuple(run for run in whole.runs if run.part is Part.TIME))
     files = page.report_files(analyse(whole))
-    assert "transformer" in files["over_floor_training.csv"].decode()
+    assert "transformer" in files["over_bound_training.csv"].decode()
     assert "fastformer" in files["latency_training.csv"].decode()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from matplotlib.markers import CARETUP
 from matplotlib.text import Text
 
-from attnbench.analysis.roofline import roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.metrics import TABLE
@@ -21,7 +20,6 @@ from attnbench.render.cost_tables import latency
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import cost_figure
 from attnbench.render.panels import DPI, entry_text
-from attnbench.render.roofline import roofline_figure
 from attnbench.render.styles import MOST, SHEETS
 from attnbench.store.journal import load
 from tests.store.recorded import CLOCKED
@@ -145,14 +143,6 @@ def named(figure, count):
     assert (bool(grey), last == f"{len(others)} others") == (count > MOST,) * 2
     names = {name.partition("\n")[0] for name in found[: MOST if grey else None]}
     assert names | {*others} == {f"mechanism_{i}" for i in range(count)}
-
-
-@pytest.mark.parametrize("size", FigureSize)
-def test_the_roofline_has_every_series_in_its_legend(size):
-    whole = sweep([f"mechanism_{i}" for i in range(26)], lengths=(128, 2048), rounds=1, samples=1)
-    figure = roofline_figure(roofline(summary(whole), roof(whole)), roof(whole), size)
-    check(figure, size)
-    named(figure, 26)
 
 
 def test_panels_of_a_row_share_their_scale():

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from attnbench.devices import nominal, nvml
+from attnbench.devices import nvml
 from attnbench.devices.protocol import (
     Build,
     Built,
@@ -173,7 +173,6 @@ class Cuda(Device):
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver(),
             "tf32": torch.backends.cuda.matmul.allow_tf32,
-            "nominal": nominal.rates(self.title()),
             "notes": notes,
         }
 

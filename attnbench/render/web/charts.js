@@ -231,7 +231,7 @@ class Charts {
       this.form.case.value = point.name;
       this.changed();
     };
-    this.panels = ["costs", "plane", "samples", "roofline"].map((id) => {
+    this.panels = ["costs", "plane", "samples"].map((id) => {
       const charts = data.modes.map((mode) => new Chart(mode, pick));
       byId(id).querySelector(".charts").append(...charts.map(({ figure }) => figure));
       return { id, charts };
@@ -412,21 +412,6 @@ class Charts {
     const said = `${points.length} samples; estimate ${chosen.text}`;
     const height = 26 * chosen.rounds.length;
     return [{ ...spec, height, usermeta: { said }, datasets: { guide: chosen.estimate } }, points];
-  }
-
-  roofline(mode) {
-    const { data, data: { roofline, modes } } = this;
-    const points = this.of(roofline?.points ?? [], mode);
-    for (const point of points) point.measured = point.value;
-    if (!points.length) return [{}, []];
-    byId("roofline").querySelector(".note").textContent = roofline.note;
-    const values = axis([...points, ...roofline.roof], "log", 10, []);
-    const y = { title: roofline.axis, scale: PLANE, axis: values };
-    const intensities = { ...SPARSE, format: ",~r" };
-    const x = { title: "arithmetic intensity, FLOP/byte", scale: PLANE, axis: intensities };
-    const description = `Roofline, ${modes[mode]}`;
-    const spec = drawing(data, ["guide", "solid", "markers"], { x, y, description });
-    return [{ ...spec, datasets: { guide: roofline.roof.map((corner, n) => ({ ...corner, n })) } }, points];
   }
 }
 
