@@ -93,7 +93,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran. The
     refined_s of a case that was not timed is predicted from the estimates of all that was, with the
     95 % band refined_lo_s to refined_hi_s (`extrapolation`); of others the band is NaN. Then a
-    column for each metric whose largest value counts, and for every other recorded number.
+    column for every other metric, and for each number that a later version recorded.
     """
     names = series_names(sweep.plan)
     runs = _by_case(sweep.runs)
@@ -120,7 +120,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | _values(own)
         for planned, own, estimates in every
     ]
-    return with_bounds(pd.DataFrame(rows), sweep)
+    found = pd.DataFrame(rows)
+    unmeasured = dict.fromkeys((row.key for row in ROWS if row.key not in found), math.nan)
+    return with_bounds(found.assign(**unmeasured), sweep)
 
 
 def clock(sweep: Sweep) -> str:
@@ -139,8 +141,8 @@ def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, cases in (*summary.groupby("mechanism", sort=False), (ALL, summary)):
         for row in (row for row in ROWS if row.predicted):
-            logs = (np.log(cases[row.key] / cases[by]) for by in row.predictions)
-            errors = [np.abs(log).dropna() for log in logs]
+            ratios = (cases[row.key] / cases[by] for by in row.predictions)
+            errors = [np.abs(np.log(ratio[ratio > 0])) for ratio in ratios]
             if len(errors[0]):
                 factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
                 rows.append((name, row.name, len(errors[0]), *factors))
@@ -305,7 +307,7 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
 
     Counts from a run replace those of the plan, which are split into parts.
     """
-    known: dict[str, list[float]] = {row.key: [] for row in ROWS if row.join is Join.LARGEST}
+    known: dict[str, list[float]] = {}
     for run in runs:
         if run.outcome is Outcome.OK:
             for key, value in run.values.items():

@@ -158,7 +158,8 @@ def _files(
     )
     files |= {file: text.encode() for file, text in latex.files(tables, best).items()}
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
-    sheets["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
+    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
+    sheets["cases.csv"] = delimited.frame(recorded)
     sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
     files["report.html"] = html.page(
         name,
