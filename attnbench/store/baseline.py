@@ -67,9 +67,11 @@ def dump(baseline: Baseline) -> str:
 def load(path: Path) -> Baseline:
     """The baseline in a file. Raises `StoreError` that says what is wrong, or `NewerSchema`."""
     try:
-        if path.stat().st_size > LARGEST:
+        with open(path, "rb") as opened:
+            content = opened.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise StoreError(f"{str(path)!r} is too large for a baseline")
-        text = path.read_text(encoding="utf-8")
+        text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise StoreError(f"cannot read the baseline {str(path)!r}: {reason}") from error

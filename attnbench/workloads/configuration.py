@@ -9,6 +9,8 @@ from attnbench.errors import UsageError
 from attnbench.workloads.axes import LARGEST
 
 SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
+FILE_LARGEST = 1 << 22  # bytes of such a file; those of models have some thousand
+MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
 
 
@@ -23,7 +25,7 @@ class Fields:
     @property
     def layers(self) -> int:
         """How many layers the model has."""
-        return self.size("num_hidden_layers")
+        return self.size("num_hidden_layers", most=MOST_LAYERS)
 
     def has(self, *names: str) -> bool:
         """Whether one of these fields has a value."""
@@ -34,7 +36,9 @@ class Fields:
         texts = (self.values.get(name) for name in names)
         return next((text for text in texts if isinstance(text, str)), "")
 
-    def size(self, *names: str, least: int = 1, usual: int | None = None) -> int:
+    def size(
+        self, *names: str, least: int = 1, most: int = LARGEST, usual: int | None = None
+    ) -> int:
         """The whole number under the first of these names that has a value; `usual` if none has."""
         name = next(filter(self.has, names), None)
         if name is None and usual is not None:
@@ -42,9 +46,9 @@ class Fields:
         if name is None:
             raise self.error(f"{' or '.join(map(repr, names))} is missing; add it")
         value = self.values[name]
-        if type(value) is not int or not least <= value <= LARGEST:
+        if type(value) is not int or not least <= value <= most:
             raise self.error(
-                f"{name!r} is {value!r}; write a whole number from {least} to {LARGEST:,}"
+                f"{name!r} is {value!r}; write a whole number from {least} to {most:,}"
             )
         return value
 
@@ -67,9 +71,16 @@ def fields(path: Path) -> Fields:
     """The fields of a file such as `config.json`; of a multimodal one, those of its text model."""
     file = str(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8-sig"))
+        with open(path, "rb") as opened:
+            content = opened.read(FILE_LARGEST + 1)
     except OSError as error:
         raise UsageError(f"{file!r} cannot be read: {error.strerror}") from error
+    if len(content) > FILE_LARGEST:
+        raise UsageError(
+            f"{file!r} is larger than {FILE_LARGEST >> 20} MiB; give the config.json of a model"
+        )
+    try:
+        values = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file!r} is not JSON; give the config.json of a model") from error
     if isinstance(values, dict) and isinstance(text := values.get("text_config"), dict):

@@ -72,6 +72,7 @@ def test_the_number_type_is_that_of_the_file_or_said(written, counted, tmp_path)
         ((KIMI, "--batch", "0"), "--batch '0' is not a whole number from 1"),
         ((DATA / "none.json",), "cannot be read: No such file or directory"),
         ((DATA,), "cannot be read: Is a directory"),
+        (("/dev/zero",), "is larger than 4 MiB; give the config.json of a model"),
         ((Path(__file__),), "is not JSON; give the config.json of a model"),
     ],
 )

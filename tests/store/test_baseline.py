@@ -1,6 +1,7 @@
 """The baseline file: the same bytes for the same numbers, and nothing else is taken for one."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -114,5 +115,7 @@ def test_files_that_cannot_be_read_or_written_say_so(tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(StoreError, match="not text"):
         load(tmp_path / "bytes")
+    with pytest.raises(StoreError, match="'/dev/zero' is too large for a baseline"):
+        load(Path("/dev/zero"))
     with pytest.raises(StoreError, match="cannot write"):
         save(Baseline(attnbench="0", machine=MACHINE, cases={}), tmp_path / "no" / "file")

@@ -251,7 +251,7 @@ LLAMA = {**SMALL, "model_type": "llama"}
         ({**LLAMA, "num_attention_heads": None}, "'num_attention_heads' is missing; add it"),
         ({**LLAMA, "hidden_size": 3}, "'hidden_size' is 3; write a whole number from 4 to"),
         ({**LLAMA, "num_hidden_layers": "4"}, "'num_hidden_layers' is '4'; write a whole number"),
-        ({**LLAMA, "num_hidden_layers": 1 << 30}, "from 1 to 1,048,576"),
+        ({**LLAMA, "num_hidden_layers": 1 << 30}, "from 1 to 10,000"),
         ({**LLAMA, "layer_types": []}, "'layer_types' is []; write a list with an entry for each"),
         ({**LLAMA, "layer_types": [{}] * 4}, "; write a list with an entry for each layer"),
         ({**LLAMA, "layer_types": ["full_attention"]}, "names 1 layers, and 'num_hidden_layers' 4"),
