@@ -83,7 +83,6 @@ def race_of(pair: Pair, request: Request, left_s: Callable[[], float], marked: b
         turns=lambda times: {name: schedule.turns(s, settings) for name, s in times.items()},
         limit_s=lambda name, iteration_s: request.case_timeout_s or math.inf,
         left_s=left_s,
-        rehearse=True,
     )
 
 

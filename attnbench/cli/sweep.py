@@ -39,8 +39,8 @@ def sweep(
     json_: bool = as_json(HelpPanel.OUTPUT),
     trace: str | None = option(
         "CASE",
-        "Only profile one case, such as fastformer/training/1024: write its trace for"
-        " chrome://tracing into the folder and print its costliest operators.",
+        "Only profile one case, such as fastformer/training/1024, and write its trace for"
+        " ui.perfetto.dev into the folder.",
         HelpPanel.OUTPUT,
     ),
     dry_run: bool = switch(
@@ -61,8 +61,9 @@ def sweep(
     options = Options.of({**stored, **written})
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
     on, shards = options.value("on"), options.value("shards")
-    if trace is not None and (on or part or dry_run):
-        raise UsageError("--trace runs one case here; leave out --on, --shard and --dry-run")
+    if trace is not None and (on or part or dry_run or json_ or options.cold):
+        useless = "--on, --shard, --dry-run, --json and --cold"
+        raise UsageError(f"--trace only profiles one case here; leave out {useless}")
     refuse_useless(options, part, dry_run, json_, anyway)
     console.begin("reading mechanisms")
     if earlier:
@@ -93,7 +94,7 @@ def sweep(
         with own_server(requested.settings.threads, requested.settings.seed) as server:
             planned = plan(requested, server)
             if trace is not None:
-                tracing.trace(trace, planned.cases, requested, server, folder, json_)
+                tracing.trace(trace, planned.cases, requested, server, folder)
                 return
             if dry_run:
                 of = part.of if part else shards

@@ -124,6 +124,7 @@ class Device(ABC):
     hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
+    counts_energy = False  # whether `joules` may be known
     memory_needs_fresh_process = False  # whether measuring memory needs a new process for each case
     context_bytes = 0  # device memory that a process takes before any tensor, until measured
     shared = 0.85  # share of its memory that the processes of one race may use together
@@ -221,8 +222,11 @@ class Device(ABC):
         """Measure peak memory in bytes, operators and bytes moved of one iteration."""
 
     def joules(self) -> float:
-        """Energy that the device has used so far, by a counter. Raises `Unavailable`."""
-        raise Unavailable("nothing counts the energy of this device")
+        """Energy that the device has used so far; only where `counts_energy`.
+
+        Raises `Unavailable`.
+        """
+        raise NotImplementedError
 
     def release(self) -> None:
         """Free unused device memory that torch caches, which other processes may need."""

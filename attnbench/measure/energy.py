@@ -1,54 +1,52 @@
-"""Energy of one iteration: many in a row, between two steps of a counter.
+"""Energy of one iteration: many in a row after the laps, between two steps of a counter.
 
-Energy counters advance in steps, NVML's every 20 to 100 ms, so that the energy of a single lap
+Counters of energy advance in steps, NVML's every 20 to 100 ms, so that the energy of a single lap
 would mostly be that of its neighbours. One process has the device to itself; the others of its race
 wait.
 """
 
+import math
 import time
 from collections.abc import Callable
+from typing import Any
 
-from attnbench.devices.protocol import Unavailable
+from attnbench.devices.protocol import Unavailable, ValuesAndNotes
 
-WINDOW_S, IDLE_S = 3.0, 1.0  # of iterations, and idle before them
+WINDOW_S = 3.0  # of iterations
 STEPS = 10  # fewest steps of the counter in a window
 STILL_S = WINDOW_S / STEPS  # a counter that stands still for longer is too coarse
-TAKES_S = WINDOW_S + IDLE_S + 4 * STILL_S  # at most, except for the end of the last iteration
+TAKES_S = WINDOW_S + 3 * STILL_S  # at most, except for the end of the last iteration
+CHUNK_S = 0.1  # of iterations that are enqueued before the host waits for them
 
 
-def per_iteration(
-    joules: Callable[[], float],
-    run: Callable[[float], int],
-    clock: Callable[[], float] = time.perf_counter,
-    sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, float]:
-    """Joules of an iteration with and without an idle device's consumption, and watts of both.
-
-    `run` runs whole iterations for the given seconds and returns their number. Raises
-    `Unavailable`.
-    """
-    rested_s, rested_j = step(joules, clock)
-    sleep(IDLE_S)
-    begun_s, begun_j = step(joules, clock)
-    idle_w = (begun_j - rested_j) / (begun_s - rested_s)
-    begun_s, begun_j = step(joules, clock)
-    count = run(WINDOW_S)
-    done_s = clock()
-    ended_s, ended_j = step(joules, clock)
+def energy(built: Any, left_s: float) -> ValuesAndNotes:
+    """Joules of an iteration of what `Worker.build` built, and watts meanwhile; or why not."""
+    if TAKES_S + built.iteration_s > left_s:
+        return {}, {"energy": "the budget ended before it was measured"}
+    joules, count = built.device.joules, 0
+    chunk = math.ceil(CHUNK_S / max(built.iteration_s, 1e-6))
+    try:
+        begun_s, begun_j = step(joules)
+        while time.perf_counter() - begun_s < WINDOW_S:
+            for _ in range(chunk):
+                built.clear()
+                built.iterate(lambda phase: None)
+            built.device.synchronise()
+            count += chunk
+        done_s = time.perf_counter()
+        ended_s, ended_j = step(joules)
+        rested_s, rested_j = step(joules)
+    except Unavailable as error:
+        return {}, {"energy": str(error)}
+    idle_w = (rested_j - ended_j) / (rested_s - ended_s)
     spent_j = ended_j - begun_j - idle_w * (ended_s - done_s)  # it was idle until the step
-    took_s = done_s - begun_s
-    return {
-        "energy_j": spent_j / count,
-        "net_energy_j": (spent_j - idle_w * took_s) / count,
-        "power_w": spent_j / took_s,
-        "idle_w": idle_w,
-    }
+    return {"energy_j": spent_j / count, "power_w": spent_j / (done_s - begun_s)}, {}
 
 
-def step(joules: Callable[[], float], clock: Callable[[], float]) -> tuple[float, float]:
+def step(joules: Callable[[], float]) -> tuple[float, float]:
     """The time of the counter's next step, and its joules then. Raises `Unavailable`."""
-    before, begun = joules(), clock()
+    before, begun = joules(), time.perf_counter()
     while (now := joules()) == before:
-        if clock() - begun > STILL_S:
+        if time.perf_counter() - begun > STILL_S:
             raise Unavailable(f"the energy counter did not change for {STILL_S:g} s")
-    return clock(), now
+    return time.perf_counter(), now

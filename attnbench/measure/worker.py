@@ -26,8 +26,8 @@ from attnbench.devices.timing import increments, is_away, sample, spent_s, warm_
 from attnbench.measure import allocator, compiling, samples
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Cards, Unmeasured, Unusable
+from attnbench.measure.energy import energy as energy_of
 from attnbench.measure.environment import environment
-from attnbench.measure.further import NOT_CAPTURED, further
 from attnbench.measure.inputs import Iterations
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
 from attnbench.measure.oddities import Witness, some_numbers
@@ -36,11 +36,10 @@ from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, 
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
 from attnbench.measure.subject import Subject
-from attnbench.measure.tracing import traced
+from attnbench.measure.tracing import trace
 from attnbench.records import Case, Clock, Sample
 from attnbench.run.workers import Answer, left_running
 
-SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
 UNHELD_S = 0.002  # of samples that show launches: long compared with one wait for the device
 EXAMINED = 6  # iterations that the search for odd behaviour may take
 UNEXAMINED = "was not examined for odd behaviour, as the budget ended"
@@ -215,14 +214,13 @@ class Worker:
         return subject_of(card, case, self.seed, **how)
 
     def lap(self, iterations: int, rehearse: bool = False, left_s: float = math.inf) -> Answer:
-        """One sample of the case that was built; with `rehearse`, first a short one untimed.
+        """One sample of the case that was built; with `rehearse`, first one iteration untimed.
 
         A sample that hides launches follows a short one that shows them, for its wall time. A
         disturbed one is retaken as often as its meter and the `left_s` of the budget allow, and
         then kept.
         """
         built, begun = self.built, time.perf_counter()
-        rehearse = rehearse and built.iteration_s < SHORT_S
 
         def timed(count: int, hide: bool = True) -> Sample:
             return sample(built.iterate, built.clear, built.watch, count, hide)
@@ -282,12 +280,12 @@ class Worker:
         }
         if built.return_large_blocks:
             notes["allocator"] = "pages kept, but those of large tensors"
-        device, (more, said) = built.device, further(built, left_s)
+        device, (more, said) = built.device, energy_of(built, left_s) if built.energy else ({}, {})
         values, notes = values | more, notes | said
         del built
         gc.enable()
         gc.collect()
-        if not (needs_new_process := bool(changed) or NOT_CAPTURED in said):
+        if not (needs_new_process := bool(changed)):
             device.release()
             needs_new_process = self.keeps_too_much()
         notes = {key: note for key, note in notes.items() if note}
@@ -322,11 +320,10 @@ class Worker:
         return allocator.private_bytes() > self.most_bytes
 
     def trace(self, path: str, **asked: Any) -> Answer:
-        """Build and warm up a case, trace it to `path`, and return its costliest operators."""
+        """Build and warm up a case, and trace it to `path`."""
         self.build(**asked)
-        built = self.built
-        rows = traced(built.iterate, built.clear, built.iteration_s, path)
-        return {"operators": rows, "iteration_s": built.iteration_s}
+        trace(self.built.iterate, self.built.clear, self.built.iteration_s, path)
+        return {}
 
     def resolved(self, **asked: Any) -> tuple[Card, Any, Case]:
         """Card, config and case, on whose device this process now is. Raises `Unmeasured`."""

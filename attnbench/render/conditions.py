@@ -67,8 +67,8 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     " is compared with",
     WarningKind.NO_ENERGY: "energy was not measured: {reason}",
     WarningKind.LAUNCH_BOUND: "{cases} of {of} cases are launch-bound: the host enqueues an"
-    " iteration more slowly than the GPU runs it; cases.csv has their wall times, and those of"
-    " replayed CUDA graphs, which --cuda-graphs times throughout",
+    " iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
+    " --cuda-graphs times replays without launches",
     WarningKind.SHARED: "other processes used the GPU when the sweep began: {others}",
     WarningKind.HIDDEN: "NVML does not show the memory of single processes ({reason}); cases.csv"
     " has that of the whole GPU, before each case and at its peak",

@@ -71,7 +71,8 @@ class History:
                 self.compiled.setdefault(self.name(planned), []).append((planned, took_s))
             if ttft_s := run.values.get("ttft_s"):
                 self.prefills.setdefault(self.name(planned), []).append((planned, ttft_s))
-            ran_s = sum(sample.wall_s for sample in run.samples)
+            rehearsed = seconds < schedule.REHEARSED_S
+            ran_s = sum(s.wall_s + rehearsed * s.wall_s / s.iterations for s in run.samples)
             ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
             if "filled_ratio" in run.values:
                 ran_s += planned.compared_s

@@ -69,10 +69,20 @@ ANSWERS = MappingProxyType({"build": BuildAnswer, "lap": LapAnswer, "finish": Fi
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """How often an entrant runs in a race: pairs of laps, and iterations of each sample."""
+    """How often an entrant runs in a race: pairs of laps, and iterations of each sample.
+
+    Where it is `rehearsed`, one more iteration runs untimed before each sample: other processes
+    have used the caches.
+    """
 
     pairs: int
     iterations: int
+    rehearsed: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many iterations run."""
+        return 2 * self.pairs * (self.iterations + self.rehearsed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +100,6 @@ class Race:
     turns: Callable[[Mapping[str, float]], Mapping[str, Turns]]
     limit_s: Callable[[str, float], float]
     left_s: Callable[[], float] = lambda: math.inf
-    rehearse: bool = False  # run a short iteration once untimed before each sample
     first_lap: int = 0  # the number of the first lap
     end_others: bool = False
     again_alone: bool = False  # once, for what runs out of memory beside others
@@ -208,7 +217,8 @@ class Round(AbstractContextManager["Round"]):
             pair, entry = lap // 2, entries[name]
             if entry.failed is None:
                 observe(name)
-                asked = {"iterations": turns[name].iterations, "rehearse": race.rehearse}
+                own = turns[name]
+                asked = {"iterations": own.iterations, "rehearse": own.rehearsed}
                 answer = self.ask(race, name, entry, do="lap", left_s=race.left_s(), **asked)
                 if entry.failed is None:
                     taken = answer["sample"]

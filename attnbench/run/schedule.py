@@ -16,11 +16,12 @@ from attnbench.statistics.curves import series_names
 OVERHEAD_S = MappingProxyType({Part.TIME: 0.15, Part.MEMORY: 0.5})
 COMPILE_S = 20.0  # loading and running torch.compile, before a series has been compiled
 MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
-ENERGY_S = 5.0  # further seconds of a visit that also measures energy
+ENERGY_S = 4.0  # further seconds of a visit that also measures energy
 MARGIN = 1.1  # memory kept free, relative to the prediction
 FRAGMENTED = 2.5  # a heap that keeps freed pages, relative to the largest allocation
 KEPT = 0.3  # share of memory that all processes of a round may keep for their next cases
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
+REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
 # a measured outcome excludes longer lengths; a predicted one does not
 ENDS = frozenset({Outcome.OOM, Outcome.TIMEOUT})
 
@@ -33,11 +34,16 @@ class Refusal(NamedTuple):
 
 
 def turns(iteration_s: float, settings: Settings) -> Turns:
-    """How often a case runs in one race: at least one pair of laps, of one iteration each."""
-    lap_s = max(iteration_s, settings.interval_s, 1e-9)
+    """How often a case runs in one race: at least one pair of laps, of one iteration each.
+
+    The time of samples includes their rehearsals.
+    """
+    rehearsed = iteration_s < REHEARSED_S
+    lap_s = max((1 + rehearsed) * iteration_s, settings.interval_s, 1e-9)
     pairs = min(MOST_PAIRS, max(1, round(settings.sample_s / (2 * lap_s))))
     wanted_s = max(settings.interval_s, settings.sample_s / (2 * pairs))
-    return Turns(pairs=pairs, iterations=max(1, round(wanted_s / max(iteration_s, 1e-9))))
+    iterations = max(1, round(wanted_s / max(iteration_s, 1e-9)) - rehearsed)
+    return Turns(pairs=pairs, iterations=iterations, rehearsed=rehearsed)
 
 
 def warm_s(iteration_s: float, settings: Settings) -> float:
@@ -55,8 +61,7 @@ def visit_s(
 
     `stretch` is the wall time of an iteration over `iteration_s`.
     """
-    planned = turns(iteration_s, settings)
-    laps_s = 2 * planned.pairs * planned.iterations * iteration_s
+    laps_s = turns(iteration_s, settings).total * iteration_s
     return overhead_s + stretch * (warm_s(iteration_s, settings) + laps_s)
 
 

@@ -251,7 +251,6 @@ class Session(Outlook):
             turns=lambda times: {n: schedule.turns(s, settings) for n, s in times.items()},
             limit_s=lambda name, iteration_s: self.timeout_s(names[name], iteration_s),
             left_s=self.left_s,
-            rehearse=True,
             first_lap=history.next_lap(cases[0].block, self.sweep_round(cases[0])),
             again_alone=True,
             end_others=self.exceeds_memory(cases, idle, schedule.FRAGMENTED),

@@ -116,7 +116,7 @@ class Options:
     cold: bool = NUMBERS("On CUDA: flush the L2 cache before each iteration.", default=False)
     cuda_graphs: bool = NUMBERS("On CUDA: time replays of captured iterations.", default=False)
     energy: bool = NUMBERS(
-        "Measure the energy of an iteration, by NVML or RAPL, in 5 s more for each run.",
+        "On NVIDIA GPUs: measure the energy of an iteration, in 4 s more for each run.",
         default=False,
     )
     budget: str | None = TIME(

@@ -83,6 +83,8 @@ def refuse_useless(options: Options, device: Device) -> None:
         raise UsageError("--batch fixes the batch, so --tokens has no effect; give one of them")
     if options.cold and not device.flushes_cache:
         raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
+    if options.energy and not device.counts_energy:
+        raise UsageError(f"--energy needs a GPU; nothing counts that of {device.title()}")
     if options.cuda_graphs and not device.captures:
         raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
 

@@ -82,33 +82,6 @@ def test_a_form_that_draws_numbers_is_not_held_to_its_replay():
     assert samples.captured(find("cuda"), Draws(card("fastformer"), case("fastformer"), seed=0))
 
 
-def finished(monkeypatch, rate, tested, **asked):
-    """A worker, and its answer after a lap on a GPU that works for so long relative to the host."""
-    monkeypatch.setenv("EMULATED_CUDA_RATE", str(rate))
-    worker = Worker(None, seed=0)
-    answered(worker, "build", **sent(tested), warmup_s=0.01, **asked)
-    answered(worker, "lap", iterations=3, rehearse=True)
-    return answered(worker, "finish")
-
-
-@pytest.mark.parametrize("mode", PASSES)
-def test_a_launch_bound_case_is_timed_as_graphs_too(monkeypatch, mode):
-    tested = case("fastformer", mode=mode, device="cuda")
-    bound = finished(monkeypatch, 0.05, tested)
-    assert bound["values"]["replay_s"] > 0
-    assert not bound["needs_new_process"]
-    assert "replay_s" not in finished(monkeypatch, 1000.0, tested)["values"]
-    assert "replay_s" not in finished(monkeypatch, 0.05, tested, cuda_graphs=True)["values"]
-
-
-def test_a_launch_bound_case_that_cannot_be_captured_says_why(monkeypatch):
-    """Its process measures nothing else: what has failed in a capture may go on failing."""
-    found = finished(monkeypatch, 0.05, case("adaptively_sparse", seq_len=16, device="cuda"))
-    assert "replay_s" not in found["values"]
-    assert "not permitted when stream is capturing" in found["notes"]["replays"]
-    assert found["needs_new_process"]
-
-
 def test_replays_train_like_iterations():
     tested = case("linformer", mode=Mode.TRAINING, seq_len=16)
     replayed, eager = subject(tested), subject(tested)

@@ -4,11 +4,9 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from shutil import which
 from typing import Any
 
-from attnbench.devices import rapl
 from attnbench.devices.host import memory_bytes
 from attnbench.devices.protocol import Build, Device, Meter, Stopwatch, ValuesAndNotes
 from attnbench.devices.timing import HostStopwatch
@@ -80,14 +78,6 @@ class Cpu(Device):
         from attnbench.devices.disturbances import CoreMeter
 
         return CoreMeter()
-
-    @cached_property
-    def packages(self) -> rapl.Packages:
-        """The counters of energy."""
-        return rapl.Packages()
-
-    def joules(self) -> float:
-        return self.packages.joules()
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}

@@ -46,6 +46,7 @@ class Cuda(Device):
     preference = 1
     flushes_cache = True
     captures = True
+    counts_energy = True
     context_bytes = 600 << 20  # those of current drivers and cards take 300 to 600 MiB
 
     def missing(self) -> str:
