@@ -1,8 +1,10 @@
 """What a sweep has measured so far, and what that predicts for the cases to come."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import median
 
 from attnbench.records import Block, Case, Outcome, Part, Planned, Prediction, Run
@@ -10,7 +12,7 @@ from attnbench.run import schedule
 from attnbench.run.predict import Known, Peaks, Rates, Times
 from attnbench.run.race import next_pair
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.ratios import Certainty, Laps, block_certainties, by_pair
+from attnbench.statistics.ratios import Laps, by_pair
 
 
 @dataclass
@@ -74,8 +76,6 @@ class History:
             rehearsed = seconds < schedule.REHEARSED_S
             ran_s = sum(s.wall_s + rehearsed * s.wall_s / s.iterations for s in run.samples)
             ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
-            if "filled_ratio" in run.values:
-                ran_s += planned.compared_s
             if not again:
                 self.visits[run.case] = min(self.visits.get(run.case, math.inf), run.elapsed_s)
                 self.learn_overhead(run, ran_s + self.prepare_s(planned))
@@ -103,8 +103,7 @@ class History:
 
     def wall_s(self, planned: Planned) -> float:
         """Seconds that an iteration occupies a process: more where launches take longer."""
-        all_walls = [wall for walls in self.walls.values() for wall in walls]
-        walls = self.walls.get(self.name(planned), all_walls)
+        walls = self.walls.get(self.name(planned)) or list(chain(*self.walls.values()))
         return self.iteration_s(planned) * (median(walls) if walls else 1.0)
 
     def prepare_s(self, planned: Planned) -> float:
@@ -137,15 +136,21 @@ class History:
         good = {key for key, _ in self.timed} - self.failed
         return [planned for planned in self.plan if planned.case.key in good]
 
-    def certainties(self) -> dict[Block, Certainty]:
-        """How well the ratios of each block are known; blocks without any are left out."""
+    @property
+    def laps(self) -> dict[tuple[str, Block], dict[int, Laps]]:
+        """The pairs of laps of each round, by series and block, of cases that can be repeated."""
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         cases = {planned.case.key: planned for planned in self.repeatable()}
         for (key, round_), run in self.timed.items():
             if planned := cases.get(key):
                 own = laps.setdefault((self.name(planned), planned.block), {})
                 own[round_] = by_pair(run.samples)
-        return block_certainties(laps)
+        return laps
+
+    @property
+    def rounds(self) -> Counter[str]:
+        """In how many rounds each case was timed, by its key."""
+        return Counter(key for key, _ in self.timed)
 
     def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
         """The runs of each series that was timed in a block, round by round."""

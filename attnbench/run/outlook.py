@@ -1,8 +1,8 @@
 """What a session knows: its plan, how much of it is done, and what the rest will take."""
 
 import math
+import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +13,6 @@ from attnbench.run import schedule
 from attnbench.run.history import History, blocks
 from attnbench.run.predict import Rates
 from attnbench.run.schedule import Refusal
-from attnbench.statistics.ratios import Certainty
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
@@ -22,13 +21,9 @@ COMPILING_S = 300.0  # further seconds for compiling, which depends on more than
 # rest of a process's time, so that nine tenths of a visit measure; but rounds are what is
 # repeated, so a visit must not become much longer than that of a pass.
 PAYS, LONGER = 10.0, 3.0
-# share of the remaining budget that a comparison with a prompt may take: it checks filled states
-# and narrows no ratio; if six series all compare, a third of the budget is left for rounds
-COMPARING = 0.15
-# share of the budget for extras before the rest is repeated, since they were requested too
-EXTRAS = 0.15
-WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
-WANTED_EXTRA = 2  # of an extra, before it is spent on longer ones
+# Samples and warm-up of the first round take at most these shares of a case's even share of the
+# budget, so that long cases are reached
+FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
 
 
 @dataclass(kw_only=True)
@@ -49,8 +44,9 @@ class Outlook:
     share: Mapping[Block, tuple[int, ...]] | None = None
     rates: Rates | None = None  # measured peaks of the machine
     round: int = 0  # of this session: an index of the rounds in its share
-    memory_reserve_s: float = 0.0  # reserved from the budget, for measuring memory
-    certain: Mapping[Block, Certainty] = field(default_factory=dict)  # of ratios, by the last round
+    name: str = ""  # of the shard; it seeds random orders
+    over_budget: bool = False  # whether the budget left something out
+    waiting: dict[str, Planned] = field(init=False)  # for their first visit, by the case's key
     history: History = field(init=False)
     blocks: Mapping[Block, Sequence[Planned]] = field(init=False)
 
@@ -68,28 +64,29 @@ class Outlook:
             context_bytes=self.device.context_bytes,
             rates=self.rates,
         )
-        self.extras = schedule.extras(self.plan, self.request.batch_tokens)
-        early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
-        self.wanted = max((1, *early))  # of this session's rounds
+        unfinished = (p for p in self.plan if self.lacks_memory(p) or not self.is_done(p))
+        self.waiting = {p.case.key: p for p in unfinished if not p.refusal}
 
-    def refusal(self, planned: Planned, others: Sequence[Planned]) -> Refusal | None:
-        """Why a case does not run now together with `others` of its block, or None."""
-        if self.is_done(planned):
-            return None
+    def fitting(self, cases: Iterable[Planned], reserve_s: float) -> list[Planned]:
+        """The cheapest of these cases whose first visits leave `reserve_s` of the budget."""
+        found, left_s = [], self.left_s() - reserve_s
+        for planned in sorted(cases, key=self.cost_s):
+            anchor = None if self.is_done(planned) else self.anchor(planned.block)
+            cost_s = self.cost_s(planned) + (self.visit_s(anchor) if anchor else 0.0)
+            if self.limit(planned) is None and cost_s <= left_s:
+                found.append(planned)
+                left_s -= cost_s
+        return found
+
+    def refusal(self, planned: Planned) -> Refusal:
+        """Why a case that waits is left out: a limit, or the end of the budget."""
         if limit := self.limit(planned):
             return limit
-        anchor = self.anchor(planned.block)
-        reserved_s = (
-            self.cost_s(others) + self.visits_s([anchor] if anchor else []) + self.memory_reserve_s
-        )
-        cost_s = self.cost_s([planned])
-        if reserved_s + cost_s > self.left_s():
-            iteration_s, left_s = self.history.iteration_s(planned), self.left_s() - reserved_s
-            left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
-            each, total = units.seconds(iteration_s), units.seconds(cost_s)
-            reason = f"({left}): predicted {each} per iteration, {total} in total"
-            return Refusal(Cause.BUDGET, f"would exceed --budget {reason}")
-        return None
+        left_s, cost_s = self.left_s(), self.cost_s(planned)
+        left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
+        each, total = units.seconds(self.history.iteration_s(planned)), units.seconds(cost_s)
+        reason = f"({left}): predicted {each} per iteration, {total} in total"
+        return Refusal(Cause.BUDGET, f"would exceed --budget {reason}")
 
     def limit(self, planned: Planned) -> Refusal | None:
         """Why a case cannot run whatever the budget, as far as known by now, or None."""
@@ -108,43 +105,15 @@ class Outlook:
             return Refusal(Cause.CASE_TIMEOUT, f"would exceed --case-timeout {reason}")
         return None
 
-    def must_wait(self, extras: Sequence[Planned]) -> bool:
-        """Whether the budget is not enough for the wanted rounds of these extras and of the rest.
-
-        The rest are the cases that are not extra, and the extras that have run. The first extras,
-        as many as take a share of the budget, need not wait.
-        """
-        if all(self.is_done(planned) for planned in extras):
-            return False
-        begun = [p for p in self.plan if p.case.key in self.extras and self.was_timed(p)]
-        first_s = sum(self.wanted_of(p) * self.visit_s(p) for p in (*begun, *extras))
-        if first_s <= EXTRAS * (self.request.budget_s or 0):
-            return False
-        rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
-        coming = [*(p for p in rest if not self.was_timed(p)), *extras]
-        timed = Counter(key for key, _ in self.history.timed)
-        repeats_s = sum(
-            max(0, self.wanted_of(p) - max(1, timed[p.case.key])) * self.visit_s(p)
-            for p in (*self.history.repeatable(), *coming)
-        )
-        return self.cost_s(coming) + repeats_s + self.memory_reserve_s > self.left_s()
-
-    def wanted_of(self, planned: Planned) -> int:
-        """The rounds of a case that come before further extras."""
-        most = WANTED_EXTRA if planned.case.key in self.extras else self.wanted
-        return min(most, len(self.rounds[planned.block]))
-
-    def is_due(self, planned: Planned, wanted: bool) -> bool:
-        """Whether this round repeats a case: it has such a round, and a ratio is imprecise."""
-        certain, precision = self.certain.get(planned.block), self.request.precision
-        precise = certain is not None and precision is not None and certain.reaches(precision)
-        most = self.wanted_of(planned) if wanted else len(self.rounds[planned.block])
-        return self.round < most and not precise
-
     def anchor(self, block: Block) -> Planned | None:
         """What races again with cases not yet timed in this round; None before the first race."""
         timed = [planned for planned in self.blocks[block] if self.was_timed(planned)]
-        return min(timed, key=self.history.needed_bytes, default=None)
+        return min(timed, key=self.history.iteration_s, default=None)
+
+    def cost_s(self, planned: Planned) -> float:
+        """Predicted seconds of what is not done of a case's first visit: time and memory."""
+        visit_s = 0.0 if self.is_done(planned) else self.visit_s(planned)
+        return visit_s + (self.memory_s(planned) if self.lacks_memory(planned) else 0.0)
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
@@ -163,35 +132,25 @@ class Outlook:
             own_s = self.history.iteration_s(planned)
         stretch = stretched_s / own_s if own_s else 1.0
         visit_s = schedule.visit_s(own_s, settings, overhead_s, stretch)
-        compared_s = planned.compared_s if self.compares(planned) else 0.0
         energy_s = schedule.ENERGY_S * settings.energy
-        predicted_s = self.history.prepare_s(planned) + compared_s + energy_s + visit_s
+        predicted_s = self.history.prepare_s(planned) + energy_s + visit_s
         # first pages of gigabytes may take far longer than the iterations
         return max(predicted_s, self.history.visits.get(planned.case.key, 0.0))
 
-    def compares(self, planned: Planned) -> bool:
-        """Whether a visit in this round compares a step from a filled state with a prompt's.
-
-        It does in the second round of the sweep, and only if that takes little of the remaining
-        budget.
-        """
-        coming = self.rounds[planned.block][self.round :]
-        if not planned.compared_s or coming[:1] != (min(1, self.request.rounds - 1),):
-            return False
-        stretch = self.history.wall_s(planned) / self.history.iteration_s(planned)
-        return stretch * planned.compared_s <= COMPARING * self.left_s()
-
     def settings_of(self, planned: Planned) -> Settings:
         """The settings of the case: samples of steps are longer where starting takes long."""
-        settings = self.request.settings
-        if not planned.case.workload.steps:
+        settings, sample_s = self.request.settings, self.request.settings.sample_s
+        if planned.case.workload.steps:
+            longer_s = min(PAYS * self.history.overhead_s(Part.TIME), LONGER * sample_s)
+            settings = replace(settings, sample_s=max(sample_s, longer_s))
+        if self.round or self.request.budget_s is None:
             return settings
-        longer_s = min(PAYS * self.history.overhead_s(Part.TIME), LONGER * settings.sample_s)
-        return replace(settings, sample_s=max(settings.sample_s, longer_s))
-
-    def cost_s(self, cases: Sequence[Planned]) -> float:
-        """Predicted seconds of visiting those of these cases that are not done in this round."""
-        return self.visits_s(planned for planned in cases if not self.is_done(planned))
+        share_s = self.request.budget_s / len(self.plan)
+        return replace(
+            settings,
+            sample_s=min(settings.sample_s, FIRST_SAMPLE * share_s),
+            warmup_s=min(settings.warmup_s, FIRST_WARMUP * share_s),
+        )
 
     def left_s(self) -> float:
         """Seconds left of the budget; infinite without one."""
@@ -247,3 +206,7 @@ class Outlook:
     def is_done(self, planned: Planned) -> bool:
         """Whether an earlier session timed this round of the case."""
         return (planned.case.key, Part.TIME, self.sweep_round(planned)) in self.finished
+
+    def draw(self) -> random.Random:
+        """The random generator of this round's order."""
+        return random.Random(f"{self.request.settings.seed}-{self.round}{self.name}")

@@ -270,13 +270,13 @@ class Round(AbstractContextManager["Round"]):
     ) -> Answer:
         """The memory of a case of an entrant; the process is kept if it may measure another.
 
-        With `end_others`, those kept for other entrants end first. A case that ends a kept process,
+        With `end_others`, all others end first. A case that ends a kept process,
         or whose process is killed, is measured again in a new one, unless it is a `suspect`
         already: something else may have ended it, or needed the memory.
         """
-        for other, kept in self.memory_workers.items():
-            if end_others and other != name:
-                kept.end()
+        others = [kept for other, kept in self.memory_workers.items() if other != name]
+        for kept in (*others, *self.running.values()) if end_others else ():
+            kept.end()
         worker = self.memory_workers.get(name)
         if is_new := worker is None or not worker.alive:
             worker = self.memory_workers[name] = self.start(name, measures_memory=True)

@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench import units
-from attnbench.modes import find
-from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Run, Settings
+from attnbench.records import Case, Cause, Outcome, Part, Planned, Run, Settings
 from attnbench.run.race import Turns
 from attnbench.statistics.curves import series_names
 
@@ -100,23 +99,6 @@ def groups(
     if not has_raced and not any(anchor in group for group in groups):
         groups.insert(0, [anchor])
     return groups
-
-
-def extras(plan: Sequence[Planned], tokens: int | None) -> frozenset[str]:
-    """The keys of cases longer than the tokens of a batch, and of further forms of a mechanism.
-
-    Without `tokens` the batch is fixed, and no length is extra; neither is one of steps.
-    """
-    first: dict[tuple[str, object, Block], str] = {}
-    found = set()
-    for planned in plan:
-        case = planned.case
-        beyond = tokens is not None and case.workload.seq_len > tokens
-        beyond &= not find(case.workload.mode).steps
-        place = (case.mechanism, case.options, planned.block)
-        if beyond or first.setdefault(place, case.key) != case.key:
-            found.add(case.key)
-    return frozenset(found)
 
 
 def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:

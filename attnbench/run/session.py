@@ -1,43 +1,35 @@
-"""The loop of a sweep: rounds of raced blocks; every outcome is stored.
+"""The loop of a sweep: it visits blocks in the order of `run.order` and stores every outcome.
 
-A block is all series at one mode, length and variant of the sizes. Round 0 visits every block that
-the budget reaches, shorter lengths first; a case that a prediction left out is reconsidered when
-later measurements predict that it fits. Later rounds repeat the blocks until all their ratios are
-known to the precision requested, the least certain ones first if the budget is not enough for all.
-Extras, lengths beyond the tokens of a batch and further forms of a mechanism, wait until the rest
-and shorter extras have been repeated if the budget is not enough for all, but for the first few.
-The memory of each case is measured once: in a share of the budget after round 0, the rest before
-more than the wanted rounds. `start` and the clock are callables, so that tests can replace them.
+A block is all series at one mode, length and variant of the sizes; in a visit, cases of a block
+race. The memory of a case is measured after its first race. `start` and the clock are callables, so
+that tests can replace them.
 
 A session may have only some rounds of some blocks, those of a shard. Its own first round then
 visits each of its blocks once, whatever the number of that round in the whole sweep.
 """
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
-from attnbench.run import schedule
-from attnbench.run.history import blocks
+from attnbench.run import order, schedule
+from attnbench.run.order import WANTED
 from attnbench.run.outlook import Outlook
 from attnbench.run.pace import Pace
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, run_of
 from attnbench.run.workers import WorkerHandle
-
-MEMORY = 0.1  # share of the budget kept for measuring memory in the first rounds
-# causes that later predictions may remove
-PREDICTED = frozenset({Cause.BUDGET, Cause.CASE_TIMEOUT, Cause.MEMORY_LIMIT})
 
 
 @dataclass(frozen=True)
 class Progress:
     """What is happening now; `left_s` is the predicted time left, within the budget.
 
-    `total` counts the visits that fit into it, as far as the next rounds are planned.
+    `total` counts the visits that fit into it, as far as the first rounds go.
     """
 
     done: int  # visits to cases
@@ -81,36 +73,25 @@ class Session(Outlook):
     earlier: tuple[Run, ...] = ()
     observe: Callable[[Progress], None] = lambda progress: None
     observe_block: Callable[[BlockVisited], None] = lambda visited: None
-    name: str = ""  # of the shard; it seeds the orders of the turns
-    over_budget: bool = False
-    useful_s: float = 0.0  # seconds in warm-up and samples
-    reached: int = 0  # the last round that began
+    useful_s: float = 0.0  # seconds in laps
     visits: int = 0
-    coming: Sequence[Planned] = ()  # the cases of this and of the round's later blocks
     shown: tuple[Block, int] | None = None  # block and round in which the next two were predicted
     end_s: float = 0.0  # when everything would be done, without a budget
     total: int = 0  # visits until then, or until the end of the budget
-    deferred: list[Planned] = field(default_factory=list)  # until the rest has been repeated
-    may_defer: bool = True
-    left_out: dict[str, tuple[Planned, Cause]] = field(default_factory=dict)  # by predictions alone
 
     def run(self) -> None:
-        """Run round 0, then repeats, and measure memory between them."""
+        """Make every visit, then store why the cases that still wait were left out."""
         if math.isnan(self.begun):
             self.begun = self.clock()
         self.recall()
-        self.memory_reserve_s = MEMORY * (self.request.budget_s or 0.0)
-        self.first_round([planned for planned in self.plan if not planned.refusal])
-        self.measure_memories(self.memory_reserve_s if self.request.budget_s else math.inf)
-        self.memory_reserve_s = 0.0
-        self.repeat(wanted=True)
-        while self.deferred:
-            waiting, self.deferred, self.may_defer, self.round = self.deferred, [], False, 0
-            self.first_round(waiting)
-            self.repeat(wanted=True)
-        self.measure_memories(math.inf)
-        self.repeat()
-        self.over_budget |= any(cause is Cause.BUDGET for _, cause in self.left_out.values())
+        for _, visits in groupby(order.visits(self), key=attrgetter("round")):
+            with self.processes() as processes:
+                for visit in visits:
+                    self.visit(processes, visit.cases)
+        for planned in self.waiting.values():
+            refusal = self.refusal(planned)
+            self.over_budget |= refusal.cause is Cause.BUDGET
+            self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
 
     def recall(self) -> None:
         """Learn from the runs of earlier sessions, and store what the plan refuses."""
@@ -122,113 +103,26 @@ class Session(Outlook):
             if planned.refusal:
                 self.leave_out(planned, Outcome.UNSUPPORTED, planned.refusal)
 
-    def first_round(self, plan: Sequence[Planned]) -> None:
-        """Race every block from short to long, with every case that fits."""
-        waiting = sorted(blocks(plan).values(), key=lambda b: (b[0].block.seq_len, self.cost_s(b)))
-        with self.processes() as processes:
-            while waiting:
-                block, *waiting = waiting
-                admitted = self.admitted(block)
-                later = [planned for block in waiting for planned in block]
-                self.coming = [*admitted, *(p for p in later if not self.limit(p))]
-                self.visit(processes, admitted)
-                left_out = (planned for planned, _ in self.left_out.values())
-                again = [planned for planned in left_out if not self.refusal(planned, ())]
-                waiting = [*blocks(again).values(), *waiting]
-
-    def measure_memories(self, most_s: float) -> None:
-        """Measure memory where it is still missing, cheapest first, in at most `most_s`."""
-        self.round, self.coming = 0, ()
-        end_s = min(most_s, self.left_s()) + self.clock()
-        timed = {key for key, _ in self.history.timed}
-        waiting = [p for p in self.plan if p.case.key in timed and self.lacks_memory(p)]
-        with self.processes() as processes:
-            for planned in sorted(waiting, key=self.history.iteration_s):
-                if self.clock() + self.memory_s(planned) <= end_s:
-                    self.measure_memory(processes, planned)
-                elif most_s == math.inf:
-                    self.over_budget = True
-
-    def admitted(self, block: Sequence[Planned]) -> list[Planned]:
-        """The cases of a block that run now, cheapest first; stores why others do not."""
-        admitted: list[Planned] = []
-        for planned in block:  # those that were left out are reconsidered
-            self.left_out.pop(planned.case.key, None)
-        extras = [planned for planned in block if planned.case.key in self.extras]
-        if self.may_defer and self.must_wait(extras):
-            self.deferred += extras
-            block = [planned for planned in block if planned not in extras]
-        self.may_defer = True
-        for planned in sorted(block, key=self.history.iteration_s):
-            if refusal := self.refusal(planned, admitted):
-                self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
-                if refusal.cause in PREDICTED:
-                    self.left_out[planned.case.key] = planned, refusal.cause
-            else:
-                admitted.append(planned)
-        return admitted
-
-    def repeat(self, wanted: bool = False) -> None:
-        """Further rounds of the cases that succeeded, until precise or the budget is spent.
-
-        If `wanted`, only those that come before further extras.
-        """
-        most = self.wanted if wanted else max(map(len, self.rounds.values()), default=0)
-        for self.round in range(1, most):
-            self.reached, self.certain = self.round, self.history.certainties()
-            due = [p for p in self.history.repeatable() if self.is_due(p, wanted)]
-            missing = [planned for planned in due if not self.was_timed(planned)]
-            self.visit_all(blocks(self.affordable(missing)))
-
-    def visit_all(self, of_block: Mapping[Block, Sequence[Planned]]) -> None:
-        """One round of the blocks, in random order."""
-        order = list(of_block)
-        self.draw().shuffle(order)
-        with self.processes() as processes:
-            for number, block in enumerate(order):
-                self.coming = [planned for later in order[number:] for planned in of_block[later]]
-                if self.left_s() >= self.visits_s(of_block[block]):
-                    self.visit(processes, of_block[block])
-                else:
-                    self.over_budget = True
-
-    def affordable(self, missing: Sequence[Planned]) -> list[Planned]:
-        """The cases of this round that fit into the budget.
-
-        The cheapest cases come first until they have the wanted rounds, then the blocks with the
-        least certain ratios.
-        """
-        wanted = self.round < self.wanted
-        affordable, reserved_s = [], 0.0
-        for planned in sorted(missing, key=self.history.iteration_s if wanted else self.gain):
-            cost_s = self.visits_s([planned])
-            if reserved_s + cost_s <= self.left_s():
-                affordable.append(planned)
-                reserved_s += cost_s
-            else:
-                self.over_budget = True
-        return affordable
-
-    def gain(self, planned: Planned) -> tuple[float, float]:
-        """The sort key of repeats: the block with the least certain ratio first."""
-        cases = [other for other in self.history.repeatable() if other.block == planned.block]
-        certain = self.certain.get(planned.block)
-        return -certain.half if certain else 0.0, self.visits_s(cases)
-
     def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
-        """Race those cases of one block that have not run in this round yet."""
-        missing = [planned for planned in cases if not self.is_done(planned)]
-        if not missing:
-            return
-        anchor = self.anchor(missing[0].block)
-        # so that the processes of one group need not end for another
-        idle_bytes = len(set(self.history.names.values())) * self.history.context_bytes
-        memory = self.room_bytes - idle_bytes, self.memory_bytes
-        for group in schedule.groups(missing, self.history.needed_bytes, *memory, anchor):
-            self.race(processes, group)
+        """Race those cases of one block that have not run in this round yet.
+
+        In the first round their memory is measured next.
+        """
+        if missing := [planned for planned in cases if not self.is_done(planned)]:
+            anchor = self.anchor(missing[0].block)
+            # so that the processes of one group need not end for another
+            idle_bytes = len(set(self.history.names.values())) * self.history.context_bytes
+            memory = self.room_bytes - idle_bytes, self.memory_bytes
+            for group in schedule.groups(missing, self.history.needed_bytes, *memory, anchor):
+                self.race(processes, group)
         if timed := tuple(self.history.name(p) for p in missing if self.was_timed(p)):
             block, round_ = missing[0].block, self.sweep_round(missing[0])
             self.observe_block(BlockVisited(block, round_, timed, self.history.runs_of(block)))
+        if self.round:
+            return
+        for planned in cases:
+            if self.was_timed(planned) and self.lacks_memory(planned):
+                self.measure_memory(processes, planned)
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
@@ -240,7 +134,6 @@ class Session(Outlook):
                 **asdict(planned.case),
                 **settings.worker_settings,
                 "filled": planned.filled,
-                "compared": self.compares(planned),
                 "suspicious": history.is_suspicious(planned),
                 "return_large_blocks": self.returns_large_blocks(planned),
             }
@@ -268,8 +161,7 @@ class Session(Outlook):
             self.store.append(*runs.values())
         for name, run in runs.items():
             history.learn(names[name], run)
-            laps_s = sum(sample.wall_s for sample in entries[name].laps.values())
-            self.useful_s += run.values.get("warmup_s", 0.0) + laps_s
+            self.useful_s += sum(sample.wall_s for sample in entries[name].laps.values())
         self.visits += len(cases)
 
     def to_run(self, planned: Planned, entry: Entrant) -> Run:
@@ -293,7 +185,10 @@ class Session(Outlook):
         return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
 
     def measure_memory(self, processes: Round, planned: Planned) -> None:
-        """Measure peaks and counts of a case."""
+        """Measure peaks and counts of a case, unless the budget has ended."""
+        if self.left_s() <= 0:
+            self.over_budget = True
+            return
         name = self.history.name(planned)
         self.show(planned, f"{name}, memory")
         begun = self.clock()
@@ -325,10 +220,6 @@ class Session(Outlook):
         start = partial(self.start, round_=self.round)
         return Round(start, self.draw(), self.clock, self.pace)
 
-    def draw(self) -> random.Random:
-        """The random generator of this round's order."""
-        return random.Random(f"{self.request.settings.seed}-{self.round}{self.name}")
-
     def show(self, planned: Planned, running: str) -> None:
         """Report what runs now; what is left is predicted once per block."""
         block, number = planned.block, self.sweep_round(planned)
@@ -342,18 +233,15 @@ class Session(Outlook):
         )
 
     def predict_end(self) -> None:
-        """Predict when this round and the wanted ones after it end, and after how many visits."""
-        rounds = max(0, self.wanted - 1 - self.reached)
-        repeated = {p.case.key: p for p in self.history.repeatable()}
-        if not self.round:
-            repeated |= {p.case.key: p for p in self.coming}
-        lacking = repeated.values() if self.request.budget_s is None else ()
-        memory_s = self.memory_reserve_s + sum(
-            self.memory_s(p) for p in lacking if self.lacks_memory(p)
-        )
-        visits_s = self.cost_s(self.coming) + rounds * self.visits_s(repeated.values())
-        needed_s = visits_s + memory_s
+        """Predict when the wanted rounds of all cases would end, and after how many visits."""
+        needed_s, visits, timed = 0.0, 0, self.history.rounds
+        for planned in (*self.waiting.values(), *self.history.repeatable()):
+            if self.limit(planned) is None:
+                most = min(WANTED, len(self.rounds[planned.block]))
+                lacking = max(0, most - timed[planned.case.key])
+                memory_s = self.memory_s(planned) if self.lacks_memory(planned) else 0.0
+                needed_s += lacking * self.visit_s(planned) + memory_s
+                visits += lacking
         self.end_s = self.clock() + needed_s
-        visits = sum(not self.is_done(p) for p in self.coming) + rounds * len(repeated)
         fitting = min(1.0, self.left_s() / needed_s) if needed_s else 1.0
         self.total = self.visits + round(fitting * visits)

@@ -40,6 +40,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from statistics import NormalDist, median
 from typing import NamedTuple, TypeVar
@@ -66,9 +67,12 @@ SLOPE = 0.9
 USUAL_S = 0.0005  # of a probe; any constant serves
 EARLIER_SLOPE = 0.3  # where the process of the lap itself probed the core, before and after it
 
+DECIDED = math.log(1.1)  # a log ratio certainly further from 0 needs no more laps
+
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
 Block = tuple[str, int]  # mode and length; a sweep of several variants is analysed one by one
 Key = TypeVar("Key", bound=Hashable)
+BlockLaps = Mapping[tuple[str, Key], Mapping[int, Laps]]  # of each round, by series and block
 
 
 class Ratio(NamedTuple):
@@ -224,19 +228,48 @@ def gathered(
     return logs
 
 
-def block_certainties(laps: Mapping[tuple[str, Key], Mapping[int, Laps]]) -> dict[Key, Certainty]:
-    """How well the ratios of each block are known; blocks without any are left out.
+def block_certainties(laps: BlockLaps[Key]) -> dict[Key, Certainty]:
+    """How well the ratios of each block are known; blocks without any are left out."""
+    blocks, _, means = so_far(laps)
+    found = zip(blocks, certainties(means), strict=True)
+    return {block: certainty for block, certainty in found if certainty}
 
-    `laps` has those of each round, by series and block. The degrees of freedom are those of
-    stopping by precision.
+
+def widest(laps: BlockLaps[Key], undecided: bool = False) -> dict[tuple[str, Key], float]:
+    """The widest relative half-width of the ratios of each series in each block that has any.
+
+    If `undecided`, of those whose interval contains something within `DECIDED` of 1. Where no ratio
+    has an interval yet, half-widths are infinite.
+    """
+    blocks, pairs, means = so_far(laps)
+    t = np.vectorize(partial(student_quantile, LEVEL), otypes=[float])
+    halves = means.se * t(np.where(means.df > 0, means.df, 1.0))
+    found: dict[tuple[str, Key], float] = {}
+    for block, *rows in zip(blocks, means.log, halves, means.rounds, strict=True):
+        for pair, log, half, rounds in zip(pairs, *rows, strict=True):
+            if rounds and not (undecided and abs(log) - half > DECIDED):
+                width = math.inf if math.isnan(half) else math.expm1(half)
+                for series in pair:
+                    found[series, block] = max(width, found.get((series, block), 0.0))
+    return found
+
+
+def so_far(laps: BlockLaps[Key]) -> tuple[Sequence[Key], Sequence[tuple[str, str]], Means]:
+    """The blocks, the pairs of series, and the means of the ratios of an unfinished sweep.
+
+    The degrees of freedom are those of stopping by precision.
     """
     series, blocks = (numbered(keys) for keys in zip(*laps, strict=True)) if laps else ({}, {})
-    pairs = list(combinations(series.values(), 2))
-    if not pairs:
-        return {}
     rounds = {(block, r): r for (_, block), own in laps.items() for r in own}
-    found = certainties(means(gathered(laps, series, blocks, rounds), pairs, LEAST_ROUNDS))
-    return {block: certainty for block, certainty in zip(blocks, found, strict=True) if certainty}
+    if len(series) < 2:
+        none = np.empty((0, 0))
+        return (), (), Means(none, none, none, none.astype(int))
+    found = means(
+        gathered(laps, series, blocks, rounds),
+        list(combinations(series.values(), 2)),
+        LEAST_ROUNDS,
+    )
+    return tuple(blocks), tuple(combinations(series, 2)), found
 
 
 def means(logs: Array, pairs: Sequence[tuple[int, int]], most_rounds: float = math.inf) -> Means:

@@ -70,15 +70,6 @@ def test_shards_take_turns_in_different_orders():
     assert len({tuple(order) for order in orders}) == 3
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3, 9])
-def test_every_filled_state_is_compared_with_a_prompt_in_one_shard(shards):
-    plan = tuple(replace(line, compared_s=0.1) for line in PLAN)
-    machines = [measured(Shard(i, shards), plan)[0] for i in range(1, shards + 1)]
-    builds = [asked for machine in machines for asked in machine.builds if asked["compared"]]
-    cases = {(asked["mechanism"], asked["workload"]["seq_len"]) for asked in builds}
-    assert len(cases) == len(builds) == len(PLAN)
-
-
 def test_what_cannot_run_is_stored_by_the_shard_of_its_first_round():
     plan = (*PLAN, planned("none", 128, 1, refusal="no causal form"))
     stored = [run for i in (1, 2, 3) for run in measured(Shard(i, 3), plan)[0].stored]

@@ -22,9 +22,10 @@ def test_the_predictions_that_the_session_used_are_stored_and_are_those_made_aga
     used = {}
 
     class Noting(Session):
-        def admitted(self, planned):
-            used.update({p.case.key: self.history.iteration_s(p) for p in planned})
-            return super().admitted(planned)
+        def visit(self, processes, cases):
+            if not self.round:
+                used.update({p.case.key: self.history.iteration_s(p) for p in cases})
+            super().visit(processes, cases)
 
     Noting(
         request=replace(whole.request, budget_s=None, case_timeout_s=None),

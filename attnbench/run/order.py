@@ -1,0 +1,117 @@
+"""The order of visits: range before precision.
+
+1. Every curve begins, at the shortest length. Then every other case once, cheap ones first: each
+   curve goes as far as `RANGE` of the budget. The memory of a case is measured after its first
+   visit: a peak is exact and takes one iteration.
+2. `WANTED` rounds of whole blocks, then more of the cases with a ratio that is not decided. Where
+   the budget is not enough for all, visits come first that narrow a ratio most in their time.
+3. What is left of the budget goes to the cases that did not fit into 1, and then to further rounds
+   until all ratios are known to the precision requested.
+
+A session visits in this order, and a dry run adds up what it would visit.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from statistics import median
+from typing import NamedTuple
+
+from attnbench.records import Planned
+from attnbench.run.history import blocks
+from attnbench.run.outlook import Outlook
+from attnbench.statistics.ratios import block_certainties, widest
+
+RANGE = 0.7  # share of the budget in which every case is visited once
+STEP = 2.0  # cases of a step cost at most this many times the cheapest one
+LEAST_WIDTH = 0.001  # of the interval of a ratio, so that what is exact can be repeated too
+WANTED = 3  # rounds of all cases, before some are repeated more than others
+
+
+class Visit(NamedTuple):
+    """Cases of one block that race in a round, and whose memory is measured if it is the first."""
+
+    round: int
+    cases: Sequence[Planned]
+
+
+def visits(outlook: Outlook) -> Iterator[Visit]:
+    """Every visit of a sweep, each chosen after the one before it, from what is known by then."""
+    reserve_s = (1 - RANGE) * (outlook.request.budget_s or 0.0)
+    yield from first_round(outlook, 0.0, longest=min(outlook.request.lengths))
+    yield from first_round(outlook, reserve_s)
+    yield from further_rounds(outlook, until_decided=True)
+    yield from first_round(outlook, 0.0)
+    yield from further_rounds(outlook)
+
+
+def first_round(outlook: Outlook, reserve_s: float, longest: float = math.inf) -> Iterator[Visit]:
+    """Visit what waits for its first round, as far as it leaves `reserve_s` of the budget.
+
+    Cases up to the `longest` length are taken by cost, in steps, and within a step from short to
+    long; all are one step without a budget.
+    """
+    outlook.round, budgeted = 0, outlook.request.budget_s is not None
+    while True:
+        cases = [p for p in outlook.waiting.values() if p.block.seq_len <= longest]
+        if not (possible := outlook.fitting(cases, reserve_s)):
+            return
+        most_s = STEP * outlook.cost_s(possible[0]) if budgeted else math.inf
+        step = blocks([planned for planned in possible if outlook.cost_s(planned) <= most_s])
+        for block in sorted(step, key=lambda block: block.seq_len):
+            if chosen := outlook.fitting(step[block], reserve_s):
+                yield Visit(0, chosen)
+                for planned in chosen:
+                    del outlook.waiting[planned.case.key]
+
+
+def further_rounds(outlook: Outlook, until_decided: bool = False) -> Iterator[Visit]:
+    """Repeat the cases that were timed, block by block in random order.
+
+    They are repeated until all their ratios are precise, or only until these are decided.
+    """
+    for number in range(1, max(map(len, outlook.rounds.values()), default=0)):
+        outlook.round = number
+        chosen = list(blocks(repeated(outlook, until_decided)).values())
+        outlook.draw().shuffle(chosen)
+        for cases in chosen:
+            if outlook.visits_s(cases) <= outlook.left_s():
+                yield Visit(number, cases)
+            else:
+                outlook.over_budget = True
+
+
+def repeated(outlook: Outlook, until_decided: bool) -> list[Planned]:
+    """The cases that this round repeats: until their ratios are precise, or only decided.
+
+    All further visits that are due are put in order: first those that narrow a ratio most in
+    their time, where its width falls as the root of the number of rounds. As many of them as
+    fit into the budget will be made; the next one of each case is of this round.
+    """
+    laps, precision = outlook.history.laps, outlook.request.precision
+    certain, widths = block_certainties(laps), widest(laps)
+    undecided, timed = widest(laps, undecided=True), outlook.history.rounds
+    due: list[tuple[float, Planned]] = []
+    for block, cases in blocks(outlook.history.repeatable()).items():
+        usual_s, known = median(map(outlook.visit_s, cases)), certain.get(block)
+        if known is not None and precision is not None and known.reaches(precision):
+            continue
+        for planned in cases if outlook.round < len(outlook.rounds[block]) else ():
+            case, done = (outlook.history.name(planned), block), timed[planned.case.key]
+            more = until_decided and done >= WANTED
+            if outlook.was_timed(planned) or (more and case not in undecided):
+                continue
+            width = (undecided if more else widths).get(case, math.inf)
+            of_one_round = math.sqrt(done) * min(max(width, LEAST_WIDTH), 1.0)
+            cost_s = max(usual_s, outlook.visit_s(planned))
+            rounds = range(done, len(outlook.rounds[block]))
+            due += [(cost_s * n**1.5 / of_one_round, planned) for n in rounds]
+    left_s, found = outlook.left_s(), {}
+    for _, planned in sorted(due, key=itemgetter(0)):
+        cost_s = outlook.visit_s(planned)
+        if cost_s <= left_s:
+            left_s -= cost_s
+            found[planned.case.key] = planned
+        else:
+            outlook.over_budget = True
+    return list(found.values())

@@ -1,0 +1,163 @@
+"""The order of visits: each curve as far as the budget goes, then what is uncertain."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
+from tests.run.machine import Machine
+from tests.run.sessions import PLAN, REQUEST, outcomes, planned, slow_is, sweep
+
+LENGTHS = tuple(2**k for k in range(7, 17))
+MODES = (Mode.INFERENCE, Mode.TRAINING)
+# Seconds of an iteration of 8,192 tokens, in a stored sweep of Fig. 2: of the linear mechanisms at
+# each length up to 8,192, of softmax attention at 128 and at 8,192 (inference, training).
+LINEAR = {
+    "bigbird": (0.24, 0.74),
+    "fastformer": (0.11, 0.38),
+    "linear_transformer": (0.18, 0.56),
+    "linformer": (0.13, 0.42),
+    "longformer": (0.25, 0.76),
+    "poolingformer": (0.34, 1.02),
+}
+QUADRATIC = {"eager": ((0.24, 10.2), (0.73, 13.6)), "sdpa": ((0.21, 2.35), (0.65, 8.4))}
+
+
+def costs(n, mode):
+    """Seconds of an iteration of each mechanism; a batch has 8,192 tokens, or one sequence."""
+    sequences, at = max(1, n / 8192), MODES.index(mode)
+    found = {name: seconds[at] * sequences for name, seconds in LINEAR.items()}
+    for name, ends in QUADRATIC.items():
+        short, long = ends[at]
+        found[name] = sequences * (short + (long - short) * (n - 128) / (8192 - 128))
+    return found
+
+
+def replayed(budget_s, names, guess=1.5):
+    """A sweep of Fig. 2 on a machine where everything takes what it took; first guesses err."""
+    plan = [
+        planned(name, n, int(guess * seconds * 1e9), mode=mode)
+        for mode in MODES
+        for n in LENGTHS
+        for name, seconds in costs(n, mode).items()
+        if name in names
+    ]
+    w = {line.case: line.case.workload for line in plan}
+    machine = Machine(lambda case: costs(w[case].seq_len, w[case].mode)[case.mechanism])
+    settings = Settings(sample_s=0.5, warmup_s=0.2)
+    asked = {"lengths": LENGTHS, "modes": MODES, "tokens": 8192, "precision": 0.02, "rounds": 12}
+    sweep(machine, plan, replace(REQUEST, **asked, budget_s=budget_s, settings=settings))
+    assert machine.now - 50.0 <= budget_s * 1.01
+    return machine, plan
+
+
+def longest(machine, mode):
+    """The longest length of each mechanism that was timed, and that was weighed too."""
+    found = {Part.TIME: {}, Part.MEMORY: {}}
+    for (key, part, _), run in outcomes(machine).items():
+        case = msgspec.json.decode(key, type=Case)
+        if run.outcome is Outcome.OK and case.workload.mode is mode:
+            known = found[part].get(case.mechanism, 0)
+            found[part][case.mechanism] = max(known, case.workload.seq_len)
+    assert found[Part.TIME] == found[Part.MEMORY], "a peak is not what a budget leaves out"
+    return found[Part.TIME]
+
+
+@pytest.mark.parametrize(("budget_s", "training"), [(900.0, 32_768), (1200.0, 65_536)])
+def test_each_linear_curve_of_the_figure_is_measured_to_its_end(budget_s, training):
+    machine, plan = replayed(budget_s, {*LINEAR, *QUADRATIC})
+    assert {longest(machine, Mode.INFERENCE)[name] for name in LINEAR} == {65_536}
+    assert min(longest(machine, Mode.TRAINING)[name] for name in LINEAR) >= training
+    timed = Counter(key for (key, part, _), run in outcomes(machine).items() if run.samples)
+    assert len(timed) >= 140
+    usual = [timed[p.case.key] for p in plan if 512 <= p.case.workload.seq_len <= 8192]
+    assert sorted(usual)[len(usual) // 2] >= 2, "and most short ones are repeated"
+
+
+def test_five_minutes_measure_a_linear_curve_beside_softmax_attention():
+    machine, _ = replayed(300.0, {"fastformer", "sdpa"})
+    assert {longest(machine, mode)["fastformer"] for mode in MODES} == {65_536}
+
+
+def test_half_a_minute_compares_two_forms_in_both_modes():
+    machine, _ = replayed(30.0, {"eager", "sdpa"})
+    for mode in MODES:
+        assert set(longest(machine, mode)) == {"eager", "sdpa"}
+
+
+def order(machine):
+    """Round, mechanism and length of each run of laps, in order."""
+    cases = [(run, msgspec.json.decode(run.case, type=Case)) for run in machine.stored]
+    return [
+        (run.round, case.mechanism, case.workload.seq_len)
+        for run, case in cases
+        if run.part is Part.TIME and run.samples
+    ]
+
+
+def test_curves_begin_then_cheap_cases_come_first_and_their_block_races_along():
+    machine = Machine(slow_is(1.0))
+    sweep(machine, request=replace(REQUEST, budget_s=300.0))
+    first = [(name, n) for round_, name, n in order(machine) if round_ == 0]
+    assert {n for _, n in first[:3]} == {128}
+    assert first.index(("fast", 512)) < first.index(("slow", 256))
+    runs = outcomes(machine)
+    for slow, fast in zip(PLAN[:3], PLAN[3:], strict=True):
+        shared = [
+            {sample.lap for sample in runs[line.case.key, Part.TIME, 0].samples}
+            for line in (slow, fast)
+        ]
+        assert shared[0] <= shared[1], "the fast one ran again beside the slow one"
+
+
+def test_memory_is_measured_after_the_first_visit_of_a_case():
+    machine = Machine()
+    sweep(machine, request=replace(REQUEST, budget_s=60.0))
+    parts = [(run.case, run.part) for run in machine.stored]
+    for line in PLAN:
+        weighed = parts.index((line.case.key, Part.MEMORY))
+        assert parts.index((line.case.key, Part.TIME)) < weighed
+        assert all(run.round == 0 for run in machine.stored[:weighed])
+
+
+def test_what_is_decided_is_not_repeated_before_what_is_not():
+    """Of three series two tie; the third takes three times as long."""
+    times = {"a": 0.5, "b": 0.5, "c": 1.5}
+    plan = [planned(name, n, int(t * 1e9)) for name, t in times.items() for n in (128, 256)]
+    turns = Counter()
+
+    def seconds(case):
+        turns[case] += 1
+        return times[case.mechanism] * (1 + 0.02 * math.sin(turns[case] * len(case.mechanism)))
+
+    machine = Machine(lambda case: seconds(case) * (1.1 if turns[case] // 5 % 2 else 1.0))
+    sweep(machine, plan, replace(REQUEST, rounds=12, budget_s=150.0, precision=0.001))
+    rounds = Counter(name for _, name, _ in order(machine))
+    assert rounds["c"] < min(rounds["a"], rounds["b"])
+    assert max(rounds["a"], rounds["b"]) <= 1.5 * min(rounds["a"], rounds["b"])
+
+
+def test_what_did_not_fit_comes_once_the_rest_is_decided():
+    """It takes more than the share of the first round, and less than what precision leaves."""
+    plan = [*PLAN, planned("long", 512, 22 * 10**9)]
+    machine = Machine(lambda case: {"slow": 1.0, "fast": 0.1, "long": 22.0}[case.mechanism])
+    request = replace(REQUEST, budget_s=150.0, rounds=12, precision=0.02)
+    sweep(machine, plan, request)
+    visited = order(machine)
+    assert (0, "long", 512) in visited
+    assert visited.index((2, "fast", 128)) < visited.index((0, "long", 512))
+    run = outcomes(machine)[plan[-1].case.key, Part.MEMORY, 0]
+    assert run.outcome is Outcome.OK
+
+
+def test_what_never_fits_is_stored_with_what_was_predicted_of_it():
+    plan = [*PLAN, planned("long", 512, 10**12)]
+    machine = Machine(lambda case: 0.1)
+    session = sweep(machine, plan, replace(REQUEST, budget_s=60.0, case_timeout_s=None))
+    (run,) = (run for run in machine.stored if run.case == plan[-1].case.key)
+    assert (run.outcome, run.cause) == (Outcome.SKIPPED, Cause.BUDGET)
+    assert run.predicted.seconds > 60
+    assert session.over_budget
