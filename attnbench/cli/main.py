@@ -25,7 +25,8 @@ def run() -> int:
         return FAILED
     except Exception as error:
         named = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        show(parser_message(error) or f"unexpected {named}{traced()}")
+        told = "; ".join((f"unexpected {named}", *getattr(error, "__notes__", ())))
+        show(parser_message(error) or f"{told}{traced()}")
         return FAILED
 
 

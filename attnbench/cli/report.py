@@ -5,19 +5,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.options import option, switch
 from attnbench.cli.typer_options import shared_option
-from attnbench.errors import UsageError
+from attnbench.errors import AttnbenchError, UsageError
 from attnbench.records import PASSES, FigureSize
+from attnbench.units import many
 from attnbench.workloads import axes
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
+    from attnbench.records import Sweep
     from attnbench.render.grid import Table
 
 INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
@@ -124,34 +126,60 @@ def publish(
     from attnbench.store.journal import load_results
 
     sweep = load_results(folder)
-    folder = out or (folder if folder.is_dir() else folder.parent)
+    into = out or (folder if folder.is_dir() else folder.parent)
     parts = variants(sweep) if at is None else {at: variant(sweep, at)}
-    analyses = {name: analyse(part, against, at_length) for name, part in parts.items()}
-    if slopes and not set(sweep.request.modes) & set(PASSES):
-        console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
-    tables = {name: report_tables(each, everything) for name, each in analyses.items()}
-    for name, analysis in analyses.items():
-        console.warn(warnings(analysis), name)
-        files = report_files(analysis, formats, slopes, size, tables[name])
-        output.fill(folder / name, files, then=INTACT)
-    if as_json:
-        found = {
-            name: {
-                "answers": asdict(a.answers),
-                "rows": a.rows,
-                "warnings": warnings(a),
-                "cases": a.cases,
-            }
-            for name, a in analyses.items()
-        }
-        console.data(found if len(found) > 1 else next(iter(found.values())))
-        return
-    for name, analysis in analyses.items():
-        show(name, analysis, headlines(analysis, tables[name]))
-        if line := ended(analysis):
-            console.err().print(line)
-    within = f"{folder / name}" if len(analyses) == 1 else f"{folder}, in {', '.join(analyses)}"
-    console.err().print(f"figures and tables are in {within}; report.html has them all")
+    with nothing_lost(sweep, folder) as failed:
+        analyses = {name: analyse(part, against, at_length) for name, part in parts.items()}
+        if slopes and not set(sweep.request.modes) & set(PASSES):
+            console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
+        tables = {name: report_tables(each, everything, failed) for name, each in analyses.items()}
+        for name, analysis in analyses.items():
+            console.warn(warnings(analysis), name)
+            files = report_files(analysis, formats, slopes, size, tables[name], failed)
+            output.fill(into / name, files, then=INTACT)
+        if as_json:
+            found = [as_data(analysis) for analysis in analyses.values()]
+            console.data(dict(zip(analyses, found, strict=True)) if len(found) > 1 else found[0])
+            return
+        for name, analysis in analyses.items():
+            show(name, analysis, headlines(analysis, tables[name]))
+            if line := ended(analysis):
+                console.err().print(line)
+        within = f"{into / name}" if len(analyses) == 1 else f"{into}, in {', '.join(analyses)}"
+        console.err().print(f"figures and tables are in {within}; report.html has them all")
+
+
+@contextmanager
+def nothing_lost(sweep: "Sweep", folder: Path) -> Iterator[list[Exception]]:
+    """A list for the errors of parts of a report, the first of which is raised at the end.
+
+    It and any other unexpected error here say that all runs are kept, and how to go on.
+    """
+    failed: list[Exception] = []
+    try:
+        yield failed
+        if failed:
+            failed[0].add_note(f"{many(len(failed), 'part')} of the report could not be made")
+            raise failed[0]
+    except AttnbenchError:
+        raise
+    except Exception as error:
+        runs = many(sum(run.elapsed_s > 0 for run in sweep.runs), "run")
+        error.add_note(f"all {runs} are kept in '{folder}'")
+        error.add_note(f"attnbench report '{folder}' makes the report again")
+        raise
+
+
+def as_data(analysis: "Analysis") -> dict[str, Any]:
+    """What programs read of an analysis."""
+    from attnbench.render.conditions import warnings
+
+    return {
+        "answers": asdict(analysis.answers),
+        "rows": analysis.rows,
+        "warnings": warnings(analysis),
+        "cases": analysis.cases,
+    }
 
 
 def show(variant: str, analysis: "Analysis", tables: Sequence["Table"]) -> None:

@@ -1,8 +1,11 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import starmap
+from operator import call
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnbench import units
 from attnbench.analysis.report import AT, Analysis
@@ -37,6 +40,11 @@ SIMULTANEOUS = (
 LEAST = "Bold: the least at each length."
 CLOSE = f"{LEAST[:-1]}, and what needs at most {units.percent(PEAKS)} more."
 
+T = TypeVar("T")
+
+
+Failures = list[Exception] | None  # of parts of a report; None: the first one is raised
+
 
 def report_files(
     analysis: Analysis,
@@ -44,24 +52,43 @@ def report_files(
     slopes: bool = False,
     size: FigureSize = FigureSize.TEXT,
     tables: Sequence[Table] = (),
+    failed: Failures = None,
 ) -> dict[str, bytes]:
     """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
 
     `size` is that of the figures. `slopes` adds local exponents below Fig. 2. `tables` are those of
-    `report_tables` unless given.
+    `report_tables` unless given. A figure that cannot be made is left out, and added to `failed`.
     """
+    cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
+    below = analysis.local_slopes if slopes else None
+    interactive = next(kept(map(charts.charts, [analysis]), failed), None)
     return _files(
         analysis.sweep.name,
         (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
-        _pictures(analysis, slopes, size),
-        captions(analysis.cases, [analysis.sweep]),
+        _drawn(_figures(cases, tokens, size, below), formats, failed),
+        captions(cases, [analysis.sweep]),
         tables or report_tables(analysis),
-        analysis.cases,
+        cases,
         formats,
-        charts.charts(analysis),
+        interactive,
         best(analysis),
         origin(analysis.sweep),
     )
+
+
+def kept(parts: Iterator[T], failed: Failures) -> Iterator[T]:
+    """The parts that can be made; an error of any other is added to `failed`, if it is given."""
+    while True:
+        try:
+            part = next(parts)
+        except StopIteration:
+            return
+        except Exception as error:
+            if failed is None:
+                raise
+            failed.append(error)
+        else:
+            yield part
 
 
 def best(analysis: Analysis) -> dict[str, latex.Best]:
@@ -113,7 +140,7 @@ def devices_files(
     return _files(
         " and ".join(analyses),
         (answers, lines[0], lines[1]),
-        _costs(cases, tokens, size),
+        _drawn(_figures(cases, tokens, size), formats),
         captions(cases, [analysis.sweep for analysis in analyses.values()]),
         devices_tables(analyses, cases),
         cases,
@@ -125,29 +152,22 @@ def devices_files(
 def _files(
     name: str,
     above: tuple[Sequence[Paragraph], Sequence[str], Sequence[str]],
-    figures: Iterable[tuple[str, "Figure"]],
+    drawn: Mapping[str, bytes],
     captions: Mapping[str, str],
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
-    interactive: Mapping[str, Any],
+    interactive: Mapping[str, Any] | None,
     best: Mapping[str, latex.Best] = latex.NO_BEST,
     head: Sequence[str] = (),
 ) -> dict[str, bytes]:
-    """The files of a report, below its answers, warnings and conditions; a figure is drawn once."""
+    """The files of a report, below its answers, warnings and conditions."""
     answers, warned, conditions = above
-    drawn = dict(figures)
-    files = {
-        f"{stem}.{end}": saved(figure, end) for end in formats for stem, figure in drawn.items()
-    }
-    # an HTML page holds SVG if there is any, else PNG
-    end = next((end for end in html.TYPES if end in formats), "png")
+    files = {name: content for name, content in drawn.items() if _end(name) in formats}
     pictures = {
-        f"{stem}.{end}": (
-            files.get(f"{stem}.{end}") or saved(figure, end),
-            captions.get(stem, f"{stem.capitalize()}."),
-        )
-        for stem, figure in drawn.items()
+        name: (content, captions.get(stem := name.rpartition(".")[0], f"{stem.capitalize()}."))
+        for name, content in drawn.items()
+        if _end(name) == _page_format(formats)
     }
     shown = [file for file in files if file.endswith(".png")]
     labelled = named(tables, cases["series"])
@@ -200,57 +220,88 @@ def captions(cases: Frame, sweeps: Sequence[Sweep]) -> dict[str, str]:
     return {stem: f"{text}. {'; '.join([*how, *versions])}." for stem, text in shown.items()}
 
 
-def _pictures(analysis: Analysis, slopes: bool, size: FigureSize) -> Iterator[tuple[str, "Figure"]]:
-    """The figures for which the sweep has numbers."""
-    cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
-    yield from _costs(cases, tokens, size, analysis.local_slopes if slopes else None)
+def _page_format(formats: Sequence[str]) -> str:
+    """The format of the pictures in an HTML page: SVG if figures are written in it, else PNG."""
+    return next((end for end in html.TYPES if end in formats), "png")
 
 
-def _costs(
+def _end(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _drawn(
+    figures: Iterable[tuple[str, Callable[[], "Figure"]]],
+    formats: Sequence[str],
+    failed: Failures = None,
+) -> dict[str, bytes]:
+    """The files of each figure: in each of `formats`, and in that of a page."""
+    ends = dict.fromkeys((*formats, _page_format(formats)))
+
+    def files(stem: str, draw: Callable[[], "Figure"]) -> dict[str, bytes]:
+        figure = draw()
+        return {f"{stem}.{end}": saved(figure, end) for end in ends}
+
+    every = kept(starmap(files, figures), failed)
+    return {name: content for each in every for name, content in each.items()}
+
+
+def _figures(
     cases: Frame, tokens: int | None, size: FigureSize, slopes: Frame | None = None
-) -> Iterator[tuple[str, "Figure"]]:
+) -> Iterator[tuple[str, Callable[[], "Figure"]]]:
+    """The stem of each figure for which these cases have numbers, and what draws it."""
     passes = cases[cases["mode"].isin(PASSES)]
     for metric in DRAWN:
         if len(passes) and (metric.key == TIME or passes[metric.key].notna().any()):
             below = slopes if metric.key == TIME else None
-            yield metric.figure, cost_figure(cases, metric, tokens, size, below)
+            yield metric.figure, partial(cost_figure, cases, metric, tokens, size, below)
     for mode, steps in cases[~cases["mode"].isin(PASSES)].groupby("mode", sort=False):
         if steps[TIME].notna().any():
-            yield str(mode), decode_figure(cases, str(mode), size)
+            yield str(mode), partial(decode_figure, cases, str(mode), size)
 
 
-def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
-    """Every table of the report, in reading order; `everything` adds those that few need."""
+def report_tables(
+    analysis: Analysis, everything: bool = False, failed: Failures = None
+) -> list[Table]:
+    """Every table of the report, in reading order; `everything` adds those that few need.
+
+    A table that cannot be made is left out, and its error added to `failed`, if that is given.
+    """
+    return [*kept(map(call, _tables(analysis, everything)), failed)]
+
+
+def _tables(analysis: Analysis, everything: bool) -> Iterator[Callable[[], Table]]:
     cases, request, base = analysis.cases, analysis.sweep.request, analysis.baseline
-    tokens = request.batch_tokens
-    tables = [answer(analysis)]
-    tables += [cost_tables.latency(cases, mode, tokens) for mode in analysis.modes]
-    if base is not None and analysis.speedups is not None:
-        speedups = analysis.speedups
-        tables += [cost_tables.speedup(cases, mode, base, speedups) for mode in analysis.modes]
-    tables += [cost_tables.memory(cases, mode) for mode in analysis.modes]
-    if len(analysis.decoding):
-        for mode in dict.fromkeys(analysis.decoding["mode"]):
-            tables += [decoding.first_token(cases, mode), decoding.state(cases, mode)]
+    modes, tokens = analysis.modes, request.batch_tokens
+    yield partial(answer, analysis)
+    yield from (partial(cost_tables.latency, cases, mode, tokens) for mode in modes)
+    if base is not None and (speedups := analysis.speedups) is not None:
+        yield from (partial(cost_tables.speedup, cases, mode, base, speedups) for mode in modes)
+    yield from (partial(cost_tables.memory, cases, mode) for mode in modes)
+    for mode in dict.fromkeys(analysis.decoding["mode"]):
+        yield partial(decoding.first_token, cases, mode)
+        yield partial(decoding.state, cases, mode)
     if cases["filled"].any():
-        tables += [decoding.fills(cases)]
+        yield partial(decoding.fills, cases)
     if len(analysis.stacks):
-        tables += [stacks.split(analysis.stacks), *stacks.sums(analysis.stacks)]
+        yield partial(stacks.split, analysis.stacks)
+        yield from (partial(replace, total) for total in stacks.sums(analysis.stacks))
     cards = analysis.sweep.cards
     papers = paper_tables(analysis.exponents, cards, request.level, analysis.decoding)
-    costs = [complexity(cases, analysis.exponents, cards), *papers]
-    tables += [explained(table, cases, cards) for table in costs]
-    tables += [crossovers(p, base) for p in (analysis.crossovers, analysis.memory_crossovers)]
-    further = [row for row in ROWS if row.table and cases[row.key].notna().any()]
-    tables += [cost_tables.measured(cases, mode, row) for row in further for mode in analysis.modes]
+    for table in (complexity(cases, analysis.exponents, cards), *papers):
+        yield partial(explained, table, cases, cards)
+    yield from (
+        partial(crossovers, pairs, base)
+        for pairs in (analysis.crossovers, analysis.memory_crossovers)
+    )
+    for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
+        yield from (partial(cost_tables.measured, cases, mode, row) for mode in modes)
     if len(analysis.precision):
-        tables.append(cost_tables.precision(analysis.precision, request.dtype))
+        yield partial(cost_tables.precision, analysis.precision, request.dtype)
     if len(analysis.kernels):
-        tables.append(cost_tables.kernels(analysis.kernels))
+        yield partial(cost_tables.kernels, analysis.kernels)
     if everything:
-        tables.append(predictions(analysis.prediction_errors))
-    tables.append(not_measured(analysis.answers.missing, analysis.answers.lengths))
-    return tables
+        yield partial(predictions, analysis.prediction_errors)
+    yield partial(not_measured, analysis.answers.missing, analysis.answers.lengths)
 
 
 def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table]:
