@@ -67,7 +67,8 @@ def _kinds(config: Fields) -> list[str]:
     kinds = [OLDER.get(kind, kind) for kind in kinds]
     if config.has("num_hidden_layers") and len(kinds) != config.layers:
         raise config.error(
-            f"{name!r} names {len(kinds)} layers, and 'num_hidden_layers' {config.layers}"
+            f"{name or 'the order of layers'} names {len(kinds)} layers, and 'num_hidden_layers'"
+            f" {config.layers}"
         )
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise config.error(f"unknown kind of layer {unknown[0]!r}; known are {', '.join(KINDS)}")
@@ -79,7 +80,10 @@ def _kinds(config: Fields) -> list[str]:
 def _windows(config: Fields) -> list[str]:
     """The same in all layers, or windows from some layer on if the file says so."""
     usual = not config.type.startswith("qwen")
-    used = config.has("sliding_window") and config.values.get("use_sliding_window", usual)
+    asked = config.values.get("use_sliding_window", usual)
+    if not isinstance(asked, bool | None):
+        raise config.error(f"'use_sliding_window' is {asked!r}; write true or false")
+    used = config.has("sliding_window") and asked
     later = used and config.type in ("qwen2", "qwen3")
     first = config.size("max_window_layers", least=0) if later else 0
     return [SLIDING if used and i >= first else FULL for i in range(config.layers)]
@@ -94,6 +98,8 @@ def _last(config: Fields, last: str, others: str, every: int, name: str = "") ->
 def _chosen(config: Fields, name: str, others: str = LINEAR, first: int = 0) -> list[str]:
     """Full attention in the layers that a field lists, numbered from `first`."""
     chosen = config.listed(name)
+    if not set(chosen) <= set(range(first, config.layers + first)):
+        raise config.error(f"{name!r} is {chosen}; there are {config.layers} layers")
     return [FULL if i + first in chosen else others for i in range(config.layers)]
 
 
@@ -117,9 +123,16 @@ def _jamba(config: Fields) -> list[str]:
     return [FULL if i % every == first else LINEAR for i in range(config.layers)]
 
 
+def _llama4(config: Fields) -> list[str]:
+    """Chunks in the layers with rotary positions, which a list may mark by 1."""
+    if config.values.get("no_rope_layers"):
+        return _marked(config, "no_rope_layers", {1: CHUNKED, 0: FULL})
+    return _last(config, FULL, CHUNKED, 4, "no_rope_layer_interval")
+
+
 ALIKE = (
-    "deepseek_v2 deepseek_v3 glm4_moe glm4_moe_lite kimi_k2 llama minimax_m2 mistral mixtral phi3"
-    " qwen2 qwen3 qwen3_moe starcoder2"
+    "deepseek_v2 deepseek_v3 gemma glm4 glm4_moe glm4_moe_lite granite hunyuan_v1_moe kimi_k2 llama"
+    " minimax_m2 mistral mixtral phi3 qwen2 qwen3 qwen3_moe smollm3 starcoder2"
 )
 DELTA = "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text"
 # how the types of models whose caches were compared order layers that their files do not list
@@ -146,7 +159,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
         "jamba": _jamba,
         "kimi_linear": lambda config: _chosen(config, "linear_full_attn_layers", first=1),
         "lfm2": lambda config: _chosen(config, "full_attn_idxs", CONV),
-        "llama4_text": lambda config: _last(config, FULL, CHUNKED, 4, "no_rope_layer_interval"),
+        "llama4_text": _llama4,
         "minimax_m3_vl_text": lambda config: _marked(
             config, "sparse_attention_freq", {0: FULL, 1: BLOCKS}
         ),
@@ -157,6 +170,18 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
         "olmo3": lambda config: _last(config, FULL, SLIDING, 4),
     }
 )
+
+
+# Of the types in `ORDERS`: whose heads of keys are as many as those of queries unless the file says
+# otherwise; whose heads have a width of their own unless it does. Others are never guessed.
+ALL_HEADS = frozenset(("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3"))
+OWN_WIDTH = frozenset(
+    "deepseek_v4 gemma gemma2 gemma3_text gemma3n_text gemma4_text glm4 gpt_oss llama4_text"
+    " minimax_m2 minimax_m3_vl_text nemotron_h qwen3 qwen3_5_moe_text qwen3_5_text qwen3_next"
+    " qwen4_exp_text zamba2".split()
+)
+# sizes of single kinds of layer or tensor that nothing here reads
+UNREAD = ("swa_num_key_value_heads", "swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim")
 
 
 def _layer(config: Fields, kind: str, index: int) -> Layer:
@@ -176,8 +201,17 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
         rank, rope = config.size("kv_lora_rank"), config.size("qk_rope_head_dim", least=0)
         return f"latent {rank:,} + {rope:,}", rank + rope
     queries = config.size("num_attention_heads")
-    heads = config.size("num_key_value_heads", usual=queries)
+    guessed = config.type in ALL_HEADS or config.type not in ORDERS
+    heads = config.size("num_key_value_heads", usual=queries if guessed else None)
+    if queries % heads:
+        raise config.error(
+            f"'num_key_value_heads' is {heads}, which does not divide the {queries} heads"
+        )
     width = _head_width(config, queries)
+    if unread := [*filter(config.has, UNREAD)]:
+        raise config.error(f"{unread[0]!r} is not read here, so the bytes would be wrong")
+    if config.size("v_head_dim", usual=width) != width:
+        raise config.error("values of another width than keys, 'v_head_dim', are not read here")
     if kind != SLIDING and config.has("global_head_dim"):
         width = config.size("global_head_dim")
         if config.values.get("attention_k_eq_v") and config.has("num_global_key_value_heads"):
@@ -188,9 +222,13 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
 
 def _head_width(config: Fields, heads: int) -> int:
     """What the file says, or its share of the model's width."""
-    if config.has("attention_head_dim", "head_dim"):
-        return config.size("attention_head_dim", "head_dim")
-    return config.size("hidden_size", least=heads) // heads
+    names = "attention_head_dim", "head_dim"
+    if config.has(*names) or config.type in OWN_WIDTH:
+        return config.size(*names)
+    width = config.size("hidden_size", least=heads)
+    if width % heads:
+        raise config.error(f"'hidden_size' is {width}, which the {heads} heads do not divide")
+    return width // heads
 
 
 def _nothing(config: Fields, kind: str, index: int) -> LayerCache:
@@ -207,7 +245,9 @@ def _window(config: Fields, kind: str, index: int) -> LayerCache:
     words, numbers = _tokens(config, kind)
     window = config.size("sliding_window" if kind == SLIDING else "attention_chunk_size")
     twice = 2 if config.type == "deepseek_v4" else 1
-    needed, kept = (CachePart(n, max_entries=window - 1) for n in (numbers, twice * numbers))
+    needed = CachePart(numbers, max_entries=window - 1)
+    # of a window of one token transformers keeps all tokens
+    kept = CachePart(twice * numbers, max_entries=window - 1 if window > 1 else None)
     return f"{kind.removesuffix('_attention')} {window:,}, {words}", (needed,), (kept,)
 
 
@@ -286,8 +326,10 @@ def _state(config: Fields) -> tuple[tuple[int, ...], int]:
         heads = config.size("num_attention_heads")
         return (heads, *[_head_width(config, heads)] * 2), 0
     state, inner = config.size("mamba_d_state", "ssm_state_size", "state_size"), _inner(config)
-    groups = ("mamba_n_groups", "mamba_ngroups", "n_groups")  # of Mamba-2
-    return (inner, state), inner + 2 * config.size(*groups, usual=0) * state
+    if config.type in ("falcon_mamba", "jamba", "mamba"):  # Mamba-1 has no groups
+        return (inner, state), inner
+    groups = config.size("mamba_n_groups", "mamba_ngroups", "n_groups")
+    return (inner, state), inner + 2 * groups * state
 
 
 def _inner(config: Fields) -> int:

@@ -68,6 +68,11 @@ V4 = {
 # fields as files of this type have them
 FAMILIES = {
     "llama": {},
+    "gemma": HEAD,
+    "glm4": HEAD,
+    "granite": {},
+    "hunyuan_v1_moe": HEAD,
+    "smollm3": {},
     "mistral": {"sliding_window": 8},
     "mixtral": {"sliding_window": None},
     "phi3": {},
@@ -184,6 +189,31 @@ def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
         assert counted(tmp_path, written, *sizes).whole.transformers.at == tuple(sizes.values())
 
 
+# what transformers fills in by itself where a file does not say it
+LEFT_OUT = ("head_dim", "num_key_value_heads", "attention_head_dim", "mamba_n_groups", "n_groups")
+
+
+@caches
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_size_that_is_left_out_is_as_in_transformers_or_refused(kind, tmp_path):
+    from transformers import AutoConfig
+
+    fields = {**SMALL, **FAMILIES[kind], "model_type": kind}
+    for name in fields.keys() & set(LEFT_OUT):
+        rest = {key: value for key, value in fields.items() if key != name}
+        try:
+            found = counted(tmp_path, rest, *PROMPTS)
+        except UsageError as error:
+            assert name in str(error)
+            continue
+        try:
+            filled = json.loads(AutoConfig.for_model(**rest).to_json_string(use_diff=False))
+        except Exception as error:  # of huggingface_hub, where its default fits no other size
+            assert "must" in str(error)
+            continue
+        assert counted(tmp_path, filled, *PROMPTS).whole == found.whole, name
+
+
 def test_every_type_of_model_that_is_known_was_compared():
     assert set(ORDERS) == {*FAMILIES, *SAME}
     assert set(SAME.values()) <= set(FAMILIES)
@@ -263,6 +293,22 @@ LLAMA = {**SMALL, "model_type": "llama"}
             "how model type 'new' orders its layers is not known; add",
         ),
         ({**LLAMA, "model_type": "zamba2"}, "'layers_block_type' is missing; add a list with"),
+        ({**LLAMA, "num_key_value_heads": 3}, "is 3, which does not divide the 4 heads"),
+        ({**LLAMA, "hidden_size": 66}, "'hidden_size' is 66, which the 4 heads do not divide"),
+        ({**LLAMA, "v_head_dim": 8}, "values of another width than keys"),
+        ({**LLAMA, "swa_head_dim": 8}, "'swa_head_dim' is not read here"),
+        (
+            {**LLAMA, "model_type": "qwen2", "use_sliding_window": "false"},
+            "'use_sliding_window' is 'false'; write true or false",
+        ),
+        (
+            {**LLAMA, "model_type": "kimi_linear", "linear_full_attn_layers": [2, 9]},
+            "'linear_full_attn_layers' is [2, 9]; there are 4 layers",
+        ),
+        (
+            {**LLAMA, "model_type": "nemotron_h", "hybrid_override_pattern": "M*"},
+            "the order of layers names 2 layers, and 'num_hidden_layers' 4",
+        ),
         (
             {**LLAMA, "model_type": "nemotron_h", "hybrid_override_pattern": "M?M*"},
             "unknown kind of layer '?' in 'hybrid_override_pattern'; known are M, *, E, -",
@@ -278,6 +324,13 @@ def test_what_is_missing_or_unknown_is_named(fields, message, tmp_path):
         counted(tmp_path, fields, 1)
     assert str(raised.value).startswith(repr(str(tmp_path / "config.json")))
     assert "\n" not in str(raised.value)
+
+
+def test_llama_4_may_list_its_layers_of_full_attention(tmp_path):
+    fields = {**SMALL, **FAMILIES["llama4_text"], "model_type": "llama4_text"}
+    listed = counted(tmp_path, {**fields, "no_rope_layers": [1, 0, 0, 1]}, 40).whole
+    kinds = ["chunked_attention", "full_attention", "full_attention", "chunked_attention"]
+    assert listed == counted(tmp_path, {**fields, "layer_types": kinds}, 40).whole
 
 
 @pytest.mark.parametrize(
