@@ -186,8 +186,11 @@ def kind_of(layer: Selection, card: Card) -> StackLayer:
 
 
 def configured(kind: StackLayer, config: BaseConfig) -> BaseConfig:
-    """A layer's config within a stack of this config: with biases if either has them."""
-    return replace(kind.config, bias=kind.config.bias or config.bias)
+    """A layer's config within a stack: with biases if either has them and the layer can."""
+    try:
+        return replace(kind.config, bias=kind.config.bias or config.bias)
+    except ValueError:  # a layer without projections
+        return kind.config
 
 
 def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:

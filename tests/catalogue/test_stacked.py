@@ -117,6 +117,12 @@ def test_numbers_are_sums_and_forms_those_of_its_layers():
     assert all(layer.output.bias is not None for layer in built.stacked)
 
 
+def test_biases_are_added_where_a_layer_has_projections():
+    stack = card("stack(2*fnet+transformer)")
+    plain, biased = (stack.parameters(stack.configure({"bias": b}), W) for b in (False, True))
+    assert biased - plain == 4 * W.width
+
+
 def test_a_model_repeats_the_layers_in_order():
     shell = Shell(layers=4, vocabulary=9, classes=3)
     w = replace(W, level=Level.MODEL, shell=shell)
