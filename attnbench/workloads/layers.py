@@ -176,9 +176,11 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
 # otherwise; whose heads have a width of their own unless it does. Others are never guessed.
 ALL_HEADS = frozenset(("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3"))
 OWN_WIDTH = frozenset(
-    "deepseek_v4 gemma gemma2 gemma3_text gemma3n_text gemma4_text glm4 gpt_oss llama4_text"
-    " minimax_m2 minimax_m3_vl_text nemotron_h qwen3 qwen3_5_moe_text qwen3_5_text qwen3_next"
-    " qwen4_exp_text zamba2".split()
+    (
+        *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
+        *("gpt_oss", "llama4_text", "minimax_m2", "minimax_m3_vl_text", "nemotron_h", "qwen3"),
+        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp_text", "zamba2"),
+    )
 )
 # sizes of single kinds of layer or tensor that nothing here reads
 UNREAD = ("swa_num_key_value_heads", "swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim")
