@@ -115,7 +115,7 @@ from attnbench.store.journal import load
 
 sizes = {"lengths": (16,), "modes": ("inference",), "width": 16, "heads": 2, "tokens": 64}
 plan = CheckPlan(**sizes, pairs=3, confirm=3, rounds=4, iteration_s=0.0005)
-with runner("cpu", 0, own=True) as measuring:
+with runner(0, own=True) as measuring:
     report = against_revision(plan, "HEAD", selections("local:eager"), measuring)
 picture = attnbench.load("s").plot("cold").content.decode()
 found = analyse(load("s"))
@@ -139,7 +139,7 @@ BOTH_WAYS = (
     "sweep --models local:eager --lengths 16,32 --width 16 --heads 2 --level attention --quick"
     " --mode inference,forward_backward --out m"
 )
-CHECKED = "check --models local --no-times"
+CHECKED = "check --models local"
 IN_MODE = (
     BOTH_WAYS,
     "compare m m --json",

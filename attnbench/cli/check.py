@@ -33,11 +33,11 @@ def check(
     ),
     baseline: Path | None = option(
         "FILE",
-        "File that --save wrote; times are compared only on the machine that wrote it.",
+        "File of counts that --save wrote, on any machine.",
         AGAINST,
     ),
     save: Path | None = option(
-        "FILE", "Write a baseline file; without --models, for @all.", AGAINST
+        "FILE", "Write the counts to a file; without --models, for @all.", AGAINST
     ),
     models: str | None = shared_option(
         "models",
@@ -59,7 +59,7 @@ def check(
     device: str = shared_option("device", "cpu", HelpPanel.WHAT),
     seed: str = shared_option("seed", "0", HelpPanel.WHAT),
     budget: str = option(
-        "TIME", "Time for the whole check; cases that do not fit are unsure.", JUDGE, default="5m"
+        "TIME", "Time for the whole check; what does not fit is unsure.", JUDGE, default="5m"
     ),
     threshold: str | None = options.threshold_option(JUDGE),
     no_times: bool = switch("--no-times", "Compare counts only, not times.", JUDGE),
@@ -75,8 +75,8 @@ def check(
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
 
-    Without --models, the mechanisms that load a file that differs from --base are checked. Times
-    are CPU time. The process keeps freed memory, so that page faults add no noise; the times
+    By default, every mechanism that a changed file affects is checked. Times are CPU time of
+    calls, not of imports. Processes keep freed memory, so that page faults add no noise; the times
     therefore miss part of what a copy into fresh memory costs.
     """
     if sum(given is not None for given in (base, baseline, save)) != 1:
@@ -85,12 +85,14 @@ def check(
         raise UsageError("--call needs --base, and takes no --models, --changed or --no-times")
     if changed and base is None:
         raise UsageError("--changed needs --base")
+    if no_times and base is None:
+        raise UsageError("--no-times has no effect: --save and --baseline only count")
     for name in ("lengths", "level", "mode") if call or baseline else ():
         if is_given(context, name):
             known = "a function has none" if call else "the baseline has its own"
             raise UsageError(f"--{name} has no effect: {known}")
     if threshold is not None and (base is None or no_times):
-        raise UsageError("--threshold has no effect here: only times beside those of --base fail")
+        raise UsageError("--threshold has no effect: only times have one, and none are taken here")
     if save is not None and (strict or json_ or markdown or html or junit):
         raise UsageError("--save judges nothing: leave out --strict and other outputs")
     functions = None if call is None else parts(call, "--call")
@@ -116,7 +118,7 @@ def check(
     from attnbench.gate.finding import traded
 
     plan = CheckPlan(**planned)
-    starting = function_runner(drawn) if functions else runner(device, drawn, own=base is not None)
+    starting = function_runner(drawn) if functions else runner(drawn, own=base is not None)
     unchanged = "nothing was kept, the repository is unchanged"
     with stoppable(lambda: unchanged), starting as measuring:
         if save is not None:
@@ -165,7 +167,7 @@ def publish(
         with output.writing(summary), open(summary, "ab") as file:
             file.write(page)
     if junit is not None:
-        output.write(junit, check_ci.junit(report), stream=True)
+        output.write(junit, check_ci.junit(report, strict), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
         for line in check_ci.annotations(report):
             typer.echo(line, err=as_json)
@@ -177,7 +179,7 @@ def show(report: "Report") -> None:
 
     terminal = console.out()
     terminal.print(check_page.headline(report))
-    for line in check_page.remarks(report):
+    for line in (check_page.compared(report), *check_page.remarks(report)):
         terminal.print(f"  {line}")
     for table in check_page.tables(report):
         terminal.print()

@@ -50,7 +50,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     root = top(pyfuncitem)
     for finding in report.findings:
         if finding.case == name(pyfuncitem, root):
-            if finding.fails or finding in report.unchecked:
+            if finding.fails or finding.unmeasured or finding in report.unchecked:
                 pytest.fail(sentence(finding), pytrace=False)
             if not finding.decided:
                 pytest.skip(sentence(finding))

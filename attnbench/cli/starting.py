@@ -2,50 +2,24 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import Any
 
 from attnbench.api.servers import SCRIPT
 from attnbench.cli import console
-from attnbench.devices import host
-from attnbench.devices.cgroups import cores
-from attnbench.devices.finding import find
-from attnbench.errors import CannotRun
 from attnbench.gate.measuring import Runner
-from attnbench.records import Fingerprint
 from attnbench.run.processes import ServerHandle
 
 
 @contextmanager
-def runner(device: str, seed: int, **about: Any) -> Iterator[Runner]:
+def runner(seed: int, **about: Any) -> Iterator[Runner]:
     """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain."""
     with ServerHandle(SCRIPT, seed=seed, **about) as server, show_progress() as (observe, announce):
-        yield Runner(
-            server=server,
-            machine=partial(fingerprint, server, device),
-            observe=observe,
-            announce=announce,
-        )
+        yield Runner(server=server, observe=observe, announce=announce)
 
 
 def function_runner(seed: int) -> AbstractContextManager[Runner]:
     """The `Runner` for functions; torch is loaded only if they load it."""
-    return runner("cpu", seed, imports=(), module="attnbench.measure.calls")
-
-
-def fingerprint(server: ServerHandle, device: str) -> Fingerprint:
-    """The properties of this machine that times depend on. Raises `CannotRun`."""
-    with server.worker() as worker:
-        started = worker.started
-    if started["outcome"] != "ok":
-        raise CannotRun(f"no worker process could be started: {started['reason']}")
-    return Fingerprint(
-        processor=host.processor(),
-        cores=cores(),
-        threads=server.threads,
-        torch=started["torch"],
-        device=find(device).title(),
-    )
+    return runner(seed, imports=(), module="attnbench.measure.calls")
 
 
 @contextmanager

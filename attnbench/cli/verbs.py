@@ -14,7 +14,6 @@ from attnbench.cli import (
     models,
     recommend,
     report,
-    selftest,
     sweep,
 )
 from attnbench.cli.bytes import bytes_
@@ -25,8 +24,8 @@ from attnbench.version import __version__
 HELP = """What does each attention mechanism cost, on this machine, at this length?
 
 Exit codes: 0 done, 1 check found something slower or larger or nothing fits recommend --memory,
-2 bad usage or nothing could be measured, 3 unsure under check --strict, 4 shards are missing,
-130 interrupted (143 by TERM, 129 by HUP)."""
+2 bad usage or nothing could be measured, 3 unsure under check --strict or it lost a process,
+4 shards of sweep --on are missing, 130 interrupted (143 by TERM, 129 by HUP)."""
 
 
 def application() -> typer.Typer:
@@ -48,7 +47,6 @@ def application() -> typer.Typer:
         explain.explain,
         claims.claims,
         check.check,
-        selftest.selftest,
         bytes_,
         doctor.doctor,
     ):

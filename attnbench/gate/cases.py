@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, mean, mean_of
+from attnbench.gate.rule import FEWEST, Evidence, Pair, Stage, Statistic, mean, mean_of
 from attnbench.metrics import RACED, TIME
 from attnbench.modes import BOTH
-from attnbench.records import Case, Level, Mode, Outcome, Selection, Shell, Workload
+from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace, Visit
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
@@ -24,7 +24,7 @@ class CheckPlan:
     """How a check measures.
 
     `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
-    iteration takes `iteration_s`. `pairs` of processes are timed in the first stage and `confirm`
+    iteration takes `iteration_s`. `pairs` of processes are timed in the first look and `confirm`
     in the second, with at most `rounds` pairs of samples each.
     """
 
@@ -65,10 +65,19 @@ class CheckPlan:
         return len(self.modes) * len(self.lengths)
 
     @property
-    def first_look_s(self) -> float:
-        """The approximate seconds of the first stage of a case, if it is timed."""
-        samples_s = (2 * self.rounds + WARM) * self.iteration_s
-        return self.pairs * 3 * (START_S + samples_s) if self.times else 0.0
+    def visit_s(self) -> float:
+        """The approximate seconds of one visit to a case, on a quiet machine."""
+        return 3 * (START_S + (2 * self.rounds + WARM) * self.iteration_s)
+
+    @property
+    def looks(self) -> tuple[int, int]:
+        """The pairs of the first and the second look at a case."""
+        return self.pairs, self.confirm
+
+    @property
+    def least(self) -> tuple[int, int]:
+        """The pairs of either look where the budget is short."""
+        return max(FEWEST, self.pairs // 2), max(FEWEST, self.confirm // 2)
 
     def batch_for(self, workload: Workload, took_s: float) -> int:
         """The least power of two of sequences for which an iteration takes `iteration_s`."""
@@ -78,7 +87,7 @@ class CheckPlan:
         return int(min(2 ** math.ceil(math.log2(wanted)), 2 ** int(math.log2(most))))
 
     def rounds_for(self, entrants: int, sample_s: float) -> int:
-        """Rounds of a pair such that both stages together take at most `VERDICT_S`."""
+        """Rounds of a pair such that both looks together take at most `VERDICT_S`."""
         round_s = 2 * entrants * (self.pairs + self.confirm) * sample_s
         return min(self.rounds, max(FEWEST_ROUNDS, int(VERDICT_S / round_s)))
 
@@ -107,6 +116,7 @@ class Counted:
 
     outcome: str
     reason: str = ""
+    cause: str | None = None
     form: str = ""
     case: str = ""
     values: Mapping[str, int | float] = field(default_factory=dict)
@@ -116,19 +126,31 @@ class Counted:
         """Whether it was counted."""
         return self.outcome == Outcome.OK
 
+    @property
+    def killed(self) -> bool:
+        """Whether memory ran out or something else ended its process, perhaps not its own code."""
+        return self.outcome == Outcome.OOM or self.cause == Cause.KILLED
+
+
+def unmeasured(side: str, reason: str) -> Counted:
+    """What counts for a side whose process was killed, perhaps by no fault of its code."""
+    reason = f"could not be measured on {side}: {reason}"
+    return Counted(outcome=Outcome.SKIPPED, reason=reason, cause=Cause.KILLED)
+
 
 @dataclass(kw_only=True)
 class CheckedCase:
-    """One case during a check: counted on each side, then timed in two stages."""
+    """One case during a check: counted on each side, then timed in two looks, if it is `due`."""
 
     compared: MechanismPair
     workload: Workload
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     race: TreeRace | None = None
+    due: bool = False
     batch: int | None = None  # the timed batch, not the counted one
     stages: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
     failed: Failed | None = None
-    skipped: str = ""
+    kills: list[Failed] = field(default_factory=list)
 
     def build_request(self, side: str, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side build the case, with another batch if one is given."""
@@ -162,6 +184,13 @@ class CheckedCase:
     def ran(self) -> bool:
         """Whether every side counted it."""
         return all(counted.ran for counted in self.counted.values())
+
+    def fail(self, failed: Failed) -> None:
+        """Note that it failed in a visit: for good, unless its process was killed only once."""
+        killed = Counted(outcome=failed.outcome, cause=failed.cause).killed
+        self.kills += [failed] * killed
+        if not killed or len(self.kills) > 1:
+            self.failed = failed
 
     def laps(self, metric: str) -> tuple[list[Laps], ...]:
         """The laps of a metric in each visit, by stage."""
@@ -197,8 +226,6 @@ class CheckedCase:
 class FunctionCase(CheckedCase):
     """A function without arguments, in place of a mechanism."""
 
-    batch: int | None = 1
-
     def build_request(self, side: str, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side load the function."""
         return {"mechanism": self.name}
@@ -231,12 +258,12 @@ def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], 
 
     First those of times, then of each other metric that the cases have.
     """
-    every = [case for case in cases if (case.race or case.skipped) and not case.failed]
+    every = [case for case in cases if case.due and not case.failed]
     for metric in RACED:
         raced = [case for case in every if metric == TIME or case.laps(metric)[0]]
         yield from (([case], case.evidence(metric)) for case in raced)
         for family in dict.fromkeys(case.family for case in raced):
-            members = [case for case in raced if case.family == family and case.stages[0]]
+            members = [c for c in raced if c.family == family and len(c.stages[0]) >= FEWEST]
             if len(members) > 1:
                 name = f"{family}, mean of {len(members)} lengths"
                 yield members, mean_of(name, [case.evidence(metric) for case in members])

@@ -10,7 +10,14 @@ from statistics import median
 
 from attnbench.devices.finding import find
 from attnbench.gate import rule
-from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
+from attnbench.gate.cases import (
+    MISSING,
+    CheckedCase,
+    CheckPlan,
+    Counted,
+    families,
+    unmeasured,
+)
 from attnbench.gate.measuring import CheckSession
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME
 from attnbench.records import Outcome
@@ -32,7 +39,9 @@ class Finding:
     Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
     the counted one. `cases` is the number of cases in a mean; `fails` says whether the finding
     fails the check. An `unchecked` case was asked for and ran on neither side; an `unsupported` one
-    can run on neither; a `suspected` one may be slower or faster, and was not measured again.
+    can run on neither; an `unmeasured` one was killed, perhaps by no fault of its code; a
+    `suspected` one may be slower or faster, and was not measured again. `file` holds the mechanism
+    or function.
     """
 
     mechanism: str
@@ -48,7 +57,9 @@ class Finding:
     fails: bool = False
     unchecked: bool = False
     unsupported: bool = False
+    unmeasured: bool = False
     suspected: bool = False
+    file: str = ""
     batch: int | None = None
     cases: int = 1
 
@@ -56,6 +67,11 @@ class Finding:
     def decided(self) -> bool:
         """Whether the verdict says how the two sides differ."""
         return self.verdict not in (Verdict.UNSURE, Verdict.MISSING)
+
+    @property
+    def probably_slower(self) -> bool:
+        """Whether it is suspected to be slower."""
+        return self.suspected and self.ratio is not None and self.ratio > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +82,6 @@ class Conditions:
     clock: str = ""  # that took the times
     worst_floor: float | None = None  # the largest noise of base against base, a log ratio
     elapsed_s: float | None = None
-    selftest: str = ""  # result of the last selftest of this machine
-    other_machine: tuple[str, ...] | None = None  # differences of the baseline's machine, if any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,32 +125,35 @@ class Report:
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
-        """What ran on neither side; if nothing was decided or no time taken, all that is undecided.
+        """What ran on neither side; if nothing was compared or no time taken, what is undecided.
 
-        What neither side can run counts as undecided only if nothing was decided.
+        What neither side can run counts as undecided only if nothing was compared.
         """
-        decided = any(finding.decided for finding in self.findings)
+        compared = any(finding.decided or finding.ratio for finding in self.findings)
         times = tuple(f for f in self.findings if f.metric in RACED)
         untimed = () if any(f.ratio or f.verdict is not Verdict.UNSURE for f in times) else times
         neither = tuple(f for f in self.findings if f.unchecked)
+        undecided = tuple(f for f in self.unsure if not f.unmeasured)
         unsupported = tuple(f for f in self.findings if f.unsupported)
-        return neither or untimed or (() if decided else self.unsure or unsupported)
+        return neither or untimed or (() if compared else undecided or unsupported)
 
     def exit_code(self, strict: bool) -> int:
         """1 if something fails, 2 if something was not checked.
 
-        3 if `strict` and something is uncertain, else 0.
+        3 if something was killed, or if `strict` and something is uncertain; else 0.
         """
         if self.failures:
             return 1
         if self.unchecked:
             return 2
+        if any(finding.unmeasured for finding in self.findings):
+            return 3
         # what pytest collects is not expected to be covered
         untested = [path for path in self.uncovered if not TESTS.search(path)]
         return 3 if strict and (self.contaminated or self.unsure or untested) else 0
 
 
-def reported(report: Report, race: CheckSession, quoted: str) -> Report:
+def reported(report: Report, race: CheckSession) -> Report:
     """The report with the findings and conditions of a race."""
     plan, cases = race.plan, race.cases
     grouped = list(families(cases))
@@ -150,7 +167,7 @@ def reported(report: Report, race: CheckSession, quoted: str) -> Report:
         findings=(
             *chain.from_iterable(both),
             *broken(cases),
-            *raced(plan, grouped, bool(contaminated)),
+            *raced(plan, grouped, bool(contaminated), race.enough),
         ),
         contaminated=contaminated,
         notes=(*notes(plan, cases), *report.notes),
@@ -159,7 +176,6 @@ def reported(report: Report, race: CheckSession, quoted: str) -> Report:
             clock=find(plan.device).clock if single else "",
             worst_floor=max(floors, default=None),
             elapsed_s=time.monotonic() - race.begun,
-            selftest=quoted,
         ),
     )
 
@@ -178,13 +194,19 @@ def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
         if case.failed is None:
             continue
         ok = Counted(outcome=Outcome.OK)
+        side = HEAD if case.failed.entrant == HEAD else BASE
         failed = Counted(outcome=case.failed.outcome, reason=case.failed.reason)
-        base, head = (ok, failed) if case.failed.entrant == HEAD else (failed, ok)
-        yield from counted(case, base, head)
+        # base survived where head was killed
+        if case.kills and {kill.entrant for kill in case.kills} != {HEAD}:
+            failed = unmeasured(side, failed.reason)
+        yield from counted(case, *((ok, failed) if side == HEAD else (failed, ok)))
 
 
-def raced(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
-    """The verdicts on the raced metrics of each case, and on means over lengths."""
+def raced(plan: CheckPlan, grouped: Families, contaminated: bool, enough: str) -> Iterator[Finding]:
+    """The verdicts on the raced metrics of each case, and on means over lengths.
+
+    `enough` is the option that gives time to time all twice.
+    """
     judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
     for (members, evidence), (verdict, effect, reason, statistic) in zip(
         grouped, judged, strict=True
@@ -200,8 +222,10 @@ def raced(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Fi
         base, head = (median(numbers) if numbers else None for numbers in sides)
         if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
             reason = "the check is contaminated: base differs from base"
-        elif verdict is Verdict.UNSURE and (needed := members[0].skipped):
-            reason = f"not confirmed ({needed})" if suspect else f"over budget: {needed}"
+        elif verdict is Verdict.UNSURE and len(evidence.first.head) < rule.FEWEST:
+            reason = f"no time was left to time it ({enough})"
+        elif verdict is Verdict.UNSURE and suspect:
+            reason = f"{reason} ({enough})"
         yield Finding(
             mechanism=members[0].name,
             case=evidence.name,
@@ -294,6 +318,7 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
         fails=fails,
         unchecked=unchecked,
         unsupported=unsupported,
+        unmeasured=any(one.outcome == Outcome.SKIPPED and one.killed for one in (base, head)),
     )
 
 
@@ -306,6 +331,7 @@ def covered_by_nothing(files: Sequence[str]) -> Finding:
         verdict=Verdict.MISSING,
         reason="no mechanism found to load it; name one with --models, or a function with --call",
         unchecked=True,
+        file=files[0],
     )
 
 

@@ -10,17 +10,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import convert
 
+from attnbench.devices.cgroups import cores
+from attnbench.devices.host import load
 from attnbench.errors import CannotRun
 from attnbench.gate import rule
-from attnbench.gate.cases import CheckedCase, CheckPlan, Counted, families
+from attnbench.gate.cases import (
+    CheckedCase,
+    CheckPlan,
+    Counted,
+    FunctionCase,
+    families,
+    unmeasured,
+)
 from attnbench.metrics import TIME
-from attnbench.records import Cause, Fingerprint, Outcome
+from attnbench.records import Outcome
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
 from attnbench.run.processes import ServerHandle
 from attnbench.run.race import Round
@@ -30,20 +38,18 @@ from attnbench.units import many
 COUNT_TIMEOUT_S = 300.0
 T = TypeVar("T")
 
-LAYOUT = 1  # memory layout of the processes that confirm; the others have 0
-MARGIN = 1.2  # of a suggested budget over the expected time
+MARGIN = 1.5  # of a suggested budget over the expected time: the load of a machine varies
+STEP_S = 10  # to a multiple of which it is rounded up
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
     """The processes that measure, and where progress is reported.
 
-    `machine` gives the fingerprint of this machine, once torch is loaded. `observe` is called with
-    what is running now, `announce` with what deserves a separate line.
+    `observe` is called with what is running now, `announce` with what deserves a separate line.
     """
 
     server: ServerHandle
-    machine: Callable[[], Fingerprint]
     observe: Callable[[str], None] = lambda _: None
     announce: Callable[[str], None] = lambda _: None
 
@@ -70,6 +76,11 @@ def loaded(server: ServerHandle, side: str, tree: Path, **about: Any) -> WorkerH
     return worker
 
 
+def crowding() -> float:
+    """About how much longer a process takes than alone, by the load of the machine."""
+    return max(1.0, (1.0 + (load() or 0.0)) / cores())
+
+
 def on_sides(server: ServerHandle, sides: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
     """What `ask` gives for each side, asked at the same time."""
     with ThreadPoolExecutor(len(sides)) as pool:
@@ -88,55 +99,105 @@ class CheckSession:
     ) -> None:
         self.plan, self.cases = plan, cases
         self.server, self.observe, self.announce = runner.server, runner.observe, runner.announce
-        self.sides = tuple(trees)
         self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
         self.draw = random.Random(plan.seed)
         self.begun = time.monotonic()
-        self.slowdown = 1.0  # measured over expected time of a visit; above 1 on a busy machine
+        self.expected_s = self.took_s = 0.0  # of all visits to single cases so far
+        self.servers = {0: self.server}  # by memory layout
+        self.stack = ExitStack()
+
+    @property
+    def due(self) -> list[CheckedCase]:
+        """The cases that are to be timed and can be."""
+        return [case for case in self.cases if case.due and not case.failed]
 
     def race(self) -> None:
         """Count every case, race those to be timed, and race the doubtful ones again."""
-        self.count()
-        self.cases = [case for case in self.cases if not self.is_needless(case)]
-        raced = [case for case in self.cases if case.compared.timed and case.ran]
-        if self.plan.times and raced:
-            self.size(raced)
-            if waiting := [case for case in raced if case.race]:
-                self.announce(self.forecast(waiting))
-            with ExitStack() as stack:
-                other_layout = partial(self.server.with_layout, LAYOUT)
-                self.confirming = cache(lambda: stack.enter_context(other_layout()))
-                while waiting := self.race_and_confirm(waiting):
-                    pass
-                self.stage(self.doubtful(raced, lambda *found: not rule.settled(*found)), 1)
+        with self.stack:
+            if self.plan.times:
+                self.serves(layout(0, 1))  # loads torch while cases are counted
+            self.count()
+            self.cases = [case for case in self.cases if not self.is_needless(case)]
+            for case in self.cases:
+                case.due = self.plan.times and case.compared.timed and case.ran
+            if self.due:
+                with suppress(OverBudget):
+                    self.race_due()
+
+    def race_due(self) -> None:
+        """Race the cases that are due. Raises `OverBudget`."""
+        self.size()
+        waiting = self.due
+        while waiting := self.race_and_confirm(waiting):
+            pass
+        self.look(self.doubtful(self.due, lambda *found: not rule.settled(*found)), 1)
 
     def race_and_confirm(self, cases: list[CheckedCase]) -> list[CheckedCase]:
-        """Race as many cases as there is time to confirm, then confirm suspects; return the rest.
+        """Look at as many cases as there is time for, twice at suspects; return those that wait.
 
-        What can be raced only once is raced last.
+        A first look is cut short where a second one of half the pairs would not fit.
         """
-        batch = self.affordable(cases, (0, 1)) or self.affordable(cases, (0,))
-        self.stage(batch, 0)
-        self.stage(self.doubtful(batch, rule.suspected), 1)
-        return [case for case in cases if case not in batch] if batch else []
+        visited = self.look(cases, 0)
+        self.look(self.doubtful(visited, rule.suspected), 1)
+        return [case for case in self.due if case in cases and case not in visited and visited]
 
-    def forecast(self, cases: Sequence[CheckedCase]) -> str:
-        """How long the cases take, and the budget that suffices if all have to be confirmed."""
-        first, both = (self.cost_s(cases, stages) for stages in ((0,), (0, 1)))
-        text = f"timing {many(len(cases), 'case')}: about {first:.0f} s"
-        text += f", or {both:.0f} s if every one has to be confirmed"
-        left_s = self.server.left_s
-        return text if both <= left_s else f"{text}; for that it {self.needed(both)}"
+    def look(self, cases: list[CheckedCase], stage: int) -> list[CheckedCase]:
+        """Visit those of the cases that fit into the budget with fresh processes; return these."""
+        pairs, least = self.plan.looks[stage], self.plan.least
+        reserved = 0 if stage else least[1]
+        for pair in (0, 1):  # both servers load torch at the same time
+            self.serves(layout(stage, pair))
+        for pair in range(pairs):
+            if not stage:
+                cases = self.affordable(cases)
+            is_enough = pair >= least[stage] and not self.fits(cases, 1 + reserved)
+            if is_enough or not cases or not self.fits(cases, 1):
+                break
+            self.observe(f"{'confirming' if stage else 'comparing'}, pair {pair + 1} of {pairs}")
+            is_first = not self.took_s
+            self.visit(cases, stage, pair)
+            if is_first:
+                self.announce(self.forecast())
+        return [case for case in cases if not case.failed]
 
-    def needed(self, further_s: float) -> str:
-        """The budget that suffices if this much more time is needed."""
-        spent_s = (self.plan.budget_s or 0.0) - self.server.left_s
-        return f"needs --budget {10 * math.ceil((spent_s + MARGIN * further_s) / 10)}s"
+    def affordable(self, cases: Sequence[CheckedCase]) -> list[CheckedCase]:
+        """The cases for which the budget lasts for both looks, cut short; at least the first."""
+        fitting = list[CheckedCase]()
+        needed_s = 0.0
+        for case in cases:
+            visits = max(0, self.plan.least[0] - len(case.stages[0])) + self.plan.least[1]
+            needed_s += self.cost_s([case], visits)
+            if not case.failed and (needed_s <= self.server.left_s or not fitting):
+                fitting.append(case)
+        return fitting
 
-    def cost_s(self, cases: Sequence[CheckedCase], stages: Sequence[int]) -> float:
-        """Expected seconds of these stages of the cases."""
-        pairs = sum((self.plan.pairs, self.plan.confirm)[number] for number in stages)
-        return self.slowdown * pairs * sum(case.race.cost_s for case in cases if case.race)
+    def fits(self, cases: Sequence[CheckedCase], visits: int) -> bool:
+        """Whether so many visits to the cases fit into the budget."""
+        return self.cost_s(cases, visits) <= self.server.left_s
+
+    def cost_s(self, cases: Sequence[CheckedCase], visits: int) -> float:
+        """Expected seconds of so many visits to the cases, if the machine stays as busy."""
+        slowdown = self.took_s / self.expected_s if self.expected_s else 1.0
+        expected_s = (case.race.cost_s if case.race else self.plan.visit_s for case in cases)
+        return slowdown * visits * sum(expected_s)
+
+    def forecast(self) -> str:
+        """How long the cases take, told once they have been visited."""
+        first_s = self.cost_s(self.due, self.plan.pairs)
+        both_s = self.cost_s(self.due, sum(self.plan.looks))
+        left = f"; {left_s:.0f} s are left" if (left_s := self.server.left_s) < both_s else ""
+        return (
+            f"timing {many(len(self.due), 'case')}: about {first_s:.0f} s, or {both_s:.0f} s if"
+            f" every one has to be confirmed{left}"
+        )
+
+    @property
+    def enough(self) -> str:
+        """The option that gives enough time to look at every case twice, here and now."""
+        other_s = time.monotonic() - self.begun - self.took_s
+        needed_s = other_s + MARGIN * self.cost_s(self.due, sum(self.plan.looks))
+        more_s = max(needed_s, MARGIN * (self.plan.budget_s or 0.0))
+        return f"--budget {STEP_S * math.ceil(more_s / STEP_S)}s"
 
     def is_needless(self, case: CheckedCase) -> bool:
         """Whether a further form runs on no side, or is the default, which is checked anyway."""
@@ -145,25 +206,30 @@ class CheckSession:
         return case.compared.further and (unsupported or case.label in defaults)
 
     def count(self) -> None:
-        """Count every case on every side, all sides at the same time."""
+        """Count every case on every side, those whose process was killed once more."""
         self.observe("counting")
-        for side, counted in on_sides(self.server, self.sides, self.count_side).items():
-            for case, answer in zip(self.cases, counted, strict=True):
-                case.counted[side] = answer
+        sides = [side for side in self.trees if side != AGAIN]
+        first = on_sides(self.server, sides, lambda side: self.count_side(side, self.cases))
+        for case, *counted in zip(self.cases, *first.values(), strict=True):
+            case.counted |= zip(sides, counted, strict=True)
+        # one side after the other, since both may need more memory than there is
+        for case in [case for case in self.cases if any(c.killed for c in case.counted.values())]:
+            again = dict[str, Counted]()
+            with suppress(OverBudget):
+                again |= {side: self.count_side(side, [case])[0] for side in sides}
+            case.counted |= settled(case.counted, again)
 
-    def count_side(self, side: str) -> list[Counted]:
+    def count_side(self, side: str, cases: Sequence[CheckedCase]) -> list[Counted]:
         """The counts of every case on one side; a process that a case spoils is replaced."""
         answers: list[Counted] = []
         worker: WorkerHandle | None = None
         try:
-            for case in self.cases:
+            for case in cases:
                 if worker is None or not worker.alive:
-                    worker = self.loaded(side)
+                    tree = self.trees[side]
+                    worker = loaded(self.server, side, tree, measures_memory=True)
                 asked = {"do": "measure_memory", "checked": True, **case.build_request(side)}
                 answer = worker.ask(COUNT_TIMEOUT_S, **asked)
-                if answer.get("cause") == Cause.KILLED:  # perhaps by someone else
-                    worker = self.loaded(side)
-                    answer = worker.ask(COUNT_TIMEOUT_S, **asked)
                 answers.append(convert(answer, Counted))
                 if answer.get("needs_new_process", True):
                     worker.end()
@@ -171,96 +237,68 @@ class CheckSession:
             if not answers:
                 raise
             late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
-            answers += [late] * (len(self.cases) - len(answers))
+            answers += [late] * (len(cases) - len(answers))
         finally:
             if worker is not None:
                 worker.end()
         return answers
 
-    def loaded(self, side: str) -> WorkerHandle:
-        """A process on that side that counts. Raises `CannotRun` if its package does not load."""
-        return loaded(self.server, side, self.trees[side], measures_memory=True)
-
-    def size(self, cases: list[CheckedCase]) -> None:
-        """Set the batch of each case that has none, such that iterations last as planned.
-
-        Those that the budget does not reach are marked skipped.
-        """
-        with tree_round(self.server, self.trees, self.draw) as processes, suppress(OverBudget):
-            for case in cases:
+    def size(self) -> None:
+        """Set the batches of the cases that are due, such that iterations last as planned."""
+        with tree_round(self.server, self.trees, self.draw) as processes:
+            for case in self.due:
                 self.observe(f"sizing {case.label}")
-                try:
-                    self.size_one(case, processes)
-                except Failed as failed:
-                    case.failed = failed
-        for case in cases:
-            if not (case.race or case.failed):
-                case.skipped = "it ended before batches were sized; raise it"
+                while not (case.race or case.failed):
+                    try:
+                        self.size_one(case, processes)
+                    except Failed as failed:
+                        case.fail(failed)
 
     def size_one(self, case: CheckedCase, processes: Round) -> None:
-        entrants = (BASE, HEAD, AGAIN) if BASE in self.sides else (HEAD,)
-        race = TreeRace(builds={entrants[0]: case.build_request(entrants[0])})
-        took_s = min(race.run(processes)[TIME][entrants[0]])
-        case.batch = case.batch or self.plan.batch_for(case.workload, took_s)
-        batch_s = took_s * case.batch / case.workload.batch
+        race = TreeRace(builds={BASE: case.build_request(BASE)})
+        took_s = min(race.run(processes)[TIME][BASE])
+        batch = case.workload.batch
+        if not isinstance(case, FunctionCase):
+            batch = case.batch = self.plan.batch_for(case.workload, took_s)
+        batch_s = took_s * batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
+        entrants = (BASE, HEAD, AGAIN)
         case.race = TreeRace(
-            builds={entrant: case.build_request(entrant, case.batch) for entrant in entrants},
+            builds={entrant: case.build_request(entrant, batch) for entrant in entrants},
             rounds=self.plan.rounds_for(len(entrants), iterations * batch_s),
             iterations=iterations,
             iteration_s=batch_s,
         )
 
-    def stage(self, cases: list[CheckedCase], number: int) -> None:
-        """Visit the affordable cases with fresh processes, as often as time allows."""
-        cases, pairs = self.affordable(cases, (number,)), (self.plan.pairs, self.plan.confirm)
-        expected_s = sum(case.race.cost_s for case in cases if case.race)
-        for pair in range(pairs[number] if cases else 0):
-            doing = "confirming" if number else "comparing"
-            self.observe(f"{doing}, pair {pair + 1} of {pairs[number]}")
-            begun = time.monotonic()
-            try:
-                if self.server.left_s < self.slowdown * expected_s:
-                    raise OverBudget
-                self.visit(cases, number)
-            except OverBudget:
-                for case in cases:
-                    case.skipped = self.needed(self.cost_s(cases, (number,)))
-                return
-            self.slowdown = max(1.0, (time.monotonic() - begun) / expected_s)
-
-    def visit(self, cases: list[CheckedCase], number: int) -> None:
+    def visit(self, cases: Sequence[CheckedCase], stage: int, pair: int) -> None:
         """One visit of fresh processes to every case, in random order."""
-        server = self.confirming() if number else self.server
+        server = self.serves(layout(stage, pair))
+        server.wait()
         with tree_round(server, self.trees, self.draw) as processes:
             for case in self.draw.sample(cases, len(cases)):
-                if case.race is None or case.failed:
+                fitting = cases if stage else self.affordable(cases)
+                if case.race is None or case.failed or case not in fitting:
                     continue
                 self.observe(f"timing {case.label}")
+                begun = time.monotonic()
                 try:
-                    case.stages[number].append(case.race.run(processes))
+                    case.stages[stage].append(case.race.run(processes))
                 except Failed as failed:
-                    case.failed = failed
+                    case.fail(failed)
+                finally:
+                    self.took_s += time.monotonic() - begun
+                    self.expected_s += case.race.cost_s
 
-    def affordable(self, cases: list[CheckedCase], stages: Sequence[int]) -> list[CheckedCase]:
-        """The cases whose stages fit into the budget; the others are marked skipped."""
-        left_s, affordable = self.server.left_s, list[CheckedCase]()
-        for case in cases:
-            if case.race is None or case.failed:
-                continue
-            cost_s = self.cost_s([case], stages)
-            if cost_s <= left_s:
-                left_s -= cost_s
-                case.skipped = ""
-                affordable.append(case)
-            else:
-                case.skipped = self.needed(self.cost_s(cases, stages))
-        return affordable
+    def serves(self, number: int) -> ServerHandle:
+        """The server of a memory layout, started when it is first needed."""
+        if number not in self.servers:
+            self.servers[number] = self.stack.enter_context(self.server.with_layout(number))
+        return self.servers[number]
 
     def doubtful(
         self, cases: list[CheckedCase], doubt: Callable[[rule.Evidence, float], bool]
     ) -> list[CheckedCase]:
-        """The cases that leave `doubt` after the first stage, and had no second one."""
+        """The cases that leave `doubt` after the first look, and had no second one."""
         unique = {
             id(case): case
             for members, evidence in families(cases)
@@ -268,3 +306,26 @@ class CheckSession:
             for case in members
         }
         return [case for case in unique.values() if case.stages[0] and not case.stages[1]]
+
+
+def settled(first: Mapping[str, Counted], again: Mapping[str, Counted]) -> dict[str, Counted]:
+    """The counts by side of a case of which a process was killed, after both were counted again.
+
+    A side that is killed twice while the other runs twice is at fault; otherwise what is killed,
+    or was and could not be counted again, could not be measured.
+    """
+
+    def of(side: str) -> Counted:
+        last = again.get(side, first[side])
+        others = [counts[other] for counts in (first, again) for other in counts if other != side]
+        at_fault = first[side].killed and len(others) == 2 and all(one.ran for one in others)
+        if not last.killed or at_fault:
+            return last
+        return unmeasured(side, last.reason)
+
+    return {side: of(side) for side in first}
+
+
+def layout(stage: int, pair: int) -> int:
+    """The memory layout of a visit: two take turns in either look, since one favours some code."""
+    return 2 * stage + pair % 2

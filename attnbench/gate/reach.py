@@ -4,6 +4,7 @@ A process of each tree is asked which files it has loaded for one mechanism. A m
 reached where only one side can load it.
 """
 
+import os
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ LOAD_TIMEOUT_S = 60.0
 OWN = PurePath("attnbench/mechanisms")
 PEERS = "attnbench/peers/"  # all loaded for every mechanism; each is for the form of its name
 BINDING = re.compile(r"^(\w+)\b[^=\n]*=[ \w.]*\bCard\(", re.MULTILINE)  # `NAME = Card(`
-FIRST_LOOK = 0.7  # share of the budget for the first look at all that is timed
+FIRST_LOOK = 0.5  # share of the budget for the first look at all that is timed
 COUNT_S = 0.3  # about the time to count a case
 
 
@@ -164,6 +165,16 @@ def named(path: str, card: str) -> Selection:
     return Selection(name=f"{path}:{card}")
 
 
+def file_of(name: str, root: Path) -> str:
+    """The file of the repository that holds a mechanism or function; empty if there is none."""
+    place = name.rpartition(":")[0]
+    offered = [point.module for point in entry_points(group=GROUP, name=name)]
+    module = place or next(iter(offered), f"attnbench.mechanisms.{name}")
+    path = place.removesuffix(".py") if place.endswith(".py") else module.replace(".", "/")
+    files = [f"{folder}{path}{end}" for folder in ("", "src/") for end in (".py", "/__init__.py")]
+    return next((file for file in files if os.path.isfile(root / file)), "")
+
+
 def chosen(found: Reach, plan: CheckPlan, left_s: float, seed: str) -> list[MechanismPair]:
     """What to check of these: each mechanism in its default form, those timed in every form.
 
@@ -171,10 +182,11 @@ def chosen(found: Reach, plan: CheckPlan, left_s: float, seed: str) -> list[Mech
     """
     counted, timed = list[MechanismPair](), list[MechanismPair]()
     draw = random.Random(seed)
+    look_s = plan.pairs * plan.visit_s if plan.times else 0.0
     fit_s = FIRST_LOOK * left_s - COUNT_S * plan.cases * len(found.reached)
     for one in draw.sample(found.reached, len(found.reached)):
         forms = [one.compared.in_form(form) for form in one.forms]
-        fit_s -= plan.cases * max(1, len(forms)) * (COUNT_S + plan.first_look_s)
+        fit_s -= plan.cases * max(1, len(forms)) * (COUNT_S + look_s)
         if fit_s >= 0 or not timed:
             timed += (one.compared, *forms)
         else:

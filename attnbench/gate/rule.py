@@ -13,7 +13,8 @@ and Student's interval is not too narrow even where single samples have heavy ta
 A change is suspected if the 99 % confidence interval of the typical or the average call excludes 0
 and the effect exceeds the threshold and twice the noise floor, which is base against base in the
 same pairs. It is called only if a second stage in fresh processes confirms it, with Benjamini and
-Hochberg's rule over all p-values of that stage.
+Hochberg's rule over all p-values of that stage, or if the interval lies beyond three times the
+threshold and a second stage was too short to decide.
 """
 
 import math
@@ -32,6 +33,8 @@ from attnbench.units import change, percent
 LEVEL = 0.99
 FLOORS = 2.0  # noise floors that an effect must exceed
 FEWEST = 3  # pairs below which there is no verdict
+# thresholds beyond which a change is called even if there was no time to confirm it
+CLEAR = 3.0
 SLOWEST = 0.9  # quantile of `slowest`: a tenth of 40 samples is four, and one could be an accident
 # a sample counts for at most this many medians of its process, so that one stall moves no mean
 BOUND = 3.0
@@ -164,6 +167,7 @@ def mean(times: Sequence[float]) -> float:
 
 
 JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
+UNCONFIRMED = "no time was left to confirm"
 
 
 class Ruling(NamedTuple):
@@ -193,7 +197,7 @@ def settled(evidence: Evidence, threshold: float) -> bool:
 
 
 def judge(cases: Sequence[Evidence], threshold: float) -> list[Ruling]:
-    """The verdict on each case of one check, `slower` or `faster` only after both stages."""
+    """The verdict on each case of one check."""
     views = [evidence.view(statistic) for evidence in cases for statistic in JUDGED]
     p_values = [effect(v.second).p if v.is_suspect(threshold) else math.nan for v in views]
     real = discoveries(p_values)
@@ -239,6 +243,13 @@ def _judged(evidence: Evidence, called: dict[Statistic, bool], threshold: float)
         return Ruling(verdict, last, _reason(statistic, unevenness(evidence)), statistic)
     for statistic in JUDGED:
         view = evidence.view(statistic)
+        if _is_clear(view, threshold):
+            clear = effect(view.first)
+            verdict = Verdict.SLOWER if clear.point > 0 else Verdict.FASTER
+            reason = UNCONFIRMED if len(view.second) < FEWEST else ""
+            return Ruling(verdict, clear, _reason(statistic, reason), statistic)
+    for statistic in JUDGED:
+        view = evidence.view(statistic)
         logs = view.deciding(threshold)
         if not _is_same(evidence, statistic, logs, threshold):
             shown = effect(logs if len(logs) >= FEWEST else view.first)
@@ -268,6 +279,16 @@ def _confirms(view: View, threshold: float) -> bool:
     return first.point * second.point > 0 and abs(second.point) > view.limit(threshold)
 
 
+def _is_clear(view: View, threshold: float) -> bool:
+    """Whether a suspicion that no second stage refutes is far beyond the threshold."""
+    if not view.is_suspect(threshold) or (
+        len(view.second) >= FEWEST and not _confirms(view, threshold)
+    ):
+        return False
+    first = effect(view.first)
+    return max(first.low, -first.high) > math.log1p(CLEAR * threshold)
+
+
 def _is_same(
     evidence: Evidence, statistic: Statistic, logs: Sequence[float], threshold: float
 ) -> bool:
@@ -287,7 +308,7 @@ def _doubt(view: View, threshold: float) -> str:
     whole = effect(view.first + view.second)
     if view.is_suspect(threshold):
         if len(view.second) < FEWEST:
-            return "suspected; no time was left to confirm it"
+            return UNCONFIRMED
         if not _confirms(view, threshold):
             return f"suspected at first, but a second measurement shows no more than {limit}"
         return "suspected at first; the second measurement is too noisy to confirm it"

@@ -1,29 +1,25 @@
-"""What surrounds the samples of a case: rehearsals, meters, prefills, graphs and extra work."""
+"""What surrounds the samples of a case: rehearsals, meters, prefills and graphs."""
 
-import itertools
 import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 
 from attnbench.devices.protocol import Device, Iterate, Meter, Stopwatch
-from attnbench.devices.timing import increments, is_cold, repeated, sample, spent_s
+from attnbench.devices.timing import increments, is_cold, sample, spent_s
 from attnbench.measure.cards import Unmeasured
 from attnbench.measure.process import is_out_of_memory
 from attnbench.measure.server import described
 from attnbench.measure.subject import Subject
-from attnbench.records import Clock, Sample
+from attnbench.records import Sample
 from attnbench.verify.flops import counted_flops
 
 REHEARSAL_S = 0.1  # at most, while pages fault
-EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
 TURN_S, PAIRS = 0.03, 7  # of a sample of steps from either state, and number of such pairs
 ROUNDING = 100.0  # times the machine epsilon by which outputs of the same work may differ
-CALIBRATION_S, PRODUCTS = 0.3, 100  # of extra work, to learn how long one of its products takes
 PREFILLS_S, PREFILLS = 0.2, 5  # most time and number of prefills that count
 
 
@@ -154,32 +150,3 @@ def counted(subject: Subject) -> dict[str, float]:
     mask = subject.mask
     flops = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
     return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
-
-
-def add_extra_work(
-    work: Callable[[], Any], products: int, every: int = 1, device: str = "cpu"
-) -> Callable[[], Any]:
-    """The work with `products` extra products of small matrices in every `every`-th call."""
-    a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE, device=device)
-    out = torch.empty_like(a)
-    calls = itertools.count(1)
-
-    def both() -> Any:
-        if next(calls) % every == 0:
-            with torch.no_grad():
-                for _ in range(products):
-                    torch.mm(a, a, out=out)
-        return work()
-
-    return both
-
-
-def product_s(device: Device) -> float:
-    """Seconds of one product of the extra work, by the clock that a check uses."""
-    watch, took_s, count = device.stopwatch(clock=Clock.CPU), 0.0, 0
-    work = add_extra_work(lambda: None, PRODUCTS, device=device.torch_name)
-    work()
-    while took_s < CALIBRATION_S:
-        took_s += sample(repeated(work), lambda: None, watch, 1).seconds
-        count += PRODUCTS
-    return took_s / count

@@ -105,8 +105,6 @@ class Worker:
         warmup_s: float = 0.0,
         cold: bool = False,
         cuda_graphs: bool = False,
-        extra: int = 0,
-        every: int = 1,
         suspicious: bool = False,
         return_large_blocks: bool = False,
         clock: str = Clock.CPU,
@@ -121,10 +119,10 @@ class Worker:
         """Build a case, check one iteration, and warm up.
 
         Inputs of all iterations but the first come from `inputs_seed`, which should be fresh.
-        If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
-        iteration computes `extra` more products. With `return_large_blocks`, large freed tensors go
-        back to the system. With `cuda_graphs`, the iteration is captured once checked. `clock` is
-        for where there is no device time; from now on the process is bound to the `core`, if given.
+        If `suspicious`, `finish` looks for odd behaviour of the mechanism. With
+        `return_large_blocks`, large freed tensors go back to the system. With `cuda_graphs`, the
+        iteration is captured once checked. `clock` is for where there is no device time; from now
+        on the process is bound to the `core`, if given.
         A step's state is `filled` with random numbers, or left by a prompt; if `compared`, a step
         is timed from both. With `energy`, `finish` measures that of an iteration. The answer has
         `iteration_s`, the time that one costs in full, and `wall_s`, its wall time.
@@ -136,9 +134,6 @@ class Worker:
         device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
-        if extra:
-            work = samples.add_extra_work(subject.forward, extra, every, device.torch_name)
-            subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         meter = device.meter()
         if core is not None:
             os.sched_setaffinity(0, {core})
@@ -334,9 +329,3 @@ class Worker:
             device.wake()
             self.most_bytes = self.keep_bytes + allocator.private_bytes()
         return card, config, case
-
-    def calibrate(self, device: str) -> Answer:
-        """Seconds of one product of the extra work."""
-        chosen = self.device(device)
-        chosen.select()
-        return {"seconds": samples.product_s(chosen)}

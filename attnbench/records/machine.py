@@ -1,8 +1,7 @@
 """The machine and versions that a sweep ran on."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Self
+from dataclasses import dataclass, field, fields
 
 from attnbench.records.bounds import Amount, Count, Load, Size
 
@@ -18,11 +17,6 @@ class Fingerprint:
     threads: Size
     torch: str
     device: str  # "cpu" or the name of the GPU
-
-    def differences(self, other: Self) -> tuple[str, ...]:
-        """The fields that differ: `torch: 2.12.0 and 2.13.0`."""
-        first, second = asdict(self), asdict(other)
-        return tuple(f"{n}: {first[n]} and {second[n]}" for n in first if first[n] != second[n])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,31 +6,31 @@ from collections.abc import Iterator
 from attnbench.gate.finding import Finding, Report
 from attnbench.render.check_page import label, sentence, uncertain_lines
 from attnbench.render.grid import clean
-from attnbench.statistics.verdict import Verdict
 
 MOST = 10  # GitHub shows no more annotations of one kind per step
 
 
-def junit(report: Report) -> bytes:
+def junit(report: Report, strict: bool = False) -> bytes:
     """A suite for each mechanism, with a test case for each case and metric, as UTF-8.
 
-    What fails is a `failure`; what ran on neither side is an `error`; what could not be decided is
-    `skipped`, with the reason.
+    What fails is a `failure`, if `strict` also what is suspected; what ran on neither side or was
+    killed is an `error`; what could not be decided is `skipped`, with the reason.
     """
     suites = ET.Element("testsuites", name="attnbench check")
     for mechanism in dict.fromkeys(finding.mechanism for finding in report.findings):
         rows = [finding for finding in report.findings if finding.mechanism == mechanism]
+        results = [_result(finding, strict) for finding in rows]
         suite = ET.SubElement(
             suites,
             "testsuite",
             name=clean(mechanism),
             tests=str(len(rows)),
-            failures=str(sum(finding.fails for finding in rows)),
-            skipped=str(sum(_is_open(finding) for finding in rows)),
-            errors=str(sum(finding.unchecked for finding in rows)),
+            failures=str(results.count("failure")),
+            skipped=str(results.count("skipped")),
+            errors=str(results.count("error")),
         )
-        for finding in rows:
-            _test_case(suite, finding)
+        for finding, result in zip(rows, results, strict=True):
+            _test_case(suite, finding, result)
     ET.indent(suites, " ")
     text: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
@@ -40,42 +40,57 @@ def annotations(report: Report) -> Iterator[str]:
     """One line each: errors for what fails, warnings for what is uncertain."""
     failures = report.failures
     for finding in failures[: MOST - 1 if len(failures) > MOST else MOST]:
-        yield command("error", f"attnbench: {finding.mechanism}", sentence(finding))
+        yield _annotation("error", finding)
     if len(failures) > MOST:
         left = len(failures) - MOST + 1
-        yield command("error", "attnbench", f"and {left} more; see the job summary")
+        yield command("error", f"and {left} more; see the job summary", title="attnbench")
     for finding in report.unchecked[:MOST]:
-        yield command("error", f"attnbench: {finding.mechanism}", sentence(finding))
+        yield _annotation("error", finding)
+    for finding in [finding for finding in report.unsure if finding.suspected][:MOST]:
+        yield _annotation("warning", finding)
     for doubt in uncertain_lines(report):
-        yield command("warning", "attnbench", doubt)
+        yield command("warning", doubt, title="attnbench")
 
 
-def command(kind: str, title: str, message: str) -> str:
-    """`::error title=…::message`, on one line.
+def command(kind: str, message: str, **properties: str) -> str:
+    """`::error file=…,title=…::message`, on one line.
 
     A command ends with its line, and its properties end at a comma or colon; those are escaped as
     GitHub's own toolkit does, so that no text of a mechanism can become a command.
     """
-    title = _escaped(title).replace(":", "%3A").replace(",", "%2C")
-    return f"::{kind} title={title}::{_escaped(message)}"
+    given = ",".join(
+        f"{name}={_escaped(text).replace(':', '%3A').replace(',', '%2C')}"
+        for name, text in properties.items()
+        if text
+    )
+    return f"::{kind} {given}::{_escaped(message)}"
 
 
-def _test_case(suite: ET.Element, finding: Finding) -> None:
+def _annotation(kind: str, finding: Finding) -> str:
+    """A finding at its file, so that a pull request shows it beside the change."""
+    title = f"attnbench: {finding.mechanism}"
+    return command(kind, sentence(finding), file=finding.file, title=title)
+
+
+def _result(finding: Finding, strict: bool) -> str:
+    """The element of JUnit that says how a finding ended."""
+    if finding.fails or (strict and finding.probably_slower):
+        return "failure"
+    if finding.unchecked or finding.unmeasured:
+        return "error"
+    return "system-out" if finding.decided else "skipped"
+
+
+def _test_case(suite: ET.Element, finding: Finding, result: str) -> None:
     name, text = clean(f"{finding.case} {finding.metric}"), clean(sentence(finding))
     case = ET.SubElement(suite, "testcase", classname=clean(finding.mechanism), name=name)
-    if finding.fails:
-        ET.SubElement(case, "failure", message=text, type=label(finding)).text = text
-    elif finding.unchecked:
-        ET.SubElement(case, "error", message=text, type="unchecked").text = text
-    elif _is_open(finding):
-        ET.SubElement(case, "skipped", message=text)
-    else:
-        ET.SubElement(case, "system-out").text = text
-
-
-def _is_open(finding: Finding) -> bool:
-    closed = finding.fails or finding.unchecked
-    return not closed and finding.verdict in (Verdict.UNSURE, Verdict.MISSING)
+    element = ET.SubElement(case, result)
+    if result != "skipped":
+        element.text = text
+    if result != "system-out":
+        element.set("message", text)
+    if result in ("failure", "error"):
+        element.set("type", label(finding) if result == "failure" else "unchecked")
 
 
 def _escaped(text: str) -> str:

@@ -1,12 +1,11 @@
 """A check as text, tables and pages: failures first, then what is uncertain, then the rest."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from attnbench.gate.finding import RUNS, Finding, Report
-from attnbench.gate.selftest import Detection
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Better, Metric, Unit
 from attnbench.render import html, markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
@@ -27,27 +26,31 @@ def verdict_label(verdict: Verdict, metric: Metric) -> str:
 
 def headline(report: Report) -> str:
     """The whole check in one line; a mean over lengths is not counted as a case."""
-    against = f"{clean(report.head)} against {clean(report.base)}"
-    cases = many(len(report.cases), "case")
+    cases, unchecked = many(len(report.cases), "case"), report.unchecked
     if report.failures:
-        return f"FAILED: {_failed(report)} of {cases}; {against}"
+        return f"FAILED: {_failed(report)} of {cases}"
     if not report.findings:
-        return f"nothing to check: no mechanism loads a changed file; {against}"
-    if report.unchecked:
-        first, number = sentence(report.unchecked[0]), _number(report.unchecked)
-        return f"NOT CHECKED: {number} of {cases}: {first}; {against}"
+        return "nothing to check: no mechanism loads a changed file"
+    if unchecked:
+        which = "" if len(report.cases) == 1 else f"{_number(unchecked)} of {cases}: "
+        return f"NOT CHECKED: {which}{sentence(unchecked[0])}"
     if report.contaminated:
-        return f"CONTAMINATED: base differs from base, so no time can be trusted; {against}"
+        return "CONTAMINATED: base differs from base, so no time can be trusted"
+    if suspects := [finding for finding in report.unsure if finding.suspected]:
+        return _probably(report, suspects)
+    if lost := [finding for finding in report.unsure if finding.unmeasured]:
+        return f"UNSURE: {_number(lost)} of {cases}: {sentence(lost[0])}"
     if report.unsure:
         number = _number(finding for finding in report.unsure if finding.cases == 1)
-        subject = f"{number} of {cases}" if number else f"a mean over lengths, of {cases}"
-        if suspects := _number(finding for finding in report.unsure if finding.suspected):
-            subject += f", {suspects} suspected of a change"
-        return f"UNSURE: {subject}; {against}"
+        return f"UNSURE: {f'{number} of {cases}' if number else f'a mean over lengths, of {cases}'}"
     if report.traded:
-        number = _number(report.traded)
-        return f"OK: no regression in {cases}, {number} faster with a larger count; {against}"
-    return f"OK: no regression in {cases}; {against}"
+        return f"OK: no regression in {cases}, {_number(report.traded)} faster with a larger count"
+    return f"OK: no regression in {cases}"
+
+
+def compared(report: Report) -> str:
+    """What was compared with what."""
+    return clean(f"{report.head} against {report.base}")
 
 
 def sentence(finding: Finding) -> str:
@@ -78,8 +81,7 @@ def remarks(report: Report) -> Iterator[str]:
 
 
 def uncertain_lines(report: Report) -> Iterator[str]:
-    """Uncertain findings, then remarks; all cases of one kind share a line."""
-    yield from (sentence(finding) for finding in report.unsure if finding.suspected)
+    """Uncertain findings but those suspected, then remarks; all of one kind share a line."""
     unsure = [finding for finding in report.unsure if not finding.suspected]
     for kind, findings in (("larger, but faster", report.traded), ("unsure", unsure)):
         if findings:
@@ -101,17 +103,9 @@ def parts_of(text: str, wanted: Callable[[str], bool]) -> str:
     return "/".join(filter(None, kept))
 
 
-def tables(report: Report) -> tuple[Table, ...]:
-    """Times of every case; counts that changed; cases that did not run on both sides.
-
-    What fails comes first; what all cases have in common stands in the titles.
-    """
-    common = in_common(report.cases)
-    labels = list(filter(None, map(LABEL.fullmatch, report.cases)))
-    shared = f"; {parts_of(labels[0]['sizes'], common.__contains__)}" if common else ""
-
-    def row(finding: Finding, second: str) -> tuple[Cell, ...]:
-        return (words(short(finding.case)), *_row(finding, second))
+def shortened(cases: Sequence[str]) -> Callable[[str], str]:
+    """A function that leaves out of a label the sizes that all cases have in common."""
+    common = in_common(cases)
 
     def short(case: str) -> str:
         if not (label := LABEL.fullmatch(case)):
@@ -119,30 +113,31 @@ def tables(report: Report) -> tuple[Table, ...]:
         kept = parts_of(label["sizes"], lambda part: part not in common)
         return f"{label['name']}/{kept}" if kept else label["name"]
 
+    return short
+
+
+def tables(report: Report) -> tuple[Table, ...]:
+    """Times of every case; counts that changed; cases that were not compared.
+
+    What fails comes first; what all cases have in common stands in the titles.
+    """
+    common, short = in_common(report.cases), shortened(report.cases)
+    labels = list(filter(None, map(LABEL.fullmatch, report.cases)))
+    shared = f"; {parts_of(labels[0]['sizes'], common.__contains__)}" if common else ""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
-    raced = {key: [f for f in findings if f.metric == key] for key in RACED}
     ran = [f for f in findings if f.metric == RUNS]
     counted = [f for f in findings if f.metric in COUNTED]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
-    clock = report.conditions.clock if report.conditions else ""
-    texts = {TIME: f"{clock or 'time'} of one iteration"}
     shown = [
-        *(
-            Table(
-                name=f"{TABLE[key].name}s",
-                title=f"{TABLE[key].heading}s{shared}",
-                columns=("case", "batch timed", "base", "head", "change", "verdict"),
-                rows=tuple(row(f, count(f.batch) if f.batch else NOTHING) for f in own),
-                note=f"{texts.get(key, TABLE[key].description)}, at a batch size suited to timing;"
-                " 99 % confidence intervals over pairs of fresh processes",
-            )
-            for key, own in raced.items()
-        ),
+        *(_raced(report, key, [f for f in findings if f.metric == key], shared) for key in RACED),
         Table(
             name="counts",
             title=f"Counted{shared}",
             columns=("case", "metric", "base", "head", "change", "verdict"),
-            rows=tuple(row(f, TABLE[f.metric].label) for f in changed),
+            rows=tuple(
+                (words(short(f.case)), words(TABLE[f.metric].label), *_values_and_verdict(f))
+                for f in changed
+            ),
             note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same; "
             + "; ".join(
                 f"{metric.label}: {metric.description}"
@@ -151,7 +146,7 @@ def tables(report: Report) -> tuple[Table, ...]:
         ),
         Table(
             name="runs",
-            title=f"Not on both sides{shared}",
+            title=f"Not compared{shared}",
             columns=("case", "reason"),
             rows=tuple((words(short(f.case)), words(f.reason)) for f in ran),
         ),
@@ -159,10 +154,31 @@ def tables(report: Report) -> tuple[Table, ...]:
     return tuple(table for table in shown if table.rows)
 
 
+def _raced(report: Report, key: str, findings: Sequence[Finding], shared: str) -> Table:
+    """The table of a raced metric; functions have no batch."""
+    short, clock = shortened(report.cases), report.conditions.clock if report.conditions else ""
+    batches = any(finding.batch for finding in findings)
+    once = "iteration, at a batch size suited to timing" if batches else "call"
+    text = f"{clock or 'time'} of one {once}" if key == TIME else TABLE[key].description
+    batch = ("batch timed",) if batches else ()
+
+    def row(finding: Finding) -> tuple[Cell, ...]:
+        timed = (words(count(finding.batch) if finding.batch else NOTHING),) if batches else ()
+        return (words(short(finding.case)), *timed, *_values_and_verdict(finding))
+
+    return Table(
+        name=f"{TABLE[key].name}s",
+        title=f"{TABLE[key].heading}s{shared}",
+        columns=("case", *batch, "base", "head", "change", "verdict"),
+        rows=tuple(map(row, findings)),
+        note=f"{text}; 99 % confidence intervals over pairs of fresh processes",
+    )
+
+
 def page(report: Report) -> str:
     """The check in Markdown, for a job summary or a comment."""
     lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
-    lines += [f"- {markdown.escape(line)}" for line in remarks(report)]
+    lines += [f"- {markdown.escape(line)}" for line in (compared(report), *remarks(report))]
     lines += ["", *(markdown.table(table) for table in tables(report))]
     return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
 
@@ -172,7 +188,7 @@ def web_page(report: Report) -> bytes:
     return html.page(
         "attnbench check",
         tables(report),
-        answers=[(headline(report), [*remarks(report)])],
+        answers=[(headline(report), [compared(report), *remarks(report)])],
         conditions=[*method(report)],
         conditions_title="Method",
     )
@@ -198,44 +214,8 @@ def method(report: Report) -> Iterator[str]:
             f"Changes of time below {percent(plan.threshold)} are ignored; noise, measured as base"
             f" against base, was at most {percent(how.worst_floor)}."
         )
-    if how.other_machine is not None:
-        differences = clean("; ".join(how.other_machine))
-        machine = f"another machine ({differences})" if differences else "this machine"
-        yield f"The baseline was saved on {machine}."
     if how.elapsed_s is not None:
         yield f"The check took {seconds(how.elapsed_s)}; seed {plan.seed}."
-    if how.selftest:
-        yield f"Reliability: {clean(how.selftest)}."
-
-
-def reliability(detection: Detection) -> str:
-    """The result of a selftest, as `check` quotes it."""
-    wrong = detection.false_alarms
-    alarms = f"{many(wrong.slower + wrong.faster, 'false alarm')} in {wrong.checks} checks"
-    finds = "detects no slowdown of up to 20 % reliably"
-    if detection.smallest is not None:
-        finds = f"detects slowdowns of {percent(detection.smallest)} or more"
-    return f"on this machine the gate {finds}; {alarms} of {detection.pairs} shared pairs"
-
-
-def rates(detection: Detection) -> Table:
-    """The verdicts of a selftest by the share of extra work."""
-    return Table(
-        name="selftest",
-        title="Verdicts of the gate",
-        columns=("extra work", "slower", "faster", "unsure"),
-        rows=tuple(
-            (
-                words(f"+{percent(rate.share)}"),
-                *(
-                    Cell(percent(number / rate.checks), number / rate.checks)
-                    for number in (rate.slower, rate.faster, rate.unsure)
-                ),
-            )
-            for rate in detection.rates
-        ),
-        note="Shares of checks, each made of consecutive pairs; neighbouring checks share pairs.",
-    )
 
 
 def data(report: Report, strict: bool) -> dict[str, Any]:
@@ -282,13 +262,22 @@ def _failed(report: Report) -> str:
     return ", ".join(f"{number} {kind}" for kind, number in kinds if number)
 
 
+def _probably(report: Report, suspects: Sequence[Finding]) -> str:
+    """`PROBABLY SLOWER: index +13 % [+12 %, +14 %]`, with what the suspects still need."""
+    slower = [finding for finding in suspects if finding.probably_slower]
+    shown, short = slower or suspects, shortened(report.cases)
+    single = [finding for finding in shown if finding.cases == 1] or shown
+    texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in single], 3)
+    return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(single[0].reason)}"
+
+
 def _number(findings: Iterable[Finding]) -> int:
     return len({finding.case for finding in findings})
 
 
-def _row(finding: Finding, second: str) -> tuple[Cell, ...]:
+def _values_and_verdict(finding: Finding) -> tuple[Cell, ...]:
     return (
-        *map(words, (second, *_values(finding))),
+        *map(words, _values(finding)),
         Cell(change_of(finding) or NOTHING, finding.ratio, finding.low, finding.high),
         words(": ".join(filter(None, (label(finding), finding.reason)))),
     )

@@ -23,11 +23,12 @@ Visit = Mapping[str, Laps]  # by metric: times are seconds of one iteration
 
 
 class Failed(Exception):
-    """An entrant did not run: `entrant`, `outcome` and `reason`."""
+    """An entrant did not run: `entrant`, `outcome`, `cause` and `reason`."""
 
     def __init__(self, entrant: str, answer: Answer) -> None:
         self.entrant = entrant
         self.outcome, self.reason = answer["outcome"], answer.get("reason", "")
+        self.cause = answer.get("cause")
         super().__init__(f"{self.outcome} on {entrant}: {self.reason}")
 
 

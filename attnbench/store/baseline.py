@@ -1,52 +1,34 @@
-"""A small file with a check's counts and times, to be committed and read in a diff.
+"""A small file with a check's counts, to be committed and read in a diff.
 
-    {"attnbench": …, "cases": {"fastformer:eager/B8-N128-…": {"flops": …, …}}, "machine": …,
-     "schema": 1, "settings": …}
+    {"attnbench": …, "cases": {"fastformer:eager/B8-N128-…": {"flops": …, …}}, "schema": 2,
+     "torch": …}
 
 Sorted, one number per line; the same numbers give the same bytes. It is data: loading parses
-JSON, checks every field, and runs nothing. `time` has the batch that was timed and the seconds of
-one iteration, for each process; `machine` says where they can be compared.
+JSON, checks every field, and runs nothing.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
 from attnbench.errors import NewerSchema, StoreError
-from attnbench.records import Amount, Case, Duration, Fingerprint, Many, Work
+from attnbench.records import Amount, Case, Work
 from attnbench.store import output
 
-SCHEMA = 1
+SCHEMA = 2
 LARGEST = 1 << 24  # bytes of a file that is read
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timing:
-    """Seconds of one iteration of `batch` sequences, the median of each process."""
-
-    batch: Many
-    seconds: Annotated[tuple[Duration, ...], msgspec.Meta(min_length=1)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredCase:
-    """What is stored of one case."""
-
-    counts: Mapping[str, Work | Amount] = field(default_factory=dict)
-    time: Timing | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A whole file; cases are keyed by label."""
+    """A whole file: the counts of each case by its label, and the versions that gave them."""
 
     attnbench: str
-    machine: Fingerprint
-    cases: Mapping[str, StoredCase]
+    torch: str
+    cases: Mapping[str, Mapping[str, Work | Amount]]
     schema: int = SCHEMA
 
 
@@ -57,10 +39,11 @@ def save(baseline: Baseline, path: Path) -> None:
 
 def dump(baseline: Baseline) -> str:
     """The file's text."""
-    data = asdict(baseline)
-    for label, entry in data["cases"].items():
-        time = {} if entry["time"] is None else {"time": entry["time"]}
-        data["cases"][label] = {n: whole(count) for n, count in entry["counts"].items()} | time
+    cases = {
+        label: {name: whole(count) for name, count in counts.items()}
+        for label, counts in baseline.cases.items()
+    }
+    data = {**asdict(baseline), "cases": cases}
     return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -87,10 +70,7 @@ def parse(text: str, name: str = "baseline") -> Baseline:
             raise NewerSchema(f"{name} has schema {schema}; this attnbench reads {SCHEMA}")
         if schema != SCHEMA:
             raise ValueError(f"schema {schema!r}")
-        data["cases"] = {
-            str(Case.read(label)): {"time": row.pop("time", None), "counts": row}
-            for label, row in data["cases"].items()
-        }
+        data["cases"] = {str(Case.read(label)): row for label, row in data["cases"].items()}
         return msgspec.convert(data, Baseline)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(

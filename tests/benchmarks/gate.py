@@ -2,14 +2,14 @@
 
     python -m tests.benchmarks.gate [--trials 400] [--injected 100] [--out reports/gate]
 
-Every trial repeats what `check` does for one case: ten pairs of fresh processes, sixteen more of
-another layout if the result is unclear, one verdict. Trials without extra work count false alarms;
-those with 3, 5 or 10 % more work, 12 % more in every other call, or 50 % more in every fifth, count
-detections. Required: at most 2 false alarms in 400, detection of at least 95 % from +3 % on and of
-90 % where only some calls are slower, and at most 25 s of samples per verdict. Results are written
-after each trial, and the same command continues where it was stopped; `--neighbours 0` leaves the
-other core idle, and `--kinds` takes part of the extra work only. `gate.json` may hold the trials of
-several seeds.
+Every trial repeats what `check` does for one case: ten pairs of fresh processes in two memory
+layouts, sixteen more in two others if the result is unclear, one verdict. Trials without extra
+work count false alarms; those with 3, 5 or 10 % more work, 12 % more in every other call, or 50 %
+more in every fifth, count detections. Required: at most 2 false alarms in 400, detection of at
+least 95 % from +3 % on and of 90 % where only some calls are slower, and at most 25 s of samples
+per verdict. Results are written after each trial, and the same command continues where it was
+stopped; `--neighbours 0` leaves the other core idle, and `--kinds` takes part of the extra work
+only. `gate.json` may hold the trials of several seeds.
 """
 
 import argparse
@@ -22,18 +22,16 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from attnbench.api.servers import SCRIPT
-from attnbench.cli import options
 from attnbench.devices.host import processor
-from attnbench.gate.cases import CheckedCase, CheckPlan
-from attnbench.gate.check import compared_selections
-from attnbench.gate.measuring import LAYOUT
+from attnbench.gate.cases import CheckPlan, workload_request
+from attnbench.gate.measuring import layout
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
-from attnbench.gate.selftest import prepare, with_extra
 from attnbench.metrics import TIME
 from attnbench.records import Mode
-from attnbench.run.pairs import AGAIN, BASE, tree_round
+from attnbench.run.pairs import AGAIN, BASE, TreeRace, tree_round
 from attnbench.run.processes import ServerHandle
 
 NEIGHBOUR = """
@@ -41,6 +39,41 @@ import os, numpy as n
 a, parent = n.random.rand(300, 300), os.getppid()
 while os.getppid() == parent: a @ a
 """
+# a mechanism of this package with `extra` more products of small matrices in some calls
+SLOWED = """
+from dataclasses import dataclass, replace
+from itertools import count
+
+import torch
+
+from attnbench.catalogue.registry import card
+
+PLAIN = card({mechanism!r})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(PLAIN.config):
+    extra: int = 0
+    every: int = 1
+
+
+class Slowed(PLAIN.forms[{form!r}]):
+    def __init__(self, config, workload):
+        super().__init__(config, workload)
+        self.extra, self.every, self.calls = config.extra, config.every, count(1)
+        self.factor, self.product = torch.full((64, 64), 1 / 64), torch.empty(64, 64)
+
+    def forward(self, x, mask=None):
+        if next(self.calls) % self.every == 0:
+            with torch.no_grad():
+                for _ in range(self.extra):
+                    torch.mm(self.factor, self.factor, out=self.product)
+        return super().forward(x, mask)
+
+
+CARD = replace(PLAIN, config=Config, forms={{"slowed": Slowed}}, default="slowed", examples=())
+"""
+PRODUCTS = 100  # of extra work, to learn how long one takes
 NOTHING = "nothing"
 # extra work: share of an iteration, and every how many calls
 KINDS = {
@@ -62,7 +95,7 @@ def main():
         "--injected", type=int, default=100, help="Trials with each kind of extra work."
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND")
-    parser.add_argument("--models", default="transformer")
+    parser.add_argument("--form", default="transformer:sdpa")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--neighbours", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
@@ -79,15 +112,14 @@ def main():
         server.wait()
         for _ in range(asked.neighbours):
             stack.enter_context(Neighbour())
-        root = Path.cwd()
-        (compared, *_) = compared_selections(options.selections(asked.models), root)
-        workload = plan.workload(Mode.INFERENCE, asked.length)
-        case = CheckedCase(compared=compared, workload=workload)
-        shares = [share for share, _ in KINDS.values() if share]
-        race = with_extra_work(prepare(server, root, case, shares, plan))
-        other_layout = stack.enter_context(server.with_layout(LAYOUT))
+        root = Path(stack.enter_context(TemporaryDirectory()))
+        mechanism, _, form = asked.form.partition(":")
+        (root / "slowed.py").write_text(SLOWED.format(mechanism=mechanism, form=form))
+        race = prepared(server, root, plan.workload(Mode.INFERENCE, asked.length), plan)
+        others = [stack.enter_context(server.with_layout(number)) for number in range(1, 4)]
+        servers = dict(enumerate((server, *others)))
         about = {
-            "case": f"{case.name}, N = {asked.length}, inference, one thread",
+            "case": f"{asked.form}, N = {asked.length}, inference, one thread",
             "neighbours": asked.neighbours,
         }
         here = {
@@ -100,21 +132,44 @@ def main():
         # every row has one without extra work
         done = sum(t["kind"] == NOTHING and t["seed"] == asked.seed for t in trials)
         for count, kinds in enumerate(rows[done:], done + 1):
-            records = verdicts((server, other_layout), root, race, kinds, plan, draw)
+            records = verdicts(servers, root, race, kinds, plan, draw)
             trials += [{**here, **record} for record in records]
             write(asked.out, about, trials)
             texts = ", ".join(f"{record['kind']}: {record['verdict']}" for record in records)
             print(f"{count}/{len(rows)} {texts}", flush=True)
 
 
-def with_extra_work(race):
-    """The race with one entrant for each kind of extra work."""
-    builds = {key: race.builds[key] for key in (BASE, AGAIN)}
-    builds[NOTHING] = builds[BASE]
+def prepared(server, root, workload, plan):
+    """A race of base, base again and each kind of extra work, in batches as `check` sizes them."""
+
+    def built(batch, **options):
+        return {
+            "mechanism": "slowed.py:CARD",
+            "form": None,
+            "options": list(options.items()),
+            "workload": workload_request(replace(workload, batch=batch)),
+        }
+
+    with tree_round(server, {BASE: root, AGAIN: root}, random.Random(0)) as processes:
+
+        def seconds(**builds):
+            laps = TreeRace(builds=builds, rounds=4).run(processes)[TIME]
+            return {name: statistics.median(times) for name, times in laps.items()}
+
+        took_s = seconds(**{BASE: built(workload.batch)})[BASE]
+        batch = plan.batch_for(workload, took_s)
+        took = seconds(**{BASE: built(batch), AGAIN: built(batch, extra=PRODUCTS)})
+    product_s = (took[AGAIN] - took[BASE]) / PRODUCTS
+    builds = dict.fromkeys((BASE, AGAIN, NOTHING), built(batch))
     for kind, (share, every) in KINDS.items():
-        if share:
-            builds[kind] = {**race.builds[with_extra(share)], "every": every}
-    return replace(race, builds=builds)
+        builds[kind] = built(batch, extra=round(share * took[BASE] / product_s), every=every)
+    iterations = max(1, round(plan.iteration_s / took[BASE]))
+    return TreeRace(
+        builds=builds,
+        rounds=plan.rounds_for(3, iterations * took[BASE]),
+        iterations=iterations,
+        iteration_s=took[BASE],
+    )
 
 
 class Neighbour:
@@ -138,7 +193,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
     stages = {kind: [] for kind in kinds}
     samples_s = dict.fromkeys(kinds, 0.0)
     trials = {}
-    for server, pairs in zip(servers, (plan.pairs, plan.confirm), strict=True):
+    for stage, pairs in enumerate((plan.pairs, plan.confirm)):
         opened = [
             kind for kind in kinds if not (kind in trials and settled(trials[kind], plan.threshold))
         ]
@@ -147,7 +202,8 @@ def verdicts(servers, root, race, kinds, plan, draw):
         entrants = (BASE, AGAIN, *opened)
         visited = replace(race, builds={key: race.builds[key] for key in entrants})
         visits = {kind: {"head": [], "again": []} for kind in opened}
-        for _ in range(pairs):
+        for pair in range(pairs):
+            server = servers[layout(stage, pair)]
             with tree_round(server, dict.fromkeys(entrants, root), draw) as processes:
                 laps = visited.run(processes)[TIME]
             for kind in opened:

@@ -32,7 +32,6 @@ main()
         ["sweep"],
         ["models"],
         ["doctor"],
-        ["selftest"],
         ["check", "--base", "HEAD"],
         ["explain", "fnet", "local", "--length", "16"],
     ],

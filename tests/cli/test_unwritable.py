@@ -16,7 +16,7 @@ VERBS = {
     "resume": ("sweep", "--resume"),
     "report": ("report", STORED, "--out"),
     "merge": ("merge", STORED, "--out"),
-    "save": ("check", "--models", "fnet", "--no-times", "--save"),
+    "save": ("check", "--models", "fnet", "--save"),
     "markdown": ("check", "--baseline", ".ci/baseline.json", "--markdown"),
     "html": ("check", "--baseline", ".ci/baseline.json", "--html"),
     "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),

@@ -185,7 +185,6 @@ def test_a_check_counts_on_the_gpu(attnbench):
     done = attnbench.run("check", "--save", "base.json", *models, *sizes)
     assert done.returncode == 0, done.stderr
     saved = json.loads((attnbench.folder / "base.json").read_text())
-    assert saved["machine"]["device"] == "Emulated GPU"
     assert all(label.endswith("/cuda") for label in saved["cases"])
     done = attnbench.run("check", "--baseline", "base.json", *models, "--json")
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.gate.cases import Counted
+from attnbench.gate.cases import Counted, unmeasured
 from attnbench.gate.finding import Finding, Report, counts, runs, traded
 from attnbench.metrics import COUNTED
 from attnbench.statistics.verdict import Verdict
@@ -83,7 +83,7 @@ def test_a_check_that_compared_nothing_does_not_pass():
     """Whatever else it found, and however certain it should be."""
     neither = runs("m", "c", MISSING, MISSING)
     same = Finding(mechanism="m", case="d", metric="operators", verdict=Verdict.SAME)
-    unsure = replace(same, metric="time_s", verdict=Verdict.UNSURE)
+    unsure = replace(same, metric="time_s", verdict=Verdict.UNSURE, ratio=None)
     for findings in ((neither, same), (runs("m", "c", FAILED, FAILED), same), (unsure,)):
         report = Report(base="a", head="b", findings=findings)
         assert report.exit_code(strict=False) == report.exit_code(strict=True) == 2
@@ -99,6 +99,17 @@ def test_a_check_that_compared_nothing_does_not_pass():
         assert Report(base="a", head="b", findings=findings).exit_code(strict=False) == code
     failing = runs("m", "e", OK, FAILED)
     assert Report(base="a", head="b", findings=(neither, failing)).exit_code(strict=False) == 1
+
+
+def test_what_was_measured_was_checked_and_what_was_killed_was_not():
+    suspect = one(verdict="unsure", ratio=1.1, suspected=True)
+    both = Report(base="a", head="b", findings=(suspect, replace(suspect, case="d")))
+    assert not both.unchecked
+    assert (both.exit_code(strict=False), both.exit_code(strict=True)) == (0, 3)
+    killed = runs("m", "c", OK, unmeasured("head", "memory ran out"))
+    assert killed.reason == "could not be measured on head: memory ran out"
+    for findings, code in (((killed,), 3), ((killed, LARGER), 1), ((killed, one()), 3)):
+        assert Report(base="a", head="b", findings=findings).exit_code(strict=False) == code
 
 
 def one(metric="time_s", verdict="faster", case="c", **more):

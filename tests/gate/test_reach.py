@@ -2,12 +2,10 @@
 
 import shutil
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from attnbench.cli.starting import fingerprint
 from attnbench.gate.cases import CheckPlan, MechanismPair
 from attnbench.gate.measuring import Runner
 from attnbench.gate.reach import Loaded, Reach, chosen, describe_reach, named, reach
@@ -50,7 +48,7 @@ def found(server):
     """The names that changes reach, and the files that nothing covers."""
 
     def ask(trees, changes, asked=None):
-        runner = Runner(server=server, machine=partial(fingerprint, server, "cpu"))
+        runner = Runner(server=server)
         result = reach(trees, changes, runner, "cpu", asked)
         return [one.compared.head.name for one in result.reached], result.uncovered
 

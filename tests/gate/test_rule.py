@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.gate.cases import CheckPlan
 from attnbench.gate.rule import (
     BOUND,
     Evidence,
@@ -23,7 +22,6 @@ from attnbench.gate.rule import (
     settled,
     suspected,
 )
-from attnbench.gate.selftest import detection
 
 THRESHOLD, SAMPLES = 0.02, 40
 NOISE = 0.01  # of one pair, on a shared machine
@@ -112,9 +110,21 @@ def test_a_suspicion_is_called_only_if_the_second_stage_agrees():
     first = evidence(0.10).first
     for second in (evidence(0.0).second, evidence(-0.10).second):
         assert ruled(first=first, second=second).verdict not in ("slower", "faster")
-    alone = ruled(first=first)
-    assert alone.verdict == "unsure"
-    assert alone.reason == "suspected; no time was left to confirm it"
+    assert ruled(first=first, second=evidence(0.10).second).verdict == "slower"
+
+
+@pytest.mark.parametrize(
+    ("shift", "verdict"), [(0.05, "unsure"), (0.10, "slower"), (-0.05, "unsure"), (-0.10, "faster")]
+)
+def test_without_time_to_confirm_only_what_is_three_times_the_threshold_is_called(shift, verdict):
+    first = evidence(shift, noise=0.005)
+    alone = ruled(first=first.first)
+    assert suspected(first, THRESHOLD)
+    assert (alone.verdict, alone.reason) == (verdict, "no time was left to confirm")
+    noisy = Stage(head=pairs(math.log1p(shift) * k for k in (0.4, 1.0, 2.0)))
+    assert ruled(first=first.first, second=noisy).verdict == verdict
+    refuted = Stage(head=pairs((0.0, 0.001, -0.001)))
+    assert ruled(first=first.first, second=refuted).verdict == "same"
 
 
 def test_the_reported_effect_is_that_of_the_second_stage():
@@ -151,19 +161,6 @@ def test_the_geometric_mean_goes_pair_by_pair():
     assert both.first == pytest.approx((0.2, 0.2, 0.2))
     assert both.again == pytest.approx((0.0, 0.0, 0.1))
     assert both.second == ()
-
-
-def test_detection_counts_the_verdicts_of_checks():
-    draw = np.random.default_rng(1)
-    logs = {
-        share: pairs(draw.normal(math.log1p(share), NOISE, 40)) for share in (0.0, 0.02, 0.1, 0.2)
-    }
-    found = detection(logs, pairs(draw.normal(0, NOISE, 40)), CheckPlan())
-    assert found.false_alarms.checks == 15  # windows of 10 and 16 pairs
-    assert found.false_alarms.slower == 0
-    assert found.smallest == 0.1
-    blind = detection({0.0: logs[0.0], 0.2: logs[0.0]}, logs[0.02], CheckPlan())
-    assert blind.smallest is None
 
 
 def test_an_unsure_verdict_with_an_interval_without_zero_says_why():

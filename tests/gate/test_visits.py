@@ -1,9 +1,11 @@
-"""Visits of fresh processes: order, faults, and the extra work of a selftest."""
+"""Visits of fresh processes: their order, and faults."""
 
+import math
 import random
+import re
 import time
-from dataclasses import replace
-from types import SimpleNamespace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from unittest.mock import MagicMock
 
 import pytest
@@ -11,12 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
-from attnbench.gate.cases import CheckedCase, CheckPlan, MechanismPair, workload_request
-from attnbench.gate.measuring import CheckSession, Runner
-from attnbench.gate.selftest import prepare, visits
+from attnbench.gate.cases import (
+    CheckedCase,
+    CheckPlan,
+    Counted,
+    MechanismPair,
+    function_case,
+    workload_request,
+)
+from attnbench.gate.finding import Report, broken, reported, runs
+from attnbench.gate.measuring import CheckSession, Runner, layout
 from attnbench.metrics import TIME
 from attnbench.records import Level, Mode, Selection, Workload
-from attnbench.run.pairs import BASE, HEAD, Failed, TreeRace, tree_round
+from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
 from attnbench.run.workers import OverBudget
 from tests.cases import CASES
 from tests.gate.repositories import Repository, planted
@@ -53,26 +62,6 @@ def test_long_iterations_get_fewer_rounds():
     assert plan.rounds_for(3, 60.0) == 4
 
 
-def test_extra_work_is_work(server, tmp_path):
-    tree = Repository(tmp_path / "repo").folder
-    injected = prepare(server, tree, CASE, (0.0, 2.0), PLAN)
-    laps = next(visits(server, tree, injected, random.Random(0), float("inf")))
-    middle = {name: sorted(times)[len(times) // 2] for name, times in laps.items()}
-    assert 1.5 < middle["+200%"] / middle[BASE] < 6
-    assert 0.5 < middle["+0%"] / middle[BASE] < 2
-
-
-def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_path):
-    tree = Repository(tmp_path / "repo").folder
-    asked = {**CASE.build_request(BASE), "extra": 3000, "every": 2}
-    race = TreeRace(builds={BASE: asked}, rounds=4)
-    with tree_round(server, {BASE: tree}, random.Random(0)) as processes:
-        times = race.run(processes)[TIME][BASE]
-    odd, even = times[::2], times[1::2]
-    slow, fast = (odd, even) if sum(odd) > sum(even) else (even, odd)
-    assert sorted(slow)[1] > 2 * sorted(fast)[2]
-
-
 def test_a_process_that_dies_or_hangs_is_reported_and_replaced(server, tmp_path):
     made = Repository(tmp_path / "repo")
     made.write("dies.py", planted("import os; os._exit(3)"))
@@ -89,80 +78,182 @@ def test_a_process_that_dies_or_hangs_is_reported_and_replaced(server, tmp_path)
             assert failed.value.outcome == outcome
 
 
-@pytest.mark.parametrize(("times", "outcome"), [(1, "ok"), (2, "crashed")])
-def test_what_is_killed_is_counted_once_more(times, outcome, monkeypatch, tmp_path):
-    """Someone else may have killed it."""
-    answers = [{"outcome": "crashed", "cause": "killed"}] * times + [{"outcome": "ok"}]
-    started = []
-
-    class Process:
-        alive = False
-
-        def ask(self, *_, **__):
-            return answers.pop(0)
-
-        def end(self):
-            pass
-
-    def loaded(self, side):
-        started.append(side)
-        return Process()
-
-    monkeypatch.setattr(CheckSession, "loaded", loaded)
-    measuring = CheckSession(PLAN, [CASE], MagicMock(), {BASE: tmp_path, HEAD: tmp_path})
-    assert [counted.outcome for counted in measuring.count_side(HEAD)] == [outcome]
-    assert started == [HEAD] * 2
+OK, KILLED = Counted(outcome="ok"), Counted(outcome="oom", reason="the kernel killed the process")
+TERMINATED = Counted(outcome="crashed", cause="killed", reason="by signal 15")
+LOST = "could not be measured on head: the kernel killed the process"
 
 
-class Costly(TreeRace):
-    """A visit takes two seconds."""
+@pytest.mark.parametrize(
+    ("first", "again", "outcome", "words"),
+    [
+        ((OK, KILLED), (OK, OK), "ok", ""),
+        ((OK, KILLED), (OK, KILLED), "oom", "the kernel killed the process"),
+        ((OK, TERMINATED), (OK, TERMINATED), "crashed", "by signal 15"),
+        ((OK, KILLED), (KILLED, KILLED), "skipped", LOST),
+        ((KILLED, OK), (OK, KILLED), "skipped", LOST),
+        ((OK, KILLED), (), "skipped", LOST),
+    ],
+)
+def test_a_side_is_at_fault_only_where_it_is_killed_twice_and_the_other_runs_twice(
+    first, again, outcome, words, monkeypatch, tmp_path
+):
+    case = replace(CASE, counted={})
+    trees = {BASE: tmp_path, HEAD: tmp_path}
+    session = CheckSession(PLAN, [case], Runner(server=MagicMock()), trees)
+    answers = {BASE: [*first[:1], *again[:1]], HEAD: [*first[1:], *again[1:]]}
 
+    def count_side(side, cases):
+        if not answers[side]:
+            raise OverBudget
+        return [answers[side].pop(0)]
+
+    monkeypatch.setattr(session, "count_side", count_side)
+    session.count()
+    assert (case.counted[HEAD].outcome, case.counted[HEAD].reason) == (outcome, words)
+    finding = runs("m", "c", case.counted[BASE], case.counted[HEAD])
+    if outcome != "ok":
+        assert (finding.fails, finding.unmeasured) == (outcome != "skipped", outcome == "skipped")
+
+
+@pytest.mark.parametrize(
+    ("kills", "fails", "unmeasured"),
+    [((HEAD,), False, False), ((HEAD, HEAD), True, False), ((BASE, HEAD), False, True)],
+)
+def test_a_kill_while_timing_costs_a_visit_and_a_second_one_the_case(kills, fails, unmeasured):
+    case = replace(CASE, kills=[])
+    for entrant in kills:
+        case.fail(Failed(entrant, {"outcome": "oom", "reason": "killed"}))
+    found = [(finding.fails, finding.unmeasured) for finding in broken([case])]
+    assert found == ([(fails, unmeasured)] if len(kills) > 1 else [])
+
+
+class Machine:
+    """A server whose clock moves only while cases are timed, `slowdown` times as long as alone."""
+
+    def __init__(self, slowdown=1.0):
+        self.now, self.end_s, self.slowdown, self.layouts = 0.0, math.inf, slowdown, []
+
+    @property
+    def left_s(self):
+        return self.end_s - self.now
+
+    def with_layout(self, number):
+        self.layouts.append(number)
+        return nullcontext(self)
+
+    def wait(self):
+        pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated(TreeRace):
+    """A visit to a case takes two seconds; head takes `ratio` times as long as base."""
+
+    machine: Machine
+    ratio: float
     cost_s = 2.0
 
-
-def test_a_case_gets_what_those_before_it_leave_of_the_budget(tmp_path):
-    cases = [replace(CASE, race=Costly(builds={})) for _ in range(3)]
-    runner = Runner(server=SimpleNamespace(left_s=15.0), machine=MagicMock())
-    plan = replace(PLAN, pairs=3, confirm=4, budget_s=20.0)
-    measuring = CheckSession(plan, cases, runner, {HEAD: tmp_path})
-    assert measuring.affordable(cases, (0,)) == cases[:2]
-    assert [case.skipped for case in cases] == ["", "", "needs --budget 30s"]
-    assert measuring.affordable(cases, (0, 1)) == cases[:1]
-    assert measuring.affordable(cases, (1,)) == cases[:1]
-    assert measuring.forecast(cases) == (
-        "timing 3 cases: about 18 s, or 42 s if every one has to be confirmed;"
-        " for that it needs --budget 60s"
-    )
+    def run(self, processes):
+        self.machine.now += self.cost_s * self.machine.slowdown
+        if self.machine.left_s < 0:
+            self.machine.now = self.machine.end_s
+            raise OverBudget
+        laps = {BASE: (1.0,) * 4, AGAIN: (1.0,) * 4}
+        return {TIME: {**laps, HEAD: tuple(self.ratio * x for x in (1.0, 1.0, 1.0, 1.001))}}
 
 
-def test_what_is_suspected_is_confirmed_before_others_are_looked_at(tmp_path, monkeypatch):
-    """With time for one case and its confirmation, and then for one look at another."""
-    cases = [
-        CheckedCase(compared=CASE.compared, workload=workload, race=Costly(builds={}))
-        for workload in (CASE.workload, replace(CASE.workload, seq_len=128))
-    ]
-    server = SimpleNamespace(left_s=20.0)
-    runner = Runner(server=server, machine=MagicMock())
-    plan = replace(PLAN, pairs=3, confirm=4, budget_s=20.0)
-    measuring, looks = CheckSession(plan, cases, runner, {HEAD: tmp_path}), []
+def simulated(monkeypatch, budget_s, slowdown, *ratios):
+    """A check of functions with these ratios: the looks at each, in order, and its report."""
+    machine, said, looks = Machine(slowdown), [], []
+    machine.end_s = budget_s
+    monkeypatch.setattr("attnbench.gate.measuring.tree_round", lambda *_: nullcontext())
+    monkeypatch.setattr("attnbench.gate.measuring.time.monotonic", lambda: machine.now)
+    runner = Runner(server=machine, announce=said.append)
+    cases = [function_case(f"m:f{number}") for number in range(len(ratios))]
+    session = CheckSession(CheckPlan(budget_s=budget_s), cases, runner, dict.fromkeys((BASE, HEAD)))
+    ok = dict.fromkeys((BASE, HEAD), OK)
+    monkeypatch.setattr(session, "count", lambda: [case.counted.update(ok) for case in cases])
 
-    def visit(visited, number):
-        server.left_s -= sum(case.race.cost_s for case in visited)
-        looks.extend((cases.index(case), number) for case in visited)
-        for case in visited:
-            laps = {BASE: (1.0,) * 4, "again": (1.0,) * 4, HEAD: (1.5, 1.5, 1.5, 1.51)}
-            case.stages[number].append({TIME: laps})
+    def size():
+        for case, ratio in zip(cases, ratios, strict=True):
+            case.race = Simulated(builds={}, machine=machine, ratio=ratio)
 
-    monkeypatch.setattr(measuring, "visit", visit)
-    waiting = cases
-    while waiting := measuring.race_and_confirm(waiting):
-        pass
-    assert looks == [(0, 0)] * 3 + [(0, 1)] * 4 + [(1, 0)] * 3
-    assert cases[1].skipped == "needs --budget 30s"
+    visit = session.visit
+
+    def noted(visited, stage, pair):
+        before = [len(case.stages[stage]) for case in cases]
+        visit(visited, stage, pair)
+        after = [len(case.stages[stage]) for case in cases]
+        looks.extend((n, stage) for n in range(len(cases)) if after[n] > before[n])
+
+    monkeypatch.setattr(session, "size", size)
+    monkeypatch.setattr(session, "visit", noted)
+    session.race()
+    report = reported(Report(base="a", head="b", findings=()), session)
+    assert machine.now <= budget_s
+    return {look: looks.count(look) for look in looks}, report, said
 
 
-def test_what_confirms_has_other_hashes_and_another_environment(server, tmp_path):
-    """A mechanism of either stage says what its process has."""
+def verdicts(report):
+    return [str(finding.verdict) for finding in report.findings]
+
+
+def test_with_time_all_is_looked_at_and_suspects_twice(monkeypatch):
+    looks, report, said = simulated(monkeypatch, 200.0, 1.0, 1.5, 1.0)
+    assert looks == {(0, 0): 10, (1, 0): 10, (0, 1): 16}
+    assert verdicts(report) == ["slower", "same"]
+    assert said == ["timing 2 cases: about 40 s, or 104 s if every one has to be confirmed"]
+
+
+def test_a_busy_machine_halves_looks_before_it_leaves_out_cases(monkeypatch):
+    looks, report, said = simulated(monkeypatch, 170.0, 3.0, 1.5, 1.0)
+    assert looks == {(0, 0): 6, (1, 0): 6, (0, 1): 16}
+    assert verdicts(report) == ["slower", "same"]
+    assert said[0].endswith("or 312 s if every one has to be confirmed; 158 s are left")
+
+
+def test_what_is_suspected_is_confirmed_before_others_are_looked_at(monkeypatch):
+    looks, report, _ = simulated(monkeypatch, 100.0, 3.0, 1.5, 1.0)
+    assert looks == {(0, 0): 7, (1, 0): 1, (0, 1): 8}, "one visit tells how busy the machine is"
+    assert verdicts(report) == ["slower", "unsure"]
+    assert report.exit_code(strict=False) == 1
+
+
+def test_a_case_that_the_budget_leaves_out_does_not_pass(monkeypatch):
+    looks, report, _ = simulated(monkeypatch, 3.0, 2.0, 1.5)
+    assert looks == {}
+    (finding,) = report.unchecked
+    assert finding.reason == "no time was left to time it (--budget 120s)"
+    assert report.exit_code(strict=False) == 2
+
+
+@pytest.mark.parametrize("slowdown", [1.0, 4.0])
+@pytest.mark.parametrize("budget_s", [30.0, 60.0, 100.0])
+def test_the_budget_that_is_advised_is_enough(budget_s, slowdown, monkeypatch):
+    ratios = (1.03, 1.0, 1.04, 1.0)
+    _, report, _ = simulated(monkeypatch, budget_s, slowdown, *ratios)
+    advised = {re.search(r"\(--budget (\d+)s\)", f.reason)[1] for f in report.unsure}
+    (enough,) = advised
+    looks, report, _ = simulated(monkeypatch, float(enough), slowdown, *ratios)
+    assert verdicts(report) == ["slower", "same"] * 2
+    assert looks == {**{(n, 0): 10 for n in range(4)}, (0, 1): 16, (2, 1): 16}
+
+
+@pytest.mark.parametrize(("ratio", "codes"), [(1.5, (1, 1)), (1.03, (0, 3)), (1.0, (0, 0))])
+def test_without_time_to_confirm_a_clear_slowdown_fails(ratio, codes, monkeypatch):
+    looks, report, _ = simulated(monkeypatch, 14.0, 2.0, ratio)
+    assert looks == {(0, 0): 3}
+    assert not report.unchecked
+    assert tuple(map(report.exit_code, (False, True))) == codes
+
+
+def test_two_memory_layouts_take_turns_and_two_others_confirm(monkeypatch):
+    assert [layout(0, pair) for pair in range(4)] == [0, 1, 0, 1]
+    assert [layout(1, pair) for pair in range(4)] == [2, 3, 2, 3]
+
+
+def test_layouts_have_other_hashes_and_another_environment(server, tmp_path):
+    """A mechanism says what its process has."""
     made = Repository(tmp_path / "repo")
     told = tmp_path / "told"
     has = "os.environ['PYTHONHASHSEED'], os.environ['ATTNBENCH_LAYOUT']"
@@ -170,13 +261,12 @@ def test_what_confirms_has_other_hashes_and_another_environment(server, tmp_path
     made.write("small.py", f"import os\n{says}\n" + planted(""))
     case = CheckedCase(compared=CASE.compared, workload=CASE.workload)
     case.race = TreeRace(builds={HEAD: CASE.build_request(HEAD)}, rounds=1)
-    measuring = CheckSession(PLAN, [case], Runner(server=server, machine=None), {HEAD: made.folder})
-    with server.with_layout(1) as other_layout:
-        measuring.confirming = lambda: other_layout
-        measuring.visit([case], 0)
-        measuring.visit([case], 1)
-    first, second = (line.split() for line in told.read_text().splitlines())
-    assert (first[0], second[0]) == ("0", "1")
+    measuring = CheckSession(PLAN, [case], Runner(server=server), {HEAD: made.folder})
+    with measuring.stack:
+        for pair in (0, 1, 2):
+            measuring.visit([case], 0, pair)
+    first, second, third = (line.split() for line in told.read_text().splitlines())
+    assert (first, second[0]) == (third, "1")
     assert len(first[1]) != len(second[1])
 
 

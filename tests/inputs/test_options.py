@@ -13,7 +13,7 @@ from tests.inputs import driving, texts, values
 VERBS = driving.verbs()
 
 # how many inputs of each verb: in the ordinary suite, and twenty times as many at length
-SHARES = {"sweep": 30, "check": 20, "models": 12, "selftest": 10}
+SHARES = {"sweep": 30, "check": 20, "models": 12}
 USUAL, MORE = 8, 40
 # what they accept takes them seconds, what they refuse does not
 SLOW = ("report", "claims", "compare")

@@ -1,15 +1,14 @@
 """What the shared nouns promise: a label reads back, machines say how they differ."""
 
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnbench.records import AWAY, Case, Clock, Fingerprint, Level, Sample, Shell, Workload
+from attnbench.records import AWAY, Case, Clock, Level, Sample, Shell, Workload
 from tests.cases import CASES
-from tests.sweeps import environment
 
 PLAIN = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
 
@@ -78,14 +77,6 @@ def test_text_that_no_quotes_were_put_around_reads_back():
 def test_what_no_case_prints_as_is_refused(label):
     with pytest.raises(ValueError, match=r"does not read as a case|does$"):
         Case.read(label)
-
-
-def test_machines_say_how_they_differ():
-    here = environment().fingerprint
-    assert here.differences(replace(here, torch="1.0")) == ("torch: 2.13.0 and 1.0",)
-    assert not here.differences(environment(load=9.0, memory_bytes=1).fingerprint)
-    for field in fields(Fingerprint):
-        assert here.differences(replace(here, **{field.name: 7}))
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_without_a_home_nothing_is_remembered(monkeypatch):
     cache.forget_oldest(card_cache.KIND)
     assert cache.recall(card_cache.KIND, "x") is None
     with pytest.raises(StoreError, match="there is no home folder; set XDG_CACHE_HOME"):
-        cache.keep("selftest", "x", {})
+        cache.keep(card_cache.KIND, "x", {})
 
 
 def test_a_relative_cache_home_is_ignored(monkeypatch):
