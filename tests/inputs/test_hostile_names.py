@@ -219,7 +219,7 @@ def test_a_baseline_commands_nothing_that_shows_the_check(repository):
     assert "fastformer:eager" in ended.out
     for line in (ended.out + ended.err).splitlines():
         if re.match(r"\s*::", line):
-            assert re.match(r"::(error|warning) title=attnbench[^:,]*::", line)
+            assert re.match(r"::(error|warning) (file=[^:,]*,)?title=attnbench[^:,]*::", line)
     markdown((repository.folder / "page.md").read_bytes())
     suites = ET.parse(repository.folder / "junit.xml").getroot()
     assert {element.tag for element in suites.iter()} <= {
