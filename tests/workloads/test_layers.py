@@ -13,7 +13,8 @@ import torch
 from attnbench.errors import UsageError
 from attnbench.peers.transformers.sublayer import own
 from attnbench.workloads.context import ContextQuery, context
-from attnbench.workloads.layers import ORDERS, model
+from attnbench.workloads.layer_orders import ORDERS
+from attnbench.workloads.layers import model
 
 try:
     RELEASE = version("transformers")
