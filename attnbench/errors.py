@@ -12,8 +12,7 @@
     │   ├── SweepBusy                   2   another process is writing the sweep
     │   ├── DifferentSweep              2   `--resume` or `merge` with another request or machine
     │   ├── DamagedJournal              2   the journal has no readable first line
-    │   ├── ForeignJournal              2   another program replaced or changed an open journal
-    │   └── NewerSchema                 2   written by a later version of attnbench
+    │   └── OtherSchema                 2   only another version of attnbench reads it
     ├── Incomplete                      4   shards were cancelled or lost; the others are merged
     └── Interrupted                     128 + signal: 130 Ctrl-C, 143 TERM, 129 HUP
 
@@ -84,12 +83,8 @@ class DamagedJournal(StoreError):
     """The journal has no readable first line."""
 
 
-class ForeignJournal(StoreError):
-    """Another program replaced, deleted or changed a journal while a sweep was writing it."""
-
-
-class NewerSchema(StoreError):
-    """The journal was written by a later version of attnbench."""
+class OtherSchema(StoreError):
+    """The journal or baseline has a schema that only another version of attnbench reads."""
 
 
 class Incomplete(AttnbenchError):

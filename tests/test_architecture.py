@@ -288,7 +288,7 @@ def test_no_room_is_a_catch_all():
 
 
 def test_torch_stays_unloaded(tmp_path):
-    sweep = shutil.copytree("tests/data/schema1", tmp_path / "sweep")
+    sweep = shutil.copytree("tests/data/small", tmp_path / "sweep")
     code = f"""
 import sys
 from attnbench.__main__ import main

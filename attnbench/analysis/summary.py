@@ -93,7 +93,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran. The
     refined_s of a case that was not timed is predicted from the estimates of all that was, with the
     95 % band refined_lo_s to refined_hi_s (`extrapolation`); of others the band is NaN. Then a
-    column for every other metric, and for each number that a later version recorded.
+    column for every other metric.
     """
     names = series_names(sweep.plan)
     runs = _by_case(sweep.runs)
@@ -311,7 +311,7 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
     for run in runs:
         if run.outcome is Outcome.OK:
             for key, value in run.values.items():
-                if key not in TABLE or not TABLE[key].interval:
+                if not TABLE[key].interval:
                     known.setdefault(key, []).append(value)
     parts = WORK[2:] if "flops" in known else ()
     values = {key: combine_runs(key, numbers) for key, numbers in known.items()}
@@ -337,11 +337,8 @@ def _predicted(planned: Planned, refined: Prediction, unknown: Estimate | None) 
 
 
 def combine_runs(key: str, values: Sequence[float]) -> float:
-    """The value of a case from those of its rounds, as the table of metrics defines; else NaN.
-
-    A key that is not in the table comes from a later version.
-    """
+    """The value of a case from those of its rounds, as the table of metrics defines; else NaN."""
     if not values:
         return math.nan
-    largest = key in TABLE and TABLE[key].join in (Join.LARGEST, Join.EXACT)
+    largest = TABLE[key].join in (Join.LARGEST, Join.EXACT)
     return float(np.max(values) if largest else np.median(values))

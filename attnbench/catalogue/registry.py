@@ -6,7 +6,7 @@ import importlib.util
 import pkgutil
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -43,68 +43,16 @@ def is_built_in(name: str) -> bool:
     return built_in().issuperset(mechanisms(name))
 
 
-def forms(name: str) -> tuple[str, ...]:
-    """The forms of a mechanism of this package, read from its files without running them."""
-    if name not in built_in():
-        return ()
-    own = _dictionaries(PACKAGE / "mechanisms" / f"{name}.py").get("forms")
-    packages = pkgutil.iter_modules([str(PACKAGE / "peers")])
-    offered = (p.name for p in packages if _offers(PACKAGE / "peers" / p.name, name))
-    return (*(_keys(own) or ("eager",)), *offered, "compiled")
-
-
-def _offers(package: Path, mechanism: str) -> bool:
-    """Whether a file or folder of `peers` has a form of the mechanism."""
-    files = (package.with_suffix(".py"), *package.glob("*.py"))
-    found = (_dictionaries(file).get("FORMS") for file in files if file.is_file())
-    return any(mechanism in _keys(dictionary) for dictionary in found)
-
-
-def _keys(dictionary: ast.Dict | None) -> tuple[str, ...]:
-    keys = dictionary.keys if dictionary else ()
-    return tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
-
-
-def _dictionaries(file: Path) -> dict[str, ast.Dict]:
-    """Each dictionary written in a file, by its name or that of the argument."""
-    found: dict[str, ast.Dict] = {}
-    for node in ast.walk(_tree(file)):
-        match node:
-            case ast.keyword(arg=str(name), value=ast.Dict() as dictionary):
-                found[name] = dictionary
-            case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Dict() as dictionary])
-            ):
-                found[name] = dictionary
-    return found
-
-
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
-
-
-def symbols(name: str) -> Mapping[str, tuple[str, ...]]:
-    """The symbols that the card of a mechanism of this package explains, read without running it.
-
-    They are those of its complexity; journals of earlier versions do not have them.
-    """
-    if name not in built_in():
-        return {}
-    file = PACKAGE / "mechanisms" / f"{name}.py"
-    written = _dictionaries(file).get("symbols")
-    explained: dict[str, tuple[str, ...]] = ast.literal_eval(written) if written else {}
-    return explained
-
-
 def decodes(name: str) -> bool:
     """Whether the card of a mechanism of this package says that it can decode, read without
     running it: such a card declares no `no_decode_reason`.
     """
     if name not in built_in():
         return False
-    nodes = ast.walk(_tree(PACKAGE / "mechanisms" / f"{name}.py"))
+    text = (PACKAGE / "mechanisms" / f"{name}.py").read_text(encoding="utf-8")
     return not any(
-        isinstance(node, ast.keyword) and node.arg == "no_decode_reason" for node in nodes
+        isinstance(node, ast.keyword) and node.arg == "no_decode_reason"
+        for node in ast.walk(ast.parse(text))
     )
 
 

@@ -34,6 +34,7 @@ def compare(
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
+    output.refuse_unwritable(markdown, html, csv)
     before, after = (variant(load_results(folder), at) for folder in (first, second))
     analyses = (analyse(before, against), analyse(after))
     warned = dict(zip(("first", "second"), map(warnings, analyses), strict=True))

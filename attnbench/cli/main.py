@@ -35,12 +35,10 @@ def verb() -> int:
     from attnbench.cli import console
 
     console.tolerate_closed_streams()
-    from attnbench.cli.completing import rejoin_bash_words
     from attnbench.cli.verbs import application
 
     try:
-        with rejoin_bash_words():
-            return application()(prog_name="attnbench", standalone_mode=False) or 0
+        return application()(prog_name="attnbench", standalone_mode=False) or 0
     except SystemExit as exit_:
         # Typer turns every broken pipe into exit code 1
         if isinstance(exit_.__context__, OSError):

@@ -37,7 +37,7 @@ def chosen_folder(resume: str | None, out: Path | None) -> Path | None:
 
 
 def load_earlier(folder: Path) -> tuple[Texts, Sweep | None]:
-    """The options of the sweep in the folder (older journals have none), and the sweep.
+    """The options of the sweep in the folder, and the sweep.
 
     A fleet has no journal: its options come from a file. Raises `StoreError`, `UsageError`.
     """
@@ -58,10 +58,10 @@ def resumed_request(sweep: Sweep, given: Texts, anyway: bool = False) -> Request
     others = {
         n: given[n] for n in given if option_specs()[n].affects_measurement and n not in limits
     }
-    wanted, stored = sweep.request, sweep.request.options
-    if others and anyway and stored:
-        wanted = request(Options.of({**stored, **others}))
-    elif differing := list(differences(stored, others)):
+    wanted = sweep.request
+    if others and anyway:
+        wanted = request(Options.of({**wanted.options, **others}))
+    elif differing := list(differences(wanted.options, others)):
         raise DifferentSweep(
             f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differing)});"
             " leave these options out, or sweep into another folder with --out"
@@ -73,7 +73,7 @@ def resumed_request(sweep: Sweep, given: Texts, anyway: bool = False) -> Request
     return replace(
         wanted,
         settings=replace(wanted.settings, memory_limit_bytes=memory_bytes),
-        options={**wanted.options, **limits} if stored else {},
+        options={**wanted.options, **limits},
     )
 
 
@@ -81,9 +81,7 @@ def differences(before: Texts, others: Texts) -> Iterator[str]:
     """How options differ from those of the stored sweep: `--seed: 0 there, 4 here`."""
     for name, text in others.items():
         there, here = (comparison_key(Options.of(texts).value(name)) for texts in (before, others))
-        if not before:
-            yield f"{flag(name)}: not stored in the journal of an older version"
-        elif there != here and text != AUTO:
+        if there != here and text != AUTO:
             yield f"{flag(name)}: {option_text(before.get(name))} there, {option_text(text)} here"
 
 

@@ -111,8 +111,8 @@ class Request:
     batch: Many | None = None  # None: max(1, tokens // N)
     variants: tuple[Variant, ...] = ()  # if several
     fill: bool | None = None  # in decode: no prompts; None: none that take longer than steps
-    precision: Share | None = None  # half-width that ends a block; None: older journals
-    # options as given, and as the program chose them, as text; empty in older journals
+    precision: Share | None = None  # half-width that ends a block
+    # options as given, and as the program chose them, as text
     options: Mapping[str, str | bool] = field(default_factory=dict)
 
     @property

@@ -75,7 +75,7 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a run was measured; older journals do not say, and only GPUs have a UUID."""
+    """Where a run was measured; only GPUs have a UUID."""
 
     host: str = ""
     device_uuid: str = ""
@@ -92,7 +92,7 @@ class Sample(NamedTuple):
     """One timed interval of `iterations` in a row; all times are of the whole interval.
 
     Runs of one round with the same mode and length took turns: their samples with the same `lap`
-    were taken one after the other. Without a lap (schema 1) a run was measured by itself.
+    were taken one after the other. Without a lap a run was measured by itself.
 
     A GPU may be held until work is enqueued, so that `device_s` includes no launches. Then `wall_s`
     includes the holds, and `unheld_s` is one iteration's wall time without, measured separately.
@@ -173,5 +173,5 @@ class Run:
     notes: Mapping[str, str] = field(default_factory=dict)
     elapsed_s: Seconds = 0.0
     origin: Origin = Origin()
-    # of a case that has not been timed before, or is left out; None in older journals
+    # of a case that has not been timed before, or is left out
     predicted: Prediction | None = None

@@ -50,7 +50,7 @@ class Planned:
     tunes: bool = False
     prefill_flops: Work = 0  # in decode, of the pass over the prompt
     prefill_s: Amount = 0.0  # of the same pass
-    moved_bytes: Count = 0  # by the forward pass; 0 in older journals
+    moved_bytes: Count = 0  # by the forward pass
     filled: bool = False  # in decode: the state is filled with random numbers, without a prompt
     compared_s: Amount = 0.0  # of the prompt that runs once to compare both states; 0: none
     layers: tuple[str, ...] = ()  # of a stack, in order: each named as its own series

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnbench import units
-from attnbench.catalogue import registry
 from attnbench.records import CardFacts, Option
 from attnbench.render.grid import Table
 from attnbench.render.printed import printed_costs
@@ -60,7 +59,7 @@ def _legend(
     every = [(name, symbol) for name, formula in formulas for symbol in symbols(formula)]
     ends = units.between(min(cases["seq_len"]), max(cases["seq_len"]))
     widths = " and ".join(f"{width}" for width in sorted(set(cases["width"])))
-    by_card = {c.mechanism: c.symbols or registry.symbols(c.mechanism) for c in cards}
+    by_card = {c.mechanism: c.symbols for c in cards}
     for name, symbol in every:
         if symbol in GENERAL and symbol not in by_card.get(name, {}):
             value = ends if GENERAL[symbol] == LENGTH else widths

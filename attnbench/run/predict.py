@@ -183,35 +183,23 @@ def predicted_costs(
 ) -> dict[str, Prediction]:
     """The predicted cost of each case before it first ran, by its key; NaN if it cannot run.
 
-    Of a case without a run, and in older journals, which did not store them, predictions are made
-    here: from the runs before the first one of its block, or before it was left out.
+    That of a case without a run is predicted here, from all that ran.
     """
     names, cases = series_names(plan), {planned.case.key: planned for planned in plan}
     times, peaks = Times(names, rates), Peaks(names)
     found: dict[str, Prediction] = {}
-    unraced = {planned.block for planned in plan}
-
-    def predict(chosen: Iterable[Planned]) -> None:
-        for planned in chosen:
-            pair = times.of(planned) or math.nan, peaks.of(planned) or math.nan
-            found.setdefault(planned.case.key, Prediction(*pair))
-
     for run in runs:
         if (planned := cases.get(run.case)) is None:
             continue
-        if run.outcome is not Outcome.OK and not run.elapsed_s and run.case not in times.measured:
-            found.pop(run.case, None)
-        if run.samples and run.samples[0].lap is not None and planned.block in unraced:
-            unraced.remove(planned.block)
-            predict(other for other in plan if other.block == planned.block)
-        predict([planned])
         if run.predicted:
             found[run.case] = run.predicted
         if run.part is Part.TIME and run.samples:
             times.learn(planned, median(s.seconds for s in run.samples))
         if peak := run.values.get("allocated_peak_bytes"):
             peaks.learn(planned, peak)
-    predict(plan)
+    for planned in plan:
+        pair = times.of(planned) or math.nan, peaks.of(planned) or math.nan
+        found.setdefault(planned.case.key, Prediction(*pair))
     refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
     refused |= {planned.case.key for planned in plan if planned.refusal}
     return found | dict.fromkeys(refused & cases.keys(), Prediction(math.nan, math.nan))

@@ -65,7 +65,6 @@ CONFIDENCE = 0.75
 # and takes nothing from the degrees of freedom of small sweeps.
 SLOPE = 0.9
 USUAL_S = 0.0005  # of a probe; any constant serves
-EARLIER_SLOPE = 0.3  # where the process of the lap itself probed the core, before and after it
 
 DECIDED = math.log(1.1)  # a log ratio certainly further from 0 needs no more laps
 
@@ -171,9 +170,8 @@ def by_pair(samples: Iterable[Sample]) -> Laps:
 
 def at_usual_speed(sample: Sample) -> float:
     """Seconds of one iteration, had the core been as fast as usual, as far as probes tell."""
-    slope = SLOPE if sample.pace_s else EARLIER_SLOPE
-    slowed = (sample.pace_s or sample.probe_s or USUAL_S) / USUAL_S
-    return sample.seconds / math.pow(slowed, slope)
+    slowed = (sample.pace_s or USUAL_S) / USUAL_S
+    return sample.seconds / math.pow(slowed, SLOPE)
 
 
 def processes(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from attnbench.errors import NewerSchema, StoreError
+from attnbench.errors import OtherSchema, StoreError
 from attnbench.records import Amount, Case, Work
 from attnbench.store import output
 
@@ -48,7 +48,7 @@ def dump(baseline: Baseline) -> str:
 
 
 def load(path: Path) -> Baseline:
-    """The baseline in a file. Raises `StoreError` that says what is wrong, or `NewerSchema`."""
+    """The baseline in a file. Raises `StoreError` that says what is wrong, or `OtherSchema`."""
     try:
         with open(path, "rb") as opened:
             content = opened.read(LARGEST + 1)
@@ -62,12 +62,12 @@ def load(path: Path) -> Baseline:
 
 
 def parse(text: str, name: str = "baseline") -> Baseline:
-    """The baseline in a text. Raises `StoreError` or `NewerSchema`."""
+    """The baseline in a text. Raises `StoreError` or `OtherSchema`."""
     try:
         data = json.loads(text)
         schema = data["schema"]
         if isinstance(schema, int) and schema > SCHEMA:
-            raise NewerSchema(f"{name} has schema {schema}; this attnbench reads {SCHEMA}")
+            raise OtherSchema(f"{name} has schema {schema}; this attnbench reads {SCHEMA}")
         if schema != SCHEMA:
             raise ValueError(f"schema {schema!r}")
         data["cases"] = {str(Case.read(label)): row for label, row in data["cases"].items()}

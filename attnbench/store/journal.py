@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Self
 
 from attnbench import units
-from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy, SweepExists
+from attnbench.errors import OtherSchema, StoreError, SweepBusy, SweepExists
 from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, opened, sync_folder
-from attnbench.store.output import ELSEWHERE, explained, writing
+from attnbench.store.output import ELSEWHERE, JOURNAL, explained, writing
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, EndReason, Head, Record, Start
 from attnbench.version import __version__
 
-FILE = "sweep.jsonl"
-TORN = "sweep.jsonl.torn"
+FILE = JOURNAL
+TORN = f"{FILE}.torn"
 FIRST_BYTES = 16_384  # room for the first lines of a sweep
 RESUME = " and --resume"  # once what prevents writing is mended
 UNLOCKED = "this system cannot lock the folder: make sure that no other sweep writes there"
@@ -36,11 +36,13 @@ def load(path: str | os.PathLike[str]) -> Sweep:
     """The sweep in a folder or a journal file; writes nothing.
 
     Raises `StoreError` if there is none or it cannot be read, `DamagedJournal` if its first line
-    cannot be read, `NewerSchema` if a later version wrote any of it.
+    cannot be read, `OtherSchema` if another version wrote any of it.
     """
     path = Path(path)
     file = path / FILE if os.path.isdir(path) else path
     if not os.path.isfile(file):
+        if file.name == FILE and os.path.lexists(file):
+            raise StoreError(f"{str(file)!r} is not a regular file, so it is no journal")
         raise StoreError(_missing(file.parent if file.name == FILE else path))
     with explained(f"cannot read {str(file)!r}", "check its permissions"):
         data = file.read_bytes()
@@ -64,7 +66,8 @@ def load_results(path: str | os.PathLike[str]) -> Sweep:
 def list_sweeps(root: str | os.PathLike[str]) -> tuple[str, ...]:
     """Names of the folders in `root` that hold a journal, sorted; none if it cannot be read."""
     try:
-        return tuple(sorted(file.parent.name for file in Path(root).glob(f"*/{FILE}")))
+        files = (file for file in Path(root).glob(f"*/{FILE}") if file.is_file())
+        return tuple(sorted(file.parent.name for file in files))
     except (OSError, ValueError):
         return ()
 
@@ -95,11 +98,7 @@ class Journal:
     """The only writer of a folder while it is open; a context manager.
 
     `sweep` is what the folder held when it was opened. An append is on the disk when it returns,
-    or has left no trace. If another program replaced, deleted or changed the journal, nothing more
-    is written to it: it may belong to another sweep. What it held and what was about to be appended
-    then goes to a new folder next to it, which can be resumed.
-
-    Runs are stored with their `origin`.
+    or has left no trace. Runs are stored with their `origin`.
     """
 
     def __init__(self, file: LockedFile, folder: Path, start: Start) -> None:
@@ -154,11 +153,7 @@ class Journal:
             return journal
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
-        """Writes the records, all or none.
-
-        Raises `StoreError` with the system's reason, `ForeignJournal` if another program replaced,
-        deleted or changed the journal.
-        """
+        """Writes the records, all or none. Raises `StoreError` with the system's reason."""
         self._write(*(replace(r, origin=self.origin) if isinstance(r, Run) else r for r in records))
 
     def end(self, ending: EndReason) -> None:
@@ -178,20 +173,8 @@ class Journal:
     def _write(self, *records: Record) -> None:
         data = _sealed(self._next_line, *records)
         with writing(self.folder, RESUME):
-            if done := self._file.intruder():
-                raise ForeignJournal(self._rescued(done, data))
             self._file.append(data)
         self._next_line += len(records)
-
-    def _rescued(self, done: str, data: bytes) -> str:
-        """Saves everything measured so far in another folder, and says where."""
-        what = f"{str(self.folder / FILE)!r} was {done} by another program during the sweep"
-        try:
-            rescued = _rescue_folder(self.folder)
-            (rescued / FILE).write_bytes(self._file.content + data)
-        except OSError as error:
-            return f"{what}, and what was measured could not be saved: {error.strerror}"
-        return f"{what}; all that was measured is in {str(rescued)!r}; --resume continues there"
 
 
 @contextmanager
@@ -237,19 +220,11 @@ def _repair(file: LockedFile, folder: Path) -> None:
         file.append(b"\n")
 
 
-def _rescue_folder(folder: Path) -> Path:
-    """A new folder `NAME-rescued-…` next to it; a temporary one as a last resort."""
-    whole = folder.absolute()
-    with suppress(OSError):
-        return Path(tempfile.mkdtemp(prefix=f"{whole.name}-rescued-", dir=whole.parent))
-    return Path(tempfile.mkdtemp(prefix="attnbench-rescued-"))
-
-
 def _holder(folder: Path) -> str:
     """The process of the last session, which holds the lock."""
     with suppress(OSError):
         for _, line in reversed(list(reading.lines((folder / FILE).read_bytes()))):
-            with suppress(ValueError, NewerSchema):
+            with suppress(ValueError, OtherSchema):
                 record = schema.from_entry(schema.unseal(line))
                 if isinstance(record, Start):
                     return f"process {record.pid}"

@@ -116,7 +116,7 @@ def _entry(line: bytes) -> Entry | None:
     with suppress(ValueError):
         entry = schema.unseal(line)
         schema.from_entry(entry)
-        return replace(entry, line=None)
+        return replace(entry, line=0)
     return None
 
 

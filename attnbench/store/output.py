@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from attnbench.errors import StoreError
 
+JOURNAL = "sweep.jsonl"
 ELSEWHERE = ", or choose another folder with --out"
 
 # the way out of errors of the system that have one
@@ -70,10 +71,13 @@ def fill(folder: Path, files: Mapping[str, bytes], *, then: str = "") -> None:
 
 
 def refuse_unwritable(*paths: Path | None) -> None:
-    """Raises `StoreError` unless a new file can be written next to each of the named ones."""
-    for path in paths:
-        if path is None:
-            continue
+    """Raises `StoreError` unless a new file can be written next to each of the named ones.
+
+    Nor may one of them have the name of a journal: it would replace that of a sweep.
+    """
+    for path in filter(None, paths):
+        if path.name == JOURNAL:
+            raise StoreError(f"{str(path)!r} is the name of a sweep's journal; choose another")
         with writing(path):
             _refuse_folder(path)
             if not _is_stream(path):

@@ -20,8 +20,8 @@ MOVED = (
 def parse(data: bytes, origin: str) -> Sweep:
     """The sweep in a journal; its warnings list lines set aside.
 
-    Raises `DamagedJournal` naming `origin` if the first line cannot be read, `NewerSchema` if a
-    later version wrote any line.
+    Raises `DamagedJournal` naming `origin` if the first line cannot be read, `OtherSchema` if any
+    line has another schema.
     """
     pieces = list(lines(data))
     head, order = _head(pieces, origin), _Order()
@@ -72,7 +72,7 @@ def _head(pieces: list[tuple[int, bytes]], origin: str) -> Head:
 
 @dataclass
 class _Order:
-    """Whether the numbers of lines follow one another; lines without one are taken to do so."""
+    """Whether the numbers of lines follow one another."""
 
     last: int = 0  # the number of the last line that could be read
     unread: int = 0  # lines since then
@@ -82,9 +82,8 @@ class _Order:
         """The entry of the next line. Raises `ValueError` if it cannot be read."""
         self.unread += 1
         entry = schema.unseal(line)
-        number = entry.line or self.last + self.unread
-        self.gaps += not self.last < number <= self.last + self.unread
-        self.last, self.unread = number, 0
+        self.gaps += not self.last < entry.line <= self.last + self.unread
+        self.last, self.unread = entry.line, 0
         return entry
 
 

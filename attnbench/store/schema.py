@@ -4,9 +4,11 @@
      "sha256":"16 digits"}
 
 The checksum covers every byte before it, so that a line is verified before it is parsed. `line`
-counts lines from 1, so that removed or moved ones are noticed; schema 1 had no numbers. A line is
-ASCII: other letters are escaped, and no text in a record can end a line.
-A run refers to its case by a short id.
+counts lines from 1, so that removed or moved ones are noticed. A line is ASCII: other letters are
+escaped, and no text in a record can end a line. A run refers to its case by a short id.
+
+Only journals of the current `SCHEMA` are read. Of a run, values that `metrics` does not list are
+dropped on reading: a metric may come or go without another schema.
 
 A checksum shows that a line is unchanged, not that it makes sense: on reading, values are checked
 against the types and bounds of `records`, those of metrics against their units, and the samples of
@@ -26,24 +28,20 @@ from typing import Any
 
 import msgspec
 
-from attnbench.errors import NewerSchema
+from attnbench.errors import OtherSchema
 from attnbench.metrics import TABLE, Unit
 from attnbench.records import (
     COUNTABLE,
     CardFacts,
-    Cause,
     Count,
     Environment,
-    Outcome,
     Planned,
     Request,
     Run,
     Shard,
 )
+from attnbench.version import __version__
 
-# version 2 added line numbers, version 3 two times to each sample, version 4 variants and a fixed
-# batch to requests, version 5 the clock of a sweep and of each sample, with what disturbed it: what
-# earlier ones lack has a default
 SCHEMA = 5
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 
@@ -52,18 +50,6 @@ LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 CLOCKS = 2.0
 
 SEALED = re.compile(rb'(\{"schema":(\d{1,9}),"kind":".*),"sha256":"([0-9a-f]{16})"\}', re.DOTALL)
-
-# earlier versions stored why a case was not started only as text; the first match counts
-CAUSES = (
-    ("budget", Cause.BUDGET),
-    ("memory limit", Cause.MEMORY_LIMIT),
-    ("predicted to need", Cause.MEMORY_LIMIT),
-    ("out of memory", Cause.OOM),
-    ("--case-timeout", Cause.CASE_TIMEOUT),
-    ("case limit", Cause.CASE_TIMEOUT),
-    ("timed out", Cause.TIMEOUT),
-    ("over the time", Cause.TIMEOUT),
-)
 
 
 class EndReason(StrEnum):
@@ -111,12 +97,12 @@ KINDS: Mapping[str, type[Record]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Entry:
-    """A line before it becomes a record. `at` is UTC, ISO 8601; `line` is its number."""
+    """A line before it becomes a record. `at` is UTC, ISO 8601; `line` is its number from 1."""
 
     kind: str
     at: str
     data: Mapping[str, Any]
-    line: int | None = None
+    line: int = 0
 
 
 def digest(content: bytes) -> str:
@@ -133,15 +119,16 @@ def seal(entry: Entry, version: int = SCHEMA) -> bytes:
     """The line of an entry, ending in a newline."""
     data = json.dumps(entry.data, sort_keys=True, separators=(",", ":"))
     kind, at = json.dumps(entry.kind), json.dumps(entry.at)
-    number = "" if entry.line is None else f'"line":{entry.line},'
-    line = f'{{"schema":{version},"kind":{kind},{number}"at":{at},"data":{data}'.encode("ascii")
+    head = f'{{"schema":{version},"kind":{kind},"line":{entry.line},"at":{at},"data":'
+    line = (head + data).encode("ascii")
     return line + f',"sha256":"{digest(line)}"}}\n'.encode("ascii")
 
 
 def unseal(line: bytes) -> Entry:
     """The entry of a line.
 
-    Raises `ValueError` that says what is wrong with the line, `NewerSchema` if it is too new.
+    Raises `ValueError` that says what is wrong with the line, `OtherSchema` if only another version
+    of attnbench reads it.
     """
     sealed = SEALED.fullmatch(line.strip())
     if not sealed:
@@ -153,14 +140,16 @@ def unseal(line: bytes) -> Entry:
         entry = msgspec.convert(json.loads(body + b"}", parse_int=_integer), Entry)
     except (ValueError, RecursionError) as error:
         raise ValueError("not a line that attnbench wrote") from error
-    if (version := int(written)) > SCHEMA:
-        raise NewerSchema(
-            f"written by schema {version}, this attnbench reads up to {SCHEMA}; upgrade attnbench"
+    if int(written) != SCHEMA:
+        by = entry.data.get("attnbench", "another version")
+        raise OtherSchema(
+            f"the journal has schema {written.decode()}: attnbench {by} wrote it and reads it; this"
+            f" one, {__version__}, reads schema {SCHEMA} alone"
         )
     return entry
 
 
-def to_entry(record: Record, at: str, line: int | None = None) -> Entry:
+def to_entry(record: Record, at: str, line: int = 0) -> Entry:
     """The entry of a record, with its line number in the journal."""
     data = asdict(record)
     match record:
@@ -191,7 +180,8 @@ def from_entry(entry: Entry) -> Record:
     if isinstance(record, Run):
         for nonsense in _nonsense(record):
             raise ValueError(f"not a line of kind run: {nonsense}")
-        return with_cause(record)
+        known = {name: value for name, value in record.values.items() if name in TABLE}
+        return replace(record, values=known)
     return record
 
 
@@ -204,23 +194,10 @@ def read_error(run: Run) -> str:
     return ""
 
 
-def with_cause(run: Run) -> Run:
-    """The run with the cause that its reason states, if it was not started and has none.
-
-    The first version gave predicted failures the outcome of the failure.
-    """
-    started = run.outcome is not Outcome.SKIPPED and not run.reason.endswith("; not run")
-    if started or run.cause:
-        return run
-    cause = next((cause for words, cause in CAUSES if words in run.reason), None)
-    return replace(run, outcome=Outcome.SKIPPED, cause=cause)
-
-
 def _nonsense(run: Run) -> Iterator[str]:
     """Values that no run can have measured, though each has the right type."""
     for name, value in run.values.items():
-        row = TABLE.get(name)
-        if row is None:  # of a later version
+        if (row := TABLE.get(name)) is None:
             continue
         if value < 0 and not row.signed:
             yield f"`$.values.{name}` is below 0"

@@ -45,12 +45,8 @@ def read(file: Path) -> Mapping[str, str | bool]:
 
 
 def content(options: Options, request: Request) -> bytes:
-    """A file that repeats the sweep; what the program chose is in comments.
-
-    Empty if the request is from an older journal, which does not store its options.
-    """
-    lines = [HEAD, *_lines(options, request.options)] if request.options else []
-    return "".join(lines).encode("utf-8", "surrogateescape")
+    """A file that repeats the sweep; what the program chose is in comments."""
+    return "".join([HEAD, *_lines(options, request.options)]).encode("utf-8", "surrogateescape")
 
 
 def command(request: Request) -> str:

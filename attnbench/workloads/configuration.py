@@ -1,7 +1,8 @@
 """A model's configuration file as its fields; what is missing is named, not guessed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,13 @@ def fields(path: Path) -> Fields:
             f"{file!r} is larger than {FILE_LARGEST >> 20} MiB; give the config.json of a model"
         )
     try:
-        values = json.loads(content.decode("utf-8-sig"))
+        values = json.loads(
+            content.decode("utf-8-sig"), object_pairs_hook=partial(_unrepeated, file)
+        )
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file!r} is not JSON; give the config.json of a model") from error
-    if isinstance(values, dict) and isinstance(text := values.get("text_config"), dict):
-        values = {name: values[name] for name in SHARED if name in values} | text
+    if isinstance(values, dict) and isinstance(inner := values.get("text_config"), dict):
+        values = {name: values[name] for name in SHARED if name in values} | inner
     if not isinstance(values, dict) or not {"model_type", "num_hidden_layers"} & set(values):
         raise UsageError(
             f"{file!r} is not a model's configuration: no 'model_type' or 'num_hidden_layers';"
@@ -94,3 +97,13 @@ def fields(path: Path) -> Fields:
         if isinstance(inner := values.get(name), dict):
             values = {prefix + key: value for key, value in inner.items()} | values
     return Fields(file, values)
+
+
+def _unrepeated(file: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dictionary. Raises `UsageError` if a key is there twice."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise UsageError(f"{file!r} has {twice!r} twice; keep one of them")
+    return values

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
 
-from attnbench.catalogue.registry import forms, names
+from attnbench.catalogue.registry import names
 from attnbench.devices.finding import AUTO, find, kinds
 from attnbench.errors import UsageError
 from attnbench.modes import BOTH as BOTH_MODES
@@ -68,14 +68,6 @@ def models(text: str, option: str) -> tuple[str, ...]:
     return found
 
 
-def known_models(text: str) -> tuple[str, ...]:
-    """Names of mechanisms and groups, or after a colon the forms of a mechanism."""
-    name, colon, _ = text.partition(":")
-    if colon:
-        return tuple(f"{name}:{form}" for form in forms(name))
-    return (*names(), *presets.groups())
-
-
 def modes(text: str, option: str = "--mode") -> tuple[Mode, ...]:
     """A mode, `both` (training and inference), or a list of modes. Raises `UsageError`."""
     if text == BOTH:
@@ -128,7 +120,7 @@ def text(metavar: str) -> Kind:
 
 
 FLAG = Kind("", None)
-MODELS = Kind("MECHANISMS", models, known_models)
+MODELS = Kind("MECHANISMS", models, lambda text: (*names(), *presets.groups()))
 LENGTHS = Kind("LENGTHS", axes.lengths)
 MODES = Kind("MODE", modes, lambda text: (*Mode, BOTH))
 PRESET = Kind("NAME", preset, lambda text: presets.presets())

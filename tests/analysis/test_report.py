@@ -18,7 +18,7 @@ from attnbench.statistics.ratios import Ratios
 from tests.cli.commands import here
 from tests.sweeps import altered, drifting, environment, on_gpu, sweep
 
-SCHEMA1 = Path(__file__).parents[1] / "data" / "schema1"
+SMALL = Path(__file__).parents[1] / "data" / "small"
 # functions that `summary` calls exactly once
 ONCE = (summary, "predicted_costs")
 PARTS = (
@@ -66,7 +66,7 @@ def test_a_report_computes_each_part_once():
 @pytest.mark.parametrize(("verb", "sweeps"), [("report", 1), ("compare", 2)])
 def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, tmp_path: Path):
     journal = tmp_path / "sweep.jsonl"
-    journal.write_bytes((SCHEMA1 / "sweep.jsonl").read_bytes())
+    journal.write_bytes((SMALL / "sweep.jsonl").read_bytes())
     with Calls(ONCE, (Ratios, "__init__")) as counts:
         here(verb, *[tmp_path] * sweeps)
     assert counts == {"predicted_costs": sweeps, "__init__": sweeps}

@@ -21,7 +21,7 @@ from tests.store.recorded import CROSSED
 from tests.sweeps import decoded
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "tests" / "data" / "schema3"
+FOLDER = ROOT / "tests" / "data" / "gpu"
 SMALL = {
     "models": ["fastformer", "transformer"],
     "lengths": [16, 32],

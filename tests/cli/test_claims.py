@@ -16,7 +16,7 @@ from attnbench.store.journal import load
 from tests.claims.claimed import bench
 from tests.cli.commands import here, refused
 
-DATA = Path(__file__).parents[1] / "data" / "schema1"
+DATA = Path(__file__).parents[1] / "data" / "small"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from attnbench.devices.kinds import cuda
 from attnbench.store.journal import load
 from tests.cli.commands import attnbench, here, refused, start
 
-DATA = Path(__file__).parents[1] / "data" / "schema1"
+DATA = Path(__file__).parents[1] / "data" / "small"
 SMALL = ("--models", "fastformer,transformer", "--tokens", "64", "--width", "32", "--heads", "2")
 QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu", "--budget", "none")
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.commands import here, refused
 from tests.store.recorded import rewrite
 
-DATA = Path(__file__).parents[1] / "data" / "schema1"
+DATA = Path(__file__).parents[1] / "data" / "small"
 
 
 def rewritten(folder, change):
@@ -70,7 +70,7 @@ def one_round(kind, data):
 def slower(kind, data):
     one_round(kind, data)
     if kind == "run":
-        data["samples"] = [[n, *(6 * s if s is not None else s for s in rest)]
+        data["samples"] = [[n, *(6 * s if isinstance(s, float) else s for s in rest)]
                            for n, *rest in data["samples"]]  # fmt: skip
         data["elapsed_s"] *= 6
 
@@ -133,12 +133,19 @@ def test_lengths_of_one_sided_rows_are_whole_numbers(tmp_path):
     assert "2048.0" not in done.stdout
 
 
+def test_of_several_files_none_is_written_if_one_cannot_be(tmp_path):
+    outputs = ("--html", tmp_path / "page.html", "--csv", tmp_path / "no" / "where.csv")
+    assert "cannot write" in refused("compare", DATA, DATA, *outputs)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([DATA, "nowhere"], "no sweep in 'nowhere'"),
         ([DATA, DATA, "--against", "x"], "no mechanism 'x' in the sweep; known: "),
         ([DATA, DATA, "--csv", "/no/where"], "cannot write '/no/where'"),
+        ([DATA, DATA, "--html", DATA / "sweep.jsonl"], "is the name of a sweep's journal"),
         ([DATA], "'SWEEP_B'"),
     ],
 )

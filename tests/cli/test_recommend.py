@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.commands import here, refused
 
-DATA = Path(__file__).parents[1] / "data" / "schema1"  # N = 512, 2,048 and 8,192
+DATA = Path(__file__).parents[1] / "data" / "small"  # N = 512, 2,048 and 8,192
 
 
 def recommended(*arguments, code=0):

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.commands import here, refused
 from tests.store.recorded import rewrite
 
-DATA = Path(__file__).parents[1] / "data" / "schema1"
+DATA = Path(__file__).parents[1] / "data" / "small"
 
 
 def report(*arguments):

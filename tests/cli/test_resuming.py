@@ -15,7 +15,7 @@ from attnbench.store.schema import Start
 from attnbench.workloads.options import Options, texts
 from attnbench.workloads.requests import request
 from tests.cli.commands import here
-from tests.store.recorded import CROSSED, NUMBERED, OPTIONS, RECORDED, SWEEP
+from tests.store.recorded import CROSSED, OPTIONS, SWEEP
 
 
 def asking(before, *, anyway=False, **given):
@@ -46,19 +46,6 @@ def before(tmp_path):
     with Journal.create(tmp_path, "a sweep", Start(wanted, SWEEP.sessions[0])):
         pass
     return load(tmp_path)
-
-
-@pytest.mark.parametrize("folder", [RECORDED, NUMBERED, CROSSED], ids=lambda folder: folder.name)
-def test_an_older_journal_goes_on_with_new_limits_alone(folder):
-    """It does not say how it was asked for."""
-    older = load(folder)
-    now = asking(older, budget="none", case_timeout="2h", rounds=7)
-    settings = replace(older.request.settings, memory_limit_bytes=1 << 33)
-    limits = {"budget_s": None, "case_timeout_s": 7200.0, "rounds": 7}
-    assert now == replace(older.request, settings=settings, **limits)
-    for anyway in (False, True):
-        with pytest.raises(DifferentSweep, match=r"--seed: not stored .*; leave these options out"):
-            asking(older, anyway=anyway, seed=0)
 
 
 def test_a_recorded_sweep_goes_on_with_its_options_in_any_words():

@@ -22,7 +22,7 @@ from attnbench.render.figures import cost_figure
 from attnbench.render.panels import DPI, entry_text
 from attnbench.render.styles import MOST, SHEETS
 from attnbench.store.journal import load
-from tests.store.recorded import CLOCKED
+from tests.store.recorded import OPTIONS
 from tests.sweeps import on_gpu, sweep
 
 # sweeps of one's own have names of digits
@@ -294,8 +294,8 @@ def test_wide_labels_are_folded_and_keep_their_options():
             "wall time per 8,192 tokens",
             "Wall time on 2 threads. ",
         ),
-        (load(CLOCKED), "Training time, ms per batch of 256 tokens (CPU time on one core)",
-         "CPU time per 256 tokens", "CPU time on one core. "),
+        (load(OPTIONS), "Training time, ms per batch of 64 tokens (CPU time on one core)",
+         "CPU time per 64 tokens", "CPU time on one core. "),
         (on_gpu(Sample(4, 1.0, 1.0, 0.2, 1.0, 0.0, 0.0)),
          "Training time, ms per batch of 8,192 tokens", "time per 8,192 tokens", ""),
     ],

@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.catalogue import registry
 from attnbench.catalogue.registry import card, names
 from attnbench.render import html, latex, markdown
 from attnbench.render.grid import Table
@@ -49,13 +48,6 @@ def test_what_is_explained_is_printed_and_set_by_options_that_exist():
         for symbol, (_, *named) in known.symbols.items():
             assert symbol in printed, (name, symbol)
             assert set(named) <= options, (name, symbol)
-
-
-def test_symbols_are_read_from_a_card_without_running_it():
-    """For journals whose cards have none."""
-    for name in names():
-        assert registry.symbols(name) == card(name).symbols
-    assert registry.symbols("file.py:NAME") == {}
 
 
 def test_a_formula_is_explained_with_the_values_of_options():

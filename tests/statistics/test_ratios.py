@@ -15,11 +15,9 @@ from attnbench.claims.bench import MeasuredSweep
 from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
 from attnbench.statistics.ratios import (
-    EARLIER_SLOPE,
     SLOPE,
     USUAL_S,
     Ratios,
-    at_usual_speed,
     by_pair,
     log_ratio,
 )
@@ -262,15 +260,6 @@ def test_laps_are_taken_to_one_speed_of_the_core_where_a_probe_tells_it():
     assert by_pair(laps) == {pair: pytest.approx(1.0) for pair in range(3)}
     plain = [lap._replace(pace_s=None) for lap in laps]
     assert by_pair(plain)[0] == min(lap.seconds for lap in laps[:2])
-
-
-def test_sweeps_of_earlier_versions_have_probes_that_saw_less():
-    lap = Sample(1, 2.0, 2.0, None, 2.0, 0, 0, 0)
-    slow = lap._replace(pace_s=2 * USUAL_S)
-    assert at_usual_speed(slow) == pytest.approx(2.0 / 2**SLOPE)
-    earlier = lap._replace(probe_s=2 * USUAL_S)
-    assert at_usual_speed(earlier) == pytest.approx(2.0 / 2**EARLIER_SLOPE)
-    assert at_usual_speed(lap) == 2.0
 
 
 @pytest.mark.parametrize(("slope", "probe_sd", "gains"), [(0.9, 0.05, True), (0.0, 0.0, False)])

@@ -7,18 +7,23 @@ from attnbench.records import Origin, Request, canonical
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.schema import Entry, Start, seal, unseal
 
-RECORDED = Path(__file__).parents[1] / "data" / "schema1"
-NUMBERED = RECORDED.with_name("schema2")  # a small sweep, raced
-GPU = RECORDED.with_name("schema3")
-CROSSED = RECORDED.with_name("schema4")  # of two widths and two number types
-OPTIONS = RECORDED.with_name("options")  # with its options as text, and its predictions
-CLOCKED = RECORDED.with_name("schema5")  # by CPU time, on a busy machine
+RECORDED = Path(__file__).parents[1] / "data" / "small"
+CROSSED = RECORDED.with_name("crossed")  # of two widths and two number types
+OPTIONS = RECORDED.with_name("options")  # raced, by CPU time
 SWEEP = load(RECORDED)
 DATA = (RECORDED / FILE).read_bytes()
 LINES = DATA.splitlines(keepends=True)
 
+
+def numbered(*lines: bytes) -> bytes:
+    """A journal of these lines."""
+    entries = (replace(unseal(line), line=number) for number, line in enumerate(lines, 1))
+    return b"".join(map(seal, entries))
+
+
 # the head, a session, two cards, a case with two runs and the end: enough to damage at random
-SMALL = b"".join([*LINES[:5], *LINES[16:18], LINES[-1]])
+SMALL = numbered(*LINES[:5], *LINES[16:18], LINES[-1])
+SMALL_LINES = SMALL.splitlines(keepends=True)
 
 
 def create(folder, request: Request = SWEEP.request) -> Journal:

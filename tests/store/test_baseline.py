@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.errors import NewerSchema, StoreError
+from attnbench.errors import OtherSchema, StoreError
 from attnbench.store.baseline import Baseline, dump, load, parse, save
 from tests.cases import CASES
 
@@ -78,7 +78,7 @@ def test_wrong_fields_are_named(change, words):
     good = json.loads(dump(Baseline(attnbench="0.1", torch="2", cases={})))
     with pytest.raises(StoreError, match=words) as refused:
         parse(json.dumps({**good, **change}))
-    assert isinstance(refused.value, NewerSchema) == (change == {"schema": 3})
+    assert isinstance(refused.value, OtherSchema) == (change == {"schema": 3})
 
 
 def test_a_number_that_is_none_is_refused():

@@ -10,7 +10,7 @@ import pytest
 
 from attnbench.errors import StoreError, SweepBusy
 from attnbench.store import journal, reading
-from attnbench.store.journal import FILE, TORN, load
+from attnbench.store.journal import FILE, TORN, list_sweeps, load
 from tests.store.recorded import SMALL, create, entries, resume
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -86,17 +86,25 @@ def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes with names")
 def test_a_journal_is_a_regular_file(tmp_path):
-    """To open a pipe waits for whoever writes it, and a device forgets."""
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("pipe", "/dev/null"):
-        (tmp_path / FILE).symlink_to(name)
-        for write in (create, journal.refuse_unwritable):
-            with pytest.raises(StoreError, match=r"sweep.jsonl is not a regular file; move .* or"):
-                write(tmp_path)
-        (tmp_path / FILE).unlink()
+    """To open a pipe waits for whoever writes it, and a link leads to another sweep's folder."""
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(StoreError, match=r"sweep.jsonl' is not a regular file"):
+        load(tmp_path)
+    assert tmp_path.name not in list_sweeps(tmp_path.parent)
+    for write in (create, journal.refuse_unwritable):
+        with pytest.raises(StoreError, match=r"sweep.jsonl is not a regular file; move .* or"):
+            write(tmp_path)
+    (tmp_path / FILE).rename(tmp_path / "pipe")
+    (tmp_path / "other").write_bytes(SMALL)
+    (tmp_path / FILE).symlink_to("other")
+    assert load(tmp_path).warnings == ()
+    with pytest.raises(StoreError, match=r"sweep.jsonl is a symbolic link; move .* --resume"):
+        resume(tmp_path)
+    assert (tmp_path / "other").read_bytes() == SMALL
+    (tmp_path / FILE).unlink()
     (tmp_path / FILE).write_bytes(SMALL[:-5])
     (tmp_path / TORN).symlink_to("pipe")
-    with pytest.raises(StoreError, match="torn is not a regular file"):
+    with pytest.raises(StoreError, match="torn is a symbolic link"):
         resume(tmp_path)
 
 

@@ -85,7 +85,7 @@ def test_a_record_comes_back_equal(kind, data):
 @UNTIMED
 @given(anything(Run))
 def test_a_run_comes_back_with_the_id_of_its_case(run):
-    values = {name: abs(value) for name, value in run.values.items()}
+    values = {name: 2.0 for name, _ in zip(TABLE, run.values, strict=False)}
     took_s = min(sum(sample.wall_s for sample in run.samples), LONGEST_S)
     run = replace(run, values=values, elapsed_s=took_s)
     assert through(run) == replace(run, case=schema.case_id(run.case))
@@ -152,7 +152,6 @@ def test_what_no_machine_can_measure_is_no_line_of_a_journal(nonsense):
 def test_the_clocks_of_two_processes_may_differ_a_little():
     timed_s = sum(sample.wall_s for sample in RUN.samples)
     through(replace(RUN, elapsed_s=timed_s / 1.9))
-    through(replace(RUN, elapsed_s=0.0))  # of the first version, which did not store it
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -192,7 +191,7 @@ def test_bytes_that_are_no_line_are_a_value_error(line):
     "content", [b"", b',"at":', b',"data":{}', b',"at":"x","data":' + b"[" * 100_000, b"\xff"]
 )
 def test_a_checksum_alone_makes_no_line(content):
-    body = b'{"schema":1,"kind":"end"' + content
+    body = b'{"schema":5,"kind":"end"' + content
     with pytest.raises(ValueError, match="not a line that attnbench wrote"):
         schema.unseal(body + b',"sha256":"' + schema.digest(body).encode() + b'"}')
 

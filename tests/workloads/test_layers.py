@@ -331,6 +331,13 @@ def test_llama_4_may_list_its_layers_of_full_attention(tmp_path):
     assert listed == counted(tmp_path, {**fields, "layer_types": kinds}, 40).whole
 
 
+def test_a_key_that_is_there_twice_is_refused(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "llama", "num_hidden_layers": 2, "num_hidden_layers": 4}')
+    with pytest.raises(UsageError, match="has 'num_hidden_layers' twice; keep one of them"):
+        model(file)
+
+
 @pytest.mark.parametrize(
     "more",
     [
