@@ -59,6 +59,11 @@ def adopt(offered: Any, name: str) -> Card:
             """Unknown: linear in N, so that lengths have an order before any is measured."""
             return Flops(projection_flops(workload), 0)
 
+        @staticmethod
+        def elements(config: Any, workload: Workload) -> int:
+            """Unknown, and assumed to be none."""
+            return 0
+
     return Card(
         forms={"eager": Adopted},
         config=config_class,

@@ -11,9 +11,12 @@ from attnbench.api.servers import own_server
 from attnbench.catalogue.adopted import adopt
 from attnbench.catalogue.registry import card
 from attnbench.errors import UnknownMechanism, UnknownOption
-from attnbench.records import PASSES, Causality, Level, Outcome
+from attnbench.records import PASSES, Causality, Level, Outcome, Selection
 from attnbench.verify.checks import verify
 from attnbench.workloads import reader
+from attnbench.workloads.options import Options
+from attnbench.workloads.plan import plan
+from attnbench.workloads.requests import request
 from tests import sweeps
 from tests.measure.cases import case
 
@@ -58,6 +61,15 @@ def test_what_it_does_not_declare_is_counted(answer):
     assert values["flops"] == 2 * 2 * 32 * 16 * 16
     tested = card(named("Mean"))
     assert (tested.cost.time, tested.reference, tested.declared) == (None, None, False)
+
+
+@pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
+def test_it_is_planned_as_if_it_were_linear(level):
+    options = {"models": named("Mean"), "lengths": "128,256", "tokens": 256, "level": level}
+    asked = request(Options.of({**options, "mode": "inference", "device": "cpu"}))
+    short, long = plan(Selection(name=named("Mean")), asked)
+    assert not short.refusal
+    assert short.core_flops == long.core_flops == 0
 
 
 @pytest.mark.parametrize(
