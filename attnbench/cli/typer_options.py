@@ -2,11 +2,10 @@
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import fields
-from functools import partial, wraps
+from functools import wraps
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import typer
@@ -51,33 +50,19 @@ class Verb(TyperCommand):
                 formatter.write_dl(rows)
 
 
-def with_sweep_options(
-    verb: Callable[..., None] | None = None,
-    without: Collection[str] = (),
-    usual: Mapping[str, str] = MappingProxyType({}),
-) -> Callable[..., Any]:
-    """Add the options of `Options` to a verb, except `without`; `given` gets those written.
-
-    `usual` are other defaults of some options; `given` has these values too.
-    """
-    if verb is None:
-        return partial(with_sweep_options, without=without, usual=usual)
-    kept = [name for name in option_specs() if name not in without]
+def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
+    """Add the options of `Options` to a verb; `given` gets those written."""
+    hints, known = get_type_hints(Options), option_specs()
 
     @wraps(verb)
     def command(context: typer.Context, **values: Any) -> None:
-        given: dict[str, str | bool] = {**usual}
-        for name in kept:
-            value = values.pop(name)
-            if is_given(context, name):
-                given[name] = value
+        written = {name: values.pop(name) for name in known}
+        given = {name: value for name, value in written.items() if is_given(context, name)}
         verb(given=given, **values)
 
-    hints, known = get_type_hints(Options), option_specs()
     shown = [inspect.Parameter("context", KEYWORD, annotation=typer.Context)]
-    for field in (field for field in fields(Options) if field.name in kept):
-        default = usual.get(field.name, field.default)
-        default = shared_option(field.name, default, known[field.name].panel)
+    for field in fields(Options):
+        default = shared_option(field.name, field.default, known[field.name].panel)
         shown.append(
             inspect.Parameter(field.name, KEYWORD, default=default, annotation=hints[field.name])
         )

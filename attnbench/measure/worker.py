@@ -35,7 +35,6 @@ from attnbench.measure.probes import Probes
 from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
-from attnbench.measure.subject import Subject
 from attnbench.measure.tracing import trace
 from attnbench.records import Case, Clock, Sample
 from attnbench.run.workers import Answer, left_running
@@ -130,7 +129,7 @@ class Worker:
         allocator.keep_pages(large=not return_large_blocks)
         begun, before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
-        subject = self.subject(card, case, filled=filled)
+        subject = subject_of(card, case, self.seed, filled=filled)
         device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
@@ -203,10 +202,6 @@ class Worker:
         gc.collect()
         gc.disable()
         return {"form": case.form, "iteration_s": cost_s, "wall_s": wall_s}
-
-    def subject(self, card: Card, case: Case, **how: bool) -> Subject:
-        """What is timed of a case."""
-        return subject_of(card, case, self.seed, **how)
 
     def lap(self, iterations: int, rehearse: bool = False, left_s: float = math.inf) -> Answer:
         """One sample of the case that was built; with `rehearse`, first one iteration untimed.

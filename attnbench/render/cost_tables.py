@@ -72,7 +72,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         return milliseconds(row, scale=row["batch_scale"], mark=mark)
 
     cases = summary[summary["mode"] == mode]
-    notes = [_intervals(summary, mode)]
+    notes = [intervals(summary, mode)]
     if tokens and not facts.steps and cases.loc[cases[TIME].notna(), "tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
@@ -115,7 +115,7 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
         name=f"{metric.name}_{mode}",
         title=f"{metric.heading}, {mode}, {unit}",
         across=f"{metric.name}_{unit.lower()}",
-        note=f"{units.capitalised(what)}." + f" {_intervals(summary, mode)}" * metric.interval,
+        note=f"{units.capitalised(what)}." + f" {intervals(summary, mode)}" * metric.interval,
     )
 
 
@@ -321,7 +321,7 @@ def _compiled(cases: Frame) -> Iterator[str]:
         yield f"Times do not include compiling, which took, per length: {', '.join(parts)}."
 
 
-def _intervals(summary: Frame, mode: str) -> str:
+def intervals(summary: Frame, mode: str) -> str:
     """The variation that the confidence intervals of a table include."""
     timed = summary[summary[TIME].notna()]
     kinds, own = set(timed["interval_kind"]), timed[timed["mode"] == mode]

@@ -1,111 +1,64 @@
-"""Why one mechanism takes longer than another: a paragraph, a table with bars, and a figure."""
+"""Why one mechanism takes longer than another: a paragraph and a table."""
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from math import nan
+from types import MappingProxyType
+from typing import Any
 
 from attnbench import units
-from attnbench.analysis.explain import SIDES, Explanation
+from attnbench.analysis.explain import COUNTS, LevelCosts
 from attnbench.analysis.summary import Row
-from attnbench.records import FigureSize
-from attnbench.render import markdown
-from attnbench.render.cost_tables import factor
-from attnbench.render.grid import Cell, Column, Table, number, table, words
-from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, saved, styled
-from attnbench.render.styles import SHEETS
+from attnbench.metrics import TABLE, TIME
+from attnbench.render.cost_tables import factor, intervals, measured_or_why, milliseconds, timed_by
+from attnbench.render.grid import (
+    EMPTY,
+    Cell,
+    Column,
+    Table,
+    none_if_nan,
+    number,
+    quantity,
+    table,
+    words,
+)
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-BAR = 22  # letters of the longest bar
-MORE, LESS = "█", "░"  # where the first takes longer, and where the second does
-
-
-def title(found: Explanation) -> str:
-    """`fnet:eager and local:eager, B2-N4096-D256-H16/model/inference/float32/cpu`."""
-    sizes = str(found.pair[1].case).removeprefix(f"{found.pair[1].case.series}/")
-    return f"{' and '.join(_names(found))}, {sizes}"
-
-
-def _names(found: Explanation) -> list[str]:
-    return [planned.case.series for planned in found.pair]
+PLACES = MappingProxyType({
+    "core": "in the core", "attention": "in an attention layer", "model": "in the model",
+})  # fmt: skip
 
 
-def sentences(found: Explanation) -> Iterator[str]:
-    """The difference, where it comes from, and where it ends."""
-    (a, b), whole, rows = _names(found), found.rows.iloc[-1], found.rows.iloc[:-1]
-    times = (units.seconds(whole[side]) for side in ("a_s", "b_s"))
-    yield f"{a} takes {factor(*found.ratio)} the time of {b}: {' against '.join(times)}."
-    certain = (rows["low_s"] > 0) | (rows["high_s"] < 0)
-    ordered = rows[certain].sort_values("more_s", key=lambda s: -s.abs())
-    listed = [f"{part} {_change(s)}" for part, s in ordered[["part", "more_s"]].to_numpy()]
-    if listed:
-        yield f"Of the difference of {_change(whole['more_s'])}: {', '.join(listed)}."
-    if even := [*rows.loc[~certain, "part"]]:
-        yield f"No certain difference: {', '.join(even)}."
-    if costs := [side.launch_s for pair in found.rounds for side in pair if side.launch_s]:
-        counts = (units.count(sum(side.operators.values())) for side in found.rounds[0])
-        each = units.seconds(sum(costs) / len(costs))
-        yield f"They launch {' and '.join(counts)} operators per iteration, at {each} each."
-    flops = [p.projection_flops + p.core_flops + p.shell_flops for p in found.pair]
-    if all(flops):
-        yield f"By FLOPs alone {a} would take {units.ratio(flops[0] / flops[1])} the time."
-    for name, side in zip((a, b), found.rounds[0], strict=True):
-        if side.lumped:
-            yield f"Core and gates cannot be told apart in {name}."
-    causal = [name for name, p in zip((a, b), found.pair, strict=True) if p.case.workload.causal]
-    if len(causal) == 1:
-        yield f"Only {causal[0]} is causal; --causal makes both causal."
-    yield _crossing(found)
+def title(levels: Sequence[LevelCosts]) -> str:
+    """`B = 2, N = 3,072, D = 256, H = 16; inference, float32, cpu`, and whether one is causal."""
+    a, b = levels[-1].a, levels[-1].b
+    sizes = f"B = {a['batch']}, N = {units.count(a['seq_len'])}, D = {a['width']}, H = {a['heads']}"
+    causal = [row["series"] for row in (a, b) if row["causal"]]
+    about = ["causal"] * (len(causal) == 2) + [f"only {name} is causal" for name in causal[:1]]
+    return f"{sizes}; {', '.join([a['mode'], a['dtype'], a['device'], *about[:1]])}"
 
 
-def _crossing(found: Explanation) -> str:
-    """Which of them is faster from which length on, and how that is known."""
-    lengths, (faster, (point, low, high)) = found.ratios.whole, found.crossing
-    raced = f"raced at N = {units.between(lengths[0], lengths[-1])}"
-    if faster is None:
-        return f"Crossover: cannot tell, {raced}."
-    name = _names(found)[SIDES.index(faster)]
-    if math.isinf(point):
-        return f"Crossover: {name} is not faster at any length in reach, {raced}."
-    if not units.has_value(low):
-        shown = units.count(int(float(f"{point:.1e}")))
-        return f"Crossover: {name} is predicted to be faster from about {shown} on, {raced}."
-    ends = units.interval(*(units.count(round(end)) for end in (point, low, high)))
-    return f"Crossover: {name} is faster from {ends} on, {raced}."
+def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
+    """How much longer the first takes at each level, and what it counts in the first of these."""
+    timed = [level for level in levels if units.has_value(level.ratio)]
+    a, b = timed[-1].a, timed[-1].b
+    ratio = factor(timed[-1].ratio, timed[-1].low, timed[-1].high)
+    times = " against ".join(units.seconds(row[TIME]) for row in (a, b))
+    yield f"{a['series']} takes {ratio} the time of {b['series']} {_place(timed[-1])}: {times}."
+    more = (f"{_change(each.a[TIME] - each.b[TIME])} {_place(each)}" for each in timed)
+    yield f"The difference is {', '.join(more)}."
+    least = timed[0]
+    counts = [
+        f"{TABLE[key].label} {_count(key, least.a).text} against {_count(key, least.b).text}"
+        for key in COUNTS
+        if units.has_value(least.a[key]) and units.has_value(least.b[key])
+    ]
+    if counts:
+        yield f"Counted {_place(least)}: {', '.join(counts)}."
 
 
-def parts(found: Explanation) -> Table:
-    """A row for each part, with a bar of its difference."""
-    (a, b), top = _names(found), found.rows["more_s"].iloc[:-1].abs().max() or 1.0
-
-    def bar(row: Row) -> Cell:
-        length = round(min(BAR, BAR * abs(row["more_s"]) / top))
-        return words((MORE if row["more_s"] > 0 else LESS) * length)
-
-    return table(
-        found.rows.to_dict("records"),
-        [
-            Column.words("Part", "part"),
-            Column("A, ms", lambda row: number(1e3 * row["a_s"]), "a_ms"),
-            Column("B, ms", lambda row: number(1e3 * row["b_s"]), "b_ms"),
-            Column("A − B, ms", _difference, "more_ms"),
-            Column("", bar, "bar"),
-        ],
-        name="explain",
-        title=f"Where the time of an iteration goes: A {a}, B {b}",
-        note=f"{MORE} A takes longer, {LESS} B does. 95 % confidence intervals over rounds. Parts"
-        " are timed in a module with marks between them, less the cost of their operators on"
-        " scalars, which is launches. Rest: the module without marks, less its parts.",
-        kept=("", "Part"),
-    )
-
-
-def _difference(row: Row) -> Cell:
-    point, low, high = (1e3 * row[name] for name in ("more_s", "low_s", "high_s"))
-    text = units.signed("+" * (point > 0) + units.estimate(point, low, high))
-    return Cell(text, float(point), float(low), float(high))
+def _place(level: LevelCosts) -> str:
+    layers = int(level.a["layers"])
+    return PLACES[level.level] + f" of {units.many(layers, 'layer')}" * (level.level == "model")
 
 
 def _change(value: float) -> str:
@@ -113,42 +66,55 @@ def _change(value: float) -> str:
     return units.signed("-" if value < 0 else "+") + units.seconds(abs(value))
 
 
-def figure(found: Explanation, size: FigureSize) -> "Figure":
-    """The difference as a bar for each part, in the colour of the one that takes longer there."""
-    rows, (a, b) = found.rows.iloc[-2::-1], _names(found)
-    with styled(SHEETS[size]):
-        panels = PanelGrid(SHEETS[size], (a, b), rows=1, columns=1)
-        axes, more = panels.rows[0][0], 1e3 * rows["more_s"].to_numpy(float)
-        half = 1e3 * (rows["high_s"] - rows["low_s"]).to_numpy(float) / 2
-        colours = [panels.styles[a if value > 0 else b]["color"] for value in more]
-        ends = {"ecolor": "0.45", "elinewidth": SHEETS[size].type / 6}
-        axes.barh(range(len(rows)), more, xerr=half, color=colours, height=0.7, error_kw=ends)
-        axes.axvline(0, color="0.3", linewidth=SHEETS[size].type / 12)
-        fixed_ticks(axes.yaxis, dict(enumerate(rows["part"])))
-        axes.set_xlabel(f"time of {a} minus that of {b}, ms")
-        entries = [LegendEntry(name, height) for name, height in ((a, 1.0), (b, 0.0))]
-        note = "Bars have the colour of the one that takes longer; 95 % intervals over rounds."
-        return panels.finished([entries], [f"{title(found)}.", note])
+def costs(levels: Sequence[LevelCosts]) -> Table:
+    """A row for each metric at each level, with both values and the first over the second."""
+    a, b = (levels[-1].a["series"], levels[-1].b["series"])
+    known = [key for key in COUNTS if any(each.cases[key].notna().any() for each in levels)]
+    cases = next(level.cases for level in reversed(levels) if units.has_value(level.ratio))
+    return table(
+        [(key, level) for key in (TIME, *known) for level in levels],
+        [
+            Column("Cost", lambda row: words(_heading(row[0])), "cost"),
+            Column("Level", lambda row: words(row[1].level), "level"),
+            Column("A", lambda row: _cell(row[0], row[1].a), "a"),
+            Column("B", lambda row: _cell(row[0], row[1].b), "b"),
+            Column("A over B", lambda row: _ratio(*row), "ratio"),
+        ],
+        name="explain",
+        title=f"A {a}, B {b}",
+        note=f"Each level was raced by itself, by {timed_by(cases)}. Core: q, k, v to output;"
+        " attention: with projections; model: the classifier of a sweep. FLOPs are matrix products"
+        f" of the forward pass. {intervals(cases, cases['mode'].iloc[0])}",
+        leading=2,
+        kept=("Level",),
+    )
 
 
-def data(found: Explanation) -> dict[str, Any]:
-    """Everything as plain data, with what each round gave."""
+def _heading(key: str) -> str:
+    return "time, ms" if key == TIME else TABLE[key].label
+
+
+def _cell(key: str, row: Row) -> Cell:
+    return measured_or_why(row, key, milliseconds if key == TIME else partial(_count, key))
+
+
+def _count(key: str, row: Row) -> Cell:
+    return number(row[key], lambda value: quantity(value, TABLE[key].unit))
+
+
+def _ratio(key: str, level: LevelCosts) -> Cell:
+    if key != TIME:
+        return number(level.a[key] / (level.b[key] or nan), units.ratio)
+    if not units.has_value(level.ratio):
+        return EMPTY
+    point, low, high = level.ratio, level.low, level.high
+    return Cell(factor(point, low, high), point, none_if_nan(low), none_if_nan(high))
+
+
+def data(levels: Sequence[LevelCosts]) -> dict[str, Any]:
+    """Everything as plain data."""
+    names = ("level", "ratio", "low", "high", "cases")
     return {
-        "cases": [str(planned.case) for planned in found.pair],
-        "text": [*sentences(found)],
-        "ratio": found.ratio,
-        "parts": found.rows,
-        "raced": found.ratios.whole,
-        "crossover": found.crossing,
-        "rounds": [[asdict(side) for side in pair] for pair in found.rounds],
+        "text": [*sentences(levels)],
+        "levels": [{name: getattr(level, name) for name in names} for level in levels],
     }
-
-
-def files(found: Explanation, formats: Sequence[str], size: FigureSize) -> dict[str, bytes]:
-    """The figure in each of `formats`, and a page with paragraph and table, by name."""
-    drawn = figure(found, size)
-    pictures = {f"explain.{end}": saved(drawn, end) for end in formats}
-    shown = [name for name in pictures if not name.endswith("pdf")][:1]
-    lead = " ".join(sentences(found))
-    page = markdown.page(title(found), [], [], shown, [markdown.table(parts(found))], lead)
-    return pictures | {"explain.md": page}

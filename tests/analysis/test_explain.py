@@ -1,126 +1,70 @@
-"""A difference of times is divided without a remainder, and the crossover follows from ratios."""
+"""Two mechanisms at each level, as a paragraph and a table."""
 
-import math
+from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from attnbench.analysis.explain import SideTimings, crossover, raced, split
-from attnbench.records import Clock, Region, Sample
-from attnbench.statistics.curves import LogCurve
+from attnbench.analysis.explain import by_level
+from attnbench.records import Level, Mode, Outcome
+from attnbench.render.explain import costs, data, sentences, title
+from tests.sweeps import sweep
 
-TIMES = st.floats(1e-6, 10)
-MEASURED = (*Region,)[:6]  # by marks
+PAIR = ("transformer", "fastformer")
 
 
-@st.composite
-def sides(draw):
-    """What a mechanism gave in a round."""
-    laps = 2 * draw(st.integers(1, 3))
-    times = [draw(TIMES) for _ in range(laps)]
-    return SideTimings(
-        whole=tuple(sample(s, lap) for lap, s in enumerate(times)),
-        regions=tuple(
-            draw(st.dictionaries(st.sampled_from(MEASURED), TIMES, min_size=1)) for _ in times
-        ),
-        operators=draw(st.dictionaries(st.sampled_from(MEASURED), st.integers(0, 10_000))),
-        launch_s=draw(st.floats(0, 1e-5)),
-        lumped=False,
+def at(level, **changes):
+    whole = sweep(PAIR, lengths=(1024,), modes=(Mode.INFERENCE,), **changes)
+    counts = {"transformer": 31.0, "fastformer": 591.0}
+    named = {one.case.key: one.case.mechanism for one in whole.plan}
+    runs = tuple(
+        replace(run, values=run.values | {"operators": counts[named[run.case]]})
+        for run in whole.runs
     )
+    return replace(whole, runs=runs, request=replace(whole.request, level=level))
 
 
-def sample(seconds, lap, device_s=None, unheld_s=None):
-    return Sample(
-        *(1, seconds, seconds, device_s, seconds, 0.0, 0.0, lap),
-        unheld_s=unheld_s,
-        clock=Clock.CPU,
-    )
+@pytest.fixture(scope="module")
+def levels():
+    return by_level([at(level) for level in Level])
 
 
-@given(side=sides())
-def test_the_parts_add_up_to_the_whole(side):
-    faster = [
-        min(a.seconds, b.seconds) for a, b in zip(side.whole[::2], side.whole[1::2], strict=True)
-    ]
-    assert sum(side.seconds.values()) == pytest.approx(np.mean(faster))
+def test_the_ratio_at_each_level_has_its_interval(levels):
+    assert [each.level for each in levels] == ["core", "attention", "model"]
+    truth = (1.6e-6 + 1024 * 1.5e-9) / 1.1e-6
+    for each in levels:
+        assert each.low < each.ratio < each.high
+        assert each.ratio == pytest.approx(truth, rel=0.1)
+        assert each.a["series"] == "transformer:eager"
 
 
-@given(rounds=st.lists(st.tuples(sides(), sides()), min_size=1, max_size=4))
-def test_the_differences_add_up_and_turn_with_the_sides(rounds):
-    rows = split(rounds).set_index("part")
-    turned = split([(b, a) for a, b in rounds]).set_index("part")
-    for column in ("a_s", "b_s", "more_s"):
-        *parts, whole = rows[column]
-        assert sum(parts) == pytest.approx(whole, abs=1e-9)
-    np.testing.assert_allclose(rows["more_s"], -turned["more_s"])
-    np.testing.assert_allclose(rows["low_s"], -turned["high_s"])
-    assert rows["low_s"].isna().all() == (len(rounds) == 1)
+def test_the_paragraph_says_where_it_comes_from_and_what_is_counted(levels):
+    first, second, third = sentences(levels)
+    assert first.startswith("transformer:eager takes 2.")
+    assert "the time of fastformer:eager in the model of 2 layers: " in first
+    assert second.startswith("The difference is +")
+    assert "in the core, +" in second
+    assert "operators 31 against 591" in third
+    assert title(levels) == "B = 8, N = 1,024, D = 256, H = 16; inference, float32, cpu"
 
 
-def test_launches_are_what_their_operators_cost_in_each_part():
-    laps = ({Region.CORE: 1.0, Region.SHELL: 0.5},) * 2
-    side = SideTimings(
-        whole=(sample(1.6, 0), sample(1.7, 1)),
-        regions=laps,
-        operators={Region.CORE: 100, Region.SHELL: 10},
-        launch_s=0.001,
-        lumped=False,
-    )
-    found = side.seconds
-    assert found[Region.CORE] == pytest.approx(0.9)
-    assert found[Region.SHELL] == pytest.approx(0.49)
-    assert found[Region.LAUNCHES] == pytest.approx(0.11)
-    assert found[Region.REST] == pytest.approx(0.1)
+def test_the_table_has_a_row_for_each_cost_and_level(levels):
+    table = costs(levels)
+    kinds = [(row[0].text, row[1].text) for row in table.rows]
+    assert kinds[:3] == [("time, ms", level) for level in ("core", "attention", "model")]
+    assert ("operators", "core") in kinds
+    assert "kernels" not in dict(kinds), "none were counted"
+    assert table.rows[0][4].low < table.rows[0][4].value
+    assert "over rounds" in table.note
+    assert "within one process" in costs(by_level([at(Level.CORE, rounds=1)])).note
+    assert len(data(levels)["levels"]) == 3
 
 
-def test_on_a_device_launches_are_what_it_waits_for():
-    whole = tuple(sample(5.0, lap, device_s=1.0, unheld_s=1.25) for lap in range(2))
-    laps = ({Region.CORE: 1.0},) * 2
-    side = SideTimings(whole=whole, regions=laps, operators={}, launch_s=0.0, lumped=False)
-    assert side.seconds[Region.LAUNCHES] == pytest.approx(0.25)
-    assert sum(side.seconds.values()) == pytest.approx(1.25)
-
-
-def ratios(*logs, error=0.01):
-    lengths = 1024.0 * 2 ** np.arange(len(logs))
-    spread = np.full(len(logs), error)
-    return LogCurve(lengths=lengths, logs=np.array(logs), errors=spread, df=np.full(len(logs), 9.0))
-
-
-def test_a_crossover_between_the_lengths_is_interpolated():
-    faster, (point, low, high) = crossover(ratios(1.0, 0.5, -0.5))
-    assert faster == "a"
-    assert low < point < high
-    assert point == pytest.approx(2048 * 2**0.5)
-    assert crossover(ratios(-1.0, -0.5, 0.5))[0] == "b"
-
-
-def test_one_beyond_them_is_predicted_from_the_last_slope():
-    faster, (point, low, _) = crossover(ratios(1.5, 1.0, 0.5))
-    assert (faster, point) == ("a", pytest.approx(8192))
-    assert math.isnan(low)
-    assert crossover(ratios(-1.5, -1.0, -0.5))[0] == "b"
-
-
-@pytest.mark.parametrize("logs", [(0.5, 0.5), (0.5, 1.0), (0.501, 0.5)])
-def test_none_is_predicted_where_the_curves_do_not_meet_soon(logs):
-    faster, (point, *_) = crossover(ratios(*logs, error=1e-5))
-    assert (faster, point) == ("a", math.inf)
-
-
-def test_without_certainty_nothing_is_said():
-    assert crossover(ratios(0.1, -0.1, error=1.0))[0] is None
-    assert crossover(ratios(0.1, -0.1, error=math.nan))[0] is None
-    assert crossover(ratios(1.0))[0] is None, "one length shows no slope"
-
-
-def test_ratios_are_those_of_laps_in_turns():
-    def both(a, b):
-        return tuple(SideTimings(whole=(sample(s, 0), sample(2 * s, 1))) for s in (a, b))
-
-    found = raced({64: {0: both(3.0, 1.0), 1: both(3.0, 1.1)}, 32: {0: both(1.0, 2.0)}})
-    assert found.whole == [32, 64]
-    np.testing.assert_allclose(found.logs, [math.log(0.5), math.log(9 / 1.1) / 2])
-    assert found.half[0] > found.half[1] > 0, "of one round, by the variance of the others"
+def test_a_level_that_one_did_not_reach_is_left_out_of_the_paragraph(levels):
+    lost = at(Level.MODEL)
+    key = lost.plan[0].case.key
+    gone = replace(lost.runs[0], case=key, outcome=Outcome.OOM, samples=())
+    lost = replace(lost, runs=(gone, *(run for run in lost.runs if run.case != key)))
+    found = [*levels[:2], *by_level([lost])]
+    assert "in an attention layer: " in next(sentences(found))
+    assert costs(found).rows[2][2].text == "out of memory"
+    assert costs(found).rows[2][4].text == "–"

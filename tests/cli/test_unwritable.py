@@ -20,7 +20,6 @@ VERBS = {
     "markdown": ("check", "--baseline", ".ci/baseline.json", "--markdown"),
     "html": ("check", "--baseline", ".ci/baseline.json", "--html"),
     "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),
-    "explain": ("explain", "fnet", "local", "--length", "16", "--out"),
     "compare": ("compare", STORED, STORED, "--csv"),
 }  # fmt: skip
 PLACES = {
