@@ -121,8 +121,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         for planned, own, estimates in every
     ]
     found = pd.DataFrame(rows)
-    unmeasured = dict.fromkeys((row.key for row in ROWS if row.key not in found), math.nan)
-    return with_bounds(found.assign(**unmeasured), sweep)
+    unmeasured = (row.key for row in ROWS if row.key not in found)
+    return with_bounds(found.reindex(columns=[*found.columns, *unmeasured]), sweep)
 
 
 def clock(sweep: Sweep) -> str:

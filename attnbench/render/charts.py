@@ -132,16 +132,6 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
             yield _drawn(metric, cases)
 
 
-def ratios(rows: Frame) -> Iterator[Drawn]:
-    """The ratio of each metric of `analysis.compare`, second sweep to first."""
-    for key in dict.fromkeys(map(str, rows["metric"])):
-        of = np.where(rows["metric"] == key, 1.0, np.nan)
-        values, *ends = (of * rows[name].to_numpy(float) for name in ("ratio", "low", "high"))
-        axis = f"{TABLE[key].label}, second sweep over first"
-        note = f"Above 1 the second sweep needs more. {INTERVALS}"
-        yield Drawn(key=key, label=TABLE[key].label, axis=axis, values=values, ends=ends, note=note)
-
-
 def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
     paired = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
     values, *ends = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))

@@ -38,7 +38,6 @@ together reach 93 to 94 %.
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -116,7 +115,6 @@ class Ratios:
             timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in blocks
             if timed and (pairs := by_pair(run.samples)):
                 laps.setdefault((names[run.case], blocks[run.case]), {})[run.round] = pairs
-        self.aliases: Mapping[str, str] = {}
         self.series = numbered(names.values())
         self.blocks = numbered(block for _, block in laps)
         self.pairs = numbered(combinations(self.series.values(), 2))
@@ -126,7 +124,7 @@ class Ratios:
     def ratio(self, a: str, b: str, mode: str | Mode, seq_len: int) -> Ratio | None:
         """The log ratio of the times of two series, or None where they did not take turns."""
         block = self.blocks.get((str(mode), seq_len))
-        first, second = (self.series.get(self.aliases.get(name, name), -1) for name in (a, b))
+        first, second = (self.series.get(name, -1) for name in (a, b))
         pair = self.pairs.get((min(first, second), max(first, second)))
         if block is None or pair is None or math.isnan(self.means.log[block, pair]):
             return None
@@ -138,12 +136,6 @@ class Ratios:
         """How well the ratios of each block that has any are known."""
         found = zip(self.blocks, certainties(self.means), strict=True)
         return {block: certainty for block, certainty in found if certainty}
-
-    def named(self, names: Mapping[str, str]) -> "Ratios":
-        """The same ratios with series under other names."""
-        renamed = copy(self)
-        renamed.aliases = {new: old for old, new in names.items()}
-        return renamed
 
     def in_turns(
         self, independent: LogCurve, a: str, b: str, mode: str

@@ -8,9 +8,10 @@ from unittest import mock
 
 import pytest
 
-from attnbench.analysis import compare, report, scaling, summary
+from attnbench.analysis import report, scaling, summary
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.warnings import WarningKind
+from attnbench.errors import UnknownMechanism
 from attnbench.records import Clock, Mode, Part, Run, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
@@ -63,21 +64,21 @@ def test_a_report_computes_each_part_once():
     assert all(name in vars(found) for name in KEPT)  # computed, and kept
 
 
-@pytest.mark.parametrize(("verb", "sweeps"), [("report", 1), ("compare", 2)])
-def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, tmp_path: Path):
+@pytest.mark.parametrize(("verb", "sweeps", "ratios"), [("report", 1, 1), ("compare", 2, 0)])
+def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, ratios: int, tmp_path: Path):
     journal = tmp_path / "sweep.jsonl"
     journal.write_bytes((SMALL / "sweep.jsonl").read_bytes())
     with Calls(ONCE, (Ratios, "__init__")) as counts:
         here(verb, *[tmp_path] * sweeps)
-    assert counts == {"predicted_costs": sweeps, "__init__": sweeps}
+    assert counts == Counter(predicted_costs=sweeps) + Counter(__init__=ratios)
 
 
-def test_a_comparison_does_not_summarise_again():
-    first, second = analyse(sweep()), analyse(sweep(seed=1))
-    _ = first.ratios, second.ratios
-    with Calls(ONCE, (Ratios, "__init__"), (compare, "crossovers")) as counts:
-        compare.compare(first, second)
-    assert counts == {"crossovers": 2}
+def test_a_series_is_selected_by_its_name_or_its_mechanism():
+    whole = sweep(("longformer", "transformer"), lengths=(128,))
+    for name in ("transformer", "transformer:eager"):
+        assert analyse(whole, name).against == "transformer:eager"
+    with pytest.raises(UnknownMechanism, match=r"no mechanism 'x' .* longformer, transformer"):
+        analyse(whole, "x")
 
 
 def warned(found: Analysis) -> dict[WarningKind, dict]:

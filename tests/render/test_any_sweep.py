@@ -160,7 +160,7 @@ def test_any_two_sweeps_of_the_same_cases_are_compared(whole, data):
     runs = [run for run in whole.runs if data.draw(st.booleans())]
     pair = analyse(whole), analyse(replace(whole, runs=tuple(runs)))
     found = compare(*pair, anyway=data.draw(st.booleans()))
-    shown([comparison.changes(found), comparison.all_cases(found)], pair[0], 120)
+    shown([comparison.changes(found)], pair[0], 120)
 
 
 @settings(max_examples=4)

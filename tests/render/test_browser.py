@@ -14,14 +14,13 @@ from statistics import fmean, median
 import pytest
 
 from attnbench import units
-from attnbench.analysis.compare import compare
 from attnbench.analysis.report import analyse
 from attnbench.records import Case, Part, Sweep
-from attnbench.render import check_page, comparison, html, styles
+from attnbench.render import check_page, html, styles
 from attnbench.render.page import report_files
 from attnbench.store.journal import load
 from tests.render.test_check_page import LARGER, SLOWER, report
-from tests.sweeps import altered, slowed, sweep
+from tests.sweeps import sweep
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
@@ -551,23 +550,6 @@ def test_what_screen_readers_need_is_there(opened):
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(e => e.tagName)")
     assert levels[0] == "H1"
     assert levels.count("H1") == 1
-
-
-def test_two_sweeps_have_a_page_with_their_ratios(browser, whole, tmp_path):
-    found = compare(analyse(whole), analyse(altered(whole, lambda run: slowed(run, 2.0))))
-    path = tmp_path / "compare.html"
-    names = ("one", HOSTILE[0])
-    path.write_bytes(comparison.web_page(names, found, {"first": ["it was busy"], "second": []}))
-    opened = Opened(browser, path)
-    page = opened.page
-    page.wait_for_selector("html.drawn")
-    assert page.locator("h1").inner_text() == f"{HOSTILE[0]} compared with one"
-    assert "first sweep: it was busy" in page.locator(".warnings").inner_text()
-    label = point(page, "Fastformer", 512).get_attribute("aria-label")
-    assert "Value: 2.00×" in label
-    assert page.evaluate("window.hacked") is None
-    assert opened.quiet(), opened.complaints
-    opened.context.close()
 
 
 def test_a_check_has_a_page_of_the_same_kind(browser, tmp_path):

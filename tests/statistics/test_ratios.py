@@ -163,11 +163,6 @@ def test_one_round_gives_ratios_without_an_error():
     assert math.isnan(found.se)
 
 
-def test_series_under_other_names_have_the_same_ratios():
-    found = Ratios(sweep(steady)).named({A: "new"})
-    assert log(found, B, "new") == pytest.approx(math.log(1.5))
-
-
 def test_samples_without_laps_give_no_ratio_and_unpaired_speedups():
     plain = sweep()
     cases, ratios = summary(plain), Ratios(plain)
