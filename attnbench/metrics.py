@@ -151,8 +151,6 @@ ROWS = (
     _time("tpot_s", "time per output token (TPOT)", "decode: one step, to token N"),
     _time("ttft_s", "time to first token (TTFT)", "decode: the pass over a prompt of N − 1 tokens",
           name="first_token"),
-    _recorded("filled_ratio", "filled over prompt", Unit.RATIO,
-              "decode: a step from a filled state, over one from a prompt's"),
     _bytes(MEMORY, "allocated peak", "most bytes allocated at once", tolerance=PEAKS,
            name="memory", predicted=True, title="peak allocated memory", figure="memory",
            per_token=True, compared=True),

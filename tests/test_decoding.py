@@ -180,10 +180,3 @@ def test_states_are_filled_where_a_prompt_takes_longer_than_the_steps():
     assert state < longest.predicted_bytes < 1.5 * state < whole.predicted_bytes
     forced = steps("transformer", lengths, fill=True)
     assert [line.filled for line in forced.values()] == [False, True, True, True]
-
-
-def test_the_shortest_length_compares_both_if_any_state_is_filled():
-    compared = [line.compared_s > 0 for line in steps("transformer", (128, 512, 65536)).values()]
-    assert compared == [True, False, False]
-    assert not any(line.compared_s for line in steps("transformer", (128, 512)).values())
-    assert not any(line.compared_s for line in steps("transformer", (1 << 20,)).values())

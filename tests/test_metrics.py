@@ -90,7 +90,7 @@ RECORDED = (*RECORDED, "kernels", "busy_share", "over_bound", "peak_share")
 RECORDED = (*RECORDED, "load_before", "load_after", "sm_clock_hz", "throttled_s")
 RECORDED = (*RECORDED, "context_bytes", "workspace_bytes", "device_before_bytes")
 RECORDED = (*RECORDED, "device_used_bytes", "retaken_s", "fault_share", "stolen_share")
-RECORDED = (*RECORDED, "probe_s", "filled_ratio")
+RECORDED = (*RECORDED, "probe_s")
 
 
 @pytest.mark.parametrize("key", [key for key, row in TABLE.items() if not row.interval])

@@ -86,8 +86,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
     runs it, or waits for the GPU in between. In decode an iteration is one step, so that tpot_s is
     time_s; ttft_s is the time to the first token, and state_bytes the state after N tokens. filled:
-    the state was filled with random numbers, not left by a prompt; filled_ratio is the time of a
-    step from a filled state over that from a prompt's, where both were timed.
+    the state was filled with random numbers, not left by a prompt.
 
     Work: `WORK`; for a module without a card, only what was counted. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran. The

@@ -18,7 +18,6 @@ from attnbench.verify.flops import counted_flops
 
 REHEARSAL_S = 0.1  # at most, while pages fault
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
-TURN_S, PAIRS = 0.03, 7  # of a sample of steps from either state, and number of such pairs
 ROUNDING = 100.0  # times the machine epsilon by which outputs of the same work may differ
 PREFILLS_S, PREFILLS = 0.2, 5  # most time and number of prefills that count
 
@@ -63,28 +62,6 @@ def time_to_first_token(subject: Subject, watch: Stopwatch, meter: Meter) -> flo
     while spent_s(taken) < PREFILLS_S and len(taken) < PREFILLS:
         taken.append(prefill())
     return median(one.seconds if one.device_s is None else one.wall_s for one in taken)
-
-
-def compare_states(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str, float]:
-    """Seconds to the first token, and the time of a step from a filled state over the prompt's.
-
-    The ratio is the median over a few pairs of samples, taken in turns. Raises `Unmeasured`.
-    """
-    ttft_s = time_to_first_token(subject, watch, meter)
-    of_prompt, subject.filled = subject.state, True
-    subject.prefill()
-    states, iterate = (of_prompt, subject.state), subject.iteration()
-
-    def seconds(which: int, iterations: int) -> float:
-        subject.state = states[which]
-        return sample(iterate, lambda: None, watch, iterations).seconds
-
-    count = max(1, round(TURN_S / max(seconds(0, 1), seconds(1, 1))))
-    ratios = []
-    for pair in range(PAIRS):
-        took = {which: seconds(which, count) for which in (pair % 2, 1 - pair % 2)}
-        ratios.append(took[1] / took[0])
-    return without_none(ttft_s=ttft_s, filled_ratio=median(ratios))
 
 
 def without_none(**values: float | None) -> dict[str, float]:

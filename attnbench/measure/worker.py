@@ -111,7 +111,6 @@ class Worker:
         core: int | None = None,
         inputs_seed: int = 0,
         filled: bool = False,
-        compared: bool = False,
         energy: bool = False,
         **asked: Any,
     ) -> Answer:
@@ -122,9 +121,9 @@ class Worker:
         `return_large_blocks`, large freed tensors go back to the system. With `cuda_graphs`, the
         iteration is captured once checked. `clock` is for where there is no device time; from now
         on the process is bound to the `core`, if given.
-        A step's state is `filled` with random numbers, or left by a prompt; if `compared`, a step
-        is timed from both. With `energy`, `finish` measures that of an iteration. The answer has
-        `iteration_s`, the time that one costs in full, and `wall_s`, its wall time.
+        A step's state is `filled` with random numbers, or left by a prompt. With `energy`, `finish`
+        measures that of an iteration. The answer has `iteration_s`, the time that one costs in
+        full, and `wall_s`, its wall time.
         """
         allocator.keep_pages(large=not return_large_blocks)
         begun, before, state = time.perf_counter(), load(), torch_state()
@@ -174,10 +173,6 @@ class Worker:
         values |= samples.without_none(
             ttft_s=ttft_s, state_bytes=subject.state_bytes(), load_before=before
         )
-        if compared:
-            of_prompt = subject_of(card, case, self.seed)
-            values |= samples.compare_states(of_prompt, start_watch(), device.meter())
-            del of_prompt
         if compiling_s is not None:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         self.built = SimpleNamespace(

@@ -52,7 +52,6 @@ class Planned:
     prefill_s: Amount = 0.0  # of the same pass
     moved_bytes: Count = 0  # by the forward pass
     filled: bool = False  # in decode: the state is filled with random numbers, without a prompt
-    compared_s: Amount = 0.0  # of the prompt that runs once to compare both states; 0: none
     layers: tuple[str, ...] = ()  # of a stack, in order: each named as its own series
     own: bool = False  # of this package, whose tests look for odd behaviour: a sweep need not
     declared: bool = True  # False: what it costs is unknown until it is measured

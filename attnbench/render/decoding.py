@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import nan
 from typing import TYPE_CHECKING
 
 from attnbench import units
@@ -11,7 +10,7 @@ from attnbench.metrics import STATE, TABLE, TIME
 from attnbench.records import FigureSize
 from attnbench.render.cost_tables import by_length, measured
 from attnbench.render.figures import clock, clock_note, curves, draw_row, faded, notes
-from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
+from attnbench.render.grid import Table, number
 from attnbench.render.panels import PanelGrid, styled
 from attnbench.render.styles import SHEETS
 
@@ -44,39 +43,6 @@ def _fills(summary: Frame) -> Iterator[str]:
     filled = summary[summary["filled"] & summary["time_s"].notna()]
     if len(filled):
         yield f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}."
-
-
-def fills(summary: Frame) -> Table:
-    """A row for each series with filled states: where, and its step time over a prompt's."""
-    ratios = summary.get("filled_ratio", summary["time_s"] * nan)
-    known = summary.assign(filled_ratio=ratios)
-    rows = [
-        (series, own[own["filled"]], own[own["filled_ratio"].notna()])
-        for series, own in known[known["filled"] | ratios.notna()].groupby("series", sort=False)
-    ]
-
-    def compared(row: tuple[str, Frame, Frame]) -> Cell:
-        return number(row[2]["filled_ratio"].iloc[0], units.ratio) if len(row[2]) else EMPTY
-
-    return table(
-        rows,
-        [
-            Column("Mechanism", lambda row: words(row[0]), "series"),
-            Column("Filled at N", lambda row: _lengths(row[1])),
-            Column("Compared at N", lambda row: _lengths(row[2])),
-            Column("Step, filled over prompt", compared, "filled_over_prompt"),
-        ],
-        name="filled",
-        title="States filled with random numbers in place of a prompt",
-        note="Once for each series, at the shortest length, a step is timed from a filled state and"
-        " from that of a prompt, in turns; near 1 the two cost the same. “–”: the prompt would have"
-        " taken too long. --no-fill runs every prompt.",
-    )
-
-
-def _lengths(cases: Frame) -> Cell:
-    lengths = cases["seq_len"]
-    return words(units.between(lengths.min(), lengths.max())) if len(cases) else EMPTY
 
 
 def first_token(summary: Frame, mode: str) -> Table:

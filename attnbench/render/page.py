@@ -280,8 +280,6 @@ def _tables(analysis: Analysis, everything: bool) -> Iterator[Callable[[], Table
     for mode in dict.fromkeys(analysis.decoding["mode"]):
         yield partial(decoding.first_token, cases, mode)
         yield partial(decoding.state, cases, mode)
-    if cases["filled"].any():
-        yield partial(decoding.fills, cases)
     if len(analysis.stacks):
         yield partial(stacks.split, analysis.stacks)
         yield from (partial(replace, total) for total in stacks.sums(analysis.stacks))

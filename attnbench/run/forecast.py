@@ -93,7 +93,6 @@ class Simulated:
         each_s = planned.predicted_s
         compile_s = schedule.COMPILE_S * planned.compiles
         before_s = compile_s + each_s * planned.compiles + planned.prefill_s
-        before_s += planned.compared_s * asked.get("compared", False)
         warm_s = schedule.warm_s(each_s, self.machine.settings)
         took_s = {
             "build": before_s + OVERHEAD_S[Part.TIME] + warm_s,

@@ -4,7 +4,7 @@ This runs the code of cards: only `workloads.reader`, in a separate process, imp
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
@@ -46,7 +46,6 @@ ALIVE = 6  # such tensors alive at once in inference
 # what fits the budget.
 SCORES = 4
 FILLING = 8.0
-LONGEST_S = 20.0  # of a prompt that only runs to compare a filled state with it
 
 
 def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
@@ -61,15 +60,11 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
     except UnknownOption as error:
         raise UnknownOption(f"{chosen.name}: {error}") from error
     options = mechanism.options(config)
-    cases = []
     for single, mode, seq_len in product(request.per_variant, request.modes, request.lengths):
         w = make_workload(mechanism, single, mode, seq_len)
         for form in forms(mechanism, chosen, config, w):
             case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
-            cases.append(describe(mechanism, case, config, request))
-    if not any(planned.filled for planned in cases):
-        cases = [replace(planned, compared_s=0.0) for planned in cases]
-    yield from cases
+            yield describe(mechanism, case, config, request)
 
 
 def facts(name: str) -> CardFacts:
@@ -169,9 +164,6 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     step_s = rates.first_guess(total, core, moved, w.mode)
     before_s = rates.first_guess(read, prefill.core, whole, w.mode) if w.steps else 0.0
     filled = not refusal and fills(w, request, before_s, step_s)
-    compared_s = 0.0
-    if w.steps and w.seq_len == min(request.lengths) and before_s <= LONGEST_S:
-        compared_s = before_s
     needed = predicted_bytes(elements + state, parameters, w, kept)
     if filled:
         read, before_s = 0, FILLING * item * state / device.bytes_per_s
@@ -192,7 +184,6 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         compiles=form.compiles,
         tunes=form.tunes,
         filled=filled,
-        compared_s=compared_s,
         layers=tuple(layer.series(case.form, w) for layer in card.layers),
         own=is_built_in(case.mechanism) and not form.package,
         declared=card.declared,
