@@ -10,7 +10,7 @@ from attnbench.errors import CannotRun
 from attnbench.fleet import split
 from attnbench.records import Planned, Request, Shard
 from attnbench.render.cases import plan_tables
-from attnbench.run.forecast import forecast
+from attnbench.run.order import foresee
 from attnbench.units import many
 
 
@@ -29,13 +29,13 @@ def show_plan(
     Raises `CannotRun` if no case of the plan can run.
     """
     if all(planned.refusal for planned in plan):
-        refused = forecast(request, plan, memory_bytes).left_out
+        refused = foresee(request, plan, memory_bytes).left_out
         raise CannotRun(
             f"none of {many(len(plan), 'case')} can run; {main_reason(plan, refused.values())};"
             " choose other options or mechanisms"
         )
     share = split.share(plan, request, shard) if shard else None
-    found = forecast(request, plan, memory_bytes, share)
+    found = foresee(request, plan, memory_bytes, share)
     units = split.units(plan, request)
     parts = split.split(units, shards) if shards else ()
     if as_json:

@@ -11,7 +11,7 @@ from attnbench.records import Cause, Outcome, Planned, Request, Run, Workload
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
-    from attnbench.run.forecast import Forecast
+    from attnbench.run.order import Foreseen
 
 # the columns of what was not measured, and their names in its file
 OUTCOMES = MappingProxyType({
@@ -69,7 +69,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def plan_tables(
-    plan: Sequence[Planned], request: Request, forecast: "Forecast", memory_bytes: int | None
+    plan: Sequence[Planned], request: Request, foreseen: "Foreseen", memory_bytes: int | None
 ) -> list[Table]:
     """What a dry run shows: the cases, those left out if any, and the total.
 
@@ -88,7 +88,7 @@ def plan_tables(
             Column("N", lambda row: number(row[1].case.workload.seq_len, units.count)),
             Column("Time per iteration", lambda row: _cost(row[1], "predicted_s", units.seconds)),
             Column("Peak memory", lambda row: _cost(row[1], "predicted_bytes", units.size)),
-            Column("Measured", lambda row: words(_measured(row[1], forecast))),
+            Column("Measured", lambda row: words(_measured(row[1], foreseen))),
         ],
         name="plan",
         title=f"Plan ({common})",
@@ -99,28 +99,28 @@ def plan_tables(
         name="left_out",
         title="Left out",
         columns=("Reason", "Mechanism", "Mode", "N"),
-        rows=tuple(tuple(map(words, row)) for row in _left_out(named, forecast.left_out)),
+        rows=tuple(tuple(map(words, row)) for row in _left_out(named, foreseen.left_out)),
         kept=("N",),
     )
-    return [cases, *[missing] * bool(missing.rows), _total(plan, request, forecast, memory_bytes)]
+    return [cases, *[missing] * bool(missing.rows), _total(plan, request, foreseen, memory_bytes)]
 
 
 def _total(
-    plan: Sequence[Planned], request: Request, forecast: "Forecast", memory_bytes: int | None
+    plan: Sequence[Planned], request: Request, foreseen: "Foreseen", memory_bytes: int | None
 ) -> Table:
-    peaks = [planned.predicted_bytes for planned in plan if planned.case.key in forecast.rounds]
+    peaks = [planned.predicted_bytes for planned in plan if planned.case.key in foreseen.rounds]
     available = "" if memory_bytes is None else f" of {units.size(memory_bytes)} available"
     budget = "none" if request.budget_s is None else units.seconds(request.budget_s)
-    counts = sorted(forecast.rounds.values()) or [0]
+    counts = sorted(foreseen.rounds.values()) or [0]
     rounds = units.between(counts[0], counts[-1])
     values = {
-        "Total time": f"{units.seconds(forecast.total_s)}; budget: {budget}",
-        "Cases measured": f"{len(forecast.rounds)} of {len(plan)}",
+        "Total time": f"{units.seconds(foreseen.total_s)}; budget: {budget}",
+        "Cases measured": f"{len(foreseen.rounds)} of {len(plan)}",
         "Rounds": f"{rounds}; {units.many(sum(counts), 'visit')}",
         "Largest peak memory": units.size(max(peaks, default=0)) + available,
     }
     return Table(
-        name="forecast",
+        name="total",
         title="Total",
         columns=("Prediction", "Value"),
         rows=tuple((words(name), words(value)) for name, value in values.items()),
@@ -135,13 +135,13 @@ def _cost(planned: Planned, name: str, text: Callable[[float], str]) -> Cell:
     return EMPTY if planned.refusal else number(getattr(planned, name), text)
 
 
-def _measured(planned: Planned, forecast: "Forecast") -> str:
+def _measured(planned: Planned, foreseen: "Foreseen") -> str:
     """`3 rounds`, or why a case is not measured."""
     key = planned.case.key
-    if key in forecast.rounds:
-        return units.many(forecast.rounds[key], "round")
-    if key in forecast.left_out:
-        return _reason(forecast.left_out[key])
+    if key in foreseen.rounds:
+        return units.many(foreseen.rounds[key], "round")
+    if key in foreseen.left_out:
+        return _reason(foreseen.left_out[key])
     return planned.refusal or "in another shard"
 
 

@@ -12,12 +12,13 @@ A session visits in this order, and a dry run adds up what it would visit.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
-from attnbench.records import Planned
+from attnbench.records import Block, Outcome, Part, Planned, Request, Run
 from attnbench.run.history import blocks
 from attnbench.run.outlook import Outlook
 from attnbench.statistics.ratios import block_certainties, widest
@@ -25,6 +26,8 @@ from attnbench.statistics.ratios import block_certainties, widest
 RANGE = 0.7  # share of the budget in which every case is visited once
 STEP = 2.0  # cases of a step cost at most this many times the cheapest one
 LEAST_WIDTH = 0.001  # of the interval of a ratio, so that what is exact can be repeated too
+LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to run
+PEAKS_S = 1.5  # measuring the peak rates of the machine
 WANTED = 3  # rounds of all cases, before some are repeated more than others
 
 
@@ -75,7 +78,7 @@ def further_rounds(outlook: Outlook, until_decided: bool = False) -> Iterator[Vi
         chosen = list(blocks(repeated(outlook, until_decided)).values())
         outlook.draw().shuffle(chosen)
         for cases in chosen:
-            if outlook.visits_s(cases) <= outlook.left_s():
+            if outlook.visits_s(cases) + outlook.anchor_s(cases[0].block) <= outlook.left_s():
                 yield Visit(number, cases)
             else:
                 outlook.over_budget = True
@@ -115,3 +118,43 @@ def repeated(outlook: Outlook, until_decided: bool) -> list[Planned]:
         else:
             outlook.over_budget = True
     return list(found.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    """What a sweep would do with each case, by its key, if all took as long as predicted."""
+
+    total_s: float  # from the command to the last run
+    rounds: Mapping[str, int]  # in how many rounds a case is timed; at least 1
+    left_out: Mapping[str, Run]  # why another case is not timed
+
+
+def foresee(
+    request: Request,
+    plan: Sequence[Planned],
+    memory_bytes: int | None,
+    share: Mapping[Block, tuple[int, ...]] | None = None,
+) -> Foreseen:
+    """Add up the visits of a sweep, or of a shard's `share`; without `memory_bytes` all fits."""
+    spent_s = 0.0
+    outlook = Outlook(
+        request=request,
+        plan=tuple(plan),
+        memory_bytes=1 << 62 if memory_bytes is None else memory_bytes,
+        clock=lambda: spent_s,
+        begun=-PEAKS_S,
+        share=share,
+    )
+    for visit in visits(outlook):
+        spent_s += outlook.anchor_s(visit.cases[0].block) + sum(map(outlook.cost_s, visit.cases))
+        for planned in visit.cases:
+            key, number = planned.case.key, outlook.sweep_round(planned)
+            run = Run(case=key, part=Part.TIME, round=number, outcome=Outcome.OK)
+            outlook.history.timed[key, number] = run
+            outlook.history.memory_measured.add(key)
+    left_out = {}
+    for planned in outlook.plan:
+        if outlook.has_first(planned) and (planned.refusal or planned.case.key in outlook.waiting):
+            left_out[planned.case.key] = outlook.left_out(planned)
+    total_s = LOADING_S + PEAKS_S + spent_s
+    return Foreseen(total_s=total_s, rounds=outlook.history.rounds, left_out=left_out)

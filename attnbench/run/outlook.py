@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from attnbench import units
 from attnbench.devices.finding import find
-from attnbench.records import Block, Cause, Clock, Part, Planned, Request, Settings
+from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Request, Run, Settings
 from attnbench.run import schedule
 from attnbench.run.history import History, blocks
 from attnbench.run.predict import Rates
+from attnbench.run.race import run_of
 from attnbench.run.schedule import Refusal
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
@@ -71,17 +72,25 @@ class Outlook:
         """The cheapest of these cases whose first visits leave `reserve_s` of the budget."""
         found, left_s = [], self.left_s() - reserve_s
         for planned in sorted(cases, key=self.cost_s):
-            anchor = None if self.is_done(planned) else self.anchor(planned.block)
-            cost_s = self.cost_s(planned) + (self.visit_s(anchor) if anchor else 0.0)
+            again_s = 0.0 if self.is_done(planned) else self.anchor_s(planned.block)
+            cost_s = self.cost_s(planned) + again_s
             if self.limit(planned) is None and cost_s <= left_s:
                 found.append(planned)
                 left_s -= cost_s
         return found
 
-    def refusal(self, planned: Planned) -> Refusal:
-        """Why a case that waits is left out: a limit, or the end of the budget."""
-        if limit := self.limit(planned):
-            return limit
+    def left_out(self, planned: Planned) -> Run:
+        """What is stored of a case that cannot run, or still waits at the end: why."""
+        if planned.refusal:
+            cannot = {"outcome": Outcome.UNSUPPORTED, "reason": planned.refusal}
+            return run_of(planned, Part.TIME, 0, cannot)
+        refusal = self.limit(planned) or self.beyond_budget(planned)
+        skipped = {"outcome": Outcome.SKIPPED, **refusal._asdict()}
+        predicted = self.history.prediction(planned)
+        return run_of(planned, Part.TIME, 0, skipped, predicted=predicted)
+
+    def beyond_budget(self, planned: Planned) -> Refusal:
+        """What is left of the budget, and what a case is predicted to take."""
         left_s, cost_s = self.left_s(), self.cost_s(planned)
         left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
         each, total = units.seconds(self.history.iteration_s(planned)), units.seconds(cost_s)
@@ -109,6 +118,11 @@ class Outlook:
         """What races again with cases not yet timed in this round; None before the first race."""
         timed = [planned for planned in self.blocks[block] if self.was_timed(planned)]
         return min(timed, key=self.history.iteration_s, default=None)
+
+    def anchor_s(self, block: Block) -> float:
+        """Predicted seconds of what races again with cases not yet timed in this round."""
+        anchor = self.anchor(block)
+        return self.visit_s(anchor) if anchor else 0.0
 
     def cost_s(self, planned: Planned) -> float:
         """Predicted seconds of what is not done of a case's first visit: time and memory."""

@@ -89,9 +89,9 @@ class Session(Outlook):
                 for visit in visits:
                     self.visit(processes, visit.cases)
         for planned in self.waiting.values():
-            refusal = self.refusal(planned)
-            self.over_budget |= refusal.cause is Cause.BUDGET
-            self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
+            run = self.left_out(planned)
+            self.over_budget |= run.cause is Cause.BUDGET
+            self.leave_out(planned, run)
 
     def recall(self) -> None:
         """Learn from the runs of earlier sessions, and store what the plan refuses."""
@@ -101,7 +101,7 @@ class Session(Outlook):
                 self.history.learn(by_key[run.case], run)
         for planned in self.plan:
             if planned.refusal:
-                self.leave_out(planned, Outcome.UNSUPPORTED, planned.refusal)
+                self.leave_out(planned, self.left_out(planned))
 
     def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race those cases of one block that have not run in this round yet.
@@ -156,7 +156,10 @@ class Session(Outlook):
                 continue
             self.over_budget = True
             if not self.round and not self.was_timed(names[name]):
-                self.leave_out(names[name], Outcome.SKIPPED, CUT_OFF["reason"], Cause.BUDGET)
+                cut_off = {**CUT_OFF, "cause": Cause.BUDGET}
+                predicted = history.prediction(names[name])
+                run = run_of(names[name], Part.TIME, 0, cut_off, predicted=predicted)
+                self.leave_out(names[name], run)
         if runs:
             self.store.append(*runs.values())
         for name, run in runs.items():
@@ -206,14 +209,10 @@ class Session(Outlook):
         self.store.append(run)
         self.history.learn(planned, run)
 
-    def leave_out(
-        self, planned: Planned, outcome: Outcome, reason: str, cause: Cause | None = None
-    ) -> None:
+    def leave_out(self, planned: Planned, run: Run) -> None:
         """Store why a case does not run, if its first round is in this session's share."""
         if self.has_first(planned) and not self.is_done(planned):
-            answer = {"outcome": outcome, "reason": reason, "cause": cause}
-            predicted = self.history.prediction(planned) if cause else None
-            self.store.append(run_of(planned, Part.TIME, 0, answer, predicted=predicted))
+            self.store.append(run)
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""

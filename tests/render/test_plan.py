@@ -7,7 +7,7 @@ import pytest
 
 from attnbench.records import Mode
 from attnbench.render.cases import plan_tables, split_common
-from attnbench.run.forecast import forecast
+from attnbench.run.order import foresee
 from tests.render.test_writers import printed
 from tests.run.sessions import PLAN, REQUEST, planned
 
@@ -16,7 +16,7 @@ OTHER = planned("odd", 128, 10**8, refusal="it cannot", mode=Mode.TRAINING)
 
 
 def tables(request, plan, memory_bytes=8 * GIB):
-    found = forecast(request, plan, memory_bytes)
+    found = foresee(request, plan, memory_bytes)
     return found, plan_tables(plan, request, found, memory_bytes)
 
 

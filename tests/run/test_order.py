@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
+from attnbench.run import schedule
+from attnbench.run.order import LOADING_S, PEAKS_S, foresee
 from tests.run.machine import Machine
-from tests.run.sessions import PLAN, REQUEST, outcomes, planned, slow_is, sweep
+from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
 LENGTHS = tuple(2**k for k in range(7, 17))
 MODES = (Mode.INFERENCE, Mode.TRAINING)
@@ -161,3 +165,67 @@ def test_what_never_fits_is_stored_with_what_was_predicted_of_it():
     assert (run.outcome, run.cause) == (Outcome.SKIPPED, Cause.BUDGET)
     assert run.predicted.seconds > 60
     assert session.over_budget
+
+
+REFUSED = planned("odd", 128, 10**8, refusal="it cannot")
+LARGE = planned("large", 256, 10**8, size=2 * GIB)
+LONG = planned("long", 128, 10**12)
+MIXED = (*PLAN, REFUSED, LARGE, LONG)
+
+
+@pytest.mark.parametrize("budget_s", [None, 60.0])
+def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget_s):
+    """It knows no ratios: without a budget every round, within one as many visits as fit."""
+    request = replace(REQUEST, case_timeout_s=100.0, budget_s=budget_s)
+    took = {line.case: line.predicted_s for line in MIXED}
+    machine = Machine(took.__getitem__, overhead_s=0.15, peak_bytes=lambda case: 1000)
+    sweep(machine, MIXED, request)
+    timed = Counter(key for (key, _, _), run in outcomes(machine).items() if run.samples)
+    found = foresee(request, MIXED, GIB)
+    assert found.rounds.keys() == timed.keys()
+    assert budget_s or found.rounds == timed
+    assert found.total_s == pytest.approx(machine.now - 50.0 + LOADING_S + PEAKS_S, rel=0.2)
+    others = {run.case: run for run in machine.stored if run.case not in timed}
+    assert found.left_out == others
+    assert found.left_out[REFUSED.case.key].outcome is Outcome.UNSUPPORTED
+    assert found.left_out[LARGE.case.key].cause is Cause.MEMORY_LIMIT
+    assert found.left_out[LONG.case.key].cause is Cause.CASE_TIMEOUT
+    assert LARGE.case.key in foresee(request, MIXED, None).rounds
+
+
+def test_without_a_budget_the_total_is_that_of_all_visits_and_measurements_of_memory():
+    def total_s(plan, compiling_s=0.0):
+        visits_s = 3 * sum(schedule.visit_s(p.predicted_s, REQUEST.settings) for p in plan)
+        memory_s = sum(schedule.memory_s(p.predicted_s) for p in plan)
+        before_s = 4 * sum(p.prefill_s + p.compiles * (20.0 + p.predicted_s) for p in plan)
+        return pytest.approx(LOADING_S + PEAKS_S + visits_s + memory_s + before_s)
+
+    decoding = [replace(p, prefill_s=10 * p.predicted_s) for p in PLAN]
+    for plan in (PLAN, [replace(p, compiles=True) for p in PLAN], decoding):
+        assert foresee(REQUEST, plan, GIB).total_s == total_s(plan)
+
+
+def test_a_dry_run_of_a_shard_adds_up_its_share():
+    share = {PLAN[0].block: (0, 2), PLAN[1].block: (1,)}
+    found = foresee(REQUEST, PLAN, GIB, share)
+    blocks = {p.case.key: p.block for p in PLAN}
+    assert {blocks[key]: rounds for key, rounds in found.rounds.items()} == {
+        PLAN[0].block: 2,
+        PLAN[1].block: 1,
+    }
+
+
+@given(
+    st.floats(1, 500),
+    st.integers(1, 6),
+    st.lists(st.integers(10**7, 10**10), min_size=1, max_size=4),
+)
+def test_every_case_is_timed_or_left_out_and_the_budget_holds(budget_s, rounds, flops):
+    lengths = (128, 256, 512)
+    plan = [planned(f"m{i}", n, each * n // 128) for i, each in enumerate(flops) for n in lengths]
+    found = foresee(replace(REQUEST, budget_s=budget_s, rounds=rounds), plan, GIB)
+    assert found.rounds.keys() | found.left_out.keys() == {p.case.key for p in plan}
+    assert not found.rounds.keys() & found.left_out.keys()
+    assert {run.cause for run in found.left_out.values()} <= {Cause.BUDGET}
+    assert all(run.part is Part.TIME for run in found.left_out.values())
+    assert found.total_s <= LOADING_S + PEAKS_S + budget_s
