@@ -47,6 +47,7 @@ def extrapolated(
     for planned in plan:
         if planned.case.key not in known:
             point, curve = times.of(planned) or math.nan, times.groups(planned)[0]
+            point = math.nan if times.unknown(planned) else point
             half = math.nan
             if curve in curves:
                 variance, df = spreads[curve]

@@ -13,6 +13,8 @@ from attnbench.render.cases import plan_tables
 from attnbench.run.order import foresee
 from attnbench.units import many
 
+PREDICTED = ("predicted_s", "predicted_bytes")  # unknown, null, of a module that declares no costs
+
 
 def show_plan(
     plan: Sequence[Planned],
@@ -48,6 +50,7 @@ def show_plan(
         rows = [
             {
                 **asdict(planned),
+                **({} if planned.declared else dict.fromkeys(PREDICTED)),
                 "label": str(planned.case),
                 "rounds": found.rounds.get(planned.case.key, 0),
                 "left_out": left_out.get(planned.case.key),

@@ -108,7 +108,8 @@ def plan_tables(
 def _total(
     plan: Sequence[Planned], request: Request, foreseen: "Foreseen", memory_bytes: int | None
 ) -> Table:
-    peaks = [planned.predicted_bytes for planned in plan if planned.case.key in foreseen.rounds]
+    measured = [p for p in plan if p.case.key in foreseen.rounds and p.declared]
+    peaks = [planned.predicted_bytes for planned in measured]
     available = "" if memory_bytes is None else f" of {units.size(memory_bytes)} available"
     budget = "none" if request.budget_s is None else units.seconds(request.budget_s)
     counts = sorted(foreseen.rounds.values()) or [0]
@@ -132,7 +133,9 @@ def _total(
 
 
 def _cost(planned: Planned, name: str, text: Callable[[float], str]) -> Cell:
-    return EMPTY if planned.refusal else number(getattr(planned, name), text)
+    if planned.refusal or not planned.declared:
+        return EMPTY if planned.refusal else words("unknown")
+    return number(getattr(planned, name), text)
 
 
 def _measured(planned: Planned, foreseen: "Foreseen") -> str:

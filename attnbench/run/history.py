@@ -92,8 +92,9 @@ class History:
         return median(self.overheads_s.get(part, [schedule.OVERHEAD_S[part]]))
 
     def prediction(self, planned: Planned) -> Prediction | None:
-        """What is predicted of a case; None once it was timed."""
-        if planned.case.key in self.times.measured:
+        """What is predicted of a case; None if that is unknown, and once it was timed."""
+        unknown = self.times.unknown(planned) or self.peaks.unknown(planned)
+        if unknown or planned.case.key in self.times.measured:
             return None
         return Prediction(self.times.of(planned), self.peaks.of(planned))
 

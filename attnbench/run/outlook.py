@@ -94,7 +94,9 @@ class Outlook:
         left_s, cost_s = self.left_s(), self.cost_s(planned)
         left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
         each, total = units.seconds(self.history.iteration_s(planned)), units.seconds(cost_s)
-        reason = f"({left}): predicted {each} per iteration, {total} in total"
+        predicted = f"predicted {each} per iteration, {total} in total"
+        unknown = self.history.times.unknown(planned)
+        reason = f"({left}): {'its costs are unknown' if unknown else predicted}"
         return Refusal(Cause.BUDGET, f"would exceed --budget {reason}")
 
     def limit(self, planned: Planned) -> Refusal | None:
@@ -102,13 +104,13 @@ class Outlook:
         if blocked := schedule.blocked(planned.case, self.history.ended):
             return blocked
         needed_bytes = self.history.needed_bytes(planned)
-        if needed_bytes > self.memory_bytes:
+        if needed_bytes > self.memory_bytes and not self.history.peaks.unknown(planned):
             most, needed = units.size(self.memory_bytes), units.size(needed_bytes / schedule.MARGIN)
             spare = f"{100 * (schedule.MARGIN - 1):.0f} % to spare"
             reason = f"would exceed the memory limit ({most}): predicted {needed} and {spare}"
             return Refusal(Cause.MEMORY_LIMIT, reason)
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
-        if limit_s and visit_s > limit_s:
+        if limit_s and visit_s > limit_s and not self.history.times.unknown(planned):
             most, each = units.seconds(limit_s), units.seconds(self.history.iteration_s(planned))
             reason = f"({most}): predicted {each} per iteration, {units.seconds(visit_s)} per round"
             return Refusal(Cause.CASE_TIMEOUT, f"would exceed --case-timeout {reason}")

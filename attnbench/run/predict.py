@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from statistics import median
+from statistics import linear_regression, median
 from typing import NamedTuple
 
 from attnbench import modes
@@ -37,6 +37,8 @@ CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
 # all but one of these sweeps the median error is a factor of at most 1.65; that one has slow
 # recurrences.
 PRODUCTS, CORE, MOVED = 1.35, 2.8, 5.5
+
+SLOPE_LENGTHS = 3  # measured lengths from which the costs of an undeclared module are predicted
 
 # the fields that all lengths of a curve share in one mode
 ALIKE = attrgetter(*(f.name for f in fields(Workload) if f.name not in ("batch", "seq_len")))
@@ -88,14 +90,24 @@ class Times:
         """The last measured time of the case, else its prediction."""
         if planned.case.key in self.measured:
             return self.measured[planned.case.key]
-        groups = self.groups(planned)
-        series = self.kin.get(groups[0], {}).values()
-        lengths = sorted((p for p in series if alike(p.case, planned.case)), key=seq_len)
-        timed = [(known, self.measured[known.case.key]) for known in lengths[-2:]]
-        if len(timed) == 2 and (fitted := two_rates(planned, *timed)):
+        timed = self.curve(planned)
+        if not planned.declared and len(timed) >= SLOPE_LENGTHS:
+            return by_slope(planned, timed)
+        if len(timed) >= 2 and (fitted := two_rates(planned, *timed[-2:])):
             return fitted
+        groups = self.groups(planned)
         kin = next((self.kin[group] for group in groups if group in self.kin), {})
         return self.first_guess(planned) * self.correction(planned, kin.values())
+
+    def curve(self, planned: Planned) -> Known:
+        """The measured lengths of the case's series in its mode, from short to long."""
+        series = self.kin.get(self.groups(planned)[0], {}).values()
+        lengths = sorted((p for p in series if alike(p.case, planned.case)), key=seq_len)
+        return [(known, self.measured[known.case.key]) for known in lengths]
+
+    def unknown(self, planned: Planned) -> bool:
+        """Whether a prediction would only be assumed; see `by_slope`."""
+        return not planned.declared and len(self.curve(planned)) < SLOPE_LENGTHS
 
     def correction(self, planned: Planned, kin: Iterable[Planned]) -> float:
         """Measured over guessed, at the lengths that are nearest to the case's; 1 without any."""
@@ -131,23 +143,46 @@ class Peaks:
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
-        self.known: dict[str, Known] = {}  # by series
+        self.measured: dict[str, dict[str, tuple[Planned, float]]] = {}  # by series and case
 
     def learn(self, planned: Planned, peak_bytes: float) -> None:
         """Take a measured peak into account."""
-        self.known.setdefault(self.names[planned.case.key], []).append((planned, peak_bytes))
+        key = planned.case.key
+        self.measured.setdefault(self.names[key], {})[key] = planned, peak_bytes
 
     def of(self, planned: Planned) -> float:
-        """The prediction of the plan, corrected by its error at that length."""
-        near = [
-            (known, peak)
-            for known, peak in self.known.get(self.names[planned.case.key], [])
-            if alike(known.case, planned.case) and known.case.form == planned.case.form
-        ]
+        """The prediction of the plan, corrected by its error at the longest measured length."""
+        near = self.curve(planned)
         if not near:
             return planned.predicted_bytes
-        known, peak = max(near, key=lambda pair: seq_len(pair[0]))
+        if not planned.declared and len(near) >= SLOPE_LENGTHS:
+            return by_slope(planned, near)
+        known, peak = near[-1]
         return planned.predicted_bytes * peak / known.predicted_bytes
+
+    def curve(self, planned: Planned) -> Known:
+        """The measured lengths of the same form in its mode, from short to long."""
+        series = self.measured.get(self.names[planned.case.key], {}).values()
+        form = planned.case.form
+        near = [(p, b) for p, b in series if alike(p.case, planned.case) and p.case.form == form]
+        return sorted(near, key=lambda pair: seq_len(pair[0]))
+
+    def unknown(self, planned: Planned) -> bool:
+        """Whether a prediction would only be assumed; see `by_slope`."""
+        return not planned.declared and len(self.curve(planned)) < SLOPE_LENGTHS
+
+
+def by_slope(planned: Planned, curve: Known) -> float:
+    """The cost of a case whose mechanism declares none, from the last measured lengths.
+
+    A sequence is taken to cost a power of N, which is fitted to them. From fewer lengths than
+    `SLOPE_LENGTHS` nothing is known: their costs in proportion to tokens only put cases in order.
+    """
+    last = curve[-SLOPE_LENGTHS:]
+    lengths = [math.log(seq_len(known)) for known, _ in last]
+    costs = [math.log(cost / known.case.workload.batch) for known, cost in last]
+    slope, start = linear_regression(lengths, costs)
+    return planned.case.workload.batch * math.exp(start + slope * math.log(seq_len(planned)))
 
 
 def two_rates(
@@ -198,8 +233,12 @@ def predicted_costs(
         if peak := run.values.get("allocated_peak_bytes"):
             peaks.learn(planned, peak)
     for planned in plan:
-        pair = times.of(planned) or math.nan, peaks.of(planned) or math.nan
-        found.setdefault(planned.case.key, Prediction(*pair))
+        seconds, peak_bytes = times.of(planned), peaks.of(planned)
+        if not seconds or times.unknown(planned) or planned.case.key in times.measured:
+            seconds = math.nan
+        if not peak_bytes or peaks.unknown(planned):
+            peak_bytes = math.nan
+        found.setdefault(planned.case.key, Prediction(seconds, peak_bytes))
     refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
     refused |= {planned.case.key for planned in plan if planned.refusal}
     return found | dict.fromkeys(refused & cases.keys(), Prediction(math.nan, math.nan))

@@ -122,7 +122,7 @@ def test_the_state_is_written_in_full():
 def test_a_sweep_of_both_has_both_figures(found):
     cases = found.cases
     both = cases.assign(mode=cases["mode"].where(cases["seq_len"] > 512, str(Mode.INFERENCE)))
-    assert [name for name, _ in page._costs(both, 8192, FigureSize.TEXT)] == [
+    assert [name for name, _ in page._figures(both, 8192, FigureSize.TEXT)] == [
         "fig2",
         "memory",
         "decode",

@@ -60,6 +60,13 @@ def test_what_cannot_run_has_a_reason_instead_of_costs():
     assert text.count("it cannot") == 2
 
 
+def test_what_a_module_without_a_card_costs_is_unknown():
+    plan = (*PLAN, replace(planned("mine", 128, 10**8, size=1 << 40), declared=False))
+    _, (cases, total) = tables(REQUEST, plan)
+    assert texts(cases)[-1][3:] == ["unknown", "unknown", "3 rounds"]
+    assert dict(texts(total))["Largest peak memory"].startswith("1000 B")
+
+
 @pytest.mark.parametrize("width", [50, 60, 80])
 def test_on_a_narrow_terminal_every_line_of_the_plan_says_of_which_case_it_is(width):
     plan = tuple(

@@ -1,15 +1,17 @@
+import math
 from dataclasses import replace
 
 import pytest
 
 from attnbench.analysis.summary import prediction_errors, summary
 from attnbench.records import Mode, Outcome, Part
-from attnbench.run.predict import Rates, Times, predicted_costs
+from attnbench.run.predict import Peaks, Rates, Times, predicted_costs
 from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import load
 from tests.run.machine import Machine
-from tests.run.sessions import planned
+from tests.run.sessions import GIB, REQUEST, planned, timed
+from tests.run.sessions import sweep as sweep_plan
 from tests.store.recorded import OPTIONS
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
@@ -101,3 +103,70 @@ def test_a_measured_case_keeps_its_prediction_when_a_later_round_is_skipped():
     first = predicted_costs(whole.plan, whole.runs)
     skipped = replace(whole.runs[0], round=1, outcome=Outcome.SKIPPED, samples=(), elapsed_s=0.0)
     assert predicted_costs(whole.plan, (*whole.runs, skipped)) == first
+
+
+def undeclared(n, size=4 * GIB, **more):
+    """A case of a module without a card, with predictions that nothing justifies."""
+    return replace(planned("mine", n, 10**9, size=size, **more), declared=False)
+
+
+LENGTHS = tuple(2**k for k in range(7, 17))
+
+
+@pytest.mark.parametrize("growth", [0, 1])
+def test_a_module_that_declares_nothing_is_limited_by_nothing_before_it_is_measured(growth):
+    """By its assumed costs it would fit into neither memory nor the limit of a case."""
+    plan = [replace(undeclared(n), predicted_s=1e6) for n in LENGTHS]
+    machine = Machine(
+        lambda case: 0.1 * (case.workload.seq_len / 128) ** growth,
+        peak_bytes=lambda case: 1000 * case.workload.tokens,
+    )
+    sweep_plan(machine, plan, replace(REQUEST, lengths=LENGTHS))
+    timed = {run.case for run in machine.stored if run.part is Part.TIME and run.samples}
+    assert timed == {p.case.key for p in plan}
+    assert not [run.reason for run in machine.stored if run.reason]
+    stored = [run.predicted for p in plan for run in machine.stored if run.case == p.case.key]
+    first = [predicted for predicted in stored if predicted is not None]
+    assert len(first) == len(plan) - 3, "until three lengths are measured nothing is predicted"
+
+
+def test_an_undeclared_module_is_predicted_by_the_slope_of_its_last_lengths():
+    batch = {n: max(1, 8192 // n) for n in LENGTHS}
+
+    def line(n):
+        case = undeclared(n).case
+        workload = replace(case.workload, batch=batch[n])
+        return replace(undeclared(n), case=replace(case, workload=workload))
+
+    plan = [line(n) for n in LENGTHS]
+    names = series_names(plan)
+    times, peaks = Times(names), Peaks(names)
+    costs = {n: batch[n] * 1e-9 * n**1.5 for n in LENGTHS}
+    for known in plan[:5]:
+        assert times.unknown(plan[-1]) == peaks.unknown(plan[-1]) == (plan.index(known) < 3)
+        n = known.case.workload.seq_len
+        times.learn(known, costs[n])
+        peaks.learn(known, 2000 * costs[n])
+    for far in plan:
+        assert times.of(far) == pytest.approx(costs[far.case.workload.seq_len])
+        assert peaks.of(far) == pytest.approx(2000 * costs[far.case.workload.seq_len])
+
+
+def test_what_is_unknown_of_an_undeclared_module_is_no_prediction_in_a_report():
+    plan = [undeclared(n) for n in LENGTHS[:5]]
+    runs = [timed(line, 2, {}) for line in plan[:2]]
+    known = predicted_costs(plan, runs)
+    assert all(math.isnan(value) for line in plan[2:] for value in known[line.case.key])
+    runs.append(timed(plan[2], 2, {}))
+    known = predicted_costs(plan, runs)
+    assert math.isnan(known[plan[0].case.key].seconds), "it was measured, not predicted"
+    assert known[plan[4].case.key].seconds == pytest.approx(0.4)
+
+
+def test_what_is_left_out_of_an_undeclared_module_names_no_costs():
+    machine = Machine(lambda case: 10.0 if case.mechanism == "slow" else 0.1)
+    plan = [planned("slow", 128, 10**10), replace(undeclared(256), predicted_s=1e4)]
+    sweep_plan(machine, plan, replace(REQUEST, lengths=(128, 256), budget_s=70.0))
+    (run,) = (run for run in machine.stored if run.case == plan[1].case.key)
+    assert (run.outcome, run.predicted) == (Outcome.SKIPPED, None)
+    assert "its costs are unknown" in run.reason
