@@ -145,7 +145,7 @@ class CheckSession:
         """Visit those of the cases that fit into the budget with fresh processes; return these."""
         pairs, least = self.plan.looks[stage], self.plan.least
         reserved = 0 if stage else least[1]
-        for pair in (0, 1):  # both servers load torch at the same time
+        for pair in (0, 1) if cases else ():  # both servers load torch at the same time
             self.serves(layout(stage, pair))
         for pair in range(pairs):
             if not stage:
@@ -162,12 +162,12 @@ class CheckSession:
 
     def affordable(self, cases: Sequence[CheckedCase]) -> list[CheckedCase]:
         """The cases for which the budget lasts for both looks, cut short; at least the first."""
-        fitting = list[CheckedCase]()
-        needed_s = 0.0
+        left_s, fitting = self.server.left_s, list[CheckedCase]()
         for case in cases:
             visits = max(0, self.plan.least[0] - len(case.stages[0])) + self.plan.least[1]
-            needed_s += self.cost_s([case], visits)
-            if not case.failed and (needed_s <= self.server.left_s or not fitting):
+            cost_s = self.cost_s([case], visits)
+            if not case.failed and (cost_s <= left_s or not fitting):
+                left_s -= cost_s
                 fitting.append(case)
         return fitting
 

@@ -206,7 +206,7 @@ def method(report: Report) -> Iterator[str]:
         )
     if how.worst_floor is not None:
         yield (
-            f"A case is timed in {plan.pairs} pairs of fresh processes, and in"
+            f"A case is timed in up to {plan.pairs} pairs of fresh processes, and in up to"
             f" {plan.confirm} more where that leaves doubt, by {how.clock}; each process gives"
             f" at most {2 * plan.rounds} samples of at least {seconds(plan.iteration_s)}."
         )

@@ -193,6 +193,18 @@ def test_what_fails_on_one_side_only(text, words, repository, server):
     assert "on base only" in on_base.findings[0].reason
 
 
+@pytest.mark.parametrize(("most", "code"), [(1, 0), (9, 1)])
+def test_a_process_that_is_killed_is_counted_once_more(most, code, repository, server, tmp_path):
+    """By itself here; by the kernel or someone else it would look the same."""
+    kills = f"(d := __import__('pathlib').Path({str(tmp_path)!r}, str(os.getpid()))).touch()"
+    few = f"len([*d.parent.glob('[0-9]*')]) > {most} or os.kill(os.getpid(), 9)"
+    repository.write("small.py", "import os\n" + planted(f"{kills}; {few}"))
+    report = check(repository, server)
+    assert report.exit_code(strict=False) == code
+    assert not any(finding.unmeasured for finding in report.findings)
+    assert failing(report) == ({"runs"} if code else set())
+
+
 def test_a_pattern_of_forms_that_matches_none_does_not_pass(repository, server, monkeypatch):
     monkeypatch.chdir(repository.folder)
     with pytest.raises(UsageError, match=r"unknown form of small.py:CARD 'zz\*'; known: eager"):
