@@ -25,15 +25,13 @@ from attnbench.analysis.summary import Frame
 from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
 from attnbench.metrics import MEMORY, TIME
-from attnbench.records import Request, Sweep
+from attnbench.records import AT, Request, Sweep
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 
 LETTERS = MappingProxyType({"width": "D", "heads": "H", "dtype": "", "batch": "B"})
-
-AT = " @ "  # between a series and its device
 
 # what has to agree for a series to be the same on each device
 SAME = (

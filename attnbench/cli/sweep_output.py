@@ -5,23 +5,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnbench.analysis.visits import timed
 from attnbench.api import measuring
 from attnbench.api.measuring import begun_in
 from attnbench.cli import console
 from attnbench.records import OTHERS, Clock, Environment, Request
+from attnbench.render.styles import labels
 from attnbench.render.terminal import ProgressLine
+from attnbench.run.session import BlockVisited
+from attnbench.statistics.curves import series_names
 from attnbench.store.journal import Journal, load
 from attnbench.units import many
+from attnbench.workloads.reading import Plan
 
 TAKEN = 0.1  # others may use this share of the needed cores without a warning
 CROWDED = 0.5  # and the load average may be this share of all cores
 
 
-def measure(request: Request, *what: Any, **how: Any) -> None:
-    """`api.measuring.measure`, with choices, warnings and progress on the terminal."""
-    announce = partial(show_choices, request)
+def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
+    """`api.measuring.measure`, with choices, warnings, first times and progress on the terminal."""
+    how["announce"] = partial(show_choices, request)
+    names = labels(series_names(plan.cases).values())
     with ProgressLine(console.err()) as line:
-        spent = measuring.measure(request, *what, announce=announce, observe=line.turn, **how)
+
+        def visited(now: BlockVisited) -> None:
+            stage = f"N = {now.block.seq_len:,} {now.block.mode}"
+            line.first_times(timed(now, request.batch_tokens), stage, names)
+
+        how |= {"observe": line.turn, "observe_block": visited}
+        spent = measuring.measure(request, plan, *what, **how)
     took, useful = spent.took_s, 100 * spent.useful
     console.err().print(f"finished in {took:.0f} s ({useful:.0f} % measuring)")
 

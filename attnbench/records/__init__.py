@@ -56,5 +56,5 @@ from attnbench.records.run import (
     Sample,
     Shard,
 )
-from attnbench.records.selection import Selection, option_value, options_text
+from attnbench.records.selection import AT, Selection, option_value, options_text
 from attnbench.records.sweep import Block, Planned, Sweep

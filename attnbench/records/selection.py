@@ -21,6 +21,7 @@ SELECTION = re.compile(
 )
 STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
 MOST, DEEPEST = 1000, 50  # layers of a stack, and stacks nested in one
+AT = " @ "  # between a series and its device, in reports of several
 
 
 @dataclass(frozen=True, kw_only=True)

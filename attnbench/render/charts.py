@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from attnbench import units
-from attnbench.analysis.report import AT, Analysis
+from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Better, Metric, Unit
 from attnbench.modes import find
-from attnbench.records import PASSES, Part, Run, Sweep
+from attnbench.records import AT, PASSES, Part, Run, Sweep
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from attnbench.analysis.report import AT
+from attnbench.records import AT
 from attnbench.render.grid import Cell, Table, clean
 from attnbench.render.styles import labels, mechanism_of
 

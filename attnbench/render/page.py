@@ -8,11 +8,11 @@ from operator import call
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnbench import units
-from attnbench.analysis.report import AT, Analysis
+from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
 from attnbench.modes import find
-from attnbench.records import PASSES, FigureSize, Sweep
+from attnbench.records import AT, PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown, stacks
 from attnbench.render.answers import Paragraph, answer, not_measured, paragraphs
 from attnbench.render.cases import outcomes, predictions

@@ -14,8 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from attnbench.analysis.report import AT
-from attnbench.records import FigureSize, Mode
+from attnbench.records import AT, FigureSize, Mode
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 

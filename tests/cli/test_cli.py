@@ -36,6 +36,9 @@ def test_a_sweep_leaves_its_journal_figures_and_tables(swept):
     assert {"cases.csv", "tables.tex", "complexity.csv"} <= names
     assert "fastformer" in done.stdout
     assert "64 tokens per batch" in done.stderr
+    first = r"N = (16|33) (inference|training)   (\w+) \S+ .s   (\w+) \S+ .s(, \S+× slower)?"
+    told = [line for line in done.stderr.splitlines() if re.fullmatch(first, line)]
+    assert len(told) == 2 * 2, done.stderr
     assert (folder / "fig2.png").read_bytes().startswith(b"\x89PNG")
 
 

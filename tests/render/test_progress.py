@@ -1,11 +1,14 @@
 """The line of progress: what counts comes first, and only the end of the line is cut."""
 
 import io
+import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from attnbench.analysis.visits import Timed
 from attnbench.render.terminal import WIDE, ProgressLine
 
 LONG = "longformer:transformers[global_tokens=16,window=16], memory"
@@ -61,3 +64,28 @@ def test_a_log_gets_one_line_for_each_stage_in_which_something_was_done():
                 line.show(name, stage, counts, 0.5)
     lines = ("0 s, almost done · 0 runs · N=128", "0 s, almost done · 1 run · N=256")
     assert out.getvalue().splitlines() == [*lines]
+
+
+TIMED = [Timed("fastformer", 0.29, 0.0), Timed("a", 0.3, math.log(1.04)),
+         Timed("transformer", 0.945, math.log(3.3)), Timed("\x1b[1m", 2.0, None)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (160, "N = 1,024 training   Fastformer 290 ms   A 300 ms   Transformer 945 ms,"
+              " 3.3× slower   \\x1b[1m 2.00 s"),
+        (80, "N = 1,024 training   Fastformer 290 ms   A 300 ms   … and 2 more"),
+        (20, "N = 1,024 training   Fastformer 290 ms   … and 3 more"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("terminal", [True, False])
+def test_first_times_are_one_line_that_stays(terminal, width, text):
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=terminal, color_system=None)
+    names = {each.series: each.series.capitalize() for each in TIMED}
+    with ProgressLine(console, clock=lambda: 0.0) as line:
+        line.first_times(TIMED, "N = 1,024 training", names)
+        line.first_times([], "N = 2,048 training", names)
+    assert text in [line.removeprefix("\x1b[2K") for line in out.getvalue().splitlines()]
+    assert "2,048" not in out.getvalue()

@@ -1,0 +1,47 @@
+"""What a block shows as soon as series of it have been timed."""
+
+from collections.abc import Mapping
+from statistics import fmean, median
+from typing import NamedTuple
+
+from attnbench.modes import find
+from attnbench.records import Run
+from attnbench.run.session import BlockVisited
+from attnbench.statistics.ratios import Laps, by_pair, log_ratio
+
+
+class Timed(NamedTuple):
+    """A series of a block, with the log of its time over that of the fastest, if that is known."""
+
+    series: str
+    seconds: float  # of a batch of the sweep's tokens, or of a step
+    log_ratio: float | None
+
+
+def timed(visited: BlockVisited, batch_tokens: int | None) -> list[Timed]:
+    """The fastest series of the block so far, and those timed for the first time, fastest first.
+
+    None after a visit that only repeated what had been timed before.
+    """
+    block, runs = visited.block, visited.runs
+    tokens = block.batch * block.seq_len
+    scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
+    times = {name: scale * _seconds(own) for name, own in runs.items()}
+    new = [name for name in visited.series if len(runs[name]) == 1]
+    if not new:
+        return []
+    first = min(times, key=lambda name: times[name])
+    laps = {name: {run.round: by_pair(run.samples) for run in runs[name]} for name in (first, *new)}
+    shown = sorted(laps, key=lambda name: times[name])
+    return [Timed(name, times[name], _ratio(laps[name], laps[first])) for name in shown]
+
+
+def _seconds(runs: tuple[Run, ...]) -> float:
+    return median(sample.seconds for run in runs for sample in run.samples)
+
+
+def _ratio(laps: Mapping[int, Laps], first: Mapping[int, Laps]) -> float | None:
+    """The mean log ratio over the rounds in which both took turns; None if there are none."""
+    logs = [log_ratio(laps[r], first[r]) for r in laps.keys() & first.keys()]
+    known = [log for log in logs if log is not None]
+    return fmean(known) if known else None

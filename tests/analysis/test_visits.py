@@ -1,0 +1,51 @@
+"""The first times of a block, and how much slower than the fastest each series is."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from attnbench.analysis.visits import timed
+from attnbench.modes import Mode
+from attnbench.records import Block, Outcome, Part, Run, Sample
+from attnbench.run.session import BlockVisited
+
+BLOCK = Block(Mode.TRAINING, 1024, 256, 16, "float32", 8)
+SECONDS = {"slow": 0.3, "fast": 0.1, "middle": 0.2}
+
+
+def run(name, round_=0, first_lap=0):
+    laps = range(first_lap, first_lap + 2)
+    samples = tuple(Sample(1, s := SECONDS[name], s, None, s, 0, 0, lap) for lap in laps)
+    return Run(case=name, part=Part.TIME, round=round_, outcome=Outcome.OK, samples=samples)
+
+
+def visited(*new, **earlier):
+    runs = {name: (run(name),) for name in new} | earlier
+    return BlockVisited(BLOCK, 0, new, runs)
+
+
+def test_the_fastest_comes_first_and_times_are_of_the_tokens_of_a_batch():
+    found = timed(visited("slow", "fast", "middle"), 16_384)
+    assert [each.series for each in found] == ["fast", "middle", "slow"]
+    assert [each.seconds for each in found] == pytest.approx([0.2, 0.4, 0.6])
+    assert [math.exp(each.log_ratio) for each in found] == pytest.approx([1, 2, 3])
+    assert timed(visited("slow"), None)[0].seconds == pytest.approx(0.3)
+    step = replace_block(visited("slow"), mode=Mode.DECODE)
+    assert timed(step, 16_384)[0].seconds == pytest.approx(0.3)
+
+
+def replace_block(now, **changes):
+    return replace(now, block=now.block._replace(**changes))
+
+
+def test_only_what_took_turns_has_a_ratio():
+    found = timed(visited("slow", fast=(run("fast", first_lap=8),)), None)
+    assert [(each.series, each.log_ratio) for each in found] == [("fast", 0.0), ("slow", None)]
+
+
+def test_what_was_timed_before_is_not_told_again():
+    both = (run("slow"), run("slow", 1))
+    assert timed(BlockVisited(BLOCK, 1, ("slow",), {"slow": both}), None) == []
+    late = timed(visited("middle", slow=both, fast=(run("fast"), run("fast", 1))), None)
+    assert [each.series for each in late] == ["fast", "middle"]
