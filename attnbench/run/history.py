@@ -30,7 +30,9 @@ class History:
     visits: dict[str, float] = field(default_factory=dict)  # seconds of a case's shortest visit
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
-    overheads_s: dict[Part, list[float]] = field(default_factory=dict)  # seconds besides iterations
+    # seconds of a process besides its iterations: measured if possible, else assumed
+    overhead_s: dict[Part, float] = field(default_factory=lambda: dict(schedule.OVERHEAD_S))
+    overheads_s: dict[Part, list[float]] = field(default_factory=dict)  # all that were measured
     context_bytes: float = 0.0  # memory of the device that a process takes before any tensor
     rates: Rates | None = None  # measured peaks; None: as the plan assumed
 
@@ -85,11 +87,9 @@ class History:
 
     def learn_overhead(self, run: Run, known_s: float) -> None:
         """Take into account what a process took in addition to the `known_s` of its iterations."""
-        self.overheads_s.setdefault(run.part, []).append(max(0.0, run.elapsed_s - known_s))
-
-    def overhead_s(self, part: Part) -> float:
-        """Seconds of a process besides its iterations: measured if possible, else assumed."""
-        return median(self.overheads_s.get(part, [schedule.OVERHEAD_S[part]]))
+        known = self.overheads_s.setdefault(run.part, [])
+        known.append(max(0.0, run.elapsed_s - known_s))
+        self.overhead_s[run.part] = median(known)
 
     def prediction(self, planned: Planned) -> Prediction | None:
         """What is predicted of a case; None if that is unknown, and once it was timed."""

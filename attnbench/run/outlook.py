@@ -133,7 +133,7 @@ class Outlook:
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
-        wall_s, overhead_s = self.history.wall_s(planned), self.history.overhead_s(Part.MEMORY)
+        wall_s, overhead_s = self.history.wall_s(planned), self.history.overhead_s[Part.MEMORY]
         return self.history.prepare_s(planned) + schedule.memory_s(wall_s, overhead_s)
 
     def visits_s(self, cases: Iterable[Planned]) -> float:
@@ -142,7 +142,7 @@ class Outlook:
 
     def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        settings, overhead_s = self.settings_of(planned), self.history.overhead_s(Part.TIME)
+        settings, overhead_s = self.settings_of(planned), self.history.overhead_s[Part.TIME]
         own_s = stretched_s = wall_s or self.history.wall_s(planned)
         if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
             own_s = self.history.iteration_s(planned)
@@ -157,7 +157,7 @@ class Outlook:
         """The settings of the case: samples of steps are longer where starting takes long."""
         settings, sample_s = self.request.settings, self.request.settings.sample_s
         if planned.case.workload.steps:
-            longer_s = min(PAYS * self.history.overhead_s(Part.TIME), LONGER * sample_s)
+            longer_s = min(PAYS * self.history.overhead_s[Part.TIME], LONGER * sample_s)
             settings = replace(settings, sample_s=max(sample_s, longer_s))
         if self.round or self.request.budget_s is None:
             return settings

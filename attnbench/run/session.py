@@ -18,7 +18,6 @@ from typing import Protocol
 
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
 from attnbench.run import order, schedule
-from attnbench.run.order import WANTED
 from attnbench.run.outlook import Outlook
 from attnbench.run.pace import Pace
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, run_of
@@ -29,7 +28,7 @@ from attnbench.run.workers import WorkerHandle
 class Progress:
     """What is happening now; `left_s` is the predicted time left, within the budget.
 
-    `total` counts the visits that fit into it, as far as the first rounds go.
+    `total` counts the visits that fit into it.
     """
 
     done: int  # visits to cases
@@ -232,15 +231,14 @@ class Session(Outlook):
         )
 
     def predict_end(self) -> None:
-        """Predict when the wanted rounds of all cases would end, and after how many visits."""
+        """Predict when all rounds of all cases would end, and after how many visits."""
         needed_s, visits, timed = 0.0, 0, self.history.rounds
-        for planned in (*self.waiting.values(), *self.history.repeatable()):
-            if self.limit(planned) is None:
-                most = min(WANTED, len(self.rounds[planned.block]))
-                lacking = max(0, most - timed[planned.case.key])
-                memory_s = self.memory_s(planned) if self.lacks_memory(planned) else 0.0
-                needed_s += lacking * self.visit_s(planned) + memory_s
-                visits += lacking
+        waiting = [planned for planned in self.waiting.values() if self.limit(planned) is None]
+        for planned in (*waiting, *self.history.repeatable()):
+            lacking = len(self.rounds[planned.block]) - timed[planned.case.key]
+            memory_s = self.memory_s(planned) if self.lacks_memory(planned) else 0.0
+            needed_s += memory_s + (lacking * self.visit_s(planned) if lacking else 0.0)
+            visits += lacking
         self.end_s = self.clock() + needed_s
         fitting = min(1.0, self.left_s() / needed_s) if needed_s else 1.0
         self.total = self.visits + round(fitting * visits)

@@ -234,7 +234,7 @@ def test_predictions_learn_from_the_clock_of_the_device_and_visits_from_that_of_
     predicted, _ = predicted_costs(PLAN, machine.stored)[PLAN[-1].case.key]
     assert predicted == pytest.approx(0.1)
     assert session.history.wall_s(PLAN[0]) == pytest.approx(0.6)
-    expected = schedule.visit_s(0.6, REQUEST.settings, session.history.overhead_s(Part.TIME))
+    expected = schedule.visit_s(0.6, REQUEST.settings, session.history.overhead_s[Part.TIME])
     assert session.visit_s(PLAN[0]) == pytest.approx(expected)
 
 
@@ -242,8 +242,8 @@ def test_what_processes_take_besides_iterations_is_learnt():
     """A process takes 3 s to start, so that only some repeats fit into the budget."""
     machine = Machine(overhead_s=3.0)
     session = sweep(machine, request=replace(REQUEST, budget_s=100.0))
-    assert session.history.overhead_s(Part.TIME) == pytest.approx(3.0)
-    assert session.history.overhead_s(Part.MEMORY) == pytest.approx(3.0, abs=0.1)
+    assert session.history.overhead_s[Part.TIME] == pytest.approx(3.0)
+    assert session.history.overhead_s[Part.MEMORY] == pytest.approx(3.0, abs=0.1)
     assert 80.0 < machine.now - 50.0 <= 100.0
     assert not session.over_budget
 
@@ -414,7 +414,7 @@ def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
     assert [len(one[key].samples) for key in timed] == [len(other[key].samples) for key in timed]
     line = PLAN[0]
     assert session.history.wall_s(line) == pytest.approx(4 * 0.1)
-    visit_s = session.visit_s(line) - session.history.overhead_s(Part.TIME)
+    visit_s = session.visit_s(line) - session.history.overhead_s[Part.TIME]
     laps_s = sum(sample.wall_s for sample in other[line.case.key, Part.TIME, 0].samples)
     # the first iteration and the warm-up
     assert visit_s == pytest.approx(laps_s + 4 * schedule.warm_s(0.1, BY_CORE.settings))
@@ -430,4 +430,4 @@ def test_the_time_of_laps_taken_again_is_no_other_time_of_a_process():
     history = History(plan=PLAN)
     values = {"warmup_s": 0.3, "retaken_s": 0.2}
     history.learn(PLAN[0], timed(PLAN[0], 4, values, elapsed_s=1.0))
-    assert history.overhead_s(Part.TIME) == pytest.approx(0.1)
+    assert history.overhead_s[Part.TIME] == pytest.approx(0.1)
