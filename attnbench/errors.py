@@ -4,8 +4,7 @@
     ├── UsageError                      2   what was asked cannot be understood
     │   ├── UnknownMechanism            2   no mechanism, form, group or preset of that name
     │   ├── UnknownOption               2   a mechanism has no such option, or not that value
-    │   ├── BadAxis                     2   a length, size, time or list that does not parse
-    │   └── BadClaims                   2   a file of claims has rows that cannot be read
+    │   └── BadAxis                     2   a length, size, time or list that does not parse
     ├── CannotRun                       2   what was asked is clear but this machine cannot do it
     ├── StoreError                      2   the folder or journal cannot be read or written
     │   ├── SweepExists                 2   the folder already holds a sweep
@@ -19,7 +18,6 @@
 A message is one line: what was requested, the limit, the way out.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 DEBUG = "ATTNBENCH_DEBUG"  # set in the environment: unexpected errors show their traceback
@@ -45,14 +43,6 @@ class UnknownOption(UsageError):
 
 class BadAxis(UsageError):
     """A length, size, time or list that does not parse."""
-
-
-class BadClaims(UsageError):
-    """A file of claims has rows that cannot be read; `problems` has a line for each."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
 
 
 class CannotRun(AttnbenchError):

@@ -103,9 +103,8 @@ JUDGES = """
 import json
 import attnbench
 from attnbench.analysis.report import analyse
-from attnbench.claims.bench import MeasuredSweep, judge
-from attnbench.claims.checks import read_check
-from attnbench.claims.claim import Claim
+from attnbench.claims.claim import read_claims
+from attnbench.claims.judging import judge
 from attnbench.cli.options import selections
 from attnbench.cli.starting import runner
 from attnbench.gate.cases import CheckPlan
@@ -119,12 +118,10 @@ with runner(0, own=True) as measuring:
     report = against_revision(plan, "HEAD", selections("local:eager"), measuring)
 picture = attnbench.load("s").plot("cold").content.decode()
 found = analyse(load("s"))
-row = {"predicate": "ratio", "a": "local:eager", "b": "nearby:eager", "quantity": "cold"}
-check = read_check({**row, "lengths": "16", "value": "0.001..1000"})
-claim = Claim(id="warm", source="nobody", claim="", scope="", checks=(check,))
-bench = MeasuredSweep(sweep=found.sweep, cases=found.cases, ratios=found.ratios)
-(judged,) = judge(bench, [claim])
-said = {"page": page(report), "picture": picture, "answer": judged.judgement.answer}
+head = "id,claim,predicate,a,b,quantity,lengths,value"
+row = "warm,C.,ratio,local:eager,nearby:eager,cold,16,0.001..1000"
+(claim,) = read_claims(head + chr(10) + row, "mine.csv")
+said = {"page": page(report), "picture": picture, "answer": judge(found, claim).answer}
 print(json.dumps({**data(report, strict=False), **said}))
 """
 

@@ -1,1 +1,1 @@
-"""Was the paper right? Claims of papers, as checks that are judged by what a sweep measured."""
+"""Was the paper right? Claims, judged by what a sweep measured."""

@@ -1,161 +1,222 @@
-"""The records of claims: what is asserted, what was measured, and the judgement."""
+"""Claims: rows of a CSV file, each a relation between costs that a sweep may measure.
 
+    predicate  a                  b                  quantity    mode       lengths          value
+    less       fastformer         linformer,bigbird  time        inference  longest >= 4096
+    ratio      transformer:eager  linformer[rank=8]  memory      training   4096             20
+    exponent   performer                             core_flops                              1
+    crossover  transformer        fastformer                     training                    <= 512
+
+Further rows with the id of a claim add checks to it; all must hold. `published/README.md` explains
+the columns.
+"""
+
+import csv
+import io
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from fnmatch import fnmatchcase
-from math import inf, log, nan
-from typing import Any, Self, TypeAlias
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from math import inf
+from types import MappingProxyType
+from typing import Any
 
-import numpy as np
+from attnbench.errors import UsageError
+from attnbench.metrics import EXACT, NAMED, TABLE, TIME, Better
+from attnbench.records import Mode, Selection
+from attnbench.records.selection import parts
 
-from attnbench.metrics import EXACT, NAMED, Unit
-from attnbench.records import Level, Mode, Selection
+NEAR = 1.1  # a length alone stands for those within this factor: 1,000 for 1,024
+FACTOR = 2.0  # a number alone allows this factor, since machines, code and sizes differ
+ALLOWED = 0.1  # an exponent alone allows so much either way
 
-# a claimed length stands for a measured one within this factor: 1,000 for 1,024, 4,000 for 4,096
-NEAR = 1.1
+# the keys of metrics that a claim may be about, by their names
+COSTS = MappingProxyType({n: row.key for n, row in NAMED.items() if row.better is Better.LOWER})
 
-# a claimed number allows this factor either way, since machines, code and sizes differ: where two
-# papers print the same ratio (Linformer and Longformer over the Transformer), they agree within it
-# in four of five pairs, and within 1.5 in hardly more than half
-FACTOR = 2.0
-
-
-class OutOfScope(Exception):
-    """The sweep does not measure what a claim is about; the message says why."""
-
-
-class ClaimedCost(StrEnum):
-    """The name of a metric that claims compare: of one sequence, and for FLOPs of one layer."""
-
-    locals().update({name.upper(): name for name in NAMED})
-
-    @property
-    def counted(self) -> bool:
-        """Whether it is the same in every mode that has it."""
-        return NAMED[self].tolerance == EXACT
+TEXTS = ("id", "source", "claim", "scope")
+# of each predicate, the columns that it needs besides `a`, and those that it may have
+PREDICATES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyType({
+    "less": (("b",), ("quantity", "mode", "lengths", "value")),
+    "ratio": (("b", "lengths", "value"), ("quantity", "mode")),
+    "exponent": (("value",), ("quantity", "mode")),
+    "crossover": (("b", "value"), ("mode",)),
+})  # fmt: skip
 
 
-TIME, CORE_FLOPS = ClaimedCost("time"), ClaimedCost("core_flops")
-
-
-Group: TypeAlias = tuple[Selection, ...]
-Costs: TypeAlias = tuple[ClaimedCost, ClaimedCost]  # of A and of B
-# a sum of products: the powers of N and of log N in each; other symbols are constants
-Formula: TypeAlias = tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Range:
-    """Where a number lies according to a claim; strict inequalities count as weak ones."""
+    """From `low` to `high`; of lengths perhaps only the `longest` that was measured."""
 
-    text: str
     low: float = 0.0
     high: float = inf
+    longest: bool = False
 
-
-@dataclass(frozen=True, kw_only=True)
-class Lengths(Range):
-    """The lengths that a claim is about: those listed, else all from `low` to `high`."""
-
-    listed: tuple[float, ...] = ()
-
-    def among(self, measured: Sequence[int]) -> list[int]:
-        """The measured lengths that the claim is about. Raises `OutOfScope` if there are none."""
-        near = {nearest(length, measured) for length in self.listed}
-        chosen = [n for n in measured if (n in near if near else self.low <= n <= self.high)]
-        if not measured:
-            raise OutOfScope("no length was measured on both sides")
-        if not chosen:
-            span = f"measured from {min(measured):,} to {max(measured):,}"
-            raise OutOfScope(f"nothing at lengths {self.text}: {span}")
-        return chosen
-
-
-ALL = Lengths(text="all")
-
-
-def nearest(length: float, measured: Sequence[int]) -> int | None:
-    """The measured length that a claimed one stands for, or None if none is close enough."""
-    best = min(measured, key=lambda n: abs(log(n / length)), default=None)
-    return None if best is None or abs(log(best / length)) > log(NEAR) else best
+    def among(self, lengths: Sequence[int]) -> list[int]:
+        """Those of the lengths that are meant."""
+        within = [n for n in lengths if self.low <= n <= self.high]
+        return within[-1:] if self.longest else within
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A predicate with its arguments by name, and the mode, level and device it is restricted to.
+    """A predicate of costs; `quantity` has the keys of the metrics of A and of B.
 
-    Without a mode, every mode but decode is judged.
+    Without a mode, each mode of the sweep but decode is judged.
     """
 
-    text: str
-    predicate: Callable[..., "Judgement"]
-    arguments: Mapping[str, Any]
-    subjects: Group  # every mechanism that it names
-    counted: bool = False  # about counts alone, which are the same in every mode
+    predicate: str
+    text: str  # of its cells
+    a: tuple[Selection, ...]
+    b: tuple[Selection, ...] = ()
+    quantity: tuple[str, str] = (TIME, TIME)
     mode: Mode | None = None
-    level: Level | None = None
-    device: str = ""  # a part of its name
+    lengths: Range = Range()
+    value: Range = Range(high=1.0)
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is about counts alone, which are the same in every mode."""
+        return all(TABLE[key].tolerance == EXACT for key in self.quantity)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """An assertion of a source, as one plain sentence and as checks, all of which must hold.
+    """An assertion of a source in a sentence, and the checks that must all hold.
 
-    `scope` says how and on what the source measured, and whether that is stated or read off its
-    numbers.
+    `scope`: how and on what the source measured, and whether that is stated or our reading.
     """
 
     id: str
-    source: str
     claim: str
-    scope: str
     checks: tuple[Check, ...]
+    source: str = ""
+    scope: str = ""
 
     @property
     def text(self) -> str:
         """All checks on one line."""
         return " and ".join(check.text for check in self.checks)
 
-    def matches(self, pattern: str) -> bool:
-        """Whether the pattern fits the id or a mechanism that a check names."""
-        named = {subject.name for check in self.checks for subject in check.subjects}
-        return any(fnmatchcase(name, pattern) for name in (self.id, *named))
+
+def shipped() -> tuple[Claim, ...]:
+    """The claims of Fastformer, Smart Bird and the survey."""
+    file = files("attnbench").joinpath("published", "claims.csv")
+    return read_claims(file.read_text(encoding="utf-8"), file.name)
 
 
-class Answer(StrEnum):
-    """How a sweep judges a claim."""
+def read_claims(text: str, name: str) -> tuple[Claim, ...]:
+    """The claims of a CSV text, of the file `name`, whose columns may be in any order.
 
-    REPRODUCED = "reproduced"
-    NOT_REPRODUCED = "not reproduced"
-    CANNOT_TELL = "cannot tell"
-    OUT_OF_SCOPE = "out of scope"
+    Raises `UsageError` with the line that cannot be read, and what was expected there.
+    """
+    rows, claims = csv.DictReader(io.StringIO(text, newline="")), dict[str, Claim]()
+    needed, known = {"id", "claim", "predicate", "a"}, {*TEXTS, "predicate", "a", *READERS}
+    try:
+        columns = rows.fieldnames or ()
+        if not needed <= {*columns} <= known or len({*columns}) < len(columns):
+            further = ", ".join(sorted(known - needed))
+            raise ValueError(f"expected columns id, claim, predicate, a, and any of {further}")
+        for row in rows:
+            check, own = read_check(row), {key: row[key] for key in TEXTS if row.get(key)}
+            if earlier := claims.get(row["id"]):
+                if len(own) > 1:
+                    raise ValueError(f"id {row['id']!r} is taken; a further check has only the id")
+                claims[row["id"]] = replace(earlier, checks=(*earlier.checks, check))
+            elif {"id", "claim"} <= {*own}:
+                claims[row["id"]] = Claim(**own, checks=(check,))
+            else:
+                raise ValueError("expected text in the columns id and claim")
+    except (ValueError, csv.Error) as error:
+        raise UsageError(f"{name}, line {rows.line_num}: {error}") from error
+    if not claims:
+        raise UsageError(f"{name} has no claims; expected one per row below the column names")
+    return tuple(claims.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Number:
-    """A measured number behind an answer, with its 95 % confidence interval where it has one."""
+def read_check(row: Mapping[str | None, Any]) -> Check:
+    """The check in a row. Raises `ValueError`: in which column, and what was expected."""
+    if None in row or None in row.values():
+        raise ValueError("expected as many cells as columns; quote cells that contain commas")
+    predicate = row["predicate"].strip()
+    if predicate not in PREDICATES:
+        raise ValueError(f"predicate {predicate!r} is not one of {', '.join(PREDICATES)}")
+    needed, further = PREDICATES[predicate]
+    cells = {column: cell for column in ("a", *READERS) if (cell := row.get(column, "").strip())}
+    values: dict[str, Any] = {}
+    for column in ("a", *READERS):
+        cell, (read, expected) = cells.get(column, ""), READERS.get(column, READERS["b"])
+        if not cell and column in ("a", *needed):
+            raise ValueError(f"column {column} is empty; {predicate} needs {expected}")
+        if cell and column not in ("a", *needed, *further):
+            raise ValueError(f"{predicate} takes no {column}; leave out {cell!r}")
+        try:
+            values |= {column: read(cell, predicate)} if cell else {}
+        except (ValueError, KeyError, ZeroDivisionError, UsageError) as error:
+            raise ValueError(f"{column} {cell!r} is not {expected}") from error
+    return Check(text=f"{predicate}({'; '.join(cells.values())})", predicate=predicate, **values)
 
-    what: str
-    unit: Unit
-    value: float
-    low: float = nan
-    high: float = nan
-    length: int | None = None  # None: over all lengths
 
-    @classmethod
-    def ratio(cls, what: str, log: float, low: float, high: float, at: float | None = None) -> Self:
-        """A ratio from its logarithm and the ends of that logarithm's confidence interval."""
-        value, low, high = (float(np.exp(end)) for end in (log, low, high))
-        length = None if at is None else int(at)
-        return cls(what=what, unit=Unit.RATIO, value=value, low=low, high=high, length=length)
+def _series(text: str, predicate: str) -> tuple[Selection, ...]:
+    found = tuple(map(Selection.read, parts(text, "")))
+    if len(found) > 1 and predicate in ("ratio", "crossover"):
+        raise ValueError
+    return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """An answer, why, the numbers behind it (the most informative first) and their lengths."""
+def _quantity(text: str, _: str) -> tuple[str, str]:
+    first, slash, second = text.partition("/")
+    names = (first, second if slash else first)
+    return COSTS[names[0]], COSTS[names[1]]
 
-    answer: Answer
-    why: str = ""
-    numbers: tuple[Number, ...] = ()
-    lengths: tuple[int, ...] = ()
+
+def _lengths(text: str, _: str) -> Range:
+    rest = text.removeprefix("longest").strip()
+    found = _range(rest or ">= 1", lambda n: (n / NEAR, n * NEAR))
+    alone = not re.search(r"[<>]|\.\.", text)  # of several near it, the longest
+    return replace(found, longest=alone or rest != text)
+
+
+def _value(text: str, predicate: str) -> Range:
+    def alone(number: float) -> tuple[float, float]:
+        match predicate:
+            case "less":
+                return 0.0, number
+            case "exponent":
+                return number - ALLOWED, number + ALLOWED
+        # a claimed gain is not reproduced by a loss
+        least, most = float(number > 1), inf if number >= 1 else 1.0
+        return max(number / FACTOR, least), min(number * FACTOR, most)
+
+    return _range(text, alone)
+
+
+def _range(text: str, alone: Callable[[float], tuple[float, float]]) -> Range:
+    """`<= 512`, `>= 2`, `1024..2048`, or what a number or quotient alone allows."""
+    found = re.fullmatch(r"([<>]=)?\s*(.+?)(?:\.\.(.+))?", text)
+    if found is None or (found[1] and found[3]):
+        raise ValueError
+    first, last = _number(found[2]), _number(found[3] or found[2])
+    if not 0 < first <= last < inf:
+        raise ValueError
+    match found[1]:
+        case "<=":
+            return Range(high=first)
+        case ">=":
+            return Range(low=first)
+    low, high = (first, last) if found[3] else alone(first)
+    return Range(low, high)
+
+
+def _number(text: str) -> float:
+    over, slash, under = text.partition("/")
+    return float(over) / float(under if slash else 1)
+
+
+# of each column but `a`, which is as `b`, the reader and what an error says was expected
+READERS: Mapping[str, tuple[Callable[[str, str], Any], str]] = MappingProxyType({
+    "b": (_series, "mechanisms such as transformer:eager or linformer[rank=8]; one of a ratio or"
+                   " crossover"),
+    "quantity": (_quantity, f"{', '.join(COSTS)}, or two separated by /, of A and of B"),
+    "mode": (lambda text, _: Mode(text), f"{', '.join(Mode)}, or nothing"),
+    "lengths": (_lengths, "lengths such as >= 512, 512..4096, 1000 or longest >= 4096"),
+    "value": (_value, "a number such as 2, a quotient such as 25/30, or a range such as >= 2"),
+})  # fmt: skip

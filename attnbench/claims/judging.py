@@ -1,109 +1,181 @@
-"""How intervals decide a claim about a ratio, of one number or at every length.
+"""How a sweep judges claims, by the 95 % confidence intervals of what it measured.
 
-Reproduced only if all of the 95 % confidence interval lies on the claimed side, not reproduced only
-if all of it lies on the other; otherwise the answer is "cannot tell".
+A claim is reproduced only if the whole interval lies where the claim says, and contradicted only if
+all of it lies elsewhere. A time is one that was measured: what holds for counts alone agrees by
+count. Costs are per sequence, so that batches that shrink with length can be compared.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import inf, log
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from math import exp, inf
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from attnbench import units
+from attnbench.analysis.report import Analysis
+from attnbench.analysis.scaling import CrossoverKind, Tail, find_crossover, scaling
+from attnbench.analysis.summary import Frame
+from attnbench.claims.claim import Check, Claim, Range
+from attnbench.metrics import TABLE, TIME, Unit
+from attnbench.records import PASSES, Selection
+from attnbench.render.grid import quantity
+from attnbench.statistics.curves import LogCurve, cost_curve
 
-from attnbench.claims.bench import CostCurve
-from attnbench.claims.claim import Answer, Costs, Judgement, Lengths, Number, Range
-from attnbench.statistics.curves import Array, LogCurve, half_widths
+Sides: TypeAlias = Sequence[Frame]  # the rows of each mechanism in one mode
 
-# lengths that a claim over a range needs; one that lists fewer needs all of those
-LEAST = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredRatio:
-    """The logarithms of a ratio, what it is, and the lengths behind it."""
-
-    label: str
-    logs: LogCurve
-    lengths: tuple[int, ...]
-
-    @property
-    def numbers(self) -> tuple[Number, ...]:
-        """The ratio at each length."""
-        logs = self.logs
-        rows = zip(logs.logs, logs.low, logs.high, logs.lengths, strict=True)
-        return tuple(Number.ratio(self.label, *row) for row in rows)
-
-    def at(self, lengths: Sequence[int]) -> "MeasuredRatio":
-        """The same ratio at these of its lengths."""
-        return replace(self, logs=self.logs.at(lengths), lengths=tuple(lengths))
-
-    def among(self, lengths: Lengths) -> "MeasuredRatio":
-        """The same at the lengths that a claim is about. Raises `OutOfScope` if it has none."""
-        return self.at(lengths.among(self.logs.whole))
+FEWEST = 3  # lengths at which a claim about a range of them must hold
 
 
-def compare(found: MeasuredRatio, value: Range, few: str = "") -> Judgement:
-    """Whether the mean, with its confidence interval, lies in a range; cannot tell if too `few`."""
-    mean, error, df = found.logs.mean()
-    half = float(half_widths([error], [df])[0])
-    low, high = mean - half, mean + half
-    least, most = (log(end) if end > 0 else -inf for end in (value.low, value.high))
-    inside, outside = low >= least and high <= most, high < least or low > most
-    answer, why = Answer.CANNOT_TELL, few
-    if not np.isfinite(half):
-        why = "no confidence interval"
-    elif not (inside or outside):
-        why = f"the confidence interval reaches both sides of {value.text}"
-    elif inside and not few:
-        answer = Answer.REPRODUCED
-    elif not few:
-        answer, why = Answer.NOT_REPRODUCED, f"the source says {value.text}"
-    at = found.lengths[0] if len(found.lengths) == 1 else None
-    number = Number.ratio(found.label, mean, low, high, at)
-    return Judgement(answer=answer, why=why, numbers=(number,), lengths=found.lengths)
+class Answer(StrEnum):
+    """How a sweep judges a claim."""
+
+    REPRODUCED = "reproduced"
+    COUNTED = "agrees by count (not timed)"
+    CONTRADICTED = "contradicted"
+    CANNOT_TELL = "cannot tell"
+    NOT_MEASURED = "not measured"
 
 
-def compare_curves(a: CostCurve, b: CostCurve, quantity: Costs) -> MeasuredRatio:
-    """The quantity of A over that of B, at the lengths of both."""
-    logs = a.over(b, *quantity)
-    first, second = quantity
-    other = b.series if first is second else f"{second} of {b.series}"
-    label = f"{first} of {a.series} over {other}, {a.mode}"
-    return MeasuredRatio(label=label, logs=logs, lengths=tuple(logs.whole))
+class Finding(NamedTuple):
+    """An answer, the number or reason behind it, and the lengths at which it was found."""
+
+    answer: Answer
+    evidence: str
+    lengths: tuple[int, ...] = ()
 
 
-def holds_everywhere(
-    low: Array, high: Array, numbers: Sequence[Number], lengths: Lengths
-) -> Judgement:
-    """Whether each confidence interval, `low` to `high`, of `numbers` lies above zero.
+def judge(analysis: Analysis, claim: Claim) -> Finding:
+    """All checks of the claim, each in every mode that it is about, must hold."""
+    return combined([one for check in claim.checks for one in _by_mode(analysis, check)])
 
-    Reproduced if all do, at three lengths or all that are listed; not reproduced if any lies
-    entirely below; otherwise the answer is "cannot tell".
-    """
-    at = [number.length or 0 for number in numbers]
-    unknown, below, open_ = np.isnan(low), high < 0, ~(low > 0)
+
+def combined(parts: Sequence[Finding]) -> Finding:
+    """All must hold: one that is contradicted decides."""
+    answers = {part.answer for part in parts}
+    if Answer.CONTRADICTED in answers:
+        answer = Answer.CONTRADICTED
+    elif answers == {Answer.REPRODUCED, Answer.COUNTED}:
+        answer = Answer.COUNTED
+    else:
+        answer = answers.pop() if len(answers) == 1 else Answer.CANNOT_TELL
+    deciding = [one for one in parts if one.answer is answer]
+    open_ = [one for one in parts if one.answer not in (Answer.REPRODUCED, Answer.COUNTED)]
+    said = list(dict.fromkeys(one.evidence for one in deciding or open_))
+    more = f"; and {len(said) - 1} more" if len(said) > 1 else ""
+    return Finding(answer, said[0] + more, tuple(sorted({n for one in parts for n in one.lengths})))
+
+
+def _by_mode(analysis: Analysis, check: Check) -> Iterator[Finding]:
+    wanted = [check.mode] if check.mode else [*PASSES]
+    modes = [mode for mode in analysis.modes if mode in wanted]
+    if not modes:
+        yield Finding(Answer.NOT_MEASURED, f"no case of mode {' or '.join(wanted)}")
+    for mode in modes[-1:] if check.counted else modes:
+        every = (*check.a, *check.b)
+        rows = {one: own for one in every if (own := series(analysis, one, mode)) is not None}
+        lost = f"not in the sweep: {', '.join(str(one) for one in every if one not in rows)}"
+        a, b = ([rows[one] for one in side if one in rows] for side in (check.a, check.b))
+        if not a or (check.b and not b):
+            yield Finding(Answer.NOT_MEASURED, lost)
+            continue
+        if len(rows) < len({*every}):
+            yield Finding(Answer.CANNOT_TELL, lost)
+        found = combined([*RELATIONS[check.predicate](analysis, check, a, b)])
+        by_count = check.counted and found.answer is Answer.REPRODUCED
+        yield found._replace(answer=Answer.COUNTED) if by_count else found
+
+
+def series(analysis: Analysis, chosen: Selection, mode: str) -> Frame | None:
+    """The rows of the series that a claim means: of several the one timed at the most lengths."""
+    cases = {planned.case.key: planned.case for planned in analysis.sweep.plan}
+    defaults = {card.mechanism: card.options for card in analysis.sweep.cards}.get(chosen.name, {})
+    rows, fitting = analysis.cases, []
+    rows = rows[(rows["mechanism"] == chosen.name) & (rows["mode"] == mode)]
+    for _, own in rows.groupby("series", sort=False):
+        options = {**defaults, **dict(cases[own["key"].iloc[0]].options)}
+        in_form = chosen.form is None or {*own["form"]} == {chosen.form}
+        if in_form and all(options.get(name, ...) == value for name, value in chosen.options):
+            fitting.append(own)
+    return max(fitting, key=lambda own: int(own[TIME].count()), default=None)
+
+
+def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> tuple[str, LogCurve]:
+    """What the costs of A over those of B are called, and their logarithms by length."""
+    (first, second), mode = check.quantity, str(a["mode"].iloc[0])
+    x, y = (str(rows["series"].iloc[0]) for rows in (a, b))
+    curve = cost_curve(a, first).minus(cost_curve(b, second))
+    if first == second == TIME:
+        curve, _ = analysis.ratios.in_turns(curve, x, y, mode)
+    other = f"{TABLE[second].name} of " if first != second else ""
+    return f"{TABLE[first].name} of {x} over {other}{y}, {mode}", curve
+
+
+def _ratios(analysis: Analysis, check: Check, a: Sides, b: Sides) -> Iterator[Finding]:
+    """The cost of each of A over that of each of B is `value`, at each length of the claim."""
+    found: list[tuple[float, Finding]] = []
+    for label, curve in (_log_ratio(analysis, check, x, y) for x in a for y in b):
+        curve = curve.at(check.lengths.among(curve.whole))
+        if len(curve) < (1 if check.lengths.longest else FEWEST):
+            few = f"{label}: measured at {len(curve)} of these lengths"
+            answer = Answer.CANNOT_TELL if len(curve) else Answer.NOT_MEASURED
+            found.append((inf, Finding(answer, few)))
+        for n, *logs in zip(curve.whole, curve.logs, curve.low, curve.high, strict=True):
+            found.append((logs[2], _placed(label, Unit.RATIO, map(exp, logs), check.value, n)))
+    # what comes closest to refuting that A costs less comes first
+    yield from (one for _, one in sorted(found, key=lambda pair: -pair[0]))
+
+
+def _exponent(analysis: Analysis, check: Check, a: Sides, b: Sides) -> Iterator[Finding]:
+    """The cost of each of A grows as N to the power of `value`, at its longest lengths."""
+    metric = check.quantity[0]
+    for row in (scaling(rows, (metric,)).iloc[0] for rows in a):
+        label = f"exponent of {TABLE[metric].name} of {row['series']}, {row['mode']}"
+        ends, at = row[["exponent", "low", "high"]], (int(row["from_len"]), int(row["to_len"]))
+        one = _placed(label, Unit.EXPONENT, ends, check.value, *at)
+        if row["tail"] != Tail.STRAIGHT and one.answer is not Answer.REPRODUCED:
+            answer = Answer.CANNOT_TELL if row["lengths"] else Answer.NOT_MEASURED
+            one = Finding(answer, f"{label}: {row['tail']}", at)
+        yield one
+
+
+def _crossover(analysis: Analysis, check: Check, a: Sides, b: Sides) -> Iterator[Finding]:
+    """The length from which B takes less time than A, for good, is `value`."""
+    label, curve = _log_ratio(analysis, check, b[0], a[0])
+    crossing, at = find_crossover(curve), (*curve.whole[:1], *curve.whole[-1:])
+    match crossing.answer:
+        case CrossoverKind.FROM:
+            low = crossing.low if crossing.low > at[0] else 0.0  # it may begin before
+            said, ends = "below 1 from", (crossing.length, low, crossing.high)
+        case CrossoverKind.ALWAYS:
+            said, ends = "below 1 already at", (at[0], 0.0, at[0])
+        case CrossoverKind.NEVER:
+            said, ends = "not below 1 up to", (at[1], at[1], inf)
+        case CrossoverKind.UNCLEAR:
+            answer = Answer.CANNOT_TELL if at else Answer.NOT_MEASURED
+            yield Finding(answer, f"{label}: cannot tell from which length below 1", at)
+            return
+    yield _placed(f"{label}: {said}", Unit.COUNT, ends, check.value, *at)
+
+
+RELATIONS: Mapping[str, Callable[[Analysis, Check, Sides, Sides], Iterator[Finding]]]
+RELATIONS = MappingProxyType(
+    {"less": _ratios, "ratio": _ratios, "exponent": _exponent, "crossover": _crossover}
+)
+
+
+def _placed(
+    label: str, unit: Unit, ends: Iterable[float], claimed: Range, *lengths: int
+) -> Finding:
+    """Whether a number with its interval lies where a claim says."""
+    value, low, high = ends
     answer = Answer.CANNOT_TELL
-    if below.any():
-        answer, why = Answer.NOT_REPRODUCED, f"not true at {_listed(at, below)}"
-    elif unknown.any():
-        why = f"no confidence interval at {_listed(at, unknown)}"
-    elif open_.any():
-        why = f"the confidence interval reaches both sides at {_listed(at, open_)}"
-    elif not (why := too_few(len(set(at)), lengths)):
+    if claimed.low <= low and high <= claimed.high:
         answer = Answer.REPRODUCED
-    # the number closest to refuting the claim comes first
-    ordered = tuple(numbers[i] for i in np.argsort(low, kind="stable"))
-    return Judgement(answer=answer, why=why, numbers=ordered, lengths=tuple(sorted(set(at))))
-
-
-def too_few(count: int, lengths: Lengths) -> str:
-    """Why this number of lengths does not suffice, or nothing."""
-    needed = min(LEAST, len(lengths.listed) or LEAST)
-    return "" if count >= needed else f"too few lengths: {count} of at least {needed}"
-
-
-def _listed(lengths: Sequence[int], chosen: NDArray[np.bool_]) -> str:
-    """`512, 1,024, 2,048, … 65,536`."""
-    texts = [f"{n:,}" for n in np.unique(np.array(lengths)[chosen])]
-    return ", ".join(texts if len(texts) <= 4 else [*texts[:3], f"… {texts[-1]}"])
+    elif high < claimed.low or low > claimed.high:
+        answer = Answer.CONTRADICTED
+    text = quantity(value, unit)
+    if 0 < low < high < inf:
+        text = units.interval(text, *(quantity(end, unit).removesuffix("×") for end in (low, high)))
+    if unit is not Unit.COUNT:
+        text += f" at {units.between(lengths[0], lengths[-1])}"
+    return Finding(answer, f"{label} {text}", lengths)

@@ -1,156 +1,120 @@
 """Claims from CSV: the shipped file, a user's own, and every row that cannot be read."""
 
-import csv
-import io
-from importlib.resources import files
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.catalogue.registry import names
-from attnbench.claims.bench import FORMS, judge, wanted
-from attnbench.claims.claim import Answer
-from attnbench.claims.published import COLUMNS, read_claims, shipped, table
-from attnbench.errors import BadClaims
-from attnbench.records import Level, Mode, Outcome
-from tests.claims.claimed import LAB, Truth, bench, measured
+from attnbench.catalogue.registry import card, names
+from attnbench.claims.claim import PREDICATES, read_claims, shipped
+from attnbench.errors import UsageError
+from attnbench.records import Mode, Selection
 
-SHIPPED = shipped()
-# measured by their papers, and not registered here
-ABSENT = {"fnet", "hyena", "mamba", "mamba2"}
-SUBJECTS = [subject for claim in SHIPPED for check in claim.checks for subject in check.subjects]
-
-HEAD = "id,claim,scope,predicate,a,quantity,lengths,value\n"
-ROW = "one,Something.,stated,order,a,memory,,N\n"
+HEAD = "id,claim,scope,predicate,a,b,quantity,mode,lengths,value\n"
+ROW = "one,Something.,stated,less,a,b,memory,,,\n"
+INF = float("inf")
 
 
-def read(text):
-    """The claims of a text, or the problems in it."""
-    try:
-        return read_claims(text, "mine.csv"), ()
-    except BadClaims as error:
-        return (), error.problems
+def read(cells: str):
+    """The check with these cells, from `predicate` on."""
+    ((check,),) = [claim.checks for claim in read_claims(f"{HEAD}one,C.,,{cells}\n", "mine.csv")]
+    return check
 
 
-def test_all_rows_are_shipped_as_they_are_printed():
-    text = files("attnbench").joinpath("published", "claims.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO(text)))
-    assert set(rows[0]) == set(COLUMNS)
-    assert len(SHIPPED) == 95
-    assert [row["id"] for row in rows] == [c.id for c in SHIPPED for _ in c.checks]
-    assert all(claim.source and claim.claim and claim.scope for claim in SHIPPED)
+def test_the_shipped_claims_name_mechanisms_and_options_that_exist():
+    found = shipped()
+    assert len(found) == 26
+    assert {claim.source.partition(" et al.")[0] for claim in found} == {"Wu", "Tay"}
+    assert {check.predicate for claim in found for check in claim.checks} == {*PREDICATES}
+    for chosen in (s for claim in found for c in claim.checks for s in (*c.a, *c.b)):
+        assert chosen.name in names()
+        assert {name for name, _ in chosen.options} <= {*vars(card(chosen.name).config())}
+        assert chosen.form in (None, *card(chosen.name).forms)
 
 
-def test_every_name_in_a_check_is_known():
-    from attnbench.catalogue.registry import card
-
-    assert {subject.form for subject in SUBJECTS} <= {None, "eager", *FORMS}
-    known = [subject for subject in SUBJECTS if subject.name not in ABSENT]
-    assert {subject.name for subject in known} <= set(names())
-    assert any(subject.options for subject in known)
-    for subject in known:
-        config = card(subject.name).config()
-        for name, _ in subject.options:
-            assert hasattr(config, name), f"{subject} has no option {name}"
+def test_what_is_said_of_long_texts_is_judged_on_the_longest():
+    long = [claim for claim in shipped() if "long sequences" in claim.claim]
+    assert len(long) == 2
+    assert all(check.lengths.among([512, 8192]) == [8192] for c in long for check in c.checks)
 
 
-def test_every_claim_can_be_judged():
-    device = "A100-SXM4-40GB and Tesla V100 and GTX 1080 Ti"
-    there = {name.partition(":")[0] for name in LAB}
-    ends = {(Mode.TRAINING, 4096): Outcome.TIMEOUT, (Mode.INFERENCE, 4096): Outcome.SKIPPED}
-    others = sorted({subject.name for subject in SUBJECTS} - there)
-    truths = LAB | {f"{name}:eager": Truth(ends=ends) for name in others}
-    sweep = measured(truths, level=Level.CORE, device=device, lengths=(2048, 4096, 8192), rounds=2)
-    found = judge(bench(sweep), SHIPPED)
-    assert len(found) == len(SHIPPED)
-    assert {one.judgement.answer for one in found} == set(Answer)
-    for one in found:
-        assert one.judgement.why or one.judgement.numbers, one.claim.id
+def test_further_rows_add_checks_and_columns_may_be_in_any_order():
+    text = "a,predicate,value,id,claim\na,exponent,1,one,Something.\nc,exponent,2,one,\n"
+    (claim,) = read_claims(text, "mine.csv")
+    assert claim.text == "exponent(a; 1) and exponent(c; 2)"
+    check = read("less,linformer[rank=8],transformer:eager,core_flops/projection_flops,decode,,2")
+    assert check.a == (Selection(name="linformer", options=(("rank", 8),)),)
+    assert check.quantity == ("core_flops", "projection_flops")
+    assert check.counted
+    assert check.mode is Mode.DECODE
+    assert not read("less,a,b,,,,").counted
 
 
-def test_wanted_names_what_a_sweep_must_measure():
-    def of(*ids):
-        return wanted([claim for claim in SHIPPED if claim.id in ids])
-
-    assert of("fastformer-fig2-inefficient-at-512") == ("fastformer", "transformer:eager")
-    assert of("linformer-table3-speedup-grows") == ("linformer", "transformer:eager")
-    assert len(of("lra-performer-fastest")) == 9
-    both = of("lra-performer-fastest", "flash-memory-linear")
-    assert "transformer:sdpa" in both
-    assert "transformer" not in both
-
-
-def test_claims_are_found_by_id_mechanism_and_pattern():
-    def found(pattern):
-        return {claim.id for claim in SHIPPED if claim.matches(pattern)}
-
-    assert found("lra-performer-fastest") == {"lra-performer-fastest"}
-    assert {"survey-linear", "lra-performer-fastest"} <= found("performer")
-    assert len(found("flash-*")) == 19
-    assert found("performer?") == set()
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (">= 512", [512, 1024, 2048, 4096]),
+        ("<= 512", [128, 512]),
+        ("500..1024", [512, 1024]),
+        ("1000", [1024]),
+        ("longest", [4096]),
+        ("longest <= 1024", [1024]),
+        ("longest >= 8192", []),
+        ("", [128, 512, 1024, 2048, 4096]),
+    ],
+)
+def test_the_lengths_of_a_claim(cell, expected):
+    assert read(f"less,a,b,,,{cell},").lengths.among([128, 512, 1024, 2048, 4096]) == expected
 
 
-def test_columns_may_be_in_any_order_and_further_checks_are_rows():
-    text = "a,predicate,value,lengths,quantity,id,claim\n"
-    text += "a,order,N,,memory,one,Something.\n" + "b,fits,,8,,two,Else.\n" + "a,oom,,8,,one,\n"
-    first, second = read_claims(text, "mine.csv")
-    assert (first.id, first.claim, first.source, first.scope) == ("one", "Something.", "", "")
-    assert first.text == "order(a; memory): N and oom(a; 8)"
-    assert second.text == "fits(b; 8)"
+@pytest.mark.parametrize(
+    ("cells", "ends"),
+    [
+        ("less,a,b,,,,1.1", (0, 1.1)),
+        ("ratio,a,b,,,512,20", (10, 40)),
+        ("ratio,a,b,,,512,25/30", (25 / 60, 1)),  # a claimed gain is not reproduced by a loss
+        ("ratio,a,b,,,512,>= 2", (2, INF)),
+        ("exponent,a,,,,,2", (1.9, 2.1)),
+        ("exponent,a,,,,,1..1.2", (1, 1.2)),
+        ("crossover,a,b,,,,<= 512", (0, 512)),
+    ],
+)
+def test_the_value_of_a_claim(cells, ends):
+    value = read(cells).value
+    assert (value.low, value.high) == pytest.approx(ends)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "mine.csv, line 1: expected the columns id, claim, predicate, a and any of source,"),
-        ("id,check\none,two\n", "mine.csv, line 1: expected the columns id, claim, predicate, a"),
-        (HEAD.replace("value", "a"), "mine.csv, line 1: expected the columns"),
-        (HEAD.replace("value", "colour"), "mine.csv, line 1: expected the columns"),
-        (HEAD, "mine.csv has no claims; expected one per row below the column names"),
-        (HEAD + "one,two\n", "mine.csv, line 2, columns: expected as many as in line 1; quote c"),
-        (HEAD + ROW[:-1] + ",C\n", "mine.csv, line 2, columns: expected as many as in line 1"),
-        (HEAD + ROW.replace("one", ""), "mine.csv, line 2, column id: empty; expected text"),
-        (HEAD + ROW.replace("Something.", " "), "mine.csv, line 2, column claim: empty; expect"),
-        (HEAD + ROW.replace("memory", "size"), "mine.csv, line 2, column quantity: 'size'; expe"),
-        (HEAD + ROW * 2, "mine.csv, line 3, column id: 'one' is also the id in line 2; give each"),
-        (HEAD + '"' + "x" * 200_000, "mine.csv, line 2: field larger than field limit (131072);"),
+        ("", ": expected columns id, claim, predicate, a, and any of b, lengths"),
+        (HEAD.replace("value", "colour"), ": expected columns id"),
+        (HEAD.replace("value", "a"), ": expected columns id"),
+        ('"' + "x" * 200_000, ": field larger than field limit"),
+        (HEAD, "has no claims; expected one per row"),
+        (HEAD + "one,two\n", "line 2: expected as many cells as columns"),
+        (HEAD + ROW.replace("one", ""), "line 2: expected text in the columns id and claim"),
+        (HEAD + ROW * 2, "line 3: id 'one' is taken; a further check has only the id"),
+        (HEAD + ROW.replace("less", "quicker"), "line 2: predicate 'quicker' is not one of less, "),
+        (HEAD + ROW.replace("memory", "size"), "line 2: quantity 'size' is not time, first_token"),
+        (HEAD + ROW.replace(",b,", ",,"), "line 2: column b is empty; less needs mechanisms such"),
+        (HEAD + "x,C,,exponent,a,b,,,,1\n", "line 2: exponent takes no b; leave out 'b'"),
+        (HEAD + 'x,C,,crossover,"a,c",b,,,,1\n', "line 2: a 'a,c' is not mechanisms such as"),
+        (HEAD + "x,C,,less,a,b,,,> 2,\n", "line 2: lengths '> 2' is not lengths such as >= 512"),
+        (HEAD + "x,C,,exponent,a,,,,,1/0\n", "line 2: value '1/0' is not a number such as 2"),
+        (HEAD + '"' + "x" * 200_000, ": field larger than field limit"),
     ],
 )
-def test_an_error_names_what_is_wrong_with_a_file(text, problem):
-    _, (found,) = read(text)
-    assert found.startswith(problem)
+def test_an_error_names_the_line_and_what_was_expected(text, problem):
+    with pytest.raises(UsageError) as error:
+        read_claims(text, "mine.csv")
+    assert str(error.value).startswith("mine.csv")
+    assert problem in str(error.value)
 
 
-def test_every_bad_row_is_named_at_its_first_line():
-    folded = ROW.replace("N\n", '"N\n-"\n').replace("one", "two")
-    further = ROW.replace("one,Something.,stated", "two,,")
-    bad = ROW.replace("order", "x").replace("one", "three")
-    _, found = read(HEAD + ROW + folded + further + bad)
-    assert [text.split(":")[0] for text in found] == [
-        "mine.csv, line 3, column value",
-        "mine.csv, line 6, column predicate",
-    ]
-
-
-@given(st.text() | st.text(f'{HEAD}{ROW}"\r,'))
-def test_any_text_is_read_or_refused(text):
-    for whole in (text, HEAD + text, HEAD + ROW + text):
-        claims, problems = read(whole)
-        assert bool(claims) != bool(problems)
-        assert all(problem.startswith("mine.csv") for problem in problems)
-
-
-def test_numbers_of_checks_are_those_of_the_tables():
-    lra = table("lra_table2").pivot_table(
-        index=["mechanism", "length"], columns="metric", values="value"
-    )
-    rates, sizes = lra["steps_per_s"], lra["GB"]
-    checks = {claim.id: claim.text for claim in SHIPPED}
-    for mechanism in ("transformer", "performer"):
-        pair = [f"{rates[mechanism, n]:g}" for n in (1000, 4000)]
-        assert f": {pair[0]}/{pair[1]}" in checks["lra-slowdown-1k-4k"]
-    for mechanism in ("transformer", "synthesizer"):
-        pair = [f"{sizes[mechanism, n]:g}" for n in (4000, 1000)]
-        assert f": {pair[0]}/{pair[1]}" in checks["lra-synthesizer-memory-quadratic"]
-    assert rates.notna().all()
+@given(st.lists(st.text(), min_size=7, max_size=7))
+def test_any_cells_are_read_or_refused(cells):
+    row = ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+    with suppress(UsageError):
+        assert read_claims(f"{HEAD}one,C.,,{row}\n", "mine.csv")

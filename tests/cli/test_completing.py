@@ -51,7 +51,6 @@ def test_every_mechanism_and_group_is_offered():
         (("sweep", "--case"), ["--case-timeout"]),
         (("check", "--models", "fastf"), ["fastformer"]),
         (("models", "fastf"), ["fastformer"]),
-        (("claims", "--only", "mamba-c"), ["mamba-crossover-flash"]),
         (("mode",), ["models"]),
     ],
 )

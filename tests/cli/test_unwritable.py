@@ -20,7 +20,7 @@ VERBS = {
     "markdown": ("check", "--baseline", ".ci/baseline.json", "--markdown"),
     "html": ("check", "--baseline", ".ci/baseline.json", "--html"),
     "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),
-    "compare": ("compare", STORED, STORED, "--csv"),
+    "claims": ("claims", STORED, "--csv"),
 }  # fmt: skip
 PLACES = {
     "file/below": "; move the file that is in the way",

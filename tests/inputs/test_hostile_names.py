@@ -118,7 +118,7 @@ def shown(place: Path, seed: int, nasty=hostile.NASTY) -> None:
     before = {path for path in place.parent.rglob("*") if path.is_dir()}
     with driving.inside(place), driving.unmeasured():
         terminal(driving.run("report", one.name, "--formats", "png,svg", "--slopes"))
-        terminal(driving.run("claims", one.name, "--all"))
+        terminal(driving.run("claims", one.name, "--csv", "a.csv"))
         terminal(driving.run("recommend", one.name, "--length", "128"))
         ended = driving.run("report", two.name, "--json")
         terminal(ended)
@@ -130,7 +130,7 @@ def shown(place: Path, seed: int, nasty=hostile.NASTY) -> None:
         terminal(ended)
         assert ended.code == 2
     assert {path for path in place.parent.rglob("*") if path.is_dir()} == before
-    assert {path.name for path in place.iterdir()} == {one.name, two.name}
+    assert {path.name for path in place.iterdir()} == {one.name, two.name, "a.csv"}
     for folder in (one, two):
         assert (folder / "report.html").exists()
         harmless(folder)
@@ -171,7 +171,7 @@ def test_a_terminal_of_any_width_is_commanded_by_nothing(width, tmp_path, monkey
     with driving.inside(tmp_path):
         monkeypatch.setenv("COLUMNS", width)
         monkeypatch.setenv("FORCE_COLOR", "1")
-        for verb in (("report", "s"), ("compare", "s", "s"), ("claims", "s", "--all")):
+        for verb in (("report", "s"), ("compare", "s", "s"), ("claims", "s")):
             ended = driving.run(*verb)
             assert ended.code == 0
             bare = re.sub(r"\x1b\[[0-9;]*m", "", ended.out + ended.err)

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.scaling import CrossoverKind, crossovers, speedups
 from attnbench.analysis.summary import summary
-from attnbench.claims.bench import MeasuredSweep
-from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
 from attnbench.statistics.ratios import (
     SLOPE,
@@ -207,20 +205,6 @@ def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
 
     assert answer(Ratios(whole)) == CrossoverKind.FROM
     assert answer(None) == CrossoverKind.UNCLEAR
-
-
-def test_claims_use_paired_ratios_of_times_where_there_are_any():
-    for whole, most in ((sweep(uneven), 0.05), (sweep(), math.inf)):
-        ratios = Ratios(whole)
-        bench = MeasuredSweep(sweep=whole, cases=summary(whole), ratios=ratios)
-        curves = {curve.series: curve for curve in bench.curves}
-        found = curves[B].over(curves[A], ClaimedCost.TIME)
-        assert (found.errors < most).all()
-        assert (log(ratios, B, A) is None) == math.isinf(most)
-        if ratio := ratios.ratio(B, A, Mode.INFERENCE, 512):
-            assert found.at([512]).logs == [ratio.log]
-        # memory is counted, so there is nothing to pair
-        assert len(curves[B].over(curves[A], ClaimedCost.MEMORY)) == len(LENGTHS)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(1e-6, 1e3), max_size=10))
