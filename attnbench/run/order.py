@@ -85,32 +85,12 @@ def further_rounds(outlook: Outlook, until_decided: bool = False) -> Iterator[Vi
 
 
 def repeated(outlook: Outlook, until_decided: bool) -> list[Planned]:
-    """The cases that this round repeats: until their ratios are precise, or only decided.
+    """The cases that this round repeats: the next visit of each that has any within the budget.
 
-    All further visits that are due are put in order: first those that narrow a ratio most in
-    their time, where its width falls as the root of the number of rounds. As many of them as
-    fit into the budget will be made; the next one of each case is of this round.
+    Of all further visits those come first that narrow a ratio most in their time.
     """
-    laps, precision = outlook.history.laps, outlook.request.precision
-    certain, widths = block_certainties(laps), widest(laps)
-    undecided, timed = widest(laps, undecided=True), outlook.history.rounds
-    due: list[tuple[float, Planned]] = []
-    for block, cases in blocks(outlook.history.repeatable()).items():
-        usual_s, known = median(map(outlook.visit_s, cases)), certain.get(block)
-        if known is not None and precision is not None and known.reaches(precision):
-            continue
-        for planned in cases if outlook.round < len(outlook.rounds[block]) else ():
-            case, done = (outlook.history.name(planned), block), timed[planned.case.key]
-            more = until_decided and done >= WANTED
-            if outlook.was_timed(planned) or (more and case not in undecided):
-                continue
-            width = (undecided if more else widths).get(case, math.inf)
-            of_one_round = math.sqrt(done) * min(max(width, LEAST_WIDTH), 1.0)
-            cost_s = max(usual_s, outlook.visit_s(planned))
-            rounds = range(done, len(outlook.rounds[block]))
-            due += [(cost_s * n**1.5 / of_one_round, planned) for n in rounds]
     left_s, found = outlook.left_s(), {}
-    for _, planned in sorted(due, key=itemgetter(0)):
+    for _, planned in sorted(due(outlook, until_decided), key=itemgetter(0)):
         cost_s = outlook.visit_s(planned)
         if cost_s <= left_s:
             left_s -= cost_s
@@ -118,6 +98,34 @@ def repeated(outlook: Outlook, until_decided: bool) -> list[Planned]:
         else:
             outlook.over_budget = True
     return list(found.values())
+
+
+def due(outlook: Outlook, until_decided: bool) -> Iterator[tuple[float, Planned]]:
+    """Every further visit, from this round on, with its seconds over how much it narrows a ratio.
+
+    A ratio is taken to narrow with the root of the number of rounds, the (n + 1)-th of which then
+    brings about 1 / n^1.5 of the width after one. A cheap case narrows nothing by itself, so it
+    counts as much as the middle of its block.
+    """
+    laps, precision = outlook.history.laps, outlook.request.precision
+    certain, widths = block_certainties(laps), widest(laps)
+    undecided, timed = widest(laps, undecided=True), outlook.history.rounds
+    for block, cases in blocks(outlook.history.repeatable()).items():
+        known, most = certain.get(block), len(outlook.rounds[block])
+        precise = known is not None and precision is not None and known.reaches(precision)
+        if precise or outlook.round >= most:
+            continue
+        middle_s = median(map(outlook.visit_s, cases))
+        for planned in cases:
+            case, done = (outlook.history.name(planned), block), timed[planned.case.key]
+            further = until_decided and done >= WANTED
+            if outlook.was_timed(planned) or (further and case not in undecided):
+                continue
+            width = (undecided if further else widths).get(case, math.inf)
+            after_one_round = math.sqrt(done) * min(max(width, LEAST_WIDTH), 1.0)
+            cost_s = max(middle_s, outlook.visit_s(planned))
+            for n in range(done, most):
+                yield cost_s * n**1.5 / after_one_round, planned
 
 
 @dataclass(frozen=True, kw_only=True)

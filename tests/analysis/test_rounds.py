@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.statistics.ratios import block_certainties, final, independent, means
+from attnbench.statistics.ratios import block_certainties, final, independent, means, widest
 from tests.benchmarks.coverage import SITUATIONS, probed, simulated, spells, stopped
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
@@ -182,3 +182,21 @@ def test_a_block_is_known_when_its_widest_ratio_is_and_not_before_four_rounds():
     single = {key: {0: own[0]} for key, own in laps.items()}
     assert block_certainties(single)["short"].half == float("inf")
     assert block_certainties({("a", "short"): laps["a", "short"]}) == {}
+
+
+def test_a_ratio_is_decided_once_its_interval_excludes_a_tenth_either_way():
+    """Of three series two tie, and the third takes twice as long."""
+    rng = np.random.default_rng(0)
+    noise = np.exp(0.01 * rng.standard_normal((3, 3)))
+    laps = {
+        (name, "short"): {r: {0: took * noise[i, r]} for r in range(3)}
+        for i, (name, took) in enumerate({"a": 1.0, "b": 1.02, "c": 2.0}.items())
+    }
+    every, undecided = widest(laps), widest(laps, undecided=True)
+    assert every.keys() == {("a", "short"), ("b", "short"), ("c", "short")}
+    assert undecided.keys() == {("a", "short"), ("b", "short")}
+    assert undecided["a", "short"] == undecided["b", "short"] <= every["a", "short"]
+    assert max(every.values()) == pytest.approx(block_certainties(laps)["short"].half)
+    single = {key: {0: own[0]} for key, own in laps.items()}
+    assert set(widest(single, undecided=True).values()) == {float("inf")}
+    assert widest({("a", "short"): laps["a", "short"]}) == {}

@@ -78,6 +78,14 @@ def test_a_block_is_reported_as_soon_as_its_series_were_timed():
     assert seen[-1].runs == session.history.runs_of(seen[-1].block)
 
 
+def test_only_laps_count_as_measuring():
+    """Not warm-up, of which each visit reports as much as an iteration takes."""
+    machine = Machine()
+    session = sweep(machine)
+    laps_s = sum(sample.wall_s for run in machine.stored for sample in run.samples)
+    assert session.useful_s == pytest.approx(laps_s)
+
+
 def test_odd_behaviour_is_looked_for_until_there_was_time_for_it():
     ends = iter(["was not examined"] * 2 + [""] * 99)
 
