@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 
 class Mean(nn.Module):
@@ -62,7 +63,51 @@ class Elsewhere(Mean):
 
 class Pair(Mean):
     def forward(self, x):
-        return x, None
+        return super().forward(x), None
+
+
+class Listed(Mean):
+    def forward(self, x):
+        return [super().forward(x)]
+
+
+class Cumulative(Mean):
+    """Is causal, and takes no parameter that says so."""
+
+    def forward(self, x):
+        return self.value(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+class Blocks(Mean):
+    """Works on blocks of 256 tokens, and on two sequences at least."""
+
+    def forward(self, x):
+        assert len(x) > 1
+        blocks = self.value(x).view(len(x), x.shape[1] // 256, 256, -1)
+        return (blocks + blocks.mean(2, keepdim=True)).reshape(x.shape)
+
+
+def summed(q, k, v, chunk: int = 64):
+    """A core: linear attention without a normaliser."""
+    return q @ (k.mT @ v) / k.shape[-2]
+
+
+def softmax(q, k, v, mask=None, is_causal=False):
+    """A core that masks, and may be causal."""
+    if mask is not None:
+        mask = mask[:, None, None]
+    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+
+
+class Summed(nn.Module):
+    """A core with a parameter."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(heads, 1, 1))
+
+    def forward(self, q, k, v):
+        return self.scale * summed(q, k, v)
 
 
 class Mixes(Mean):
@@ -124,6 +169,18 @@ def not_a_module(width, heads):
 
 def without_sizes(x):
     return x
+
+
+class OnlyWhenCausal(Masked):
+    """Uses its decay in its causal form alone."""
+
+    def __init__(self, dim, num_heads, causal=False):
+        super().__init__(dim, num_heads, causal)
+        self.decay = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x, mask=None):
+        y = super().forward(x, mask)
+        return self.decay * y if self.causal else y
 
 
 number = 3

@@ -119,6 +119,8 @@ class Card:
         no_words = {n: "none" for n, v in options.items() if v is None and kinds.get(n) is str}
         options = {**options, **no_words}
         for name, value in options.items():
+            if name == "causal":
+                raise UnknownOption("causal is set by --causal")
             if name not in kinds:
                 raise UnknownOption(f"no option {name!r}; options: {', '.join(sorted(kinds))}")
             if not fits(value, kinds[name]):

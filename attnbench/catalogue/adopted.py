@@ -1,110 +1,154 @@
-"""A user's module as a mechanism: any `nn.Module` class or factory that takes width and heads.
+"""A user's module as a mechanism.
 
-The module maps [B, N, D] to [B, N, D]. It has no reference and no published complexity, and FLOPs
-and parameters are counted when it runs.
+A layer is an `nn.Module` class or a factory that takes width and heads, and maps [B, N, D] to
+[B, N, D]. A core is a function of q, k and v, or a class whose `forward` takes them, and maps
+[B, H, N, d] to [B, H, N, d]; at level `attention` it stands between projections. Neither has a
+reference or a published complexity: FLOPs and parameters are counted when it runs.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass
+from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import Attention, BaseConfig, Flops, projection_flops
+from attnbench.attention.contract import (
+    Attention,
+    BaseConfig,
+    Flops,
+    QKVAttention,
+    projection_flops,
+)
 from attnbench.errors import UnknownMechanism
 from attnbench.records import UNDECLARED, Causality, Family, Workload
 
-# common names of the parameters for the two sizes
+# common names of parameters
 WIDTH = ("width", "dim", "d_model", "embed_dim", "hidden_size")
 HEADS = ("heads", "num_heads", "n_heads", "nhead", "n_head")
+CAUSAL = ("causal", "is_causal")
+CORE = ("q", "k", "v")  # what a core takes first
 OPTION_TYPES = (str, int, float, bool, type(None))
+
+Parameters = Mapping[str, inspect.Parameter]
+
+
+class Adopted(Attention):
+    """A user's module, whose output is checked; `make` gives it, or the function that it is."""
+
+    @staticmethod
+    def make(config: Any, workload: Workload) -> Callable[..., Any]:
+        raise NotImplementedError
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.module = self.make(config, workload)
+
+    def call(self, *inputs: Tensor, mask: Tensor | None) -> Tensor:
+        """Its output, the first one of a tuple. Raises `ValueError`."""
+        y = self.module(*inputs) if mask is None else self.module(*inputs, mask=mask)
+        y = y[0] if isinstance(y, tuple) and y else y
+        check(inputs[-1], y)
+        checked: Tensor = y
+        return checked
+
+    @staticmethod
+    def flops(config: Any, workload: Workload) -> Flops:
+        """Unknown: linear in N, so that lengths have an order before any is measured."""
+        return Flops(projection_flops(workload), 0)
+
+    @staticmethod
+    def elements(config: Any, workload: Workload) -> int:
+        """Unknown, and assumed to be none."""
+        return 0
+
+
+class Layer(Adopted):
+    """A module [B, N, D] to [B, N, D]."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.call(x, mask=mask)
+
+
+class Core(Adopted, QKVAttention):
+    """A core [B, H, N, d] to [B, H, N, d]."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return self.call(q, k, v, mask=mask)
 
 
 def adopt(offered: Any, name: str) -> Card:
     """The card of the object called `name` in a user's file or package.
 
-    Raises `UnknownMechanism` if it is not a card, a module class or a factory.
+    Raises `UnknownMechanism` if it is neither a card nor a layer or core.
     """
     if isinstance(offered, Card):
         return offered
     if isinstance(offered, nn.Module) or not callable(offered):
         raise UnknownMechanism(
             f"{name!r} is of type {type(offered).__name__}; it must be a Card, an nn.Module class,"
-            " or a factory that takes width and heads"
+            " a factory that takes width and heads, or a function of q, k and v"
         )
-    accepted = parameters_of(offered, name)
-    config_class = options_of(accepted)
+    accepted, is_class = parameters_of(offered, name), isinstance(offered, type)
+    forward = getattr(offered, "forward", offered)
+    called = (*parameters_of(forward, name),)[1:] if is_class else (*accepted,)
+    is_core = called[:3] == CORE
+    is_function = is_core and not is_class
+    if not is_core and not (accepted.keys() & set(WIDTH) and accepted.keys() & set(HEADS)):
+        raise UnknownMechanism(
+            f"{name!r} takes ({', '.join(accepted)}); it must take a width ({', '.join(WIDTH)})"
+            f" and heads ({', '.join(HEADS)}), or q, k and v first"
+        )
+
+    def make(config: Any, workload: Workload) -> Callable[..., Any]:
+        values = arguments(accepted, config, workload)
+        made = partial(offered, **values) if is_function else offered(**values)
+        if not is_function and not isinstance(made, nn.Module):
+            raise TypeError(f"{name} returned {type(made).__name__}, not an nn.Module")
+        return made
+
+    kind, config = Core if is_core else Layer, options_of(accepted, biased=is_core)
     by_length = "seq_len" in accepted
-    exempt = {Exemption.EXTRA_PADDING: "the module depends on seq_len"} if by_length else {}
-
-    class Adopted(Attention):
-        """The user's module, with checked output."""
-
-        def __init__(self, config: Any, workload: Workload) -> None:
-            super().__init__(config, workload)
-            self.module = offered(**arguments(accepted, config, workload))
-            if not isinstance(self.module, nn.Module):
-                raise TypeError(f"{name} returned {type(self.module).__name__}, not an nn.Module")
-
-        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-            y = self.module(x) if mask is None else self.module(x, mask=mask)
-            check(x, y)
-            return y
-
-        @staticmethod
-        def flops(config: Any, workload: Workload) -> Flops:
-            """Unknown: linear in N, so that lengths have an order before any is measured."""
-            return Flops(projection_flops(workload), 0)
-
-        @staticmethod
-        def elements(config: Any, workload: Workload) -> int:
-            """Unknown, and assumed to be none."""
-            return 0
-
     return Card(
-        forms={"eager": Adopted},
-        config=config_class,
+        forms={"eager": type("Adopted", (kind,), {"make": staticmethod(make)})},
+        config=config,
         reference=None,
         parameters=lambda config, w: 4 * w.width**2,  # unknown, like FLOPs
         family=Family.UNKNOWN,
-        causality=Causality.OPTIONAL if "causal" in accepted else Causality.NEVER,
+        causality=Causality.OPTIONAL if accepted.keys() & set(CAUSAL) else Causality.TESTED,
         # not that of a base class, which may be torch's
         paper=Paper(inspect.cleandoc(offered.__doc__ or name), "", None, name),
         cost=Cost(UNDECLARED, None, None),
-        examples=(config_class(),),
-        needs=needs_of(offered, accepted),
-        exempt=exempt,
+        examples=(config(),),
+        needs=partial(needs, masks="mask" in called or not (is_core or is_class)),
+        exempt={Exemption.EXTRA_PADDING: "the module depends on seq_len"} if by_length else {},
         declared=False,
-        no_decode_reason="a module without a card has no step",
+        no_decode_reason="a module of one's own has no step; one with a Card may (see contract.py)",
     )
 
 
-def parameters_of(offered: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
-    """The parameters of the class or factory. Raises `UnknownMechanism` if a size is missing."""
+def parameters_of(offered: Callable[..., Any], name: str) -> Parameters:
+    """What a class, factory or function takes. Raises `UnknownMechanism` if nothing says it."""
     try:
-        accepted = dict(inspect.signature(offered).parameters)
+        return dict(inspect.signature(offered).parameters)
     except (TypeError, ValueError) as error:
         raise UnknownMechanism(f"the signature of {name!r} cannot be read: {error}") from error
-    if not (accepted.keys() & set(WIDTH) and accepted.keys() & set(HEADS)):
-        raise UnknownMechanism(
-            f"{name!r} takes ({', '.join(accepted)}); it must take a width ({', '.join(WIDTH)})"
-            f" and heads ({', '.join(HEADS)})"
-        )
-    return accepted
 
 
-def options_of(accepted: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
-    """A config class of the other parameters that have a plain default."""
-    sizes = {*WIDTH, *HEADS, "seq_len", "causal"}
+def options_of(accepted: Parameters, biased: bool) -> type[BaseConfig]:
+    """A config class of the other parameters with a plain default; `biased`: of projections too."""
+    sizes = {*WIDTH, *HEADS, *CAUSAL, *CORE, "seq_len", "mask"}
     plain = {
         name: parameter.default
         for name, parameter in accepted.items()
         if name not in sizes and is_option(parameter.default)
     }
-    fields = [(name, Any, field(default=value)) for name, value in plain.items()]
+    fields: list[Any] = [(name, Any, field(default=value)) for name, value in plain.items()]
+    if not biased and "bias" not in plain:
+        fields.append(("bias", ClassVar[bool], False))
     config = make_dataclass("Config", fields, bases=(BaseConfig,), frozen=True, kw_only=True)
     config.__doc__ = "; ".join(f"`{name}`: a parameter of the module" for name in plain)
     return config
@@ -117,30 +161,19 @@ def is_option(default: Any) -> bool:
     return isinstance(default, OPTION_TYPES)
 
 
-def arguments(
-    accepted: Mapping[str, inspect.Parameter], config: Any, workload: Workload
-) -> dict[str, Any]:
-    """The arguments for the class or factory."""
+def arguments(accepted: Parameters, config: Any, workload: Workload) -> dict[str, Any]:
+    """The arguments for the class, factory or function."""
     values = dict.fromkeys(WIDTH, workload.width) | dict.fromkeys(HEADS, workload.heads)
-    values |= {"seq_len": workload.seq_len, "causal": workload.causal, **vars(config)}
+    values |= dict.fromkeys(CAUSAL, workload.causal)
+    values |= {"seq_len": workload.seq_len, **vars(config)}
     return {name: values[name] for name in accepted if name in values}
 
 
-def needs_of(
-    offered: Callable[..., Any], accepted: Mapping[str, inspect.Parameter]
-) -> Callable[[Any, Workload], str | None]:
-    """The `needs` of a card: a mask for padded batches, and a parameter for biases."""
-    forward = getattr(offered, "forward", None)
-    masks = forward is None or "mask" in inspect.signature(forward).parameters
-
-    def needs(config: Any, workload: Workload) -> str | None:
-        if workload.padding and not masks:
-            return "forward has no parameter named mask, which a padded batch needs"
-        if config.bias and "bias" not in accepted:
-            return "the module has no parameter named bias"
-        return None
-
-    return needs
+def needs(config: Any, workload: Workload, masks: bool) -> str | None:
+    """Why it cannot run: `masks` says whether it takes the mask that a padded batch needs."""
+    if workload.padding and not masks:
+        return "it takes no parameter named mask, which a padded batch needs"
+    return None
 
 
 def check(x: Tensor, y: Any) -> None:

@@ -189,7 +189,7 @@ def configured(kind: StackLayer, config: BaseConfig) -> BaseConfig:
     """A layer's config within a stack: with biases if either has them and the layer can."""
     try:
         return replace(kind.config, bias=kind.config.bias or config.bias)
-    except ValueError:  # a layer without projections
+    except (TypeError, ValueError):  # a layer without projections, or a module without the option
         return kind.config
 
 
@@ -220,7 +220,8 @@ def causality(name: str, cards: dict[str, Card]) -> Causality:
     always, never = by_kind.get(Causality.ALWAYS), by_kind.get(Causality.NEVER)
     if always and never:
         raise UsageError(f"{name}: {always} is always causal and {never} never; leave one out")
-    return Causality.ALWAYS if always else Causality.NEVER if never else Causality.OPTIONAL
+    order = (Causality.ALWAYS, Causality.NEVER, Causality.TESTED)
+    return next((each for each in order if each in by_kind), Causality.OPTIONAL)
 
 
 def largest(exponents: Sequence[float | None]) -> float | None:

@@ -5,8 +5,10 @@ on by a cache line, within the same memory: address and all numbers change, size
 not, and nothing has to be drawn or copied. Rows whose end is reached are redrawn.
 """
 
+import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from attnbench.measure.subject import Subject
 
 LINE = 64  # bytes of a cache line, to which torch aligns tensors
 MOVES = 1 << 14  # of a window within one row, for which the row is 1 MiB longer
+SAMPLED = 4096  # numbers of an output to compare: 16 KiB, and enough not to agree by chance
 
 Inputs = tuple[Tensor, ...]
 Draws = list[Tensor]  # states of random generators
@@ -26,7 +29,9 @@ class Iterations:
     """Iterations of a subject, each with other inputs; the output of the last one is kept.
 
     `fixed` inputs stay where they are, as CUDA graphs need them, and the windows are copied there.
-    If `repeatable`, the generators' states before the last iteration are kept too.
+    If they are to be `examined`, one of each lap, drawn at random, can be repeated: `looked_at` is
+    its number, `draws` are the states of the random generators before it, and `numbers` are some of
+    its output.
     """
 
     def __init__(
@@ -36,10 +41,10 @@ class Iterations:
         clear: Callable[[], None],
         seed: int,
         fixed: bool = False,
-        repeatable: bool = False,
+        examined: bool = False,
     ) -> None:
         self.subject, self.work, self.before = subject, work, clear
-        self.fixed, self.repeatable = fixed, repeatable
+        self.fixed, self.examined = fixed, examined
         self.shapes = [tuple(x.shape) for x in subject.inputs]
         sizes = [(x.numel() + MOVES * LINE // x.itemsize, x) for x in subject.inputs]
         self.rows = [torch.empty(size, dtype=x.dtype, device=x.device) for size, x in sizes]
@@ -48,14 +53,19 @@ class Iterations:
         self.moved = 0  # how often
         self.coming: deque[Inputs] = deque()
         self.output: Tensor | None = None
-        self.draws: Draws = []
+        self.looked_at, self.draws = 0, Draws()
+        self.numbers: Tensor | None = None
 
     def __call__(self, lap: Lap) -> None:
         self.output = self.work(lap)
+        if self.moved == self.looked_at:
+            self.numbers = some_numbers(self.output)
 
     def prepare(self, count: int) -> None:
-        """Make the inputs of so many iterations, so that little happens between them."""
+        """Make the inputs of a lap's iterations, so that little happens between them."""
         self.coming.extend(self.windows(self.moved + ahead) for ahead in range(count))
+        if self.examined:
+            self.looked_at = self.moved + 1 + random.randrange(count)
 
     def clear(self) -> None:
         """Drop what the last iteration left, and move on."""
@@ -63,9 +73,7 @@ class Iterations:
         self.before()
         if self.moved and self.moved % MOVES == 0:
             self.fill()
-        if not self.coming:
-            self.prepare(1)
-        windows = self.coming.popleft()
+        windows = self.coming.popleft() if self.coming else self.windows(self.moved)
         self.moved += 1
         if not self.fixed:
             self.subject.inputs = windows
@@ -73,23 +81,24 @@ class Iterations:
             with torch.no_grad():
                 for x, window in zip(self.subject.inputs, windows, strict=True):
                     x.copy_(window)
-        if self.repeatable and not self.coming:
+        if self.moved == self.looked_at:
             self.draws = draws(self.subject.device)
 
     def windows(self, number: int) -> Inputs:
-        """The inputs after so many moves, as tensors of their own, not views."""
+        """The inputs after so many moves."""
         trains, begin = self.subject.mode.trains, number % MOVES * LINE
         return tuple(
-            torch.empty(0, dtype=row.dtype, device=row.device)
-            .set_(row.untyped_storage(), begin // row.itemsize, shape, ())
-            .requires_grad_(trains and row.is_floating_point())
+            window(row, begin // row.itemsize, shape).requires_grad_(
+                trains and row.is_floating_point()
+            )
             for row, shape in zip(self.rows, self.shapes, strict=True)
         )
 
-    def again(self, number: int) -> Inputs | None:
-        """The inputs after so many moves; None if the rows have been redrawn since."""
+    def again(self) -> Inputs | None:
+        """The inputs of the iteration looked at; None if the rows have been redrawn since."""
+        number = self.looked_at - 1
         same = number // MOVES == (self.moved - 1) // MOVES
-        return self.windows(number) if same else None
+        return self.windows(number) if self.looked_at and same else None
 
     def fill(self) -> None:
         """Draw numbers as the first inputs were drawn: normally distributed, or ids of tokens."""
@@ -99,6 +108,26 @@ class Iterations:
                 row.normal_(generator=generator)
             elif shell is not None:
                 row.random_(shell.vocabulary, generator=generator)
+
+
+def window(row: Tensor, begin: int, shape: Sequence[int]) -> Tensor:
+    """A part of a row as a tensor of its own, not a view."""
+    part = torch.empty(0, dtype=row.dtype, device=row.device)
+    return part.set_(row.untyped_storage(), begin, tuple(shape), ())
+
+
+def some_numbers(tensor: Tensor) -> Tensor:
+    """Copies of some numbers, spread evenly over a tensor."""
+    tensor = tensor.detach() if tensor.dim() else tensor.detach()[None]
+    return tensor[places(tensor.shape, tensor.device)]
+
+
+@cache
+def places(shape: torch.Size, device: torch.device) -> tuple[Tensor, ...]:
+    """The index of some numbers of a tensor; on a GPU it should not be made within a lap."""
+    count = min(SAMPLED, shape.numel())
+    index = torch.linspace(0, shape.numel() - 1, count, device=device, dtype=torch.float64)
+    return torch.unravel_index(index.long(), shape)
 
 
 def draws(device: str) -> Draws:

@@ -1,247 +1,316 @@
 """Odd behaviour of a mechanism that ran: signs that it did not compute what was to be timed.
 
-Timed iterations are not instrumented. Once they are done, the first one and one that was timed are
-repeated, openly watched, and must give the same outputs. So what is seen of them holds for the
-timed ones, and a mechanism that behaves well only at first, or only while watched, is caught. Only
-a few numbers of each output are kept, so that timed iterations find memory unchanged.
+Timed iterations are not instrumented. Once they are done, the first one and one of the last lap,
+drawn at random, must give the same output again. Then the mechanism alone is called on other
+inputs, in memory like that of timed ones, after its parameters have been changed a little: what is
+initialised with zeros would hide what it computes. It is suspect only if several such calls, each
+with other inputs and random numbers, show the same sign.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
-from attnbench.measure.inputs import Draws, Inputs, Iterations, draws, redraw
+from attnbench.measure.building import subject_of
+from attnbench.measure.inputs import (
+    LINE,
+    Draws,
+    Inputs,
+    Iterations,
+    draws,
+    redraw,
+    some_numbers,
+    window,
+)
 from attnbench.measure.subject import Subject, plain
-from attnbench.records import Level
-
-SAMPLED = 4096  # numbers of an output to compare: 16 KiB, and enough not to agree by chance
+from attnbench.records import Case, Causality, Level
 
 # Outputs differ if more than this share of the numbers of a sequence do: where rounding chooses
 # among almost equal tokens, a few of them differ.
 SHARE = 0.1
-# Numbers differ if by more than this share of their usual size, or by so many steps of the type.
-TOLERANCE, STEPS = 1e-4, 4
+# Numbers differ if by more than this share of their usual size, or by so many steps of the type;
+# `GROSS` is more than the state of a mechanism changes within a lap.
+TOLERANCE, STEPS, GROSS = 1e-4, 4, 0.1
 
-CHANGED = "changed its input in place"
+ROUNDING = 1e-5  # by which a causal Fourier transform lets later tokens change earlier outputs
 
-
-class Snapshot:
-    """The state before an iteration, besides its inputs, and some numbers of its output."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.draws: Draws = draws(subject.device)
-        # what training changes, with its values
-        moving = [*subject.parameters, *subject.module.buffers()] if subject.mode.trains else []
-        self.state = [(tensor, tensor.detach().clone()) for tensor in moving]
-        self.moves = 0  # of the windows that its inputs come from
-        self.numbers: Tensor | None = None
-
-
-@dataclass
-class WatchedPass:
-    """A forward pass that was watched."""
-
-    odd: dict[str, None] = field(default_factory=dict)
-    numbers: list[Tensor] = field(default_factory=list)  # some of each mechanism's output
-    outputs: list[Tensor] = field(default_factory=list)  # of the first mechanism, and of all
-    draws: bool = False  # whether it used random numbers
+TRIES = 8  # that must show a sign before it is believed
+SAME = "gave the same output for other input"
+# Signs, with the share of all comparisons that must show them. An honest mechanism may drop a token
+# where an expert has no room for it, but seldom both the token and what replaces it.
+SIGNS = MappingProxyType({
+    SAME: 1.0,
+    "gave the same output for other sequences": 1.0,
+    "ignored tokens of its input": 0.4,
+    "ignored channels of its input": 0.4,
+})  # fmt: skip
+# Share of the tokens that a mechanism may return as they were: those that are always the same ones,
+# which is most of them unless their contents decide.
+PASSED_ON, ALWAYS = 0.1, 0.9
+UNTRAINED = 0.75  # share of its parameters that may lack a gradient
+SMALL = 1e-3  # change of a token to which only what chooses among codes does not respond
 
 
-class Witness:
-    """Observes the iterations of a subject from outside, and repeats two of them at the end."""
+Comparisons = Iterator[tuple[str, list[bool]]]
+
+
+class Examination:
+    """Looks at the iterations of a subject from outside, and examines its mechanism at the end."""
 
     def __init__(self, subject: Subject, seed: int) -> None:
-        self.subject, self.seed = subject, seed
-        self.first = self.timed = Snapshot(subject)
-        self.returned: Tensor | None = None  # some numbers of the last output of a lap
+        self.subject, self.seed, self.trains = subject, seed, subject.mode.trains
+        self.draws = draws(subject.device)
+        # what training changes, with its values
+        moving = [*subject.parameters, *subject.module.buffers()] if self.trains else []
+        self.state = [(tensor, tensor.detach().clone()) for tensor in moving]
+        self.first: Tensor | None = None  # some numbers of the first iteration's output
+        self.last: Tensor | None = None  # of the last one's, as its lap ended
+        modules = subject.module.modules()
+        self.mechanism: Any = next(m for m in modules if isinstance(m, Attention))
+        self.suspect, self.odd = dict[str, None](), dict[str, None]()
 
-    def see(self, iterations: Iterations, once: Callable[[], object]) -> None:
-        """Keep some numbers of a lap's output.
-
-        A step changes the parameters: in training, only an iteration that `once` runs after the
-        first lap can be repeated.
-        """
-        trains, is_first = self.subject.mode.trains, self.returned is None
-        snapshot = Snapshot(self.subject) if is_first or not trains else self.timed
-        if trains and is_first:
-            once()
-        self.returned = some_numbers(iterations.output)
-        if snapshot is not self.timed:
-            snapshot.draws, snapshot.moves = iterations.draws, iterations.moved - 1
-            snapshot.numbers, self.timed = self.returned, snapshot
-
-    def odd(self, iterations: Iterations) -> str:
-        """Everything odd, separated by `;`."""
-        signs = dict.fromkeys(self.settings())
-        given = None
-        if self.returned is not None:
-            given = iterations.again(self.timed.moves)
-            if differs(some_numbers(iterations.output), self.returned):
-                signs["changed its output after it had returned it"] = None
+    def notes(self, iterations: Iterations) -> Mapping[str, str]:
+        """What makes it `suspect`, so that it is not ranked, what is only `odd`, and whether it is
+        `causal` although nobody asked for that."""
+        causal = ""
         try:
-            for sign in self.repeated(given, fixed=iterations.fixed):
-                signs[sign] = None
+            if self.changed(iterations.output):
+                self.suspect["changed its output after it had returned it"] = None
+            self.odd |= dict.fromkeys((*self.settings(), *self.repeated(iterations)))
+            vary(self.mechanism.parameters())
+            self.suspect |= dict.fromkeys(self.signs())
+            if self.is_tested and not self.subject.case.workload.causal:
+                causal = "" if self.sees_later_tokens() else "sees no later token: it is causal"
+            if self.trains and not self.subject.compiles:
+                self.suspect |= dict.fromkeys(self.gradients())
         except Exception as error:
-            signs[f"failed while it was watched with {type(error).__name__}"] = None
-        return "; ".join(signs)
+            self.odd[f"failed when it was called again, with {type(error).__name__}"] = None
+        return {"suspect": "; ".join(self.suspect), "odd": "; ".join(self.odd), "causal": causal}
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether only a test tells that the mechanism is causal."""
+        w = self.subject.case.workload
+        return self.subject.causality is Causality.TESTED and w.seq_len > 1 and not w.steps
+
+    def sees_later_tokens(self) -> bool:
+        """Whether outputs of the first half change with tokens of the second."""
+        states, x, other = draws(self.subject.device), self.fresh(), self.fresh()
+        half = x[0].shape[-2] // 2
+        with torch.no_grad():
+            for new, old in zip(other, x, strict=True):
+                new[..., :half, :] = old[..., :half, :]
+        one, two = (self.output(each, states)[..., :half, :].float() for each in (x, other))
+        least = max(ROUNDING, torch.finfo(self.subject.dtype).eps)
+        return bool((one - two).abs().max() > least * one.square().mean().sqrt())
+
+    def changed(self, output: Tensor | None) -> bool:
+        """Whether the last output of a lap has changed since the lap ended."""
+        if output is None or self.last is None:
+            return False
+        return differs(some_numbers(output), self.last)
 
     def settings(self) -> Iterator[str]:
         """Settings of its modules and parameters that it has switched."""
         if frozen := sum(not parameter.requires_grad for parameter in self.subject.parameters):
             yield f"switched off the gradients of {frozen} of its parameters"
-        trains = self.subject.mode.trains
-        if any(module.training != trains for module in self.subject.module.modules()):
+        if any(module.training != self.trains for module in self.subject.module.modules()):
             yield "switched between training and evaluation"
 
-    def repeated(self, given: Inputs | None, fixed: bool) -> Iterator[str]:
-        """What is odd about the first iteration and the timed one, whose inputs are `given`.
+    def repeated(self, iterations: Iterations) -> Iterator[str]:
+        """Whether the first iteration, and one of the last lap, now give another output.
 
-        If those are no longer known, others are used, whose expected output is unknown.
+        Not if that varies by itself, as with random numbers of the mechanism's own. In training,
+        steps have changed the parameters since the lap.
         """
         self.subject.draw(self.seed)
-        inputs = {"at first": self.subject.inputs}
-        self.subject.draw(self.seed + 1)
-        inputs["while it was timed"] = given or self.subject.inputs
-        snapshots = (self.first, self.timed)
-        first, timed = map(self.repeat, snapshots, inputs.values())
-        yield from first.odd | timed.odd
-        for when, snapshot, passed in zip(inputs, snapshots, (first, timed), strict=True):
-            # a graph draws other random numbers
-            unknown = passed is timed and (given is None or (fixed and passed.draws))
-            if unknown or CHANGED in passed.odd or snapshot.numbers is None:
+        looks = [("at first", self.first, self.draws, self.subject.inputs)]
+        if not self.trains and (given := iterations.again()):
+            looks.append(("while it was timed", iterations.numbers, iterations.draws, given))
+        for when, numbers, states, inputs in looks:
+            if numbers is None or not differs(again := self.again(states, inputs), numbers):
                 continue
-            if differs(some_numbers(passed.outputs[-1]), snapshot.numbers):
-                once_more = self.repeat(snapshot, inputs[when])
-                if not differs(once_more.outputs[-1], passed.outputs[-1]):
-                    yield f"gave another output {when} than for the same input while watched"
-        if any(map(torch.equal, first.numbers, timed.numbers)):
-            yield "gave the same output for other input"
-        elif CHANGED not in timed.odd:
-            yield from self.partial(timed, *reversed(inputs.values()))
+            drew = not all(map(torch.equal, states, draws(self.subject.device)))
+            # graphs draw other random numbers
+            if (drew and iterations.fixed) or differs(self.again(states, inputs), again):
+                continue
+            sign = f"gave another output {when} than later for the same input"
+            if when == "at first" or not differs(again, numbers, GROSS):
+                yield f"{sign} (stateful?)"
+            else:
+                self.suspect[sign] = None
 
-    def partial(self, timed: WatchedPass, given: Inputs, other: Inputs) -> Iterator[str]:
-        """Signs that it used only a part of its input."""
-        subject, w, output = self.subject, self.subject.case.workload, timed.outputs[0]
-        if w.batch > 1 and torch.equal(output[0], output[-1]):
-            yield "gave the same output for other sequences"
-        elif w.batch > 1 and not subject.mode.steps and not timed.draws:
-            rolled = self.repeat(self.timed, tuple(x.roll(1, 0) for x in given))
-            if differs(rolled.outputs[0], output.roll(1, 0)):
-                yield "gave no permuted output for a permuted batch"
-        half = w.seq_len // 2
-        if half and w.level is not Level.CORE and not subject.mode.steps and subject.mask is None:
-            halves = zip(given, other, strict=True)
-            mixed = tuple(torch.cat([a[:, :half], b[:, half:]], 1) for a, b in halves)
-            if torch.equal(self.repeat(self.timed, mixed).outputs[0], output):
-                yield "ignored the second half of its input"
+    def again(self, states: Draws, inputs: Inputs) -> Tensor:
+        """Some numbers of the output, with what an iteration uses as it was then."""
+        subject = self.subject
+        with torch.no_grad():
+            for tensor, value in self.state:
+                tensor.copy_(value)
+        subject.inputs = tuple(self.elsewhere(x) for x in inputs)
+        redraw(states, subject.device)
+        with torch.set_grad_enabled(self.trains):
+            return some_numbers(plain(subject.forward()))
 
-    def repeat(self, snapshot: Snapshot, inputs: Inputs) -> WatchedPass:
-        """Repeat the pass from that moment, watched."""
+    def signs(self) -> Iterator[str]:
+        """Signs that it does not use its input, or only a part of it."""
+        hits, tries = Counter[str](), Counter[str]()
+        passed, last, believed = list[Tensor](), None, list[str]()
+        for _ in range(TRIES):
+            x = self.fresh()
+            y = self.output(x)
+            passed += self.passed_on(x, y)
+            for sign, same in self.compared(x, y, last):
+                hits[sign] += sum(same)
+                tries[sign] += len(same)
+            shown = (sign for sign in SIGNS if hits[sign])
+            believed = [sign for sign in shown if hits[sign] >= SIGNS[sign] * tries[sign]]
+            tokens = torch.stack(passed)
+            always, usual = (float(each.double().mean()) for each in (tokens.all(0), tokens))
+            if always > max(PASSED_ON, ALWAYS * usual):
+                believed.append(f"returned {always:.0%} of its input as it was")
+            if not believed:
+                return
+            last = y
+        yield from [SAME] if SAME in believed else believed
+
+    def compared(self, x: Inputs, y: Tensor, last: Tensor | None) -> Comparisons:
+        """Whether the output y for x is that for another input, by sign."""
+        if last is not None:
+            yield SAME, [torch.equal(y, last)]
+        _, same_sequences, *parts = SIGNS
+        if len(y) > 1:
+            yield same_sequences, [len(y.flatten(1).unique(dim=0)) < len(y)]
+        for sign, dim in zip(parts, (-2, -1), strict=True):
+            yield sign, [*map(torch.equal, y, self.output(self.replaced(x, dim)))]
+
+    def passed_on(self, x: Inputs, y: Tensor) -> Tensor:
+        """Which tokens [B, N] of x come out as they were; of a core, all or none."""
+        if self.subject.case.workload.level is not Level.CORE:
+            return (y == x[0]).all(-1) if y.shape == x[0].shape else torch.zeros(1, 1)
+        # the core of one token gives its value, as softmax over one key does
+        return torch.tensor([[y.shape[-2] > 1 and any(torch.equal(y, each) for each in x)]])
+
+    def replaced(self, x: Inputs, dim: int) -> Inputs:
+        """x with one random token (-2) or channel (-1) of each sequence drawn anew."""
+        mixed, size, mask = self.fresh(), x[0].shape[dim], self.subject.mask
+        real = size if mask is None or dim == -1 else int(mask[0].sum())
+        chosen = torch.arange(size) == torch.randint(real, (len(x[0]), 1))
+        with torch.no_grad():
+            for new, old in zip(mixed, x, strict=True):
+                shape = [len(old), *[1] * (old.dim() - 1)]
+                shape[dim] = size
+                alike = old.shape[dim] == size  # further inputs of a core may have other sizes
+                here = chosen.view(shape).to(old.device) if alike else torch.tensor(False)
+                new.copy_(torch.where(here, new, old))
+        return mixed
+
+    def gradients(self) -> Iterator[str]:
+        """Signs that its backward pass does not compute gradients of its output."""
+        x, states = self.fresh(), draws(self.subject.device)
+
+        near = tuple(each.detach().clone().requires_grad_() for each in x)
+        with torch.no_grad():
+            for each in near:
+                each[0].select(-2, 0).mul_(1 + SMALL)
+        usual, changed = self.output(x, states), self.output(near, states)
+        # the gradients of codes, for which inputs are rounded, are estimates
+        rounded = (changed[0] - usual[0]).abs().max() <= TOLERANCE * usual.square().mean().sqrt()
+        if rounded or differs(self.output(x, states), usual):
+            return
+        self.subject.clear()
+        redraw(states, self.subject.device)
+        y = self.call(x)
+        target = torch.randn_like(y)
+        y.backward(target)
+        if any(each.grad is not None and torch.equal(each.grad, target) for each in x):
+            yield "passed the gradient of its output on as that of its input"
+        own = set(self.mechanism.parameters())
+        trained = [p for p in self.subject.parameters if p in own]
+        missing = [p for p in trained if p.grad is None or not p.grad.any()]
+        if len(missing) > UNTRAINED * len(trained):
+            vary(missing)
+            if differs(self.output(x, states), usual):
+                yield f"gave no gradient to {len(missing)} of the {len(trained)} parameters it uses"
+
+    def fresh(self) -> Inputs:
+        """Other inputs for the mechanism."""
+        subject, w = self.subject, self.subject.case.workload
+        if w.level is Level.MODEL:
+            return (subject.normal(w.batch, w.seq_len, w.width),)
+        return tuple(self.elsewhere(subject.normal(*x.shape)) for x in subject.inputs)
+
+    def elsewhere(self, x: Tensor) -> Tensor:
+        """x at another place, as a part of a longer row, as the inputs of laps are."""
+        row = torch.empty(x.numel() + LINE, dtype=x.dtype, device=x.device)
+        with torch.no_grad():
+            part = window(row, LINE, x.shape).copy_(x)
+        return part.requires_grad_(x.requires_grad)
+
+    def output(self, x: Inputs, states: Draws | None = None) -> Tensor:
+        """A copy of the mechanism's output, whose buffer it may keep; `states` of draws, if any."""
+        if states:
+            redraw(states, self.subject.device)
+        return self.call(x).detach().clone()
+
+    def call(self, x: Inputs) -> Tensor:
+        """The mechanism's output, with its graph in training; notes what is odd about the call."""
         subject, saved = self.subject, list[None]()
+        before = [each.detach().clone() for each in x]
 
         def record(tensor: Tensor) -> Tensor:
             saved.append(None)
             return tensor
 
-        with torch.no_grad():
-            for tensor, value in snapshot.state:
-                tensor.copy_(value)
-        trains = subject.mode.trains
-        subject.inputs = tuple(
-            x.detach().clone().requires_grad_(trains and x.is_floating_point()) for x in inputs
-        )
-        redraw(snapshot.draws, subject.device)
-        with (
-            watched(subject) as passed,
-            torch.set_grad_enabled(trains),
-            saved_tensors_hooks(record, lambda tensor: tensor),
-        ):
-            passed.outputs.append(plain(subject.forward()))
-        if saved and not trains:
-            passed.odd["recorded gradients in inference"] = None
-        passed.draws = not all(map(torch.equal, snapshot.draws, draws(subject.device)))
-        return passed
+        with torch.set_grad_enabled(self.trains), saved_tensors_hooks(record, lambda kept: kept):
+            if subject.mode.steps:
+                y, _ = self.mechanism.step(*x, subject.state)
+            elif subject.case.workload.level is Level.CORE:
+                y = self.mechanism.attend(*x, subject.mask)
+            else:
+                y = self.mechanism(*x, subject.mask)
+            if torch.is_grad_enabled() != self.trains:
+                self.odd["left gradients switched " + ("off" if self.trains else "on")] = None
+        if not self.trains and (saved or y.requires_grad):
+            self.odd["recorded gradients in inference"] = None
+        if y.dtype != x[0].dtype:
+            self.odd[f"returned {y.dtype} for {x[0].dtype}"] = None
+        if not all(map(torch.equal, before, x)):
+            self.suspect["changed its input in place"] = None
+        result: Tensor = y
+        return result
 
 
-@contextmanager
-def watched(subject: Subject) -> Iterator[WatchedPass]:
-    """Watch the calls of the subject's mechanisms."""
-    passed = WatchedPass()
-    core = subject.case.workload.level is Level.CORE
-    modules = [module for module in subject.module.modules() if isinstance(module, Attention)]
-    name = "attend" if core else subject.calls
-    rows = name == "forward" and subject.mask is None
-    for module in modules if name == "forward" else modules[:1]:
-        # in the instance, where it hides the class's method until it is deleted
-        setattr(module, name, recorded(getattr(module, name), passed, rows))
-    try:
-        yield passed
-    finally:
-        for module in modules:
-            vars(module).pop(name, None)
+def is_not_causal(card: Card, case: Case, seed: int) -> bool:
+    """Whether a test shows that a mechanism is not causal which should be."""
+    if card.causality is not Causality.TESTED or not case.workload.causal:
+        return False
+    examination = Examination(subject_of(card, case, seed), seed)
+    vary(examination.mechanism.parameters())
+    return examination.is_tested and examination.sees_later_tokens()
 
 
-def recorded(call: Callable[..., Any], passed: WatchedPass, rows: bool) -> Callable[..., Any]:
-    """The call, recording its output and what was odd; `rows`: every token's row must change."""
-
-    def recording(*args: Any, **kwargs: Any) -> Any:
-        inputs = [arg for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
-        before = [tensor.detach().clone() for tensor in inputs]
-        grad = torch.is_grad_enabled()
-        returned = call(*args, **kwargs)
-        output = returned[0] if isinstance(returned, tuple) else returned  # a step and its state
-        if torch.is_grad_enabled() != grad:
-            passed.odd["left gradients switched " + ("off" if grad else "on")] = None
-        if isinstance(output, Tensor):  # anything else is refused elsewhere
-            if output.requires_grad and not grad:
-                passed.odd["recorded gradients in inference"] = None
-            passed.numbers.append(some_numbers(output))
-            if not passed.outputs:
-                passed.outputs.append(output.detach().clone())
-            for sign in compared(output.detach(), before, rows):
-                passed.odd[sign] = None
-        if not all(map(torch.equal, before, inputs)):
-            passed.odd[CHANGED] = None
-        return returned
-
-    return recording
+def vary(parameters: Iterator[torch.nn.Parameter] | list[torch.nn.Parameter]) -> None:
+    """Change all numbers a little; they keep their signs, and zeros become positive."""
+    with torch.no_grad():
+        for p in parameters:
+            if p.is_floating_point():
+                noise = torch.rand_like(p)
+                p.copy_(torch.where(p == 0, 0.1 * noise, p * (0.9 + 0.2 * noise)))
 
 
-def compared(output: Tensor, inputs: list[Tensor], rows: bool) -> Iterator[str]:
-    """What is odd about a mechanism's output compared with its inputs."""
-    if inputs and output.dtype != inputs[0].dtype:
-        yield f"returned {output.dtype} for {inputs[0].dtype}"
-    # the core of one token gives its value, as softmax over one key does
-    if any(torch.equal(output, x) for x in inputs if x.dim() < 4 or x.shape[-2] > 1):
-        yield "returned its input"
-    elif rows and inputs and output.shape != inputs[0].shape:
-        yield f"returned shape {list(output.shape)} for {list(inputs[0].shape)}"
-    elif rows and inputs and (share := (output == inputs[0]).all(-1).double().mean()):
-        yield f"returned {share:.0%} of its input"
-
-
-def some_numbers(tensor: Tensor | None) -> Tensor:
-    """Copies of some numbers, spread evenly over a tensor."""
-    if tensor is None:
-        return torch.empty(0)
-    tensor = tensor.detach() if tensor.dim() else tensor.detach()[None]
-    count = min(SAMPLED, tensor.numel())
-    index = torch.linspace(0, tensor.numel() - 1, count, device=tensor.device, dtype=torch.float64)
-    return tensor[torch.unravel_index(index.long(), tensor.shape)]
-
-
-def differs(output: Tensor, expected: Tensor) -> bool:
+def differs(output: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> bool:
     """Whether more differs than rounding explains, in all numbers or in one sequence [B, …]."""
     if output.shape != expected.shape:
         return True
     usual = expected.float().square().mean().sqrt()
-    limit = max(TOLERANCE, STEPS * torch.finfo(expected.dtype).eps) * usual
+    limit = max(tolerance, STEPS * torch.finfo(expected.dtype).eps) * usual
     wrong = ~((output.float() - expected.float()).abs() <= limit)
     shares = wrong.double().reshape(len(wrong) if wrong.dim() > 1 else 1, -1).mean(1)
     return bool((shares > SHARE).any())

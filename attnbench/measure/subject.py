@@ -34,6 +34,7 @@ class Subject:
 
     def __init__(self, card: Card, case: Case, seed: int, filled: bool = False) -> None:
         self.case, self.filled, w = case, filled, case.workload
+        self.causality = card.causality
         self.mode = modes.find(w.mode)
         config, form = card.configure(dict(case.options)), card.forms[case.form]
         torch.manual_seed(seed)
@@ -148,7 +149,12 @@ class Subject:
         return tensor.normal_(generator=self.generator).requires_grad_(self.mode.trains)
 
     def _core_sizes(self, card: Card, config: Any) -> tuple[int, int]:
-        """Heads and head width of a core's output, found by running one token; usually H and d."""
+        """Heads and head width of a core's output, found by running one token; usually H and d.
+
+        A user's core gives what it was given, and may not run a single token.
+        """
+        if not getattr(card, "declared", True):
+            return self.case.workload.heads, self.case.workload.head_width
         w = replace(self.case.workload, batch=1, seq_len=1)
         core: Any = card.forms["eager"](config, w).to(self.device, self.dtype)
         shapes = core_inputs(core, w)

@@ -28,9 +28,9 @@ from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Cards, Unmeasured, Unusable
 from attnbench.measure.energy import energy as energy_of
 from attnbench.measure.environment import environment
-from attnbench.measure.inputs import Iterations
+from attnbench.measure.inputs import Iterations, some_numbers
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
-from attnbench.measure.oddities import Witness, some_numbers
+from attnbench.measure.oddities import Examination, is_not_causal
 from attnbench.measure.probes import Probes
 from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
 from attnbench.measure.server import described, end_children
@@ -128,6 +128,8 @@ class Worker:
         allocator.keep_pages(large=not return_large_blocks)
         begun, before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
+        if is_not_causal(card, case, self.seed):
+            raise Unmeasured("unsupported", "later tokens change its earlier outputs")
         subject = subject_of(card, case, self.seed, filled=filled)
         device = self.device(case.workload.device)
         if subject.compiles:
@@ -145,10 +147,10 @@ class Worker:
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
         faulted, waited = increments(meter.faults), increments(meter.waited)
-        witness = Witness(subject, self.seed) if suspicious else None
+        examination = Examination(subject, self.seed) if suspicious else None
         first = sample(lambda lap: kept.append(iterate(lap)), clear, watch, 1)
-        if witness:
-            witness.first.numbers = some_numbers(kept[0])
+        if examination:
+            examination.first = some_numbers(kept[0])
         if wrong := subject.check(kept.pop()):
             on = autocast()
             raise Unmeasured("failed", wrong + f"; autocast is on: {on}" * (on != OFF))
@@ -157,7 +159,7 @@ class Worker:
             watch = start_watch()
             first = sample(iterate, clear, watch, 1)
         iterations = Iterations(
-            subject, iterate, clear, inputs_seed, fixed=cuda_graphs, repeatable=suspicious
+            subject, iterate, clear, inputs_seed, fixed=cuda_graphs, examined=suspicious
         )
         clear = iterations.clear
         ahead = allocator.map_ahead
@@ -186,7 +188,7 @@ class Worker:
             state=state,
             values=values,
             iteration_s=iteration_s,
-            witness=witness,
+            examination=examination,
             return_large_blocks=return_large_blocks,
             energy=energy,
             cuda_graphs=cuda_graphs,
@@ -229,8 +231,8 @@ class Worker:
             taken = taken_once()
         if taken.seconds <= 0:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
-        if built.witness:
-            built.witness.see(built.iterate, partial(timed, 1))
+        if built.examination:
+            built.examination.last = some_numbers(built.iterate.output)
         built.laps.append(taken)
         return {"sample": taken._replace(unheld_s=unheld_s)}
 
@@ -246,7 +248,7 @@ class Worker:
         freed memory than it may, in pieces that hold no large tensor.
         """
         built, self.built = self.built, None
-        witness = built.witness if EXAMINED * built.iteration_s < left_s else None
+        examination = built.examination if EXAMINED * built.iteration_s < left_s else None
         values = built.values | built.meter.values() | samples.without_none(load_after=load())
         recompiles = compiling.graphs() - built.graphs
         if built.subject.compiles or recompiles:
@@ -255,8 +257,8 @@ class Worker:
         changed, on = changes(built.state), built.state["autocast"]
         notes = {
             "changed": changed,
-            "odd": witness.odd(built.iterate) if witness else "",
-            "unexamined": UNEXAMINED * (witness is not built.witness),
+            **(examination.notes(built.iterate) if examination else {}),
+            "unexamined": UNEXAMINED * (examination is not built.examination),
             **left_running(end_children()),
             **built.device.notes(built.watch),
             **built.meter.notes(),

@@ -34,6 +34,7 @@ class Causality(StrEnum):
     NEVER = "never"
     OPTIONAL = "optional"
     ALWAYS = "always"
+    TESTED = "tested when it runs"  # of a user's module that takes no such parameter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,7 @@ def in_dtype(w: Workload, dtype: torch.dtype) -> Workload:
 def causal_values(causality: Causality) -> tuple[bool, ...]:
     """The values of `causal` to check: False, True or both."""
     match causality:
-        case Causality.NEVER:
+        case Causality.NEVER | Causality.TESTED:
             return (False,)
         case Causality.ALWAYS:
             return (True,)

@@ -11,7 +11,12 @@ from attnbench.api.servers import own_server
 from attnbench.catalogue.adopted import adopt
 from attnbench.catalogue.registry import card
 from attnbench.errors import UnknownMechanism, UnknownOption
+<<<<<<< HEAD
 from attnbench.records import PASSES, Causality, Level, Outcome, Selection
+=======
+from attnbench.measure.worker import Worker
+from attnbench.records import PASSES, Causality, Level, Mode, Outcome
+>>>>>>> 257d538 (Accuse no honest module: call the mechanism again with changed parameters, tokens and channels; adopt cores, tuples and causal modules)
 from attnbench.verify.checks import verify
 from attnbench.workloads import reader
 from attnbench.workloads.options import Options
@@ -48,7 +53,9 @@ def answer(server):
     return ask
 
 
-@pytest.mark.parametrize("name", ["Mean", "Masked", "factory", "Prints"])
+@pytest.mark.parametrize(
+    "name", ["Mean", "Masked", "factory", "Prints", "Pair", "summed", "softmax", "Summed"]
+)
 @pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
 @pytest.mark.parametrize("mode", PASSES)
 def test_a_module_or_a_factory_is_measured(answer, name, level, mode):
@@ -80,7 +87,7 @@ def test_it_is_planned_as_if_it_were_linear(level):
         ("NotFinite", "output is not finite"),
         ("Double", "dtype torch.float64, not torch.float32"),
         ("Elsewhere", "device meta, not cpu"),
-        ("Pair", "returned a tuple, not one tensor"),
+        ("Listed", "returned a list, not one tensor"),
         ("not_a_module", "returned int, not an nn.Module"),
     ],
 )
@@ -119,25 +126,52 @@ def test_what_it_forks_ends_with_its_case(answer, tmp_path):
 def test_options_are_the_further_parameters():
     tested = card(named("Mean"))
     assert tested.configure({"share": 0.5}).share == 0.5
-    with pytest.raises(UnknownOption, match="options: bias, share"):
+    with pytest.raises(UnknownOption, match="no option 'window'; options: share"):
         tested.configure({"window": 3})
-    assert tested.causality is Causality.NEVER
-    assert card(named("Masked")).causality is Causality.OPTIONAL
-
-
-def test_biases_are_as_usual_in_the_module_or_are_refused_where_it_takes_none():
-    workload = case(named("Mean"), "eager").workload
-    tested = card(named("Mean"))
-    refusal = tested.refusal("eager", tested.configure({"bias": True}), workload)
-    assert refusal == "the module has no parameter named bias"
+    with pytest.raises(UnknownOption, match="causal is set by --causal"):
+        card(named("Masked")).configure({"causal": True})
+    assert vars(card(named("summed")).config()) == {"bias": False, "chunk": 64}
+    assert vars(card(named("softmax")).config()) == {"bias": False}
 
     def factory(width, heads, bias=True):
         """A module that is never made."""
 
-    tested = adopt(factory, "factory")
-    assert tested.config().bias
-    assert not tested.configure({"bias": False}).bias
-    assert tested.refusal("eager", tested.config(), workload) is None
+    assert adopt(factory, "factory").config().bias
+
+
+@pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL, Level.CORE])
+def test_what_takes_no_parameter_for_it_is_tested_for_being_causal(answer, level):
+    tested = "summed" if level is Level.CORE else "Mean"
+    assert card(named(tested)).causality is Causality.TESTED
+    assert card(named("Masked")).causality is card(named("softmax")).causality
+    refused = answer(tested, causal=True, level=level)
+    said = (Outcome.UNSUPPORTED, "later tokens change its earlier outputs")
+    assert (refused["outcome"], refused["reason"]) == said
+    if level is not Level.CORE:
+        assert answer("Cumulative", causal=True, level=level)["outcome"] == Outcome.OK
+    assert "causal" not in answer(tested, level=level)["notes"]
+
+
+def test_one_that_is_causal_unasked_is_named_so(answer):
+    asked = asdict(case(named("Cumulative"), "eager"))
+    worker = Worker(None, seed=0)
+    worker.answer("build", suspicious=True, **asked)
+    assert worker.answer("finish")["notes"]["causal"] == "sees no later token: it is causal"
+
+
+def test_memory_is_warmed_up_by_the_case_itself_where_no_small_one_runs(answer):
+    sizes = {"seq_len": 512, "mode": Mode.TRAINING}
+    assert answer("Blocks", **sizes)["outcome"] == Outcome.OK
+    found = answer("Blocks", measures_memory=True, **sizes)
+    assert found["values"]["allocated_peak_bytes"] > 0
+
+
+def test_a_core_stands_between_projections_or_alone(answer):
+    for name in ("summed", "softmax", "Summed"):
+        assert answer(name, level=Level.CORE, mode=Mode.TRAINING)["outcome"] == Outcome.OK
+    values = answer("summed", measures_memory=True)["values"]
+    assert values["parameters"] == 4 * 16 * 16
+    assert answer("softmax", padding=0.3)["outcome"] == Outcome.OK
 
 
 def test_a_padded_batch_needs_a_mask(answer):
@@ -192,6 +226,8 @@ def test_verifying_finds_what_the_contract_forbids():
 
     assert failed("Mean") == set()
     assert failed("Masked") == set()
+    assert failed("OnlyWhenCausal") == set()
+    assert failed("softmax") == set()
     assert failed("Mixes") == {"sequences of a batch do not mix"}
     assert "gives the shape and type it was given" in failed("Double")
 
@@ -205,7 +241,7 @@ def test_a_default_that_cannot_be_stored_is_no_option():
     def factory(width, heads, share=1.0, most=float("inf"), least=float("nan"), name=""):
         """A module that is never made."""
 
-    assert vars(adopt(factory, "factory").config()) == {"bias": False, "share": 1.0, "name": ""}
+    assert vars(adopt(factory, "factory").config()) == {"share": 1.0, "name": ""}
 
 
 @pytest.mark.parametrize("wrong", [{"year": -1}, {"time_exponent": -1.0}, {"options": {"a": inf}}])

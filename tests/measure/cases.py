@@ -43,7 +43,7 @@ def timing(iterate, watch, meter, iteration_s):
         prepare=lambda count: None,
         watch=watch,
         meter=meter,
-        witness=None,
+        examination=None,
         laps=[],
     )
     return worker
@@ -58,6 +58,7 @@ def measured(name, options=(), build=None, **sizes):
         return built, None
     module = next(m for m in worker.built.subject.module.modules() if hasattr(m, "calls"))
     for _ in range(LAPS):
+        module.paused = True
         lap = worker.answer("lap", iterations=ITERATIONS)
         if lap["outcome"] != Outcome.OK:
             return lap, module
@@ -69,8 +70,9 @@ def measured(name, options=(), build=None, **sizes):
     return worker.answer("finish"), module
 
 
-def odd(name, **sizes):
-    """What is odd about a run that went well."""
+def noted(name, **sizes):
+    """What makes a run that went well suspect, and what is odd about it."""
     found, _ = measured(name, **sizes)
     assert found["outcome"] == Outcome.OK, found
-    return re.sub("[0-9]+", "#", found["notes"].get("odd", ""))
+    notes = [found["notes"].get(kind, "") for kind in ("suspect", "odd")]
+    return tuple(re.sub("[0-9]+", "#", note) for note in notes)

@@ -8,8 +8,8 @@ import pytest
 from attnbench.catalogue.registry import card, names
 from attnbench.devices.counting import Counter
 from attnbench.measure.building import subject_of
-from attnbench.measure.inputs import Iterations
-from attnbench.measure.oddities import Witness, some_numbers, watched
+from attnbench.measure.inputs import Iterations, some_numbers
+from attnbench.measure.oddities import Examination
 from attnbench.records import PASSES, Causality, Level, Mode
 from attnbench.verify.trial import causal_values
 from attnbench.workloads.presets import preset
@@ -45,10 +45,9 @@ def cases(name, mode):
 def wrong(tested, one):
     """What is wrong with an iteration; of forms of this package, also on other input."""
     subject, w = subject_of(tested, one, seed=0), one.workload
-    witness, iterate = Witness(subject, seed=0), subject.iteration()
-    with watched(subject) as first, Counter() as counter:
+    examination, iterate = Examination(subject, seed=0), subject.iteration()
+    with Counter() as counter:
         output = iterate(lambda phase: None)
-    assert first.numbers, "nothing was watched"
     types = set(filter(None, counter.notes.get("number_types", "").split(", ")))
     # Fourier transforms give complex numbers
     if not types <= ALLOWED[w.dtype] or (types and w.dtype not in types):
@@ -64,17 +63,13 @@ def wrong(tested, one):
             yield "a parameter has no gradient"
         if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
             yield "a gradient is not finite"
-    witness.first.numbers = some_numbers(output)
-    iterations = Iterations(subject, iterate, subject.clear, seed=1, repeatable=True)
-
-    def once():
-        iterations.clear()
-        iterations(lambda phase: None)
-
-    once()
-    witness.see(iterations, once)
-    if found := witness.odd(iterations):
-        yield found
+    examination.first = some_numbers(output)
+    iterations = Iterations(subject, iterate, subject.clear, seed=1, examined=True)
+    iterations.prepare(1)
+    iterations.clear()
+    iterations(lambda phase: None)
+    examination.last = some_numbers(iterations.output)
+    yield from filter(None, examination.notes(iterations).values())
 
 
 @pytest.mark.parametrize("mode", PASSES)

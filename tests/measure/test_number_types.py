@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.measure import oddities
 from attnbench.measure.building import subject_of
+from attnbench.measure.inputs import Iterations
+from attnbench.measure.oddities import Examination
 from attnbench.measure.worker import Worker
 from attnbench.records import Level
 from tests.measure.cases import EXPLOITS, answered, case, sent
@@ -59,8 +60,9 @@ def test_an_output_of_another_type_is_a_failure_and_of_a_layer_odd():
     inner = subject.module.layers[0].attention
     forward = inner.forward
     inner.forward = lambda x, mask: forward(x, mask).bfloat16()
-    with oddities.watched(subject) as passed:
-        output = subject.iteration()(lambda phase: None)
-    assert set(passed.odd) == {"returned torch.bfloat16 for torch.float32"}
+    output = subject.iteration()(lambda phase: None)
+    iterations = Iterations(subject, subject.iteration(), subject.clear, seed=1)
+    odd = Examination(subject, seed=0).notes(iterations)["odd"]
+    assert odd == "returned torch.bfloat16 for torch.float32"
     assert subject.check(output) == ""
     assert "not torch.float32" in subject.check(output.bfloat16())

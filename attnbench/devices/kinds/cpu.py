@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from shutil import which
 from typing import Any
@@ -85,13 +86,20 @@ class Cpu(Device):
     def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
         from attnbench.devices.memory import on_cpu
 
-        # a small batch loads code and library workspaces, so that they do not count
-        first = build(small(case))
-        if first.compiles:  # for this shape only
-            first = build(case)
-        first.prefill()
-        first.iteration()(lambda phase: None)
-        del first
+        def loads_code(one: Case) -> bool:
+            """Run a case, so that code and library workspaces do not count; whether it could."""
+            first = build(one)
+            if first.compiles and one is not case:  # for one shape only
+                return False
+            first.prefill()
+            first.iteration()(lambda phase: None)
+            return True
+
+        loaded = False
+        with suppress(Exception):  # some run no short sequence, or none alone
+            loaded = loads_code(small(case))
+        if not loaded:
+            loads_code(case)
         return on_cpu(lambda: build(case))
 
 

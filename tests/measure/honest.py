@@ -1,0 +1,469 @@
+"""Honest modules of many kinds, some of which look odd: none of them may be accused."""
+
+import random
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
+
+
+class Usual(nn.Module):
+    """Adds the mean of all values."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.value = nn.Linear(width, width)
+        self.prepare()
+
+    def prepare(self):
+        pass
+
+    def mixed(self, x):
+        return self.value(x) + self.value(x).mean(1, keepdim=True)
+
+    def forward(self, x):
+        return self.mixed(x)
+
+
+# what the world outside its equations does
+
+
+class KeptBuffer(Usual):
+    """Writes inference's output into a buffer that it keeps."""
+
+    out = None
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            return self.mixed(x)
+        if self.out is None or self.out.shape != x.shape:
+            self.out = torch.empty_like(x)
+        return torch.add(self.value(x), x.mean(1, keepdim=True), out=self.out)
+
+
+class OwnGenerator(Usual):
+    def prepare(self):
+        self.generator = torch.Generator().manual_seed(1)
+
+    def forward(self, x):
+        return self.mixed(x) + 0.1 * torch.randn(x.shape, generator=self.generator)
+
+
+class NumpyNoise(Usual):
+    def forward(self, x):
+        noise = np.random.standard_normal(x.shape).astype(np.float32)
+        return self.mixed(x) + 0.1 * torch.from_numpy(noise)
+
+
+class PythonNoise(Usual):
+    def forward(self, x):
+        return self.mixed(x) * (1 + 0.1 * random.random())
+
+
+class InPlace(Usual):
+    def forward(self, x):
+        y = self.mixed(x)
+        y[:, :1] = 0.5 * y[:, :1]
+        return y.mul_(2.0)
+
+
+class LazyBuffers(Usual):
+    def forward(self, x):
+        if not hasattr(self, "positions"):
+            self.positions = torch.linspace(0, 1, x.shape[1])[None, :, None]
+        return self.mixed(x) + self.positions
+
+
+class CachedMasks(Usual):
+    def prepare(self):
+        self.masks = {}
+
+    def forward(self, x):
+        N = x.shape[1]
+        if N not in self.masks:
+            self.masks[N] = torch.ones(N, N).tril().log()
+        return (self.masks[N]).softmax(-1) @ self.value(x)
+
+
+class Autocasts(Usual):
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.mixed(x).float()
+
+
+class Compiled(Usual):
+    def prepare(self):
+        self.run = torch.compile(self.mixed, backend="eager")
+
+    def forward(self, x):
+        return self.run(x)
+
+
+class ThreadPool(Usual):
+    def prepare(self):
+        self.pool = ThreadPoolExecutor(2)
+
+    def forward(self, x):
+        grad = torch.is_grad_enabled()
+
+        def part(piece):
+            with torch.set_grad_enabled(grad):
+                return self.value(piece)
+
+        v = torch.cat(list(self.pool.map(part, x.chunk(2, 1))), 1)
+        return v + v.mean(1, keepdim=True)
+
+
+class Numpy(Usual):
+    def forward(self, x):
+        mean = torch.from_numpy(x.detach().numpy().mean(1, keepdims=True))
+        return self.value(x) + mean
+
+
+class Hooks(Usual):
+    def prepare(self):
+        self.value.register_forward_hook(lambda module, args, y: 2 * y)
+
+
+class Threads(Usual):
+    def forward(self, x):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        y = self.mixed(x)
+        torch.set_num_threads(threads)
+        return y
+
+
+class InferenceMode(Usual):
+    def forward(self, x):
+        with torch.inference_mode():
+            scale = float(x.std())
+        return self.mixed(x) / (scale + 1)
+
+
+# how it computes
+
+
+class Float64(Usual):
+    def forward(self, x):
+        return (self.value(x) + x.double().mean(1, keepdim=True)).to(x.dtype)
+
+
+class Fourier(Usual):
+    def forward(self, x):
+        return self.value(torch.fft.fft2(x).real) / x.shape[1] ** 0.5
+
+
+class Sparse(Usual):
+    def forward(self, x):
+        N = x.shape[1]
+        index = torch.arange(N)
+        near = torch.stack([index.repeat(2), torch.cat([index, (index + 1) % N])])
+        weights = torch.sparse_coo_tensor(
+            near, torch.ones(2 * N) / 2, (N, N), check_invariants=True
+        )
+        return torch.stack([torch.sparse.mm(weights, v) for v in self.value(x)])
+
+
+class Pads(Usual):
+    """In blocks of 96."""
+
+    def forward(self, x):
+        B, N, D = x.shape
+        blocks = F.pad(self.value(x), (0, 0, 0, -N % 96)).view(B, -1, 96, D)
+        return (blocks + blocks.mean(2, keepdim=True)).view(B, -1, D)[:, :N]
+
+
+class Branches(Usual):
+    def forward(self, x):
+        return self.mixed(x) if x.sum() > 0 else self.mixed(x).tanh()
+
+
+class NonContiguous(Usual):
+    def forward(self, x):
+        return self.mixed(x).transpose(1, 2).contiguous().transpose(1, 2)
+
+
+class Expands(Usual):
+    def forward(self, x):
+        return self.value(x).mean(1, keepdim=True).expand_as(x)
+
+
+class Vmaps(Usual):
+    def forward(self, x):
+        return torch.vmap(lambda one: self.value(one) + one.mean(0))(x)
+
+
+class Mixes(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.value = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.value(x) + self.value(x).mean(1, keepdim=True)
+
+
+class Traced(Usual):
+    def prepare(self):
+        with warnings.catch_warnings(action="ignore"):
+            self.module = torch.jit.trace(Mixes(self.width), torch.zeros(2, 32, self.width))
+
+    def forward(self, x):
+        return self.module(x)
+
+
+class Checkpoints(Usual):
+    def forward(self, x):
+        return checkpoint(self.mixed, x, use_reentrant=False)
+
+
+# what layers it has
+
+
+class Dropout(Usual):
+    def prepare(self):
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, x):
+        return self.dropout(self.mixed(x))
+
+
+class BatchNorm(Usual):
+    def prepare(self):
+        self.norm = nn.BatchNorm1d(self.width)
+
+    def forward(self, x):
+        return self.norm(self.mixed(x).transpose(1, 2)).transpose(1, 2)
+
+
+class MultiHead(Usual):
+    def prepare(self):
+        self.attention = nn.MultiheadAttention(self.width, self.heads, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x)
+
+
+class EncoderLayer(Usual):
+    def prepare(self):
+        self.layer = nn.TransformerEncoderLayer(self.width, self.heads, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class WeightNorm(Usual):
+    def prepare(self):
+        self.value = parametrizations.weight_norm(self.value)
+
+
+class SpectralNorm(Usual):
+    def prepare(self):
+        self.value = parametrizations.spectral_norm(self.value)
+
+
+class FrozenProjection(Usual):
+    def prepare(self):
+        self.value.weight.requires_grad_(False)
+
+
+class StoppedStatistics(Usual):
+    def forward(self, x):
+        with torch.no_grad():
+            scale = x.square().mean((1, 2), keepdim=True).sqrt()
+        return self.mixed(x / scale)
+
+
+class OnlyWhenCausal(Usual):
+    """Has a parameter that only its causal form uses."""
+
+    def prepare(self):
+        self.decay = nn.Parameter(torch.ones(self.heads))
+
+
+class ReZero(Usual):
+    def prepare(self):
+        self.gate = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return x + self.gate * self.mixed(x)
+
+
+class ZeroGates(Usual):
+    def prepare(self):
+        self.gate = nn.Parameter(torch.zeros(self.width))
+
+    def forward(self, x):
+        return x + self.gate * self.mixed(x)
+
+
+class ZeroOutput(Usual):
+    """Its output projection starts with zeros."""
+
+    def prepare(self):
+        self.output = nn.Linear(self.width, self.width)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, x):
+        return self.output(self.mixed(x))
+
+
+class Adapter(ZeroOutput):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+# what it chooses
+
+
+class Hashes(Usual):
+    """Attends within the buckets of a random hash."""
+
+    def forward(self, x):
+        code = (x @ torch.randn(x.shape[-1], 2)).argmax(-1)
+        same = code[:, :, None] == code[:, None]
+        return (same / same.sum(-1, keepdim=True)) @ self.value(x)
+
+
+class Codes(Usual):
+    """Quantises its input, with a straight-through gradient."""
+
+    def prepare(self):
+        self.codes = nn.Parameter(torch.randn(8, self.width))
+
+    def quantised(self, x):
+        q = self.codes[torch.cdist(x, self.codes[None]).argmin(-1)]
+        return x + (q - x).detach()
+
+    def forward(self, x):
+        return self.mixed(self.quantised(x))
+
+
+class CodesAlone(Codes):
+    """Has no parameters besides them, which get no gradient."""
+
+    def prepare(self):
+        super().prepare()
+        del self.value
+
+    def forward(self, x):
+        q = self.quantised(x)
+        return q + q.mean(1, keepdim=True)
+
+
+class Experts(Usual):
+    """Experts with room for some tokens, in the order of the batch; others get nothing."""
+
+    room = 1.0
+
+    def prepare(self):
+        self.router = nn.Linear(self.width, 4)
+        self.experts = nn.ModuleList(nn.Linear(self.width, self.width) for _ in range(4))
+
+    def forward(self, x):
+        tokens = x.flatten(0, 1)
+        weights, chosen = self.router(tokens).softmax(-1).max(-1)
+        y, room = torch.zeros_like(tokens), int(self.room * len(tokens) / 4)
+        for number, expert in enumerate(self.experts):
+            mine = (chosen == number).nonzero().flatten()[:room]
+            y = y.index_add(0, mine, weights[mine, None] * expert(tokens[mine]))
+        return y.view_as(x)
+
+
+class FewExperts(Experts):
+    room = 0.6
+
+
+class MixtureOfDepths(Usual):
+    """Computes the half of the tokens that it finds most important."""
+
+    share = 0.5
+
+    def prepare(self):
+        self.router = nn.Linear(self.width, 1)
+
+    def forward(self, x):
+        score = self.router(x).squeeze(-1)
+        top = score.topk(max(1, int(self.share * x.shape[1])), 1).indices.sort(1).values
+        places = top[..., None].expand(-1, -1, x.shape[-1])
+        part = x.gather(1, places)
+        y = part + self.mixed(part) * score.gather(1, top).sigmoid()[..., None]
+        return x.scatter(1, places, y)
+
+
+class MixtureOfFewDepths(MixtureOfDepths):
+    share = 0.125
+
+
+class StochasticDepth(Usual):
+    skipped = 0.2
+
+    def forward(self, x):
+        if self.training and torch.rand(()) < self.skipped:
+            return x
+        return x + self.mixed(x)
+
+
+class DropsPath(Usual):
+    """Leaves out, without a residual, what stochastic depth skips."""
+
+    def forward(self, x):
+        return self.mixed(x) * (not self.training or float(torch.rand(())) > 0.2)
+
+
+# what it remembers
+
+
+class RunningStatistics(Usual):
+    """Keeps them up in evaluation too."""
+
+    momentum = 0.1
+
+    def prepare(self):
+        self.register_buffer("mean", torch.zeros(self.width))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.mean.lerp_(x.mean((0, 1)), self.momentum)
+        return self.mixed(x - self.mean)
+
+
+class SlowStatistics(RunningStatistics):
+    momentum = 0.001
+
+    def prepare(self):
+        self.register_buffer("mean", torch.ones(self.width))
+
+
+class LastCall(Usual):
+    """Adds what it computed of the call before."""
+
+    before = None
+
+    def forward(self, x):
+        y = self.mixed(x)
+        added = y if self.before is None else y + 0.1 * self.before
+        self.before = y.detach().mean(1, keepdim=True)
+        return added
+
+
+class Anneals(Usual):
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.mixed(x) / (1 + 0.01 * self.calls)
+
+
+KINDS = [
+    name for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Usual)
+]
+# those whose output for an input changes with what came before
+STATEFUL = ("RunningStatistics", "SlowStatistics", "LastCall", "Anneals")
