@@ -8,6 +8,7 @@ import pandas as pd
 
 from attnbench.analysis.scaling import CrossoverKind
 from attnbench.analysis.standings import Standings, Winner, comparable, winners
+from attnbench.analysis.suspects import rankable
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
@@ -69,7 +70,7 @@ def answers(
     `UsageError` if nothing was timed `at_length`.
     """
     intervals = IntervalKind.ROUNDS in set(cases.loc[cases[TIME].notna(), "interval_kind"])
-    functions = _functions(cases, deviating)
+    functions, ranked = _functions(cases, deviating), rankable(cases)
     return Answers(
         cases=len(cases),
         timed=int(cases[TIME].notna().sum()),
@@ -77,9 +78,9 @@ def answers(
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
         seq_len=_length(cases, functions, at_length),
         intervals=intervals,
-        fastest=tuple(winners(cases, TIME, standings, functions)),
-        least_memory=tuple(winners(comparable(cases), MEMORY, None, functions)),
-        least_state=tuple(winners(cases, STATE, None, functions)),
+        fastest=tuple(winners(ranked, TIME, standings, functions)),
+        least_memory=tuple(winners(comparable(ranked), MEMORY, None, functions)),
+        least_state=tuple(winners(ranked, STATE, None, functions)),
         missing=tuple(_missing(cases)),
     )
 

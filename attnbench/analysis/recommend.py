@@ -21,6 +21,8 @@ from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import PASSES, Cause
 
+SUSPECT = "suspect"  # in place of an `Outcome`, for a series that does not do its work
+
 
 class Basis(StrEnum):
     """Where a time comes from."""
@@ -55,7 +57,7 @@ class Excluded:
     """A series that cannot be chosen: what ended it, and the reason as the sweep recorded it."""
 
     series: str
-    ending: str  # a `Cause`, an `Outcome` or "missing"; empty: over the memory limit
+    ending: str  # a `Cause`, an `Outcome`, "missing" or "suspect"; empty: over the memory limit
     reason: str
     peak_bytes: float
 
@@ -117,6 +119,8 @@ def recommend(
 
 def _at(series: str, rows: pd.DataFrame, seq_len: int) -> Choice | Excluded:
     """One series at that length, from its rows of one mode."""
+    if suspect := str(rows["suspect"].iloc[0]):
+        return Excluded(series=series, ending=SUSPECT, reason=suspect, peak_bytes=math.nan)
     known: dict[int, dict[Hashable, Any]] = {r["seq_len"]: r for r in rows.to_dict("records")}
     lengths = _around(seq_len, known)
     if not lengths:

@@ -22,6 +22,7 @@ from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings, comparable
 from attnbench.analysis.summary import Frame
+from attnbench.analysis.suspects import rankable
 from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
 from attnbench.metrics import MEMORY, TIME
@@ -89,7 +90,7 @@ class Analysis:
     @cached_property
     def standings(self) -> Standings:
         """The comparisons of all series at each length."""
-        return Standings(self.cases, self.ratios)
+        return Standings(rankable(self.cases), self.ratios)
 
     @cached_property
     def answers(self) -> Answers:
@@ -113,12 +114,14 @@ class Analysis:
     @cached_property
     def crossovers(self) -> Frame:
         """`scaling.crossovers` of times; only those with the chosen series, if any."""
-        return crossovers(self.cases, baseline=self.against, ratios=self.ratios)
+        ranked = rankable(self.cases)
+        return crossovers(ranked, baseline=self.against, ratios=self.ratios)
 
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return crossovers(comparable(self.cases, across=True), MEMORY, self.against)
+        ranked = rankable(self.cases)
+        return crossovers(comparable(ranked, across=True), MEMORY, self.against)
 
     @cached_property
     def stacks(self) -> Frame:

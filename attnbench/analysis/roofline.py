@@ -78,7 +78,7 @@ def least_bytes(cases: pd.DataFrame) -> pd.Series:
     return _item_bytes(cases) * moved + cases["state_bytes"].fillna(0)
 
 
-def too_fast(sweep: Sweep, cases: pd.DataFrame) -> list[str]:
+def too_fast(cases: pd.DataFrame, sweep: Sweep) -> list[str]:
     """Series with a time too short for reading the input of the mechanism."""
     return [] if cases.empty else [*cases.loc[_impossible(cases, sweep), "series"].unique()]
 

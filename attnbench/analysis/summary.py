@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.extrapolation import extrapolated
-from attnbench.analysis.roofline import with_bounds
+from attnbench.analysis.roofline import too_fast, with_bounds
+from attnbench.analysis.suspects import suspects
 from attnbench.metrics import ROWS, TABLE, TIME, Join
 from attnbench.records import (
     ITEM_BYTES,
@@ -76,7 +77,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     the factor from the time of an iteration to that of the sweep's tokens per batch, 1 in decode
     and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not started),
     reason, rounds. Recorded, or empty: attention_kernel, attention_device_kernels, arithmetic and
-    costliest_kernels (see `devices.kernels`), number_types in which operators gave results.
+    costliest_kernels (see `devices.kernels`), number_types in which operators gave results, suspect
+    (why no case of the series is ranked).
 
     Costs that rounds repeat (`Metric.interval`) have the columns `Metric.estimate`: the value, its
     95 % confidence interval, the standard error of its logarithm and the degrees of freedom. Those
@@ -121,7 +123,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     ]
     found = pd.DataFrame(rows)
     unmeasured = (row.key for row in ROWS if row.key not in found)
-    return with_bounds(found.reindex(columns=[*found.columns, *unmeasured]), sweep)
+    found = with_bounds(found.reindex(columns=[*found.columns, *unmeasured]), sweep)
+    signs = suspects(sweep.runs, names, too_fast(found, sweep))
+    return found.assign(suspect=[signs.get(series, "") for series in found["series"]])
 
 
 def clock(sweep: Sweep) -> str:

@@ -8,7 +8,6 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from attnbench.analysis import roofline
 from attnbench.analysis.summary import Frame, other_types, shows_launches, timed_runs
 from attnbench.analysis.trust import Drift
 from attnbench.records import AWAY, OTHERS, Clock, Run, Sweep
@@ -18,7 +17,6 @@ from attnbench.statistics.estimate import IntervalKind
 # limits above which a warning is given
 DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
 BUSY = 0.5  # load of other programs, as a share of the cores
-LEAK = 1 << 20  # bytes that each iteration leaves allocated
 SHOWN = 8  # missing shards; there may be millions
 LAPS = 0.01  # disturbed laps, as a share of all
 CLOCK = 0.95  # of the highest clock among cases that are compared
@@ -41,10 +39,9 @@ class WarningKind(StrEnum):
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
     SPLITS = "a form multiplies float32 in a way of its own"  # series, arithmetic
     DEVIATES = "a form of another package computes another function"  # series, package, departs
-    LEAKS = "a mechanism keeps memory with each iteration"  # series, bytes
-    UNEXAMINED = "nobody looked for odd behaviour of a form"  # series, why
+    SUSPECT = "a mechanism does not do its work"  # series, signs
+    NOTED = "a series was not examined, or is causal unasked"  # series, change
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
-    TOO_FAST = "a time is shorter than reading the input takes"  # series
     BUSY = "the machine was busy at the start"  # load, cores
     LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
     THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
@@ -82,6 +79,9 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield WarningKind.MIXED, {}
     names = series_names(sweep.plan)
+    pairs = cases.loc[cases["suspect"] != "", ["series", "suspect"]].drop_duplicates()
+    for series, signs in pairs.itertuples(index=False):
+        yield WarningKind.SUSPECT, {"series": series, "signs": signs}
     yield from _side_effects(sweep.runs, names)
     for mechanism, types in other_types(cases, sweep.request.dtype).items():
         details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
@@ -89,8 +89,6 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
     yield from _splitting(cases)
     yield from _deviating(sweep.runs, names)
     yield from _away(sweep.runs, names)
-    for series in roofline.too_fast(sweep, cases):
-        yield WarningKind.TOO_FAST, {"series": series}
     for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
         yield WarningKind.SHARED, {"others": others}
     yield from _of_a_gpu(sweep.runs, cases)
@@ -101,25 +99,18 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
 
 
 def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
-    """Each change that a mechanism made to its process, once."""
-    changes: dict[tuple[str, str], None] = {}
-    kept: dict[str, float] = {}
-    unexamined: dict[str, str] = {}
+    """Each change that a mechanism made to its process, and each note on it, once."""
+    changes: dict[tuple[WarningKind, str, str], None] = {}
     for run in runs:
         name = names.get(run.case, run.case)
         for note, text in CHANGES.items():
             if found := run.notes.get(note):
-                changes[name, text.format(found)] = None
-        if why := run.notes.get("unexamined"):
-            unexamined[name] = why
-        kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
-    for name, change in changes:
-        yield WarningKind.SIDE_EFFECTS, {"series": name, "change": change}
-    for name, kept_bytes in kept.items():
-        if kept_bytes > LEAK:
-            yield WarningKind.LEAKS, {"series": name, "bytes": kept_bytes}
-    for name, why in unexamined.items():
-        yield WarningKind.UNEXAMINED, {"series": name, "why": why}
+                changes[WarningKind.SIDE_EFFECTS, name, text.format(found)] = None
+        for note in ("unexamined", "causal"):
+            if found := run.notes.get(note):
+                changes[WarningKind.NOTED, name, found] = None
+    for kind, name, change in changes:
+        yield kind, {"series": name, "change": change}
 
 
 def _splitting(cases: Frame) -> Warnings:

@@ -47,13 +47,10 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     WarningKind.SPLITS: "{series} multiplies float32 on tensor cores ({arithmetic}: each number is"
     " split in two), and other forms do not; --dtype bf16 compares both on the same units",
     WarningKind.DEVIATES: "{series} ({package}) departs from the equations: {departs}",
-    WarningKind.LEAKS: "{series} leaks memory: {bytes:size} per iteration; a longer"
-    " sweep may run out of it",
-    WarningKind.UNEXAMINED: "{series} {why}",
+    WarningKind.SUSPECT: "{series} {signs}: it is shown, and not ranked",
+    WarningKind.NOTED: "{series} {change}",
     WarningKind.AWAY: "{series} sleeps or lets other processes compute for {share:percent} of its"
     " time, which CPU time does not see; its times are wall time without waiting for a core",
-    WarningKind.TOO_FAST: "{series} took less time than reading its input takes here;"
-    " check that it computes its output",
     WarningKind.BUSY: "the machine was busy: load {load:.1f} on {cores:many core} at the start;"
     " measure again when it is idle",
     WarningKind.LOADED: "{runs} of {of} timed runs began under a load above {limit:g}, up to"

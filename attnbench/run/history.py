@@ -14,6 +14,8 @@ from attnbench.run.race import next_pair
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.ratios import Laps, by_pair
 
+LONGER = 4  # times the longest length examined for odd behaviour, from which another one is
+
 
 @dataclass
 class History:
@@ -29,7 +31,8 @@ class History:
     prefills: dict[str, Known] = field(default_factory=dict)  # seconds to the first token, likewise
     visits: dict[str, float] = field(default_factory=dict)  # seconds of a case's shortest visit
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
-    examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
+    # the longest length at which a family was examined for odd behaviour, by round
+    examined: dict[Case, dict[int, int]] = field(default_factory=dict)
     # seconds of a process besides its iterations: measured if possible, else assumed
     overhead_s: dict[Part, float] = field(default_factory=lambda: dict(schedule.OVERHEAD_S))
     overheads_s: dict[Part, list[float]] = field(default_factory=dict)  # all that were measured
@@ -44,9 +47,14 @@ class History:
         """The series of a case."""
         return self.names[planned.case.key]
 
-    def is_suspicious(self, planned: Planned) -> bool:
-        """Whether to look for odd behaviour: once per curve, in the code of others."""
-        return not planned.own and schedule.family(planned.case) not in self.examined
+    def is_suspicious(self, planned: Planned, round_: int) -> bool:
+        """Whether to look for odd behaviour in the code of others: once per curve and round, and
+        again at lengths that are much longer.
+        """
+        examined = self.examined.get(schedule.family(planned.case), {})
+        longest = max(examined.values(), default=0)
+        is_longer = planned.case.workload.seq_len >= LONGER * longest
+        return not planned.own and (round_ not in examined or is_longer)
 
     def learn(self, planned: Planned, run: Run) -> None:
         """Take a run into account."""
@@ -64,8 +72,10 @@ class History:
         elif run.samples:
             again = (run.case, run.round) in self.timed  # an anchor, in another race
             self.timed[run.case, run.round] = run
-            if "unexamined" not in run.notes:
-                self.examined.add(schedule.family(planned.case))
+            if self.is_suspicious(planned, run.round) and "unexamined" not in run.notes:
+                examined = self.examined.setdefault(schedule.family(planned.case), {})
+                longest = max(examined.get(run.round, 0), planned.case.workload.seq_len)
+                examined[run.round] = longest
             seconds = median(sample.seconds for sample in run.samples)
             walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
             self.walls.setdefault(self.name(planned), []).append(median(walls))

@@ -133,7 +133,7 @@ class Session(Outlook):
                 **asdict(planned.case),
                 **settings.worker_settings,
                 "filled": planned.filled,
-                "suspicious": history.is_suspicious(planned),
+                "suspicious": history.is_suspicious(planned, self.sweep_round(planned)),
                 "return_large_blocks": self.returns_large_blocks(planned),
             }
             for name, planned in names.items()

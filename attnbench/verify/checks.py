@@ -28,6 +28,7 @@ from attnbench.verify.trial import (
     some_padding,
     tokens,
     trials,
+    without_gradient,
 )
 
 LENGTHS = (1, 2, 23)
@@ -83,22 +84,6 @@ def gradients_reach_x_and_every_parameter(trial: Trial) -> None:
             form = "causal" if other.causal else "full"
             raise NotApplicable(f"only the {form} form uses {', '.join(unreached)}")
     assert not unreached, f"no gradient reaches {', '.join(unreached)}"
-
-
-def without_gradient(trial: Trial) -> list[str]:
-    """The names of x and the parameters that no gradient reaches, or only zeros."""
-    w = trial.workload(40)
-    module = trial.build(w).train()
-    x = tokens(w).requires_grad_()
-    loss = (same_draws(module, x) * tokens(w, seed=3)).sum()
-    if (extra := module.auxiliary_loss()) is not None:
-        loss = loss + extra
-    loss.backward()
-    named = [("x", x.grad), *((label, p.grad) for label, p in module.named_parameters())]
-    for label, gradient in named:
-        finite = gradient is None or gradient.isfinite().all()
-        assert finite, f"the gradient of {label} is not finite"
-    return [label for label, gradient in named if gradient is None or not gradient.any()]
 
 
 def sequences_of_a_batch_do_not_mix(trial: Trial) -> None:

@@ -129,3 +129,19 @@ def seeded(number: int) -> None:
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number)
+
+
+def without_gradient(trial: Trial) -> list[str]:
+    """The names of x and the parameters that no gradient reaches, or only zeros."""
+    w = trial.workload(40)
+    module = trial.build(w).train()
+    x = tokens(w).requires_grad_()
+    loss = (same_draws(module, x) * tokens(w, seed=3)).sum()
+    if (extra := module.auxiliary_loss()) is not None:
+        loss = loss + extra
+    loss.backward()
+    named = [("x", x.grad), *((label, p.grad) for label, p in module.named_parameters())]
+    for label, gradient in named:
+        finite = gradient is None or gradient.isfinite().all()
+        assert finite, f"the gradient of {label} is not finite"
+    return [label for label, gradient in named if gradient is None or not gradient.any()]

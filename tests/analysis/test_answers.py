@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.answers import Unmeasured
+from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import CrossoverKind
 from attnbench.errors import UsageError
@@ -46,6 +47,32 @@ def test_another_winner_is_another_answer():
     firsts = ["transformer:eager", "transformer:eager", "longformer:eager", "longformer:eager"]
     assert [winner.first for winner in found] == 2 * firsts
     assert len({winner.answer for winner in found}) == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        (Part.TIME, {"notes": {"suspect": "ignored tokens of its input"}}),
+        (Part.MEMORY, {"values": {"kept_bytes": 2e6, "allocated_peak_bytes": 1.0}}),
+    ],
+)
+def test_what_does_not_do_its_work_is_shown_and_not_ranked(part, change):
+    whole = sweep(("fastformer", "linformer", "transformer"), lengths=SHORT, **QUIET)
+    worst = whole.plan[0].case.key  # one case of a series is enough
+    suspect = altered(whole, lambda r: replace(r, **change) if r.case == worst else r, part)
+    found = analyse(suspect)
+    name = "fastformer:eager"
+    assert name in set(found.rows["series"])
+    winners = (*found.answers.fastest, *found.answers.least_memory)
+    assert {winner.first for winner in winners} == {"linformer:eager"}
+    assert {winner.measured for winner in winners} == {2}
+    for frame in (found.crossovers, found.memory_crossovers):
+        assert name not in {*frame["series"], *frame["other"]}
+    advice = recommend(found.cases, found.standings, None, 512, "inference")
+    assert [choice.series for choice in advice.choices] == ["linformer:eager", "transformer:eager"]
+    (gone,) = advice.excluded
+    assert (gone.series, gone.ending) == (name, "suspect")
+    assert gone.reason == found.cases.loc[found.cases["series"] == name, "suspect"].iloc[0] != ""
 
 
 def test_a_length_without_a_time_has_no_place():

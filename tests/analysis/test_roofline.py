@@ -98,9 +98,9 @@ def test_a_step_reads_its_state_and_one_token_of_each_sequence():
 def test_a_time_below_that_of_reading_the_input_is_too_fast(level, tensors):
     read_s = tensors * 1000 * 10 * 4 / 1e10
     for share, found in ((1, []), (1 / 3, []), (1 / 5, ["a:eager"])):  # a third: from a cache
-        assert too_fast(WHOLE, case(level=level, time_s=read_s * share)) == found
+        assert too_fast(case(level=level, time_s=read_s * share), WHOLE) == found
     blind = replace(WHOLE, sessions=(environment(copy_bytes=None),))
-    assert too_fast(blind, case(level=level, time_s=read_s / 5)) == []
+    assert too_fast(case(level=level, time_s=read_s / 5), blind) == []
 
 
 def test_a_faked_time_is_no_measure_of_the_machine():

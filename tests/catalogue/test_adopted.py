@@ -11,12 +11,8 @@ from attnbench.api.servers import own_server
 from attnbench.catalogue.adopted import adopt
 from attnbench.catalogue.registry import card
 from attnbench.errors import UnknownMechanism, UnknownOption
-<<<<<<< HEAD
-from attnbench.records import PASSES, Causality, Level, Outcome, Selection
-=======
 from attnbench.measure.worker import Worker
-from attnbench.records import PASSES, Causality, Level, Mode, Outcome
->>>>>>> 257d538 (Accuse no honest module: call the mechanism again with changed parameters, tokens and channels; adopt cores, tuples and causal modules)
+from attnbench.records import PASSES, Causality, Level, Mode, Outcome, Selection
 from attnbench.verify.checks import verify
 from attnbench.workloads import reader
 from attnbench.workloads.options import Options

@@ -86,7 +86,7 @@ def test_only_laps_count_as_measuring():
     assert session.useful_s == pytest.approx(laps_s)
 
 
-def test_odd_behaviour_is_looked_for_until_there_was_time_for_it():
+def test_odd_behaviour_is_looked_for_in_every_round_and_until_there_was_time_for_it():
     ends = iter(["was not examined"] * 2 + [""] * 99)
 
     def fate(case, do):
@@ -98,10 +98,13 @@ def test_odd_behaviour_is_looked_for_until_there_was_time_for_it():
     machine = Machine(fate=fate)
     sweep(machine, (PLAN[0],))
     assert [asked["suspicious"] for asked in machine.builds] == [True, True, True]
-    ends = iter([""] * 99)
-    machine = Machine(fate=fate)
-    sweep(machine, (PLAN[0],))
-    assert [asked["suspicious"] for asked in machine.builds] == [True, False, False]
+    machine = Machine()
+    sweep(machine, [planned("a", n, 10**8) for n in (128, 256, 512, 1024, 2048)])
+    looks = [(asked["workload"]["seq_len"], asked["suspicious"]) for asked in machine.builds]
+    first = [(128, True), (256, False), (512, True), (1024, False), (2048, True)]
+    assert looks[:5] == first, "at lengths that are much longer too"
+    for later in (looks[5:10], looks[10:]):
+        assert [looked for _, looked in later] == [True, *[False] * 4], "once in each round"
     machine = Machine()
     sweep(machine, (replace(PLAN[0], own=True),))
     assert not any(asked["suspicious"] for asked in machine.builds), "tests look for it"
