@@ -125,7 +125,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     unmeasured = (row.key for row in ROWS if row.key not in found)
     found = with_bounds(found.reindex(columns=[*found.columns, *unmeasured]), sweep)
     signs = suspects(sweep.runs, names, too_fast(found, sweep))
-    return found.assign(suspect=[signs.get(series, "") for series in found["series"]])
+    return found.assign(suspect=[signs.get(series, "") for series in found.get("series", [])])
 
 
 def clock(sweep: Sweep) -> str:
