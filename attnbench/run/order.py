@@ -23,8 +23,8 @@ from attnbench.run.history import blocks
 from attnbench.run.outlook import Outlook
 from attnbench.statistics.ratios import block_certainties, widest
 
-RANGE = 0.7  # share of the budget in which every case is visited once
-STEP = 2.0  # cases of a step cost at most this many times the cheapest one
+RANGE = 0.75  # share of the budget in which every case is visited once and weighed
+STEP = 4.0  # cases of a step cost at most this many times the cheapest one
 LEAST_WIDTH = 0.001  # of the interval of a ratio, so that what is exact can be repeated too
 LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to run
 PEAKS_S = 1.5  # measuring the peak rates of the machine

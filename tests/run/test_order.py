@@ -103,10 +103,10 @@ def order(machine):
 
 
 def test_curves_begin_then_cheap_cases_come_first_and_their_block_races_along():
-    machine = Machine(slow_is(1.0))
+    machine = Machine(slow_is(5.0))
     sweep(machine, request=replace(REQUEST, budget_s=300.0))
     first = [(name, n) for round_, name, n in order(machine) if round_ == 0]
-    assert {n for _, n in first[:3]} == {128}
+    assert {n for _, n in first[:2]} == {128}
     assert first.index(("fast", 512)) < first.index(("slow", 256))
     runs = outcomes(machine)
     for slow, fast in zip(PLAN[:3], PLAN[3:], strict=True):
