@@ -201,9 +201,7 @@ class CheckedCase:
     ) -> tuple[float, ...]:
         """One number per process of a side: the median of its samples, or their mean."""
         of = mean if statistic is Statistic.AVERAGE else median
-        return tuple(
-            of(laps[side]) for stage in self.laps(metric) for laps in stage if side in laps
-        )
+        return tuple(of(laps[side]) for stage in self.laps(metric) for laps in stage)
 
     def evidence(self, metric: str) -> Evidence:
         """The pairs of processes, as the rule takes them."""

@@ -52,9 +52,9 @@ def against_revision(
         trees = {BASE: tree, HEAD: root}
         if asked is None or only_changed:
             found = reach(trees, changes, runner, plan.device, asked)
-            report = replace(report, uncovered=found.uncovered)
             if not found.known and found.uncovered:
                 return replace(report, findings=(covered_by_nothing(found.uncovered),))
+            report = replace(report, uncovered=found.uncovered)
             if not found.reached:
                 return report
             if asked is None:

@@ -329,7 +329,7 @@ def covered_by_nothing(files: Sequence[str]) -> Finding:
         case=few(files),
         metric=RUNS,
         verdict=Verdict.MISSING,
-        reason="no mechanism found to load it; name one with --models, or a function with --call",
+        reason="no mechanism loads this; name one with --models, or a function with --call",
         unchecked=True,
         file=files[0],
     )

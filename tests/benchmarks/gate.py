@@ -71,7 +71,7 @@ class Slowed(PLAIN.forms[{form!r}]):
         return super().forward(x, mask)
 
 
-CARD = replace(PLAIN, config=Config, forms={{"slowed": Slowed}}, default="slowed", examples=())
+CARD = replace(PLAIN, config=Config, forms={{"eager": Slowed}}, default="eager", examples=())
 """
 PRODUCTS = 100  # of extra work, to learn how long one takes
 NOTHING = "nothing"

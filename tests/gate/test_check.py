@@ -295,7 +295,7 @@ def test_a_change_where_no_mechanism_is_known_does_not_pass(repository, server):
     repository.write("small.py", "x = 2\n")
     report = check(repository, server)
     assert report.exit_code(strict=False) == 2
-    assert headline(report).startswith("NOT CHECKED: small.py: no mechanism found")
+    assert headline(report).startswith("NOT CHECKED: small.py: no mechanism loads this; name")
 
 
 def test_without_changes_there_is_nothing_to_check(repository, server):
