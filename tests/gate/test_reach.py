@@ -8,7 +8,7 @@ import pytest
 
 from attnbench.gate.cases import CheckPlan, MechanismPair
 from attnbench.gate.measuring import Runner
-from attnbench.gate.reach import Loaded, Reach, chosen, describe_reach, named, reach
+from attnbench.gate.reach import Loaded, Reach, chosen, describe_reach, file_of, named, reach
 from attnbench.gate.repository import Change, changes
 from attnbench.records import Selection
 from tests.gate.repositories import MECHANISM, Repository, planted
@@ -66,6 +66,26 @@ def test_cards_are_found_by_their_text(trees, found):
 def test_mechanisms_are_named_as_models_takes_them():
     assert named("attnbench/mechanisms/transformer.py", "CARD") == Selection(name="transformer")
     assert named("src/a.py", "MINE") == Selection(name="src/a.py:MINE")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("src/a.py:MINE", "src/a.py"),
+        ("pack.part:function", "src/pack/part.py"),
+        ("pack:function", "src/pack/__init__.py"),
+        ("local", "attnbench/mechanisms/local.py"),
+        ("transformer", ""),
+        ("stack(local)", ""),
+        ("x" * 5000 + ".py:A", ""),
+    ],
+)
+def test_the_file_of_what_is_checked(name, file, tmp_path):
+    own = "attnbench/mechanisms/local.py"
+    for path in ("src/a.py", "src/pack/part.py", "src/pack/__init__.py", own):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    assert file_of(name, tmp_path) == file
 
 
 @pytest.mark.parametrize("broken", ["class Small Small", MECHANISM + "\nraise KeyError"])

@@ -22,7 +22,7 @@ from attnbench.gate.cases import (
     workload_request,
 )
 from attnbench.gate.finding import Report, broken, reported, runs
-from attnbench.gate.measuring import CheckSession, Runner, layout
+from attnbench.gate.measuring import CheckSession, Runner, crowding, layout
 from attnbench.metrics import TIME
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
@@ -245,6 +245,13 @@ def test_without_time_to_confirm_a_clear_slowdown_fails(ratio, codes, monkeypatc
     assert looks == {(0, 0): 3}
     assert not report.unchecked
     assert tuple(map(report.exit_code, (False, True))) == codes
+
+
+@pytest.mark.parametrize(("load", "times"), [(0.2, 1.0), (7.0, 4.0), (None, 1.0)])
+def test_a_loaded_machine_is_expected_to_take_longer(load, times, monkeypatch):
+    monkeypatch.setattr("attnbench.gate.measuring.load", lambda: load)
+    monkeypatch.setattr("attnbench.gate.measuring.cores", lambda: 2)
+    assert crowding() == times
 
 
 def test_two_memory_layouts_take_turns_and_two_others_confirm(monkeypatch):
