@@ -7,12 +7,10 @@ from attnbench.catalogue.registry import card
 from attnbench.devices import host, nvml
 from attnbench.devices.kinds.cuda import Cuda
 from attnbench.measure import environment
-from attnbench.measure.samples import EXTRA_SIZE
 from attnbench.measure.worker import Worker
 from tests.measure.cases import answered, case, sent
 
 MIB = 1 << 20
-OTHER = "cpu:0"  # another name of the CPU, of which nothing is the default
 
 
 @pytest.fixture
@@ -21,21 +19,6 @@ def gpu(emulated_gpu, monkeypatch):
     torch.cuda.reset_peak_memory_stats()
     monkeypatch.setattr(nvml, "hides_process", lambda uuid: "hidden")
     return emulated_gpu
-
-
-@pytest.fixture
-def extras(gpu, monkeypatch):
-    """The devices on which extra work was made, where those of a GPU are called `OTHER`."""
-    full, devices = torch.full, []
-
-    def spied(size, value, **options):
-        if tuple(size) == (EXTRA_SIZE, EXTRA_SIZE):
-            devices.append(options["device"])
-        return full(size, value, **options)
-
-    monkeypatch.setattr(Cuda, "torch_name", OTHER)
-    monkeypatch.setattr(torch, "full", spied)
-    return devices
 
 
 def asked(**sizes):
@@ -50,16 +33,6 @@ def test_a_case_is_on_the_card_that_it_names(gpu, do):
     )
     assert torch.cuda.max_memory_allocated(1) > 0
     assert torch.cuda.memory_allocated(0) <= before
-
-
-def test_a_build_with_extra_work_does_it_on_the_device(extras):
-    answered(Worker(None, seed=0), "build", extra=3, **asked(device="cuda"))
-    assert extras == [OTHER]
-
-
-def test_extra_work_is_calibrated_on_the_device(extras):
-    answered(Worker(None, seed=0), "calibrate", device="cuda")
-    assert extras == [OTHER]
 
 
 def test_what_a_case_reserved_is_given_back(gpu):
