@@ -1,9 +1,7 @@
 """How long the process that reads cards may take, and whose code it finds."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,17 +16,13 @@ FILE = Path(__file__).parents[1] / "measure" / "exploits.py"
 
 
 class Slow:
-    """A server whose workers need some seconds for an answer."""
+    """A server whose processes need some seconds for an answer."""
 
     def __init__(self, takes_s):
         self.takes_s = takes_s
 
-    @contextmanager
-    def worker(self, **about):
-        def ask(limit_s, **asked):
-            return {"outcome": "ok" if self.takes_s <= limit_s else "timeout"}
-
-        yield SimpleNamespace(ask=ask)
+    def ask(self, limit_s, module, **asked):
+        return {"outcome": "ok" if self.takes_s <= limit_s else "timeout"}
 
 
 def test_on_a_busy_machine_the_package_own_cards_may_take_minutes():
