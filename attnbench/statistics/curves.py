@@ -98,11 +98,6 @@ class LogCurve:
             df=np.minimum(self.df[i], other.df[j]),
         )
 
-    def mean(self) -> tuple[float, float, float]:
-        """The mean of the logarithms, taken as independent, with its standard error and df."""
-        error = float(np.sqrt(np.sum(self.errors**2))) / len(self)
-        return float(np.mean(self.logs)), error, float(np.min(self.df))
-
     def slopes(self) -> "LogCurve":
         """d log cost / d log N between neighbouring lengths, at their geometric means."""
         x = np.log(self.lengths)

@@ -108,11 +108,6 @@ def test_the_error_of_a_slope_between_two_lengths_is_that_of_both_over_their_dis
     assert (slopes.low[0], slopes.high[0]) == pytest.approx((low, high))
 
 
-def test_a_mean_has_the_error_of_independent_values_and_the_fewest_degrees_of_freedom():
-    found = LogCurve.of([1, 2], [math.e, math.e**3], [0.3, 0.4], [4, 8])
-    assert found.mean() == pytest.approx((2, 0.25, 4))
-
-
 def test_intervals_of_slopes_cover_the_truth_as_often_as_claimed():
     rng = np.random.default_rng(0)
     lengths = 2.0 ** np.arange(7, 17)
