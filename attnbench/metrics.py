@@ -51,11 +51,11 @@ class Metric:
     for metrics that are timed or only recorded. Only a `signed` metric may be negative. A summary
     has two predictions of a `predicted` one.
 
-    Every metric is in the CSV of all cases and in a page's menu. Claims, growth tables and
-    `Sweep.plot` refer to it by its `name`. Reports may have a `table` of it by length, and a
-    `figure` (the stem of its file name), per token or per batch; both are headed by its `title`, or
-    else its label. `compare` and `check` judge the `compared` ones: costs by their intervals,
-    counts by their tolerance.
+    Every metric is in the CSV of all cases; what people compare is `offered` in a page's menu.
+    Claims, growth tables and `Sweep.plot` refer to it by its `name`. Reports may have a `table` of
+    it by length, and a `figure` (the stem of its file name), per token or per batch; both are
+    headed by its `title`, or else its label. `compare` and `check` judge the `compared` ones: costs
+    by their intervals, counts by their tolerance.
     """
 
     key: str
@@ -79,6 +79,11 @@ class Metric:
         """Its title, or else its label, to begin a line with."""
         text = self.title or self.label
         return text[0].upper() + text[1:]
+
+    @property
+    def offered(self) -> bool:
+        """Whether people compare it: a cost with an interval, a count, or what has a name."""
+        return self.interval or self.compared or bool(self.name)
 
     @property
     def interval(self) -> bool:
@@ -185,7 +190,7 @@ ROWS = (
               " once at the rate of a large copy; what has few products is far above it in any"
               " implementation", name="over_bound", table=True),
     _recorded("peak_share", "share of peak", Unit.RATIO,
-              "of the FLOP/s of a large matrix product here"),
+              "of the FLOP/s of a large matrix product here", name="peak_share"),
     _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
     _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
     _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),

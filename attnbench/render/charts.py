@@ -17,9 +17,8 @@ import numpy as np
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Better, Metric, Unit
-from attnbench.modes import find
-from attnbench.records import AT, PASSES, Part, Run, Sweep
+from attnbench.metrics import MEMORY, ROWS, TABLE, TIME, Metric, Unit
+from attnbench.records import AT, PASSES
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity
@@ -29,15 +28,12 @@ from attnbench.render.styles import labels, on_dark, series_styles
 DIGITS = 6  # significant, of what is drawn; texts and files have all that is known
 
 COSTS = (TIME, "token_s", "tokens_per_s", MEMORY)
-PASS, STEP = (TIME, MEMORY), ("tpot_s", STATE)  # the two axes of a plane
 LONGEST = 1000  # characters of a name, which a page breaks
 INTERVALS = "Bars are 95 % confidence intervals, thin ones bands of predictions."
 
-SECONDS = tuple(step for step in units.TIMES if step[1] <= 1)  # ticks are powers of ten
-
 # the units in which an axis counts, from small to large
 STEPS = MappingProxyType({
-    Unit.SECONDS: SECONDS,
+    Unit.SECONDS: tuple(step for step in units.TIMES if step[1] <= 1),  # ticks: powers of ten
     Unit.BYTES: units.SIZES,
     Unit.FLOPS: tuple((f"{prefix}FLOP", size) for prefix, size in units.PREFIXES),
 })  # fmt: skip
@@ -48,8 +44,8 @@ PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 class Drawn:
     """A quantity against length: an array with a value per case, NaN where it is unknown.
 
-    `key` names it in links, `text` writes a value with its unit, `unit` decides in which unit the
-    axis counts, and the quantity is offered under the heading `group`.
+    `key` names it in links, `text` writes a value with its unit, and `unit` decides in which unit
+    the axis counts.
     """
 
     key: str
@@ -61,7 +57,6 @@ class Drawn:
     text: Callable[[float], str] = units.ratio
     unit: Unit = Unit.RATIO
     note: str = ""
-    group: str = "Costs"
 
 
 def charts(analysis: Analysis) -> dict[str, Any]:
@@ -72,9 +67,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
         # after the time of a batch, which a step of decoding does not have
         behind = 1 if set(PASSES) & {*analysis.modes} else 2
         drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
-    further = {"planes": planes(cases), "samples": [*_samples(sweep, cases)]}
-    further["at"] = analysis.answers.seq_len
-    return page_data(cases, drawn) | further
+    return page_data(cases, drawn)
 
 
 def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
@@ -87,15 +80,7 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
         "lengths": {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))},
         "series": [_look(name, label, styles[name]) for name, label in shown.items()],
         "quantities": [q for q in (_quantity(one, cases) for one in drawn) if q["points"]],
-        "planes": [],
-        "at": None,
-        "samples": [],
     }
-
-
-def planes(cases: Frame) -> list[list[str]]:
-    """The two quantities that are shown against one another in each mode."""
-    return [[*(STEP if find(mode).steps else PASS)] for mode in _orders(cases)[1]]
 
 
 def _orders(cases: Frame) -> tuple[list[str], list[str]]:
@@ -114,7 +99,7 @@ def _places(rows: Frame, cases: Frame) -> list[dict[str, int]]:
 
 
 def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
-    """Time in its three scales, peak memory, then every other metric that was recorded.
+    """Time in its three scales, peak memory, then every other metric that people compare.
 
     A batch is one of `tokens` tokens, or of the sweep's; in decode a step has no such time.
     """
@@ -128,7 +113,7 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
     yield replace(_drawn(rate, cases), axis=str(rate.unit), predicted=sizes / guess)
     yield _drawn(memory, cases)
     for metric in ROWS:
-        if metric.key in cases and metric.key not in COSTS:
+        if metric.offered and metric.key in cases and metric.key not in COSTS:
             yield _drawn(metric, cases)
 
 
@@ -156,7 +141,6 @@ def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Dra
         text=lambda value: quantity(value, metric.unit),
         values=values, ends=ends, predicted=guesses,
         note=f"{text} {INTERVALS}" if metric.interval else text,
-        group="Conditions" if metric.better is Better.NEITHER else "Costs",
     )  # fmt: skip
 
 
@@ -186,7 +170,6 @@ def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
     return {
         "key": drawn.key,
         "label": drawn.label,
-        "group": drawn.group,
         "axis": f"{drawn.axis}, {drawn.unit}" if named else drawn.axis,
         "units": [list(step) for step in STEPS.get(drawn.unit, ())],
         "base": 2 if drawn.unit is Unit.BYTES else 10,
@@ -194,35 +177,6 @@ def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
         "log": bool((heights[np.isfinite(heights)] > 0).all()),
         "points": points,
     }
-
-
-def _samples(sweep: Sweep, cases: Frame) -> Iterator[dict[str, Any]]:
-    """The samples of every timed case by round, with its estimate, in the order of the plan."""
-    timed: dict[str, list[Run]] = {}
-    for run in sweep.runs:
-        if run.part is Part.TIME and run.samples:
-            timed.setdefault(run.case, []).append(run)
-    for row, place in zip(cases.to_dict("records"), _places(cases, cases), strict=True):
-        if runs := timed.get(row["key"]):
-            seconds = np.array([sample.seconds for run in runs for sample in run.samples])
-            fitting = [step for step in SECONDS if step[1] <= seconds.min()]
-            name, size = fitting[-1] if fitting else SECONDS[0]
-            columns = zip(("x", "low", "high"), TABLE[TIME].estimate, strict=False)
-            ends = {key: row[column] / size for key, column in columns}
-            known = {key: _short(end) for key, end in ends.items() if units.has_value(end)}
-            yield {
-                **place,
-                "unit": name,
-                "rounds": [
-                    {
-                        "round": run.round + 1,
-                        "values": [_short(sample.seconds / size) for sample in run.samples],
-                    }
-                    for run in runs
-                ],
-                "estimate": [known] if known else [],
-                "text": f"{units.estimate(*ends.values())} {name}",
-            }
 
 
 def _look(name: str, label: str, style: Mapping[str, Any]) -> dict[str, Any]:

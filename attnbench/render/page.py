@@ -145,7 +145,7 @@ def devices_files(
         devices_tables(analyses, cases),
         cases,
         formats,
-        charts.page_data(cases, charts.costs(cases, tokens)) | {"planes": charts.planes(cases)},
+        charts.page_data(cases, charts.costs(cases, tokens)),
     )
 
 

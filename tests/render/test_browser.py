@@ -152,18 +152,13 @@ def journal(whole: Sweep, mechanism: str, mode: str, length: int) -> tuple[Case,
 def test_every_choice_is_drawn_without_a_complaint(opened):
     page = opened.page
     assert not page.locator(".static").first.is_visible()
-    costs, conditions = page.locator("#choices optgroup").all()
-    assert [each.get_attribute("label") for each in (costs, conditions)] == ["Costs", "Conditions"]
-    assert costs.locator("option").all_inner_texts()[:5] == [
+    assert page.locator("[name=show] option").all_inner_texts()[:5] == [
         "time per batch of 8,192 tokens",
         "speed-up over transformer:eager",
         "time per token",
         "tokens per second",
         "allocated peak",
     ]
-    internals = {"set-up", "warm-up", "warm-up iterations", "load before", "load after", "probe"}
-    assert {"warm-up", "load before"} <= {*conditions.locator("option").all_inner_texts()}
-    assert not internals & {*costs.locator("option").all_inner_texts()}
     for name in page.locator("[name=show] option").all_inner_texts():
         page.select_option("[name=show]", label=name)
     page.select_option("[name=show]", index=0)
@@ -172,7 +167,6 @@ def test_every_choice_is_drawn_without_a_complaint(opened):
     page.uncheck("[name=predicted]")
     page.click("#series button[value=none]")
     page.click("#series button[value=all]")
-    page.select_option("[name=n]", label="2,048")
     page.emulate_media(color_scheme="dark")
     assert opened.quiet(), opened.complaints
     page.emulate_media(color_scheme="light")
@@ -246,24 +240,6 @@ def test_series_are_picked_and_highlighted(opened):
         page.wait_for_selector(f"#costs {MARKS}[opacity='{opacity}']")
 
 
-def test_every_sample_of_a_case_is_drawn(opened, whole):
-    page = opened.page
-    page.uncheck("[name=mode][value=training]")
-    page.select_option("[name=case]", label="Linformer")
-    page.select_option("[name=n]", label="512")
-    page.wait_for_selector("#samples .plot[aria-label*='Linformer, inference, N = 512']")
-    _, rounds = journal(whole, "linformer", "inference", 512)
-    settled(page)
-    labels = [
-        mark.get_attribute("aria-label")
-        for mark in page.locator(f"#samples figure:visible {MARKS}").all()
-    ]
-    shown = [re.search(r"Value: round (\d+): ([\d.]+) ms", label).groups() for label in labels]
-    truth = [(i + 1, 1e3 * s) for i, seconds in enumerate(rounds) for s in seconds]
-    found = sorted((int(number), float(value)) for number, value in shown)
-    assert found == [(number, pytest.approx(ms, rel=1e-5)) for number, ms in sorted(truth)]
-
-
 def label(series: str) -> str:
     """The label of a series, of which the sweep has one per mechanism."""
     return styles.labels([series])[series]
@@ -326,7 +302,7 @@ def test_downloads_are_the_files_of_the_report(opened, files):
         assert event.value.suggested_filename == name
         assert Path(event.value.path()).read_bytes() == files[name]
     with page.expect_download() as event:
-        page.get_by_role("button", name="charts and samples (JSON)").click()
+        page.get_by_role("button", name="charts (JSON)").click()
     assert json.loads(Path(event.value.path()).read_text())["modes"] == ["training", "inference"]
     assert opened.quiet(), opened.complaints
 
@@ -336,23 +312,8 @@ def test_hostile_names_stay_text(opened):
     labels = page.locator("#series label").all_inner_texts()
     assert [label.strip() for label in labels][-len(HOSTILE) :] == [*HOSTILE]
     for name in HOSTILE:
-        page.select_option("[name=case]", label=name)
         hover(page, point(page, name, 128))
     assert page.evaluate("window.hacked") is None
-    assert opened.quiet(), opened.complaints
-
-
-@pytest.mark.parametrize("name", ["Fastformer", "Transformer"])
-def test_samples_follow_the_chart(opened, name):
-    page = opened.page
-    mark = point(page, name, 512)
-    hover(page, mark)
-    page.mouse.down()
-    page.mouse.up()
-    for mode in ("training", "inference"):
-        page.wait_for_selector(f"#samples .plot[aria-label='Samples of {name}, {mode}, N = 512']")
-    page.uncheck("[name=mode][value=inference]")
-    assert page.locator("#samples figure:visible").count() == 1
     assert opened.quiet(), opened.complaints
 
 
@@ -362,11 +323,10 @@ def test_a_link_shows_what_its_sender_saw(browser, opened, written):
     page.uncheck("[name=mode][value=training]")
     page.locator("#series").get_by_label("Linformer").uncheck()
     page.select_option("[name=scale]", label="linear")
-    page.select_option("[name=n]", label="512")
 
     def seen(page) -> list[str]:
         settled(page)
-        marks = page.locator(f"#costs {MARKS}:visible, #plane {MARKS}:visible").all()
+        marks = page.locator(f"#costs {MARKS}:visible").all()
         return [mark.get_attribute("aria-label") for mark in marks]
 
     sent = seen(page)
@@ -378,7 +338,7 @@ def test_a_link_shows_what_its_sender_saw(browser, opened, written):
     assert seen(received.page) == sent
     assert received.page.locator("[name=show]").input_value() == "allocated_peak_bytes"
     received.context.close()
-    for _ in range(5):
+    for _ in range(4):
         page.go_back()
     assert page.locator("[name=show]").input_value() == "time_s"
     assert page.locator("#series").get_by_label("Linformer").is_checked()
@@ -390,7 +350,7 @@ def test_a_link_shows_what_its_sender_saw(browser, opened, written):
 
 def test_a_link_with_unknown_names_shows_the_usual(browser, written):
     opened = Opened(browser, written)
-    opened.page.goto(f"{opened.url}#show=nothing&mode=dancing&n=7&x=1")
+    opened.page.goto(f"{opened.url}#show=nothing&mode=dancing&x=1")
     opened.page.reload()
     opened.page.wait_for_selector("html.drawn")
     assert opened.page.locator("[name=show]").input_value() == "time_s"
@@ -402,36 +362,13 @@ def test_a_link_with_unknown_names_shows_the_usual(browser, written):
 def test_modes_stand_side_by_side_where_there_is_room(browser, written, width, beside):
     opened = Opened(browser, written, viewport={"width": width, "height": 768})
     opened.page.wait_for_selector("html.drawn")
-    for section in ("costs", "plane", "samples"):
-        training, inference = (
-            figure.bounding_box() for figure in opened.page.locator(f"#{section} figure").all()
-        )
-        assert (training["y"] == inference["y"]) == beside
-        assert (training["x"] == inference["x"]) != beside
-        assert training["width"] == pytest.approx(inference["width"], abs=1)
+    figures = opened.page.locator("#costs figure").all()
+    training, inference = (figure.bounding_box() for figure in figures)
+    assert (training["y"] == inference["y"]) == beside
+    assert (training["x"] == inference["x"]) != beside
+    assert training["width"] == pytest.approx(inference["width"], abs=1)
     assert opened.quiet(), opened.complaints
     opened.context.close()
-
-
-def beaten(costs, own) -> bool:
-    """Whether something needs less in one respect and no more in the other."""
-    return bool(((costs <= own).all(axis=1) & (costs < own).any(axis=1)).any())
-
-
-def test_the_pareto_front_has_what_nothing_beats_in_both(opened, whole):
-    page, cases = opened.page, analyse(whole).cases
-    page.select_option("[name=n]", label="512")
-    names = styles.labels(cases["series"])
-    for figure, mode in zip(
-        page.locator("#plane figure").all(), cases["mode"].unique(), strict=True
-    ):
-        own = cases[(cases["mode"] == mode) & (cases["seq_len"] == 512)]
-        costs = own.set_index(own["series"].map(names))[["time_s", "allocated_peak_bytes"]]
-        front = {n for n in costs.index if not beaten(costs, costs.loc[n])}
-        settled(page)
-        said = figure.locator(".mark-text.role-mark text").all_text_contents()
-        assert {text for text in said if text} == front
-        assert figure.locator(MARKS).count() == len(own)
 
 
 @pytest.fixture(scope="module")
@@ -527,7 +464,7 @@ def test_without_scripts_figures_and_tables_remain(browser, written):
     opened = Opened(browser, written, java_script_enabled=False)
     assert opened.page.locator("#charts").is_hidden()
     pictures = opened.page.locator("figure.static img").all()
-    assert len(pictures) == 3
+    assert len(pictures) == 2
     assert all(picture.is_visible() for picture in pictures)
     assert opened.page.locator("table").first.is_visible()
     assert opened.page.locator("table button").count() == 0

@@ -110,7 +110,7 @@ def test_a_report_is_one_page_with_everything_in_it():
     made = page.report_files(analyse(whole))
     text = made["report.html"].decode()
     seen = Seen(text)
-    assert seen.tags.count("img") == 3
+    assert seen.tags.count("img") == 2
     markdown = made["tables.md"].decode()
     assert seen.tags.count("table") == len(re.findall(r"^\| ---", markdown, re.MULTILINE))
     assert "prefers-color-scheme: dark" in text
@@ -162,7 +162,7 @@ def test_answers_then_warnings_then_tables():
 )
 def test_figures_are_embedded_for_any_requested_formats(formats: tuple[str, ...], kind: str):
     made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))), formats)
-    assert made["report.html"].decode().count(f"data:image/{kind};base64,") == 3
+    assert made["report.html"].decode().count(f"data:image/{kind};base64,") == 2
     assert not [name for name in made if name.endswith(".png") and "png" not in formats]
 
 

@@ -2,7 +2,6 @@
 // The charts of a page, after page.js.
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
-const PLANE = { type: "log", nice: false, padding: 18 };
 const SPARSE = { labelOverlap: "greedy" };
 const MULTIPLES = {
   10: [[5, [1]], [2.5, [1, 3]], [1, [1, 2, 5]], [0, [1, 1.5, 2, 3, 4, 5, 6, 8]]],
@@ -121,12 +120,11 @@ function patch(spec) {
 }
 
 class Chart {
-  constructor(title, pick) {
+  constructor(title) {
     this.plot = made("div", { className: "plot", tabIndex: 0, role: "group" });
     this.plot.setAttribute("aria-describedby", "keys");
     this.output = made("output");
     this.figure = made("figure", {}, made("figcaption", {}, title), this.plot, this.output);
-    this.pick = pick;
     this.points = [];
     this.order = Promise.resolve();
     this.plot.addEventListener("keydown", (event) => this.step(event));
@@ -138,7 +136,7 @@ class Chart {
     const drawn = JSON.stringify([spec, points]);
     if (drawn === this.drawn) return this.order;
     Object.assign(this, { drawn, points, at: null });
-    this.output.value = spec.usermeta?.said ?? "";
+    this.output.value = "";
     this.plot.setAttribute("aria-label", spec.description);
     spec.data = { values: points };
     this.plot.ariaBusy = "true";
@@ -163,7 +161,6 @@ class Chart {
       });
       const { view } = this.result;
       const under = (item) => item?.datum?.datum ?? item?.datum;
-      view.addEventListener("click", (_, item) => this.pick(under(item)));
       view.addEventListener("pointermove", (_, item) => {
         if (under(item)?.text) this.output.value = this.said(under(item));
       });
@@ -172,7 +169,7 @@ class Chart {
   }
 
   said(point) {
-    return point.n ? `${point.name}, N = ${point.n.toLocaleString("en")}: ${point.text}` : point.text;
+    return `${point.name}, N = ${point.n.toLocaleString("en")}: ${point.text}`;
   }
 
   highlight(name) {
@@ -189,7 +186,6 @@ class Chart {
   step(event) {
     const along = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (event.key === "Enter") this.pick(this.at);
     if ((!along && !across) || !this.points.length) return;
     event.preventDefault();
     if (!this.at) {
@@ -209,11 +205,6 @@ class Chart {
   }
 }
 
-function options(select, values, label = (value) => value) {
-  select.append(...values.map((value) => made("option", { value }, label(value))));
-  select.parentElement.hidden = values.length < 2;
-}
-
 function box(name, value, ...children) {
   const input = made("input", { type: "checkbox", name, value, defaultChecked: true });
   input.setAttribute("form", "choices");
@@ -225,17 +216,8 @@ class Charts {
     this.data = data;
     this.form = byId("choices").elements;
     this.fill();
-    const pick = (point) => {
-      if (!point?.n) return;
-      this.form.n.value = point.n;
-      this.form.case.value = point.name;
-      this.changed();
-    };
-    this.panels = ["costs", "plane", "samples"].map((id) => {
-      const charts = data.modes.map((mode) => new Chart(mode, pick));
-      byId(id).querySelector(".charts").append(...charts.map(({ figure }) => figure));
-      return { id, charts };
-    });
+    this.charts = data.modes.map((mode) => new Chart(mode));
+    byId("costs").querySelector(".charts").append(...this.charts.map(({ figure }) => figure));
     byId("charts").addEventListener("change", () => this.changed());
     byId("choices").addEventListener("submit", (event) => event.preventDefault());
     byId("series").addEventListener("click", ({ target }) => {
@@ -252,26 +234,15 @@ class Charts {
 
   fill() {
     const { form, data } = this;
-    const groups = new Map();
-    for (const { key, label, group } of data.quantities) {
-      if (!groups.has(group)) groups.set(group, made("optgroup", { label: group }));
-      groups.get(group).append(made("option", { value: key }, label));
-    }
-    form.show.append(...groups.values());
+    form.show.append(...data.quantities.map(({ key, label }) => made("option", { value: key }, label)));
     byId("modes").append(...data.modes.map((mode) => box("mode", mode, mode)));
     byId("modes").hidden = data.modes.length < 2;
     const points = data.quantities.flatMap((quantity) => quantity.points);
     form.predicted.parentElement.hidden = !points.some(({ predicted }) => predicted);
-    const lengths = [...new Set(points.map(({ n }) => n))].sort((a, b) => a - b);
-    options(form.n, lengths, (n) => n.toLocaleString("en"));
-    form.n.options[lengths.indexOf(data.at ?? lengths.at(-1))].defaultSelected = true;
-    options(form.case, [...new Set(data.samples.map(({ series }) => data.series[series].name))]);
     const items = data.series.map((series) => {
       const label = box("series", series.name, swatch(series), series.name);
       label.title = series.title;
-      const light = (name) => () => {
-        for (const { charts } of this.panels) charts.forEach((chart) => chart.highlight(name));
-      };
+      const light = (name) => () => this.charts.forEach((chart) => chart.highlight(name));
       for (const event of ["pointerenter", "focusin"]) label.addEventListener(event, light(series.name));
       for (const event of ["pointerleave", "focusout"]) label.addEventListener(event, light(""));
       return made("li", {}, label);
@@ -306,12 +277,8 @@ class Charts {
     this.quantity = this.data.quantities.find(({ key }) => key === this.form.show.value);
     this.form.scale.parentElement.hidden = !this.quantity.log;
     byId("costs").querySelector(".note").textContent = this.quantity.note;
-    const drawn = this.panels.flatMap(({ id, charts }) => {
-      const all = modes.map((mode) => this[id](mode, modes));
-      byId(id).hidden = !all.some(([, points]) => points.length) && id !== "costs";
-      charts.forEach(({ figure }, mode) => (figure.hidden = !modes.includes(mode)));
-      return byId(id).hidden ? [] : all.map((one, i) => charts[modes[i]].draw(...one));
-    });
+    this.charts.forEach(({ figure }, mode) => (figure.hidden = !modes.includes(mode)));
+    const drawn = modes.map((mode) => this.charts[mode].draw(...this.costs(mode, modes)));
     // charts that stay share the width anew
     return Promise.all(drawn).then(() => dispatchEvent(new Event("resize")));
   }
@@ -351,67 +318,6 @@ class Charts {
     // Vega-Lite warns of a layer without a single value
     const bars = points.some((point) => "low" in point) ? ["bars"] : [];
     return [drawing(data, ["dotted", "solid", ...bars, "markers"], { x, y, description }), points];
-  }
-
-  // times against sizes at one length
-  plane(mode) {
-    const { data, form } = this;
-    const quantities = (data.planes[mode] ?? []).map((key) =>
-      data.quantities.find((quantity) => quantity.key === key) ?? { points: [] });
-    const [times, sizes] = [0, 1].map((i) => this.of(quantities[i]?.points ?? [], mode)
-      .filter(({ n, predicted }) => n === Number(form.n.value) && !predicted));
-    const points = times
-      .flatMap((time) => sizes.filter(({ series }) => series === time.series)
-        .map(({ value, text }) => ({ ...time, x: time.value, value, text: `${time.text}; ${text}` })))
-      .sort((a, b) => a.x - b.x || a.value - b.value);
-    if (!points.length) return [{}, []];
-    const middle = Math.sqrt(points[0].x * points.at(-1).x);
-    let least = Infinity;
-    for (const point of points) {
-      point.large = point.value < least;
-      Object.assign(point, { label: point.large ? point.name : "", late: point.x > middle });
-      least = Math.min(least, point.value);
-    }
-    const [x, y] = ["x", "value"].map((field, i) => {
-      const { axis: title, base, units } = quantities[i];
-      const ends = points.map((point) => ({ value: point[field] }));
-      return { title, scale: PLANE, axis: axis(ends, "log", base, units) };
-    });
-    const names = quantities.map(({ label }) => label).join(" against ");
-    const description = `${names}, N = ${form.n.value}, ${data.modes[mode]}`;
-    const spec = drawing(data, ["guide", "labels", "markers"], { x, y, description });
-    spec.layer[0].mark.interpolate = "step-after";
-    const front = points.filter(({ large }) => large).map(({ x, value }, n) => ({ x, value, n }));
-    return [{ ...spec, datasets: { guide: front } }, points];
-  }
-
-  samples(mode) {
-    const { data, form } = this;
-    const chosen = data.samples.find(({ series, mode: own, n }) => own === mode
-      && n === Number(form.n.value) && data.series[series].name === form.case.value);
-    if (!chosen) return [{}, []];
-    const name = form.case.value;
-    const points = chosen.rounds.flatMap(({ round, values }) =>
-      values.map((x) => ({ round, x, name, text: `round ${round}: ${x} ${chosen.unit}` })));
-    points.forEach((point, id) => (point.id = id));
-    const x = {
-      title: `one iteration, ${chosen.unit}`,
-      scale: { zero: false, padding: 10 },
-      axis: { ...SPARSE, format: ",~r", tickCount: 6 },
-    };
-    const y = { field: "round", type: "ordinal", title: "round" };
-    const description = `Samples of ${name}, ${data.modes[mode]}, N = ${chosen.n}`;
-    const spec = drawing(data, ["markers"], { x, y, description });
-    const estimate = (type, opacity, more) => ({
-      data: { name: "guide" },
-      mark: { type, aria: false },
-      encoding: { color: { value: colours().soft }, opacity: { value: opacity }, ...more },
-    });
-    const [low, high] = ["low", "high"].map((field) => ({ field, type: "quantitative" }));
-    spec.layer.unshift(estimate("rect", 0.25, { x: low, x2: high }), estimate("rule", 1));
-    const said = `${points.length} samples; estimate ${chosen.text}`;
-    const height = 26 * chosen.rounds.length;
-    return [{ ...spec, height, usermeta: { said }, datasets: { guide: chosen.estimate } }, points];
   }
 }
 

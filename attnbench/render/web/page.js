@@ -105,7 +105,7 @@ function downloads() {
     link("every case (CSV)", cases, "text/csv", async () => JSON.parse(await unpacked("files"))[cases]);
   }
   if (byId("data")) {
-    link("charts and samples (JSON)", "charts.json", "application/json", () => unpacked("data"));
+    link("charts (JSON)", "charts.json", "application/json", () => unpacked("data"));
   }
   line.hidden = !line.hasChildNodes();
   line.prepend("Download: ");
