@@ -77,13 +77,13 @@ def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
             f"the two sweeps have no case in common, such as {first['case'].iloc[0]} and"
             f" {second['case'].iloc[0]}; sweep again with the options of one of them"
         )
-    plan = dict.fromkeys((*first["match"], *second["match"]))  # a merge sorts the cases
+    # a merge sorts the cases, which stay in the order of the plans
+    place = {match: -i for i, match in enumerate((*first["match"], *second["match"])[::-1])}
     both = first.merge(second, on="match", how="outer", suffixes=ENDS)
-    both = both.set_index("match").loc[[*plan]].reset_index()
-    for name in IDENTITY:
-        both[name] = both[f"{name}_1"].fillna(both[f"{name}_2"])
-    for end in ENDS:
-        both[f"ended{end}"] = [_ended(row, end) for _, row in both.iterrows()]
+    both = both.sort_values("match", key=lambda keys: keys.map(place), ignore_index=True)
+    known = {name: both[f"{name}_1"].fillna(both[f"{name}_2"]) for name in IDENTITY}
+    ended = {f"ended{end}": [_ended(row, end) for _, row in both.iterrows()] for end in ENDS}
+    both = pd.concat([both, pd.DataFrame(known | ended)], axis="columns")
     return both.astype({"seq_len": int})
 
 

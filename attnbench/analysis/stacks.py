@@ -55,7 +55,8 @@ def _rows(
     def costs(key: str | None, share: float, layers: int) -> tuple[float, ...]:
         row = known.get(key, {})
         costs = (("time_s", share), ("state_bytes", layers), ("allocated_peak_bytes", 1))
-        return tuple(times * row.get(name, math.nan) for name, times in costs)
+        depth = row.get("depth", 1)  # over which the costs of a stack stand there
+        return tuple(times * depth * row.get(name, math.nan) for name, times in costs)
 
     parts, shares = [], []
     for layer, count in counts.items():

@@ -13,10 +13,9 @@ import pandas as pd
 from attnbench.analysis.extrapolation import extrapolated
 from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
-from attnbench.metrics import ROWS, TABLE, TIME, Join
+from attnbench.metrics import ROWS, TABLE, TIME, Better, Join, Unit
 from attnbench.records import (
     ITEM_BYTES,
-    Case,
     Outcome,
     Part,
     Planned,
@@ -39,6 +38,8 @@ Row = pd.Series
 MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
 
 ALL = "all"  # mechanisms together
+
+COSTS = (Unit.SECONDS, Unit.BYTES, Unit.JOULES)  # of a stack, compared per layer
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
@@ -73,7 +74,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
     Identity: case, key, match (equal for the same case on another device or in another dtype),
     series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
-    causal, padding, tokens, outputs (the tokens that an iteration computes), layers. batch_scale is
+    causal, padding, tokens, outputs (the tokens that an iteration computes), layers. Costs
+    of a stack are those of one layer of its depth, `Planned.depth`. batch_scale is
     the factor from the time of an iteration to that of the sweep's tokens per batch, 1 in decode
     and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not started),
     reason, rounds. Recorded, or empty: attention_kernel, attention_device_kernels, arithmetic and
@@ -106,7 +108,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     known = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
     unknown = extrapolated(sweep.plan, known, rates)
     rows = [
-        _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
+        _identity(planned, names[planned.case.key], sweep.request.batch_tokens)
         | _ending(planned, own)
         | {name: next((r.notes[name] for r in own if name in r.notes), "") for name in NOTED}
         | timed_by
@@ -125,7 +127,24 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     unmeasured = (row.key for row in ROWS if row.key not in found)
     found = with_bounds(found.reindex(columns=[*found.columns, *unmeasured]), sweep)
     signs = suspects(sweep.runs, names, too_fast(found, sweep))
-    return found.assign(suspect=[signs.get(series, "") for series in found.get("series", [])])
+    found = found.assign(suspect=[signs.get(series, "") for series in found.get("series", [])])
+    return _per_layer(found)
+
+
+def _per_layer(cases: pd.DataFrame) -> pd.DataFrame:
+    """The cases with the costs of each stack over its `depth`."""
+    if cases.empty or (cases["depth"] == 1).all():
+        return cases
+    per_layer = [row for row in ROWS if row.better is Better.LOWER and row.unit in COSTS]
+    costs = [n for row in per_layer for n in (row.estimate[:3] if row.interval else (row.key,))]
+    costs += ["predicted_s", "predicted_bytes", "refined_s", "refined_lo_s", "refined_hi_s"]
+    costs += ["refined_bytes"]
+    rates = list(TABLE["tokens_per_s"].estimate[:3])
+    divided = cases[costs].div(cases["depth"], axis="index")
+    multiplied = cases[rates].mul(cases["depth"], axis="index")
+    others = cases.drop(columns=[*costs, *rates])
+    whole = pd.concat([others, divided, multiplied], axis="columns")[cases.columns]
+    return whole.copy()  # in few pieces, which columns can be added to
 
 
 def clock(sweep: Sweep) -> str:
@@ -254,8 +273,8 @@ def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, fl
     }
 
 
-def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, Any]:
-    workload, tokens = case.workload, case.workload.tokens
+def _identity(planned: Planned, series: str, batch_tokens: int | None) -> dict[str, Any]:
+    case, workload, tokens = planned.case, planned.case.workload, planned.case.workload.tokens
     fields = asdict(workload)
     shell = fields.pop("shell") or {}
     return {
@@ -271,6 +290,7 @@ def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, An
         "outputs": workload.outputs,
         "batch_scale": 1.0 if workload.steps else (batch_tokens or tokens) / tokens,
         "layers": shell.get("layers", 1),
+        "depth": planned.depth,
     }
 
 

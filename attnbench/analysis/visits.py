@@ -1,5 +1,6 @@
 """What a block shows as soon as series of it have been timed."""
 
+import math
 from collections.abc import Mapping
 from statistics import fmean, median
 from typing import NamedTuple
@@ -18,22 +19,29 @@ class Timed(NamedTuple):
     log_ratio: float | None
 
 
-def timed(visited: BlockVisited, batch_tokens: int | None) -> list[Timed]:
+def timed(
+    visited: BlockVisited, batch_tokens: int | None, depths: Mapping[str, int]
+) -> list[Timed]:
     """The fastest series of the block so far, and those timed for the first time, fastest first.
 
-    None after a visit that only repeated what had been timed before.
+    None after a visit that only repeated what had been timed before. `depths` are the layers of
+    stacks, whose times are those of a layer.
     """
     block, runs = visited.block, visited.runs
     tokens = block.batch * block.seq_len
     scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
-    times = {name: scale * _seconds(own) for name, own in runs.items()}
+    times = {name: scale * _seconds(own) / depths.get(name, 1) for name, own in runs.items()}
     new = [name for name in visited.series if len(runs[name]) == 1]
     if not new:
         return []
     first = min(times, key=lambda name: times[name])
     laps = {name: {run.round: by_pair(run.samples) for run in runs[name]} for name in (first, *new)}
-    shown = sorted(laps, key=lambda name: times[name])
-    return [Timed(name, times[name], _ratio(laps[name], laps[first])) for name in shown]
+    found = []
+    for name in sorted(laps, key=lambda name: times[name]):
+        log = _ratio(laps[name], laps[first])
+        deeper = math.log(depths.get(name, 1) / depths.get(first, 1))
+        found.append(Timed(name, times[name], None if log is None else log - deeper))
+    return found
 
 
 def _seconds(runs: tuple[Run, ...]) -> float:

@@ -34,6 +34,7 @@ class WarningKind(StrEnum):
     INCOMPLETE = "shards are missing"  # shards, of, missing: the first of them
     JOURNAL = "part of the journal was set aside"  # text
     UNFINISHED = "the sweep did not finish"
+    CAUSAL = "causal and full attention are compared"  # series: those that are causal
     MIXED = "sessions ran on different machines or versions"
     SIDE_EFFECTS = "a mechanism changed the state of its process"  # series, change
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
@@ -79,6 +80,10 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield WarningKind.MIXED, {}
     names = series_names(sweep.plan)
+    passes = [planned.case for planned in sweep.plan if not planned.case.workload.steps]
+    causal = dict.fromkeys(names[case.key] for case in passes if case.workload.causal)
+    if causal and not all(case.workload.causal for case in passes):
+        yield WarningKind.CAUSAL, {"series": [*causal]}
     pairs = cases.loc[cases["suspect"] != "", ["series", "suspect"]].drop_duplicates()
     for series, signs in pairs.itertuples(index=False):
         yield WarningKind.SUSPECT, {"series": series, "signs": signs}

@@ -25,12 +25,15 @@ CROWDED = 0.5  # and the load average may be this share of all cores
 def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
     """`api.measuring.measure`, with choices, warnings, first times and progress on the terminal."""
     how["announce"] = partial(show_choices, request)
-    names = labels(series_names(plan.cases).values())
+    series = series_names(plan.cases)
+    names = labels(series.values())
+    depths = {series[planned.case.key]: planned.depth for planned in plan.cases}
+    of = " per layer" if max(depths.values(), default=1) > 1 else ""
     with ProgressLine(console.err()) as line:
 
         def visited(now: BlockVisited) -> None:
-            stage = f"N = {now.block.seq_len:,} {now.block.mode}"
-            line.first_times(timed(now, request.batch_tokens), stage, names)
+            stage = f"N = {now.block.seq_len:,} {now.block.mode}{of}"
+            line.first_times(timed(now, request.batch_tokens, depths), stage, names)
 
         how |= {"observe": line.turn, "observe_block": visited}
         spent = measuring.measure(request, plan, *what, **how)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from attnbench.modes import Mode
 from attnbench.records.bounds import Amount, Count, Work
 from attnbench.records.card import CardFacts
-from attnbench.records.case import Case
+from attnbench.records.case import Case, Level
 from attnbench.records.machine import Environment
 from attnbench.records.request import Request
 from attnbench.records.run import Run, Shard
@@ -61,6 +61,14 @@ class Planned:
         """The block of the case."""
         w = self.case.workload
         return Block(w.mode, w.seq_len, w.width, w.heads, w.dtype, w.batch)
+
+    @property
+    def depth(self) -> int:
+        """The layers of a stack, over which its costs are compared with those of single layers.
+
+        At level `model` that is 1: each classifier has equally many.
+        """
+        return 1 if self.case.workload.level is Level.MODEL else max(1, len(self.layers))
 
     @property
     def flops(self) -> int:

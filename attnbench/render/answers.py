@@ -25,6 +25,7 @@ from attnbench.render.cost_tables import (
     factor,
     measured_or_why,
     milliseconds,
+    per_layer,
     speedup_cell,
     timed_by,
 )
@@ -35,6 +36,8 @@ from attnbench.render.names import in_full, labels_of
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
 SAME = " (the same function)"
+NEVER = "never"  # faster than the baseline
+NO_WINNER = "One round only, so no winner yet; lowest so far:"
 PER_PAIR = (
     "Speed-ups and the lengths from which they hold are at 95 % for each pair; “fastest” and “tie”"
     " hold at 95 % for all pairs and lengths at once."
@@ -60,10 +63,9 @@ def paragraphs(answers: Answers, most: int | None = None) -> list[Paragraph]:
 
 
 def _all(answers: Answers, write: "_Writer") -> Iterator[Paragraph]:
-    alone = () if answers.intervals else ("After one round no difference in time is certain.",)
     if not answers.timed:
         yield Paragraph("Fastest", ("Nothing was timed.",))
-    yield from write.leading("Fastest", answers.fastest, alone, margins=True)
+    yield from write.leading("Fastest", answers.fastest, margins=True)
     yield from write.leading("Smallest state", answers.least_state)
     yield from write.leading("Least memory", answers.least_memory)
     yield Paragraph("Limits of length", tuple(write.limits(answers.missing)))
@@ -87,18 +89,24 @@ class _Writer:
         self,
         heading: str,
         found: Sequence[Winner],
-        first: tuple[str, ...] = (),
         margins: bool = False,
     ) -> Iterator[Paragraph]:
-        """A paragraph for each mode, or one for all modes with the same text."""
-        said: dict[str, list[str]] = {}
+        """A paragraph for each mode, or one for all modes with the same sentences.
+
+        Where a ratio has no interval there is no winner yet.
+        """
+        said: dict[tuple[str, ...], list[str]] = {}
         every = dict.fromkeys(winner.mode for winner in found)
         for mode in every:
-            text = self.led([winner for winner in found if winner.mode == mode], margins)
-            said.setdefault(text, []).append(mode)
-        for text, modes in said.items():
+            own = [winner for winner in found if winner.mode == mode]
+            known = [winner for winner in own if not winner.unsure]
+            texts = [self.led(known, margins)] if known else []
+            if len(known) < len(own):
+                texts.append(f"{NO_WINNER} {self.led([w for w in own if w.unsure], False)}")
+            said.setdefault(tuple(texts), []).append(mode)
+        for sentences, modes in said.items():
             of = "" if 1 < len(modes) == len(every) else f" in {in_order(modes)}"
-            yield Paragraph(f"{heading}{of}", (*first, text))
+            yield Paragraph(f"{heading}{of}", sentences)
 
     def led(self, winners: Sequence[Winner], margins: bool) -> str:
         """`Fastformer at 2,048 to 8,192 (1.13× [1.04, 1.22] as fast as Linformer at 8,192).`"""
@@ -185,7 +193,8 @@ def answer(analysis: Analysis) -> Table:
         sorted(found.series, key=lambda series: times.get(series, inf)),
         [Column("Mechanism", words, "series"), *columns],
         name="answer",
-        title=f"The answer at N = {units.count(found.seq_len)} ({timed_by(analysis.rows)}{of})",
+        title=f"The answer at N = {units.count(found.seq_len)} ({timed_by(analysis.rows)}{of}"
+        f"{per_layer(analysis.rows)})",
         together=len(columns) // len(modes),
     )
     notes = []
@@ -246,9 +255,10 @@ def _faster_from(row: Row) -> Cell:
         case CrossoverKind.ALWAYS, _:
             return Cell("all")
         case _, CrossoverKind.ALWAYS:
-            return Cell("none")
+            return Cell(NEVER)
         case _, CrossoverKind.FROM:
-            return Cell(f"up to {crossing(row, '_back').text}")
+            back = crossing(row, "_back")
+            return Cell(NEVER if back.at_most else f"up to {back.text}")
     return Cell(str(CrossoverKind.UNCLEAR)) if units.has_value(row["ratio"]) else EMPTY
 
 

@@ -39,6 +39,8 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     " attnbench merge adds them",
     WarningKind.JOURNAL: "{text}",
     WarningKind.UNFINISHED: "the sweep did not finish; --resume continues it",
+    WarningKind.CAUSAL: "always causal, while the others attend to all tokens: {series:listed};"
+    " --causal makes all causal",
     WarningKind.MIXED: "times come from sessions on different machines or versions;"
     " measure everything again on one",
     WarningKind.SIDE_EFFECTS: "{series} {change}; times and results may depend on it",

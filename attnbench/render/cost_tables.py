@@ -47,6 +47,11 @@ def batch(summary: Frame, tokens: int | None) -> str:
     return units.many(int(summary["batch"].max()), "sequence")
 
 
+def per_layer(summary: Frame) -> str:
+    """` per layer`, where the costs of a stack are those of one of its layers."""
+    return " per layer" if (summary["depth"] > 1).any() else ""
+
+
 def timed_by(summary: Frame) -> str:
     """What times are: `CPU time on one core`; just `time` on a device or for several sweeps."""
     clocks = {*zip(summary["clock"], summary["threads"], strict=True)}
@@ -89,7 +94,9 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         TIME,
         cell,
         name=f"latency_{mode}",
-        title=facts.time.format(title=facts.title, batch=batch(summary, tokens)) + by,
+        title=facts.time.format(title=facts.title, batch=batch(summary, tokens))
+        + by
+        + per_layer(summary),
         across="time_ms",
         note=" ".join(notes),
     )
@@ -113,7 +120,7 @@ def measured(summary: Frame, mode: str, metric: Metric) -> Table:
         metric.key,
         cell,
         name=f"{metric.name}_{mode}",
-        title=f"{metric.heading}, {mode}, {unit}",
+        title=f"{metric.heading}, {mode}, {unit}{per_layer(summary)}",
         across=f"{metric.name}_{unit.lower()}",
         note=f"{units.capitalised(what)}." + f" {intervals(summary, mode)}" * metric.interval,
     )
@@ -143,7 +150,7 @@ def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
         "ratio",
         lambda row: speedup_cell(row["ratio"], row["low"], row["high"], units.estimate),
         name=f"speedup_{mode}",
-        title=f"Speed-up over {base} in {mode}, ×",
+        title=f"Speed-up over {base} in {mode}, ×{per_layer(summary)}",
         across="speedup",
         note=f"Times as fast as {base}, or as slow. {paired}",
     )

@@ -8,7 +8,7 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import STATE, TABLE, TIME
 from attnbench.records import FigureSize
-from attnbench.render.cost_tables import by_length, measured
+from attnbench.render.cost_tables import by_length, measured, per_layer
 from attnbench.render.figures import clock, clock_note, curves, draw_row, faded, notes
 from attnbench.render.grid import Table, number
 from attnbench.render.panels import PanelGrid, styled
@@ -27,13 +27,13 @@ def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT)
     """
     time, kept = TABLE[TIME], TABLE[STATE]
     step, state = (curves(summary, mode, metric) for metric in (time, kept))
-    axis = f"{clock(summary)} per output token"
+    axis, of = f"{clock(summary)} per output token", per_layer(summary)
     with styled(SHEETS[size]):
         series = summary["series"]
         panels = PanelGrid(SHEETS[size], series, rows=2, columns=1, faded=faded([step, state]))
         legends = [
-            draw_row(panels, 0, {"Time per decoding step": step}, axis, time.unit),
-            draw_row(panels, 1, {"Size of the state": state}, "bytes", kept.unit, "context"),
+            draw_row(panels, 0, {f"Time per decoding step{of}": step}, axis, time.unit),
+            draw_row(panels, 1, {f"Size of the state{of}": state}, "bytes", kept.unit, "context"),
         ]
         return panels.finished(legends, [*clock_note(summary), *notes([step]), *_fills(summary)])
 
@@ -50,7 +50,7 @@ def first_token(summary: Frame, mode: str) -> Table:
     return replace(
         measured(summary, mode, TABLE["ttft_s"]),
         name="ttft",
-        title="Time to first token (TTFT), prompts of N − 1 tokens, ms",
+        title=f"Time to first token (TTFT), prompts of N − 1 tokens, ms{per_layer(summary)}",
         across="ttft_ms",
         note="The causal pass over the prompt that fills the state; the median of a few in each"
         " process, not in turns with other series. ± is the larger half-width of the 95 %"
@@ -70,7 +70,7 @@ def state(summary: Frame, mode: str) -> Table:
         STATE,
         lambda row: number(row[STATE], lambda size: f"{size / 1024:,.10g}"),
         name="state",
-        title="State after N tokens, KiB",
+        title=f"State after N tokens, KiB{per_layer(summary)}",
         across="state_bytes",
         note="Counted from the state's own tensors, each storage once; of one layer and the whole"
         f" batch. Exact. 1 KiB = 1,024 bytes.{narrow * (d < USUAL_WIDTH)}",

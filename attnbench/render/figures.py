@@ -23,7 +23,7 @@ from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.answers import between
 from attnbench.render.cases import outcome_phrase
-from attnbench.render.cost_tables import batch, timed_by
+from attnbench.render.cost_tables import batch, per_layer, timed_by
 from attnbench.render.grid import quantity
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
 from attnbench.render.styles import SHEETS, tinted, uncoloured
@@ -84,7 +84,8 @@ def cost_figure(
     """
     sheet, timed = SHEETS[size], metric.key == TIME
     named = clock(summary) if timed else metric.title or metric.label
-    axis = f"{named} per {'token' if metric.per_token else batch(summary, tokens)}"
+    axis = f"{named}{per_layer(summary)} per"
+    axis += f" {'token' if metric.per_token else batch(summary, tokens)}"
     rows = sheet.rows([mode for mode in PASSES if mode in set(summary["mode"])])
     drawn = {mode: curves(summary, mode, metric) for row in rows for mode in row}
     with styled(sheet):

@@ -94,7 +94,7 @@ def kept(parts: Iterator[T], failed: Failures) -> Iterator[T]:
 def best(analysis: Analysis) -> dict[str, latex.Best]:
     """The cheapest series at each length and those that tie with it, by the name of the table."""
     answers = analysis.answers
-    faster = answers.fastest if answers.intervals else ()
+    faster = [winner for winner in answers.fastest if not winner.unsure]
     kinds = [
         (faster, ("latency", "speedup"), SIMULTANEOUS),
         (answers.least_memory, ("memory",), CLOSE),

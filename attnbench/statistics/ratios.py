@@ -105,16 +105,22 @@ class Certainty(NamedTuple):
 
 
 class Ratios:
-    """Every ratio of times that a sweep measured in turns; empty if it measured none."""
+    """Every ratio of times that a sweep measured in turns; empty if it measured none.
+
+    Times of stacks are those of a layer, as `Planned.depth` says.
+    """
 
     def __init__(self, sweep: Sweep) -> None:
         names = series_names(sweep.plan)
         blocks: dict[str, Block] = {p.case.key: p.block[:2] for p in sweep.plan}
+        depths = {p.case.key: p.depth for p in sweep.plan}
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         for run in sweep.runs:
             timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in blocks
             if timed and (pairs := by_pair(run.samples)):
-                laps.setdefault((names[run.case], blocks[run.case]), {})[run.round] = pairs
+                depth = depths[run.case]
+                own = {pair: seconds / depth for pair, seconds in pairs.items()}
+                laps.setdefault((names[run.case], blocks[run.case]), {})[run.round] = own
         self.series = numbered(names.values())
         self.blocks = numbered(block for _, block in laps)
         self.pairs = numbered(combinations(self.series.values(), 2))

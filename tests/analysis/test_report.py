@@ -85,6 +85,23 @@ def warned(found: Analysis) -> dict[WarningKind, dict]:
     return {warning.kind: dict(warning.details) for warning in found.warnings}
 
 
+def test_causal_and_full_attention_in_one_sweep_is_a_warning():
+    whole = sweep(("fastformer", "mamba2"), lengths=(128,))
+    plan = [
+        replace(p, case=replace(p.case, workload=replace(p.case.workload, causal=True)))
+        if p.case.mechanism == "mamba2"
+        else p
+        for p in whole.plan
+    ]
+    found = analyse(replace(whole, plan=tuple(plan)))
+    assert warnings(found)[0] == (
+        "always causal, while the others attend to all tokens: mamba2:eager; --causal makes all"
+        " causal"
+    )
+    alone = replace(whole, plan=tuple(p for p in plan if p.case.mechanism == "mamba2"))
+    assert WarningKind.CAUSAL not in warned(analyse(alone))
+
+
 def test_a_quiet_sweep_has_no_warning():
     assert analyse(sweep(("fastformer",))).warnings == ()
 

@@ -26,13 +26,13 @@ def visited(*new, **earlier):
 
 
 def test_the_fastest_comes_first_and_times_are_of_the_tokens_of_a_batch():
-    found = timed(visited("slow", "fast", "middle"), 16_384)
+    found = timed(visited("slow", "fast", "middle"), 16_384, {})
     assert [each.series for each in found] == ["fast", "middle", "slow"]
     assert [each.seconds for each in found] == pytest.approx([0.2, 0.4, 0.6])
     assert [math.exp(each.log_ratio) for each in found] == pytest.approx([1, 2, 3])
-    assert timed(visited("slow"), None)[0].seconds == pytest.approx(0.3)
+    assert timed(visited("slow"), None, {})[0].seconds == pytest.approx(0.3)
     step = replace_block(visited("slow"), mode=Mode.DECODE)
-    assert timed(step, 16_384)[0].seconds == pytest.approx(0.3)
+    assert timed(step, 16_384, {})[0].seconds == pytest.approx(0.3)
 
 
 def replace_block(now, **changes):
@@ -40,12 +40,12 @@ def replace_block(now, **changes):
 
 
 def test_only_what_took_turns_has_a_ratio():
-    found = timed(visited("slow", fast=(run("fast", first_lap=8),)), None)
+    found = timed(visited("slow", fast=(run("fast", first_lap=8),)), None, {})
     assert [(each.series, each.log_ratio) for each in found] == [("fast", 0.0), ("slow", None)]
 
 
 def test_what_was_timed_before_is_not_told_again():
     both = (run("slow"), run("slow", 1))
-    assert timed(BlockVisited(BLOCK, 1, ("slow",), {"slow": both}), None) == []
-    late = timed(visited("middle", slow=both, fast=(run("fast"), run("fast", 1))), None)
+    assert timed(BlockVisited(BLOCK, 1, ("slow",), {"slow": both}), None, {}) == []
+    late = timed(visited("middle", slow=both, fast=(run("fast"), run("fast", 1))), None, {})
     assert [each.series for each in late] == ["fast", "middle"]

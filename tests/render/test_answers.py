@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.recommend import Basis, recommend
 from attnbench.analysis.report import analyse
+from attnbench.analysis.standings import UNKNOWN, Competitor
+from attnbench.analysis.summary import Row
 from attnbench.records import Cause, Mode, Outcome, Part, Run
-from attnbench.render.answers import answer, between, not_measured, paragraphs
+from attnbench.render.answers import _faster_from, answer, between, not_measured, paragraphs
 from attnbench.render.cost_tables import factor
 from attnbench.render.names import named
 from attnbench.render.page import report_tables
@@ -134,6 +136,10 @@ def text(whole, most=None):
     return {p.heading: " ".join(p.sentences) for p in paragraphs(analyse(whole).answers, most)}
 
 
+def text_of(answers):
+    return {p.heading: " ".join(p.sentences) for p in paragraphs(answers)}
+
+
 def missing(whole):
     """The rows of the table of what was not measured."""
     found = analyse(whole).answers
@@ -194,10 +200,37 @@ def test_a_single_series_wins_nothing():
 def test_after_one_round_no_winner_is_named():
     whole = sweep(("fastformer", "longformer"), rounds=1, **QUIET)
     assert text(whole)[FASTEST] == (
-        "After one round no difference in time is certain. Fastformer at all lengths."
+        "One round only, so no winner yet; lowest so far: Fastformer at all lengths."
     )
     found = cells(answer(analyse(whole)))["longformer:eager"]
     assert found["Training: faster from N"].text == "cannot tell"
+
+
+def test_a_winner_is_named_where_its_ratio_has_an_interval_and_only_there():
+    found = analyse(sweep(("fastformer", "longformer"), **QUIET)).answers
+    known = replace(found.fastest[0], seq_len=128)
+    rival = Competitor(series="longformer:eager", margin=UNKNOWN, same_function=False)
+    unsure = replace(known, seq_len=512, unsure=(rival,), runner_up=None)
+    said = text_of(replace(found, fastest=(known, unsure)))[f"{FASTEST} in {known.mode}"]
+    assert re.match(r"Fastformer at 128 \([\d.]+× \[.* as fast as Longformer\)\. One", said)
+    assert said.endswith("One round only, so no winner yet; lowest so far: Fastformer at 512.")
+
+
+def test_what_is_slower_everywhere_is_never_faster():
+    row = Row(
+        {
+            "answer_ahead": "never within the sweep",
+            "answer_back": "from",
+            "length_back": 128.0,
+            "low_back": 128.0,
+            "high_back": 565.0,
+            "from_len_back": 128,
+            "ratio": 0.9,
+        }
+    )
+    assert _faster_from(row).text == "never"
+    row["length_back"], row["low_back"] = 300.0, 200.0
+    assert _faster_from(row).text == "up to 300 [200, 565]"
 
 
 def test_nothing_measured_is_said():
