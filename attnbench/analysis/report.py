@@ -20,7 +20,7 @@ import pandas as pd
 from attnbench.analysis import scaling, stacks, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, speedups
-from attnbench.analysis.standings import Standings, comparable
+from attnbench.analysis.standings import Standings, comparable, timed_alike
 from attnbench.analysis.summary import Frame
 from attnbench.analysis.suspects import rankable
 from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
@@ -72,6 +72,7 @@ class Analysis:
     waiting_share = _of_sweep(trust.waiting_share)
     wall_factor = _of_sweep(trust.wall_factor)
     decoding = _of_cases(scaling.decoding)
+    compared = _of_cases(timed_alike)
     precision = _of_cases(summary.precision)
     kernels = _of_cases(summary.kernels)
     prediction_errors = _of_cases(summary.prediction_errors)
@@ -90,7 +91,7 @@ class Analysis:
     @cached_property
     def standings(self) -> Standings:
         """The comparisons of all series at each length."""
-        return Standings(rankable(self.cases), self.ratios)
+        return Standings(rankable(self.compared), self.ratios)
 
     @cached_property
     def answers(self) -> Answers:
@@ -109,12 +110,12 @@ class Analysis:
         """`scaling.speedups` over the baseline; None with fewer than two series."""
         if self.baseline is None or self.cases["series"].nunique() < 2:
             return None
-        return speedups(self.cases, self.baseline, self.ratios)
+        return speedups(self.compared, self.baseline, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:
         """`scaling.crossovers` of times; only those with the chosen series, if any."""
-        ranked = rankable(self.cases)
+        ranked = rankable(self.compared)
         return crossovers(ranked, baseline=self.against, ratios=self.ratios)
 
     @cached_property
@@ -131,13 +132,13 @@ class Analysis:
     @cached_property
     def exponents(self) -> Frame:
         """`scaling.scaling`, judged by the cards."""
-        fits = scaling.scaling(self.cases)
+        fits = scaling.scaling(self.compared)
         return scaling.judged(fits, self.sweep.cards, self.sweep.request.level)
 
     @cached_property
     def local_slopes(self) -> Frame:
         """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
-        slopes = scaling.local_slopes(self.cases)
+        slopes = scaling.local_slopes(self.compared)
         rows = slopes.assign(metric=TIME)
         stated = scaling.expected(rows, self.sweep.cards, self.sweep.request.level)
         return slopes.assign(expected=stated)

@@ -43,6 +43,7 @@ class WarningKind(StrEnum):
     SUSPECT = "a mechanism does not do its work"  # series, signs
     NOTED = "a series was not examined, or is causal unasked"  # series, change
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
+    REMAPPED = "memory was too short to keep pages"  # series, lengths
     BUSY = "the machine was busy at the start"  # load, cores
     LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
     THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
@@ -94,6 +95,9 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
     yield from _splitting(cases)
     yield from _deviating(sweep.runs, names)
     yield from _away(sweep.runs, names)
+    remapped = cases[cases["remapped"]].groupby("series", sort=False)["seq_len"]
+    for series, lengths in remapped.unique().items():
+        yield WarningKind.REMAPPED, {"series": series, "lengths": [*map(int, lengths)]}
     for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
         yield WarningKind.SHARED, {"others": others}
     yield from _of_a_gpu(sweep.runs, cases)

@@ -17,6 +17,7 @@ SLOPE = 0.02  # times drift by less than 2 %
 # The kernel maps a page of 4 KiB and clears it. Measured: the first iteration of a case took 86 ms
 # longer than later ones, with 65,790 faults.
 FAULT_S = 1.2e-6
+HUGE_FAULT_S = 1.4e-4  # of 2 MiB: the iterations of a case, with 6,400 faults, took 0.9 s longer
 MOST_FAULT_S = 16e-6  # where the host of a virtual machine maps the page too, also measured
 COLD = 0.005  # an iteration that spends this share of its time on page faults is not warm
 MOST_COLD = 6  # iterations; some mechanisms still fault in each one after that

@@ -36,7 +36,7 @@ from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, 
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
 from attnbench.measure.tracing import trace
-from attnbench.records import Case, Clock, Sample
+from attnbench.records import REMAPPED, Case, Clock, Sample
 from attnbench.run.workers import Answer, left_running
 
 UNHELD_S = 0.002  # of samples that show launches: long compared with one wait for the device
@@ -266,7 +266,7 @@ class Worker:
             "autocast": on * (on != OFF),
         }
         if built.return_large_blocks:
-            notes["allocator"] = "pages kept, but those of large tensors"
+            notes["allocator"] = REMAPPED
         device, (more, said) = built.device, energy_of(built, left_s) if built.energy else ({}, {})
         values, notes = values | more, notes | said
         del built

@@ -44,6 +44,7 @@ from attnbench.records.request import (
 )
 from attnbench.records.run import (
     AWAY,
+    REMAPPED,
     SPLIT,
     Cause,
     Clock,

@@ -12,7 +12,7 @@ from attnbench.analysis import report, scaling, summary
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.warnings import WarningKind
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Clock, Mode, Part, Run, Sample
+from attnbench.records import REMAPPED, Clock, Mode, Part, Run, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
 from attnbench.statistics.ratios import Ratios
@@ -174,6 +174,37 @@ def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
     assert found[WarningKind.LOADED] == {
         "runs": 40, "of": 60, "load": 5.5, "limit": 3.0, "threads": 2
     }  # fmt: skip
+
+
+def test_times_where_memory_was_short_are_shown_and_compared_with_none():
+    whole = sweep(("fastformer", "transformer"), lengths=(128, 256, 512, 1024, 2048))
+    (short,) = [
+        p.case.key
+        for p in whole.plan
+        if p.case.mechanism == "transformer"
+        and (p.case.workload.seq_len, p.case.workload.mode) == (2048, Mode.INFERENCE)
+    ]
+    notes = {"allocator": REMAPPED}
+    marked = altered(whole, lambda r: replace(r, notes=notes) if r.case == short else r, Part.TIME)
+    before, found = analyse(whole), analyse(marked)
+    assert warned(found)[WarningKind.REMAPPED] == {"series": "transformer:eager", "lengths": [2048]}
+    assert WarningKind.REMAPPED not in warned(before)
+    assert (
+        "transformer:eager had too little memory to keep pages at N = 2048" in warnings(found)[-1]
+    )
+    assert found.cases["time_s"].equals(before.cases["time_s"])
+    for frame in ("speedups", "local_slopes"):
+        assert len(getattr(before, frame)) - len(getattr(found, frame)) == 1
+    lengths = [
+        a.exponents.query("mode == 'inference' and metric == 'time_s'").set_index("series")[
+            "to_len"
+        ]
+        for a in (before, found)
+    ]
+    assert [own["transformer:eager"] for own in lengths] == [2048, 1024]
+    assert [own["fastformer:eager"] for own in lengths] == [2048, 2048]
+    (last,) = [w for w in found.answers.fastest if (w.mode, w.seq_len) == ("inference", 2048)]
+    assert (last.measured, last.ties, last.unsure) == (1, (), ())
 
 
 def test_launches_clocks_and_hidden_memory_of_a_gpu_are_warned_of():
