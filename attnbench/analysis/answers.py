@@ -1,7 +1,7 @@
 """What a sweep found, as data: the answers with which every report begins."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -86,9 +86,10 @@ def answers(
 
 
 def _functions(cases: pd.DataFrame, deviating: Iterable[str]) -> dict[str, object]:
-    """A key for what each series computes: equal for forms of one mechanism with equal options."""
-    rows, own = cases[["series", "mechanism", "options"]].drop_duplicates("series"), set(deviating)
-    return {s: s if s in own else (m, o) for s, m, o in rows.itertuples(index=False)}
+    """A key for what each series computes: equal for forms with equal options and sizes."""
+    columns, own = ["series", "mechanism", "options", "sizes"], set(deviating)
+    rows = cases[columns].drop_duplicates("series")
+    return {s: s if s in own else tuple(of) for s, *of in rows.itertuples(index=False)}
 
 
 def _length(cases: pd.DataFrame, functions: dict[str, object], chosen: int | None) -> int | None:
@@ -122,7 +123,7 @@ def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
 def rows(
     cases: pd.DataFrame,
     answers: Answers,
-    baseline: str | None,
+    baselines: Collection[str],
     speedups: pd.DataFrame | None,
     crossovers: pd.DataFrame,
     exponents: pd.DataFrame,
@@ -130,7 +131,7 @@ def rows(
 ) -> pd.DataFrame:
     """The summary rows at the length of the answers, joined with further results on their series.
 
-    Added columns: ratio, ratio_low and ratio_high from `speedups`; those of `crossovers` with the
+    Added columns: ratio, ratio_low and ratio_high from `speedups`; those of `crossovers` with a
     baseline, suffixed _ahead where the series comes first and _back where the baseline does; the
     exponent of time with low, high and tail; and token_bytes from `decoding`, by which a token
     grows the state of a sequence. Without intervals no speed-up has one.
@@ -140,7 +141,7 @@ def rows(
         ratios = {"low": "ratio_low", "high": "ratio_high"}
         found = found.merge(speedups.rename(columns=ratios), how="left")
         for mine, other, suffix in (("series", "other", "_ahead"), ("other", "series", "_back")):
-            own = crossovers[crossovers[other] == baseline].set_index(["mode", mine])
+            own = crossovers[crossovers[other].isin(baselines)].set_index(["mode", mine])
             found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
         if not answers.intervals:
             unsure = dict.fromkeys(("answer_ahead", "answer_back"), str(CrossoverKind.UNCLEAR))

@@ -2,8 +2,8 @@
 
 Two sweeps are not paired: their rounds show how processes vary, but not what changed between
 sessions on different days. With one round not even the variation between processes is known; such
-a ratio has no interval, and the verdict is `unsure`. Cases are matched by everything except device
-and dtype, of which a sweep has one each.
+a ratio has no interval, and the verdict is `unsure`. Cases are matched by everything except the
+device, and the number type where each sweep has only one.
 """
 
 from dataclasses import asdict, dataclass
@@ -48,7 +48,7 @@ def compare(first: Analysis, second: Analysis, *, anyway: bool = False) -> Compa
     """
     refused = refusals(first.sweep, second.sweep)
     elsewhere = any(why.startswith(("device: ", "dtype: ")) for why in refused) and not anyway
-    both = _paired(first.cases, second.cases)
+    both = _paired(*_matched(first.cases, second.cases))
     keys = (*(RACED if anyway or not refused else ()), *(PORTABLE if elsewhere else COUNTED))
     rows = pd.concat([_judged(both, key) for key in keys], ignore_index=True)
     return Comparison(rows=rows, refusals=refused)
@@ -66,8 +66,15 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
 def _conditions(sweep: Sweep) -> list[dict[str, object]]:
     """What has to agree, of each session, by its name."""
     settings = {name: value for name, value, _ in sweep.request.settings.fields_with("compared")}
-    settings["dtype"] = sweep.request.dtype
+    settings["dtype"] = ", ".join(dict.fromkeys(sizes.dtype for sizes in sweep.request.sizes))
     return [asdict(s.fingerprint) | {"TF32": s.tf32} | settings for s in sweep.sessions]
+
+
+def _matched(*cases: pd.DataFrame) -> list[pd.DataFrame]:
+    """The cases of both; those to be compared have the same `match`."""
+    if max(each["dtype"].nunique() for each in cases) == 1:
+        return [*cases]
+    return [each.assign(match=each["match"] + each["dtype"]) for each in cases]
 
 
 def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

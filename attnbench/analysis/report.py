@@ -1,17 +1,15 @@
 """Everything that a report states about a sweep, computed once; `render` only writes it.
 
-Whatever is compared, fitted or drawn belongs to one variant, so a sweep of several widths, heads,
-number types or batches is split up, and each variant analysed as a sweep of its own. It is named
-after what differs, as in the labels of cases: `D512-bfloat16`. Sweeps of several devices become
+Ratios, winners and crossovers are of series of equal sizes, which were measured in turns; where a
+sweep crosses sizes, they are part of the names of its series. Sweeps of several devices become
 curves side by side, each named after its device.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import starmap
-from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -24,15 +22,14 @@ from attnbench.analysis.standings import Standings, comparable, timed_alike
 from attnbench.analysis.summary import Frame
 from attnbench.analysis.suspects import rankable
 from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
-from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
+from attnbench.errors import DifferentSweep, UnknownMechanism
 from attnbench.metrics import MEMORY, TIME
-from attnbench.records import AT, Request, Sweep
+from attnbench.records import AT, Sweep, split_sizes
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 
-LETTERS = MappingProxyType({"width": "D", "heads": "H", "dtype": "", "batch": "B"})
 
 # what has to agree for a series to be the same on each device
 SAME = (
@@ -62,7 +59,7 @@ class Analysis:
 
     sweep: Sweep
     cases: Frame  # of `summary`
-    against: str | None = None  # the series chosen to compare with
+    against: tuple[str, ...] = ()  # the series chosen to compare with, one for each of the sizes
     at_length: int | None = None  # the length chosen for the answers
 
     ratios = _of_sweep(Ratios)
@@ -83,10 +80,14 @@ class Analysis:
         return list(dict.fromkeys(self.cases["mode"]))
 
     @property
-    def baseline(self) -> str | None:
-        """The series to compare with: the chosen one, else softmax attention, else the first."""
-        softmax = self.cases.loc[self.cases["mechanism"] == SOFTMAX, "series"]
-        return self.against or next(map(str, [*softmax, *self.cases["series"]]), None)
+    def baselines(self) -> tuple[str, ...]:
+        """The series to compare with: the chosen ones, else softmax attention, else the first.
+
+        There is one for each combination of sizes.
+        """
+        order = (self.cases["mechanism"] != SOFTMAX).sort_values(kind="stable").index
+        usual = self.cases.loc[order].drop_duplicates("sizes")["series"]
+        return self.against or tuple(map(str, usual))
 
     @cached_property
     def standings(self) -> Standings:
@@ -102,21 +103,20 @@ class Analysis:
     @cached_property
     def rows(self) -> Frame:
         """`answers.rows` at the length of the answers."""
-        pairs = self.baseline, self.speedups, self.crossovers
+        pairs = self.baselines, self.speedups, self.crossovers
         return rows(self.cases, self.answers, *pairs, self.exponents, self.decoding)
 
     @cached_property
     def speedups(self) -> Frame | None:
-        """`scaling.speedups` over the baseline; None with fewer than two series."""
-        if self.baseline is None or self.cases["series"].nunique() < 2:
+        """`scaling.speedups` over the baselines; None without two series of equal sizes."""
+        if not (self.cases.groupby("sizes")["series"].nunique() > 1).any():
             return None
-        return speedups(self.compared, self.baseline, self.ratios)
+        return speedups(self.compared, self.baselines, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:
         """`scaling.crossovers` of times; only those with the chosen series, if any."""
-        ranked = rankable(self.compared)
-        return crossovers(ranked, baseline=self.against, ratios=self.ratios)
+        return crossovers(rankable(self.compared), baselines=self.against, ratios=self.ratios)
 
     @cached_property
     def memory_crossovers(self) -> Frame:
@@ -167,76 +167,22 @@ def analyse(sweep: Sweep, against: str | None = None, at_length: int | None = No
     """The analysis of a sweep; `against` is the mechanism or series to compare with.
 
     Its answers are given `at_length`, by default the longest that all mechanisms reached. Raises
-    `UnknownMechanism` with the known names if the sweep lacks the mechanism, and `UsageError` if it
-    has several variants; its `answers` raise `UsageError` if nothing was timed at the length.
+    `UnknownMechanism` with the known names if the sweep lacks the mechanism; its `answers` raise
+    `UsageError` if nothing was timed at the length.
     """
-    sweep = variant(sweep, None)
     cases = summary.summary(sweep)
-    series = _series(cases, against) if against else None
+    series = _series(cases, against) if against else ()
     return Analysis(sweep=sweep, cases=cases, against=series, at_length=at_length)
 
 
-def _series(cases: Frame, name: str) -> str:
-    """The series of that name, or the first of the mechanism of that name."""
-    if name in set(cases["series"]):
-        return name
-    series = cases.loc[cases["mechanism"] == name, "series"]
-    if not len(series):
-        known = ", ".join(dict.fromkeys(cases["mechanism"])) or "none"
-        raise UnknownMechanism(f"no mechanism {name!r} in the sweep; known: {known}")
-    return str(series.iloc[0])
-
-
-def variants(sweep: Sweep) -> Mapping[str, Sweep]:
-    """The part of the sweep of each variant, by its name; the name of a single one is empty."""
-    each = sweep.request.per_variant
-    differing = [axis for axis in LETTERS if len({getattr(single, axis) for single in each}) > 1]
-    names = ("-".join(f"{LETTERS[axis]}{getattr(s, axis)}" for axis in differing) for s in each)
-    return {name: part(sweep, single) for name, single in zip(names, each, strict=True)}
-
-
-def variant(sweep: Sweep, name: str | None) -> Sweep:
-    """The part of the sweep of one variant; the name is needed only if there are several.
-
-    Raises `UsageError` listing the names.
-    """
-    parts = variants(sweep)
-    if name is None and len(parts) == 1:
-        return sweep
-    if name not in parts or not name:
-        several = f"has several variants, {', '.join(parts)}; choose one with --at"
-        reason = several if len(parts) > 1 else "has no variants; leave out --at"
-        raise UsageError(f"the sweep {sweep.name!r} {reason}")
-    return parts[name]
-
-
-def part(sweep: Sweep, single: Request) -> Sweep:
-    """The part of the sweep that this request alone would have measured."""
-    if single == sweep.request:
-        return sweep
-    # a request without a fixed batch allows any
-    own = {axis: value for axis in LETTERS if (value := getattr(single, axis)) is not None}
-    plan = tuple(
-        planned
-        for planned in sweep.plan
-        if all(getattr(planned.case.workload, axis) == value for axis, value in own.items())
-    )
-    keys = {planned.case.key for planned in plan}
-    sessions = sweep.sessions
-    if single.dtype != sweep.request.dtype:  # older journals have only the first dtype's peak
-        sessions = tuple(replace(s, matmul_flops=s.peaks.get(single.dtype)) for s in sessions)
-    return replace(
-        sweep,
-        request=single,
-        sessions=sessions,
-        plan=plan,
-        runs=tuple(run for run in sweep.runs if run.case in keys),
-    )
-
-
-def concat_cases(cases: Iterable[Frame]) -> Frame:
-    """The cases of several variants in one frame."""
-    return pd.concat(list(cases), ignore_index=True)
+def _series(cases: Frame, name: str) -> tuple[str, ...]:
+    """The series of that name, with any sizes, or the first of the mechanism, for each sizes."""
+    plain = cases["series"].map(lambda series: split_sizes(series)[0])
+    for named in (cases["series"], plain, cases["mechanism"]):
+        if (found := cases[named == name]).size:
+            return tuple(map(str, found.drop_duplicates("sizes")["series"]))
+    known = ", ".join(dict.fromkeys(cases["mechanism"])) or "none"
+    raise UnknownMechanism(f"no mechanism {name!r} in the sweep; known: {known}")
 
 
 def device_names(sweeps: Sequence[Sweep]) -> list[str]:
@@ -268,4 +214,4 @@ def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
         same = replace(sweep.request, tokens=first.tokens, batch=first.batch)
         cases = summary.summary(replace(sweep, request=same))  # times of the same tokens
         frames.append(cases.assign(series=cases["series"] + AT + device))
-    return concat_cases(frames)
+    return pd.concat(frames, ignore_index=True)

@@ -14,7 +14,7 @@ which both were measured. The confidence interval of the crossover starts where 
 the ratio's 95 % band last falls through zero, and ends where the upper edge does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, permutations
@@ -151,20 +151,20 @@ def decoding(cases: pd.DataFrame) -> pd.DataFrame:
 def crossovers(
     summary: pd.DataFrame,
     metric: str = TIME,
-    baseline: str | None = None,
+    baselines: Collection[str] = (),
     ratios: Ratios | None = None,
 ) -> pd.DataFrame:
-    """One row per mode and ordered pair of series; only pairs with `baseline`, if it is given.
+    """One row per mode and ordered pair of series of equal sizes; only with `baselines`, if given.
 
     Columns: mode, metric, series, other, answer, length, low, high (of the length), from_len,
     to_len (of the lengths at which both were measured). `series` is the cheaper one from `length`
     on. `ratios` are those of the sweep's times, and are used where two series took turns.
     """
     rows = []
-    for mode, cases in summary.groupby("mode", sort=False):
+    for (mode, _), cases in summary.groupby(["mode", "sizes"], sort=False):
         curves = cost_curves(cases, metric)
         for series, other in permutations(curves, 2):
-            if baseline not in (None, series, other):
+            if baselines and not {series, other} & {*baselines}:
                 continue
             log_ratio = curves[series].minus(curves[other])
             if ratios is not None:
@@ -195,18 +195,22 @@ def find_crossover(log_ratio: LogCurve) -> Crossover:
     return Crossover(answer=CrossoverKind.FROM, length=length, low=low, high=high)
 
 
-def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:
-    """The speed-up of every other series over `baseline`, at each length where both were timed.
+def speedups(
+    summary: pd.DataFrame, baselines: Collection[str], ratios: Ratios | None = None
+) -> pd.DataFrame:
+    """The speed-up of every other series over the baseline of its sizes, where both were timed.
 
-    Columns: series, mode, seq_len, ratio (time of `baseline` over time), low, high (95 %
+    Columns: series, mode, seq_len, ratio (time of the baseline over time), low, high (95 %
     confidence interval), paired (whether the two took turns).
     """
     columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
     table = []
-    for mode, cases in summary.groupby("mode", sort=False):
+    for (mode, _), cases in summary.groupby(["mode", "sizes"], sort=False):
         curves = cost_curves(cases, TIME)
-        if (base := curves.pop(baseline, None)) is None:
+        baseline = next(filter(curves.__contains__, baselines), None)
+        if baseline is None:
             continue
+        base = curves.pop(baseline)
         for series, curve in curves.items():
             logs = base.minus(curve)
             paired = np.zeros(len(logs), bool)

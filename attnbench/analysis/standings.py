@@ -63,7 +63,7 @@ UNKNOWN = Margin(factor=math.nan)
 
 
 class Standings:
-    """The comparisons of all series of a sweep at each mode and length.
+    """The comparisons of all series of equal sizes at each mode and length.
 
     `cases` is the summary of the sweep. Paired ratios are used where two series took turns. A sweep
     of a single round has no intervals: nothing is known of the variation between processes.
@@ -73,8 +73,8 @@ class Standings:
         timed = cases[cases[TIME] > 0]
         pairs: list[tuple[str, str, str, int]] = []  # mode, two series, length
         rows: list[tuple[float, float, float]] = []  # log ratio, its error and degrees of freedom
-        for mode, of_mode in timed.groupby("mode", sort=False):
-            curves = cost_curves(of_mode, TIME)
+        for (mode, _), alike in timed.groupby(["mode", "sizes"], sort=False):
+            curves = cost_curves(alike, TIME)
             for a, b in combinations(curves, 2):
                 curve, _ = ratios.in_turns(curves[a].minus(curves[b]), a, b, str(mode))
                 pairs += [(str(mode), a, b, n) for n in curve.whole]
@@ -82,8 +82,8 @@ class Standings:
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
         if IntervalKind.ROUNDS not in set(timed["interval_kind"]):
             errors = np.full_like(errors, np.nan)
-        sizes = sorted(timed.groupby(["mode", "seq_len"])["series"].nunique())
-        factors = joint_quantiles(tuple(sizes), df)
+        counts = sorted(timed.groupby(["mode", "sizes", "seq_len"])["series"].nunique())
+        factors = joint_quantiles(tuple(counts), df)
         halves = np.where(errors == 0, 0.0, factors * errors)
         values = zip(logs.tolist(), halves.tolist(), strict=True)
         self.pairs = dict(zip(pairs, values, strict=True))
@@ -157,6 +157,7 @@ class Winner:
     """The cheapest series at one length: the `first`, and those that it ties with."""
 
     mode: str
+    sizes: str
     seq_len: int
     first: str
     ties: tuple[Competitor, ...]  # their interval contains 1
@@ -183,9 +184,9 @@ def comparable(summary: pd.DataFrame, across: bool = False) -> pd.DataFrame:
     They are those at lengths where all states were filled or none was; `across` lengths, only those
     that were not filled, if the mode has any.
     """
-    of_block = summary.groupby(["mode", "seq_len"])["filled"]
+    of_block = summary.groupby(["mode", "sizes", "seq_len"])["filled"]
     alike = summary[of_block.transform("all") == of_block.transform("any")]
-    only_filled = alike.groupby("mode")["filled"].transform("all")
+    only_filled = alike.groupby(["mode", "sizes"])["filled"].transform("all")
     return alike[only_filled | ~alike["filled"]] if across else alike
 
 
@@ -195,8 +196,8 @@ def winners(
     standings: Standings | None,
     functions: dict[str, object],
 ) -> Iterator[Winner]:
-    """The winner of each mode and length at which something was measured."""
-    for mode, own in cases[cases[metric] > 0].groupby("mode", sort=False):
+    """The winner of each mode, sizes and length at which something was measured."""
+    for (mode, _), own in cases[cases[metric] > 0].groupby(["mode", "sizes"], sort=False):
         for _, block in own.groupby("seq_len"):
             yield _winner(str(mode), block, metric, standings, functions)
 
@@ -208,7 +209,7 @@ def _winner(
     standings: Standings | None,
     functions: dict[str, object],
 ) -> Winner:
-    """The winner of these cases of one mode and length."""
+    """The winner of these cases of one mode, sizes and length."""
     seq_len = int(block["seq_len"].iloc[0])
     costs = {str(s): float(c) for s, c in zip(block["series"], block[metric], strict=True)}
 
@@ -226,6 +227,7 @@ def _winner(
     ties = [competitor(name) for name in level]
     return Winner(
         mode=mode,
+        sizes=str(block["sizes"].iloc[0]),
         seq_len=seq_len,
         first=first,
         ties=tuple(tie for tie in ties if tie.margin.known),

@@ -29,7 +29,7 @@ from attnbench.records import (
     options_text,
 )
 from attnbench.run.predict import Rates, predicted_costs
-from attnbench.statistics.curves import series_names
+from attnbench.statistics.curves import series_names, size_names
 from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 
 # names for annotations elsewhere, so that other rooms need not import pandas
@@ -74,14 +74,14 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     """One row per case, in the order of the plan; values that were not measured are NaN.
 
     Identity: case, key, match (equal for the same case on another device or in another dtype),
-    series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
-    causal, padding, tokens, outputs (the tokens that an iteration computes), layers. Costs
-    of a stack are those of one layer of its depth, `Planned.depth`. batch_scale is
-    the factor from the time of an iteration to that of the sweep's tokens per batch, 1 in decode
-    and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not started),
-    reason, rounds. Recorded, or empty: attention_kernel, attention_device_kernels, arithmetic and
-    costliest_kernels (see `devices.kernels`), number_types in which operators gave results, suspect
-    (why no case of the series is ranked).
+    series, sizes (those in its name), mechanism, form, options, batch, seq_len, width, heads,
+    level, mode, dtype, device, causal, padding, tokens, outputs (the tokens that an iteration
+    computes), layers. Costs of a stack are those of one layer of its depth, `Planned.depth`.
+    batch_scale is the factor from the time of an iteration to that of the sweep's tokens per batch,
+    1 in decode and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not
+    started), reason, rounds. Recorded, or empty: attention_kernel, attention_device_kernels,
+    arithmetic and costliest_kernels (see `devices.kernels`), number_types in which operators gave
+    results, suspect (why no case of the series is ranked).
 
     Costs that rounds repeat (`Metric.interval`) have the columns `Metric.estimate`: the value, its
     95 % confidence interval, the standard error of its logarithm and the degrees of freedom. Those
@@ -100,7 +100,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     95 % band refined_lo_s to refined_hi_s (`extrapolation`); of others the band is NaN. Then a
     column for every other metric.
     """
-    names = series_names(sweep.plan)
+    names, sizes = series_names(sweep.plan), size_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     rates = next((Rates.measured(session) for session in sweep.sessions), None)
@@ -111,6 +111,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     unknown = extrapolated(sweep.plan, known, rates)
     rows = [
         _identity(planned, names[planned.case.key], sweep.request.batch_tokens)
+        | {"sizes": sizes[planned.case.key]}
         | _ending(planned, own)
         | {name: next((r.notes[name] for r in own if name in r.notes), "") for name in NOTED}
         | timed_by
@@ -178,10 +179,10 @@ def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
 def precision(summary: pd.DataFrame) -> pd.DataFrame:
     """The largest relative error of each form, least precise first; empty if none was measured.
 
-    Columns: mechanism, form, options, error (of the output, against float64).
+    Columns: mechanism, form, options, sizes, error (of the output, against float64).
     """
     known = summary[summary["error"].notna()]
-    worst = known.groupby(["mechanism", "form", "options"], sort=False)["error"].max()
+    worst = known.groupby(["mechanism", "form", "options", "sizes"], sort=False)["error"].max()
     return worst.reset_index().sort_values("error", ascending=False, kind="stable")
 
 
@@ -197,17 +198,20 @@ def kernels(summary: pd.DataFrame) -> pd.DataFrame:
     return found.agg(lengths="count", shortest="min", longest="max").reset_index()
 
 
-def other_types(summary: pd.DataFrame, dtype: str) -> dict[str, list[str]]:
-    """The number types in which each mechanism computed, if they are not those of a `dtype` case.
+def other_types(summary: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
+    """The number types in which a mechanism computed, if they are not those of the case.
 
-    Types wider than `dtype` are meant: sums and softmax often use them.
+    Keys are mechanisms with the dtype of their cases. Types wider than that are meant: sums and
+    softmax often use them.
     """
-    found: dict[str, list[str]] = {}
-    for mechanism, recorded in summary.groupby("mechanism", sort=False)["number_types"]:
+    found: dict[tuple[str, str], list[str]] = {}
+    keys = ["mechanism", "dtype"]
+    for key, recorded in summary.groupby(keys, sort=False)["number_types"]:
+        mechanism, dtype = map(str, key)
         names = {name for text in recorded for name in text.split(", ") if name}
         wider = {name for name in names if ITEM_BYTES.get(name, 0) > ITEM_BYTES.get(dtype, 0)}
         if others := sorted(names - wider - {dtype}):
-            found[str(mechanism)] = others
+            found[mechanism, dtype] = others
     return found
 
 

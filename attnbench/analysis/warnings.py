@@ -89,8 +89,8 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
     for series, signs in pairs.itertuples(index=False):
         yield WarningKind.SUSPECT, {"series": series, "signs": signs}
     yield from _side_effects(sweep.runs, names)
-    for mechanism, types in other_types(cases, sweep.request.dtype).items():
-        details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
+    for (mechanism, dtype), types in other_types(cases).items():
+        details = {"mechanism": mechanism, "types": types, "dtype": dtype}
         yield WarningKind.OTHER_TYPE, details
     yield from _splitting(cases)
     yield from _deviating(sweep.runs, names)

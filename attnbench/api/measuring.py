@@ -63,7 +63,7 @@ def measure(
     division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
     begun = time.monotonic()
-    dtypes = dict.fromkeys(single.dtype for single in request.per_variant)
+    dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
     if shard:
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))

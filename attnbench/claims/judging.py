@@ -7,6 +7,7 @@ count. Costs are per sequence, so that batches that shrink with length can be co
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import product
 from math import exp, inf
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -70,9 +71,11 @@ def _by_mode(analysis: Analysis, check: Check) -> Iterator[Finding]:
     modes = [mode for mode in analysis.modes if mode in wanted]
     if not modes:
         yield Finding(Answer.NOT_MEASURED, f"no case of mode {' or '.join(wanted)}")
-    for mode in modes[-1:] if check.counted else modes:
+    sizes = dict.fromkeys(analysis.cases["sizes"])
+    for mode, own in product(modes[-1:] if check.counted else modes, sizes):
         every = (*check.a, *check.b)
-        rows = {one: own for one in every if (own := series(analysis, one, mode)) is not None}
+        found = ((one, series(analysis, one, mode, own)) for one in every)
+        rows = {one: cases for one, cases in found if cases is not None}
         lost = f"not in the sweep: {', '.join(str(one) for one in every if one not in rows)}"
         a, b = ([rows[one] for one in side if one in rows] for side in (check.a, check.b))
         if not a or (check.b and not b):
@@ -80,17 +83,18 @@ def _by_mode(analysis: Analysis, check: Check) -> Iterator[Finding]:
             continue
         if len(rows) < len({*every}):
             yield Finding(Answer.CANNOT_TELL, lost)
-        found = combined([*RELATIONS[check.predicate](analysis, check, a, b)])
-        by_count = check.counted and found.answer is Answer.REPRODUCED
-        yield found._replace(answer=Answer.COUNTED) if by_count else found
+        whole = combined([*RELATIONS[check.predicate](analysis, check, a, b)])
+        by_count = check.counted and whole.answer is Answer.REPRODUCED
+        yield whole._replace(answer=Answer.COUNTED) if by_count else whole
 
 
-def series(analysis: Analysis, chosen: Selection, mode: str) -> Frame | None:
+def series(analysis: Analysis, chosen: Selection, mode: str, sizes: str) -> Frame | None:
     """The rows of the series that a claim means: of several the one timed at the most lengths."""
     cases = {planned.case.key: planned.case for planned in analysis.sweep.plan}
     defaults = {card.mechanism: card.options for card in analysis.sweep.cards}.get(chosen.name, {})
     rows, fitting = analysis.cases, []
     rows = rows[(rows["mechanism"] == chosen.name) & (rows["mode"] == mode)]
+    rows = rows[rows["sizes"] == sizes]
     for _, own in rows.groupby("series", sort=False):
         options = {**defaults, **dict(cases[own["key"].iloc[0]].options)}
         in_form = chosen.form is None or {*own["form"]} == {chosen.form}

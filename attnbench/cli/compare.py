@@ -13,18 +13,17 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="SWEEP_A", help="Folder of the earlier sweep.")],
     second: Annotated[Path, typer.Argument(metavar="SWEEP_B", help="Folder of the later sweep.")],
     anyway: bool = switch("--anyway", "Compare times of different machines too."),
-    at: str | None = options.variant(),
     json_: bool = options.as_json(),
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
-    from attnbench.analysis.report import analyse, variant
+    from attnbench.analysis.report import analyse
     from attnbench.render.comparison import changes
     from attnbench.render.conditions import warnings
     from attnbench.render.names import named
     from attnbench.store.journal import load_results
 
-    analyses = [analyse(variant(load_results(folder), at)) for folder in (first, second)]
+    analyses = [analyse(load_results(folder)) for folder in (first, second)]
     warned = dict(zip(("first", "second"), map(warnings, analyses), strict=True))
     for folder, lines in zip((first, second), warned.values(), strict=True):
         console.warn(lines, str(folder))

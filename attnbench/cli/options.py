@@ -33,13 +33,6 @@ def as_json(panel: str | None = None) -> Any:
     return switch("--json", "Print the results as JSON.", panel)
 
 
-def variant() -> Any:
-    """The option for one of several variants."""
-    return option(
-        "VARIANT", "One variant of a sweep with several sizes or number types, such as D512."
-    )
-
-
 def threshold_option(panel: str | None = None) -> Any:
     """The option for the smallest time change that counts."""
     return option(

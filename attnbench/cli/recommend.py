@@ -16,7 +16,6 @@ def recommend(
     length: str = option("N", "Sequence length: 4096 or 4k.", default=...),
     mode: str | None = option("MODE", f"{', '.join(Mode)}.  [default: each mode of the sweep]"),
     memory: str | None = option("BYTES", "Limit on peak memory, also of prompts: 8GiB."),
-    at: str | None = options.variant(),
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why.
@@ -24,7 +23,7 @@ def recommend(
     The exit code is 1 if no mechanism fits into --memory.
     """
     from attnbench.analysis.recommend import recommend
-    from attnbench.analysis.report import analyse, variant
+    from attnbench.analysis.report import analyse
     from attnbench.render.conditions import warnings
     from attnbench.render.names import named
     from attnbench.render.recommendation import ranking, recommended
@@ -33,13 +32,14 @@ def recommend(
 
     seq_len = axes.size(length, "--length", axes.LONGEST)
     limit = axes.memory(memory, "--memory") if memory is not None else None
-    analysis = analyse(variant(load_results(sweep), at))
+    analysis = analyse(load_results(sweep))
     console.warn(warnings(analysis))
     modes = analysis.modes if mode is None else options.read("mode", mode)
     tokens = analysis.sweep.request.batch_tokens
     found = [
-        recommend(analysis.cases, analysis.standings, tokens, seq_len, str(each), limit)
+        recommend(cases, analysis.standings, tokens, seq_len, str(each), limit)
         for each in modes
+        for _, cases in analysis.cases.groupby("sizes", sort=False)
     ]
     if json_:
         console.data([asdict(each) for each in found])

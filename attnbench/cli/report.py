@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +38,6 @@ def report(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
     ),
     slopes: bool = switch("--slopes", "Draw local exponents below the figure of times."),
-    at: str | None = options.variant(),
     at_length: str | None = option(
         "N", "Length of the table of answers.  [default: the longest that all reached]"
     ),
@@ -53,7 +52,7 @@ def report(
         with gc_disabled():
             length = axes.size(at_length, "--at-length") if at_length else None
             shown = against, length, slopes, everything
-            publish(sweeps[0], figures, json_, *shown, at, drawn, out)
+            publish(sweeps[0], figures, json_, *shown, drawn, out)
         return
     if against or slopes or everything or at_length:
         alone = "--against, --slopes, --all and --at-length"
@@ -61,7 +60,7 @@ def report(
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
     with gc_disabled():
-        publish_devices(sweeps, out, figures, json_, at, drawn)
+        publish_devices(sweeps, out, figures, json_, drawn)
 
 
 @contextmanager
@@ -79,17 +78,16 @@ def publish_devices(
     out: Path,
     formats: tuple[str, ...],
     as_json: bool,
-    at: str | None,
     size: FigureSize,
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
-    from attnbench.analysis.report import analyse, device_names, side_by_side, variant
+    from attnbench.analysis.report import analyse, device_names, side_by_side
     from attnbench.render.names import named
     from attnbench.render.page import devices_files, devices_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    loaded = [variant(load_results(folder), at) for folder in folders]
+    loaded = [load_results(folder) for folder in folders]
     cases = side_by_side(loaded)
     analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
     files = devices_files(analyses, cases, formats, size)
@@ -111,15 +109,11 @@ def publish(
     at_length: int | None = None,
     slopes: bool = False,
     everything: bool = False,
-    at: str | None = None,
     size: FigureSize = FigureSize.TEXT,
     out: Path | None = None,
 ) -> None:
-    """Write the report into `out` or the folder of the journal, and print its main tables.
-
-    Each of several variants has a report in its own folder.
-    """
-    from attnbench.analysis.report import analyse, variant, variants
+    """Write the report into `out` or the folder of the journal, and print its main tables."""
+    from attnbench.analysis.report import analyse
     from attnbench.render.conditions import ended, warnings
     from attnbench.render.page import headlines, report_files, report_tables
     from attnbench.store import output
@@ -127,26 +121,21 @@ def publish(
 
     sweep = load_results(folder)
     into = out or (folder if folder.is_dir() else folder.parent)
-    parts = variants(sweep) if at is None else {at: variant(sweep, at)}
     with nothing_lost(sweep, folder) as failed:
-        analyses = {name: analyse(part, against, at_length) for name, part in parts.items()}
+        analysis = analyse(sweep, against, at_length)
         if slopes and not set(sweep.request.modes) & set(PASSES):
             console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
-        tables = {name: report_tables(each, everything, failed) for name, each in analyses.items()}
-        for name, analysis in analyses.items():
-            console.warn(warnings(analysis), name)
-            files = report_files(analysis, formats, slopes, size, tables[name], failed)
-            output.fill(into / name, files, then=INTACT)
+        tables = report_tables(analysis, everything, failed)
+        console.warn(warnings(analysis))
+        files = report_files(analysis, formats, slopes, size, tables, failed)
+        output.fill(into, files, then=INTACT)
         if as_json:
-            found = [as_data(analysis) for analysis in analyses.values()]
-            console.data(dict(zip(analyses, found, strict=True)) if len(found) > 1 else found[0])
+            console.data(as_data(analysis))
             return
-        for name, analysis in analyses.items():
-            show(name, analysis, headlines(analysis, tables[name]))
-            if line := ended(analysis):
-                console.err().print(line)
-        within = f"{into / name}" if len(analyses) == 1 else f"{into}, in {', '.join(analyses)}"
-        console.err().print(f"figures and tables are in {within}; report.html has them all")
+        show(analysis, headlines(analysis, tables))
+        if line := ended(analysis):
+            console.err().print(line)
+        console.err().print(f"figures and tables are in {into}; report.html has them all")
 
 
 @contextmanager
@@ -182,16 +171,16 @@ def as_data(analysis: "Analysis") -> dict[str, Any]:
     }
 
 
-def show(variant: str, analysis: "Analysis", tables: Sequence["Table"]) -> None:
+def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
     """Print what was found, and tables of an analysis, the first of them next to the sentences."""
     from attnbench.render.answers import TITLE, paragraphs
     from attnbench.render.names import named
     from attnbench.render.terminal import prose
 
-    terminal, of = console.out(), f"{variant}: " * bool(variant)
-    terminal.print(f"{of}{TITLE}", style="bold")
+    terminal = console.out()
+    terminal.print(TITLE, style="bold")
     terminal.print(prose([p.text for p in paragraphs(analysis.answers, most=MOST)], terminal.width))
     terminal.print()
     for table in named(tables, analysis.answers.series):
-        console.show(replace(table, title=f"{of}{table.title}"))
+        console.show(table)
         terminal.print()

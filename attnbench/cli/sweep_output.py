@@ -71,9 +71,9 @@ def timed_by(here: Environment, clock: Clock) -> str:
 
 def sizes(request: Request) -> str:
     """Batch and number types: `8,192 tokens per batch, float32`."""
-    batches = dict.fromkeys(str(single.batch) for single in request.per_variant)
+    batches = dict.fromkeys(str(each.batch) for each in request.sizes)
     batch = f"B = {', '.join(batches)}" if request.batch else f"{request.tokens:,} tokens per batch"
-    return ", ".join((batch, *dict.fromkeys(single.dtype for single in request.per_variant)))
+    return ", ".join((batch, *dict.fromkeys(each.dtype for each in request.sizes)))
 
 
 def noise_warnings(here: Environment, clock: Clock) -> Iterator[str]:

@@ -40,7 +40,7 @@ from attnbench.records.request import (
     FigureSize,
     Request,
     Settings,
-    Variant,
+    Sizes,
 )
 from attnbench.records.run import (
     AWAY,
@@ -57,5 +57,13 @@ from attnbench.records.run import (
     Sample,
     Shard,
 )
-from attnbench.records.selection import AT, Selection, option_value, options_text
+from attnbench.records.selection import (
+    AT,
+    SIZES,
+    Selection,
+    option_value,
+    options_text,
+    size_text,
+    split_sizes,
+)
 from attnbench.records.sweep import Block, Planned, Sweep

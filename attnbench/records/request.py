@@ -1,7 +1,7 @@
 """What is requested of a sweep."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -69,8 +69,8 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
-    """One combination in a sweep over several widths, heads, number types or batches."""
+class Sizes:
+    """One combination of those that a sweep may cross."""
 
     width: Size
     heads: Size
@@ -109,7 +109,7 @@ class Request:
     share_layers: bool | None = None  # None: as each mechanism's card says
     reversible: bool | None = None
     batch: Many | None = None  # None: max(1, tokens // N)
-    variants: tuple[Variant, ...] = ()  # if several
+    variants: tuple[Sizes, ...] = ()  # if several are crossed
     fill: bool | None = None  # in decode: no prompts; None: none that take longer than steps
     precision: Share | None = None  # half-width that ends a block
     # options as given, and as the program chose them, as text
@@ -121,7 +121,7 @@ class Request:
         return self.tokens if self.batch is None else None
 
     @property
-    def per_variant(self) -> tuple["Request", ...]:
-        """One request for each variant."""
-        singles = (replace(self, **asdict(variant), variants=()) for variant in self.variants)
-        return tuple(singles) or (self,)
+    def sizes(self) -> tuple[Sizes, ...]:
+        """Every combination of sizes that is measured."""
+        one = Sizes(width=self.width, heads=self.heads, dtype=self.dtype, batch=self.batch)
+        return self.variants or (one,)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from attnbench.render.cost_tables import (
 )
 from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, number, table, words
 from attnbench.render.growth_tables import crossing, exponent
-from attnbench.render.names import in_full, labels_of
+from attnbench.render.names import compared_with, in_full, labels_of
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
@@ -43,6 +43,9 @@ PER_PAIR = (
     " hold at 95 % for all pairs and lengths at once."
 )
 WITHIN = "“Within 1.1×”: faster or slower by at most that factor."
+
+
+_SIZES = attrgetter("sizes")
 
 
 class Paragraph(NamedTuple):
@@ -109,7 +112,15 @@ class _Writer:
             yield Paragraph(f"{heading}{of}", sentences)
 
     def led(self, winners: Sequence[Winner], margins: bool) -> str:
-        """`Fastformer at 2,048 to 8,192 (1.13× [1.04, 1.22] as fast as Linformer at 8,192).`"""
+        """`Fastformer at 2,048 to 8,192 (1.13× [1.04, 1.22] as fast as Linformer at 8,192).`
+
+        Sizes follow one another.
+        """
+        of_sizes = (self.grouped([*own], margins) for _, own in groupby(winners, _SIZES))
+        return f"{'; '.join(chain.from_iterable(of_sizes))}."
+
+    def grouped(self, winners: Sequence[Winner], margins: bool) -> list[str]:
+        """A part for each answer, that of the table's length or the longest first."""
         same: dict[object, list[Winner]] = {}
         for winner in winners:
             same.setdefault(winner.answer, []).append(winner)
@@ -117,8 +128,7 @@ class _Writer:
             same.values(),
             key=lambda own: (self.at not in {p.seq_len for p in own}, -own[-1].seq_len),
         )
-        parts = [self.group(own, margins and not i) for i, own in enumerate(ordered)]
-        return f"{'; '.join(parts)}."
+        return [self.group(own, margins and not i) for i, own in enumerate(ordered)]
 
     def group(self, winners: Sequence[Winner], margins: bool) -> str:
         """Who leads at these lengths, and by how much at the table's length or the longest."""
@@ -199,10 +209,11 @@ def answer(analysis: Analysis) -> Table:
     )
     notes = []
     if analysis.speedups is not None:
-        base = analysis.baseline or ""
-        why_it = "the sweep's first" if base == found.series[0] else "softmax attention"
+        bases = analysis.baselines
+        why_it = "the sweep's first" if found.series[0] in bases else "softmax attention"
         chosen = "" if analysis.against else f", {why_it}; --against chooses another"
-        notes += [f"Compared with {names[base]}{chosen}.", PER_PAIR]
+        alike = " of the same sizes" if len(bases) > 1 else ""
+        notes += [f"Compared with {compared_with(names, bases)}{alike}{chosen}.", PER_PAIR]
         within = (cell.text.startswith("within") for row in shown.rows for cell in row)
         notes += [WITHIN] * any(within)
     return replace(shown, note=" ".join(filter(None, [*notes, in_full(names)])))
@@ -211,7 +222,7 @@ def answer(analysis: Analysis) -> Table:
 def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterator[Column]:
     """The columns of a mode, whose cells are made from the names of series."""
     rows = {row["series"]: row for _, row in analysis.rows.iterrows() if row["mode"] == mode}
-    title, steps, base = find(mode).title, mode not in PASSES, analysis.baseline or ""
+    title, steps, bases = find(mode).title, mode not in PASSES, analysis.baselines
 
     def column(heading: str, key: str, cell: Callable[[Row], Cell]) -> Column:
         def of_series(series: str) -> Cell:
@@ -224,7 +235,8 @@ def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterato
 
     yield column(", ms per token" if steps else ", ms", "ms", time)
     if analysis.speedups is not None:
-        yield column(f" vs {names[base]}", "speedup", partial(_speedup, base))
+        base = compared_with(names, bases)
+        yield column(f" vs {base}", "speedup", partial(_speedup, bases))
         yield column(": faster from N", "faster_from", _faster_from)
     if steps:
         yield column(": exponent of time", "time_exponent", exponent)
@@ -237,11 +249,11 @@ def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterato
         yield column(": peak, MiB", "peak_mib", lambda row: counted(row[MEMORY] / units.MIB))
 
 
-def _speedup(baseline: str, row: Row) -> Cell:
+def _speedup(baselines: Sequence[str], row: Row) -> Cell:
     """`24.7× [23.5, 25.9]`, `2.8× slower [2.3, 3.3]`, or `within 1.1×` if either may be faster."""
     point, low, high = (row[name] for name in ("ratio", "ratio_low", "ratio_high"))
     if not units.has_value(point):
-        return Cell("1", 1.0) if row["series"] == baseline and row[TIME] > 0 else EMPTY
+        return Cell("1", 1.0) if row["series"] in baselines and row[TIME] > 0 else EMPTY
     if low <= 1 <= high:
         return Cell(f"within {units.ratio(max(high, 1 / low))}", point, low, high)
     return speedup_cell(point, low, high, factor)

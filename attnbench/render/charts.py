@@ -23,6 +23,7 @@ from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
+from attnbench.render.names import compared_with
 from attnbench.render.styles import labels, on_dark, series_styles
 
 DIGITS = 6  # significant, of what is drawn; texts and files have all that is known
@@ -63,10 +64,10 @@ def charts(analysis: Analysis) -> dict[str, Any]:
     """Everything that the charts of one sweep show."""
     cases, sweep = analysis.cases, analysis.sweep
     drawn = [*costs(cases, sweep.request.batch_tokens)]
-    if analysis.speedups is not None and analysis.baseline is not None:
+    if analysis.speedups is not None:
         # after the time of a batch, which a step of decoding does not have
         behind = 1 if set(PASSES) & {*analysis.modes} else 2
-        drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
+        drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baselines))
     return page_data(cases, drawn)
 
 
@@ -117,11 +118,11 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
             yield _drawn(metric, cases)
 
 
-def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
+def _speedup(cases: Frame, speedups: Frame, baselines: Sequence[str]) -> Drawn:
     paired = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
     values, *ends = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))
-    label = f"speed-up over {clean(baseline)}"
-    note = f"Above 1 is faster than {clean(baseline)}. {INTERVALS}"
+    base = compared_with(cases["series"], baselines)
+    label, note = f"speed-up over {base}", f"Above 1 is faster than {base}. {INTERVALS}"
     return Drawn(
         key="speedup", label=label, axis=f"{label}, ×", values=values, ends=ends, note=note
     )

@@ -1,7 +1,7 @@
 """The lines above every report: the request, the machine, how it measured, and warnings."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from string import Formatter
 from types import MappingProxyType
 from typing import Any
@@ -126,7 +126,7 @@ def ended(analysis: Analysis) -> str:
     least, wanted = max(halves), units.percent(sweep.request.precision)
     by = "by --budget" if sweep.over_budget else "after its rounds"
     if least <= sweep.request.precision:
-        lengths = ", ".join(units.count(n) for n in sorted({n for _, n in blocks}))
+        lengths = ", ".join(units.count(n) for n in sorted({block.seq_len for block in blocks}))
         how = f" {by}" * sweep.over_budget
         return f"Ended{how}: every ratio at N = {lengths} is known to {wanted} or better."
     known = sum(half <= sweep.request.precision for half in halves)
@@ -188,15 +188,18 @@ def _asked(sweep: Sweep) -> str:
     request = sweep.request
     planned = (planned.case.workload for planned in sweep.plan)
     decoded = sorted({w.batch for w in planned if w.steps})
-    tokens = units.many(request.tokens, "token")
-    batch = f"{units.many(request.batch, 'sequence') if request.batch else tokens} per batch"
-    sizes = [batch] * bool(set(PASSES) & {*request.modes})
+    batches, widths, heads, dtypes = (
+        list(dict.fromkeys(getattr(each, name) for each in request.sizes))
+        for name in ("batch", "width", "heads", "dtype")
+    )
+    batch = units.many(request.tokens, "token") if not request.batch else _many(batches, "sequence")
+    sizes = [f"{batch} per batch"] * bool(set(PASSES) & {*request.modes})
     sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
     sizes += [
-        f"width {request.width}",
-        units.many(request.heads, "head"),
+        f"width {', '.join(map(str, widths))}",
+        _many(heads, "head"),
         *[units.many(request.layers, "layer")] * (request.level is Level.MODEL),
-        str(request.dtype),
+        ", ".join(dtypes),
     ]
     sizes += ["causal"] * request.causal
     sizes += [f"{units.percent(request.padding)} padding"] * (request.padding > 0)
@@ -209,6 +212,12 @@ def _asked(sweep: Sweep) -> str:
         f"{' and '.join(request.modes)}; {units.many(len(lengths), 'length')}, {span};"
         f" {', '.join(sizes)}."
     )
+
+
+def _many(counts: Sequence[int], noun: str) -> str:
+    """`2, 4 heads`."""
+    *others, last = counts
+    return ", ".join([*map(str, others), units.many(last, noun)])
 
 
 def _shell(request: Request) -> Iterator[str]:

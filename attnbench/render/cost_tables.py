@@ -3,7 +3,7 @@
 Most have a row for each series and a column for each length of the sweep.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import log10
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from attnbench.render.grid import (
     table,
     words,
 )
-from attnbench.render.names import labels_of
+from attnbench.render.names import compared_with, labels_of
 from attnbench.statistics.estimate import IntervalKind
 
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
@@ -41,10 +41,14 @@ SDPA = "scaled_dot_product_"  # prefix of torch's attention operators
 
 
 def batch(summary: Frame, tokens: int | None) -> str:
-    """The batch that times refer to: its tokens, or the sequences of a fixed batch."""
+    """The batch that times refer to: its tokens, or the sequences of a fixed batch.
+
+    Several fixed batches are part of the names of series.
+    """
     if tokens is not None:
         return units.many(tokens, "token")
-    return units.many(int(summary["batch"].max()), "sequence")
+    batches = {*summary["batch"]}
+    return units.many(int(batches.pop()), "sequence") if len(batches) == 1 else "B sequences"
 
 
 def per_layer(summary: Frame) -> str:
@@ -139,9 +143,11 @@ def memory(summary: Frame, mode: str) -> Table:
     return replace(found, across="peak_mib", note=" ".join([*notes, *_filled(cases)]))
 
 
-def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
-    """How many times faster than the series `baseline` each other series is, by length."""
-    others, base = summary[summary["series"] != baseline], labels_of(summary["series"])[baseline]
+def speedup(summary: Frame, mode: str, baselines: Sequence[str], speedups: Frame) -> Table:
+    """How many times faster than the baseline of its sizes each other series is, by length."""
+    others = summary[~summary["series"].isin(baselines)]
+    base = compared_with(summary["series"], baselines)
+    alike = " of the same sizes" * (len(baselines) > 1)
     pairs = others.merge(speedups, on=["series", "mode", "seq_len"], how="left")
     paired = pairing(pairs.loc[pairs["mode"] == mode, "paired"].dropna())
     return by_length(
@@ -152,7 +158,7 @@ def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
         name=f"speedup_{mode}",
         title=f"Speed-up over {base} in {mode}, ×{per_layer(summary)}",
         across="speedup",
-        note=f"Times as fast as {base}, or as slow. {paired}",
+        note=f"Times as fast as {base}{alike}, or as slow. {paired}",
     )
 
 
@@ -235,6 +241,7 @@ def precision(errors: Frame, dtype: str) -> Table:
             Column.words("Mechanism", "mechanism"),
             Column.words("Form", "form"),
             Column.words("Options", "options"),
+            *([Column.words("Sizes", "sizes")] if errors["sizes"].any() else []),
             Column("Digits", _digits, "relative_error"),
         ],
         name="digits",

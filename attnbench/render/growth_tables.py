@@ -64,11 +64,11 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     )
 
 
-def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
+def crossovers(pairs: Frame, baselines: Sequence[str] = ()) -> Table:
     """The length from which one series is cheaper than another, for pairs that have an answer.
 
     `pairs` holds every ordered pair; of the two orders the one that crosses, or wins, is shown.
-    Pairs without a crossing are shown only if `baseline` is one of them.
+    Pairs without a crossing are shown only if one of them is a baseline.
     """
 
     def in_mode(mode: str) -> Column:
@@ -84,7 +84,7 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
             r is not None and r["answer"] in (CrossoverKind.FROM, CrossoverKind.UNCLEAR)
             for r in mine
         )
-        if _rank(mine) >= _rank(back) and (crosses or baseline in (a, b)):
+        if _rank(mine) >= _rank(back) and (crosses or {a, b} & {*baselines}):
             rows.append((a, b, dict(zip(modes, mine, strict=True))))
             answers = {key: row for key, row in answers.items() if key[:2] != (b, a)}
     return table(

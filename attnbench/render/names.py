@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from attnbench.records import AT
+from attnbench.records import AT, split_sizes
 from attnbench.render.grid import Cell, Table, clean
 from attnbench.render.styles import labels, mechanism_of
 
@@ -17,11 +17,20 @@ def labels_of(series: Iterable[str]) -> dict[str, str]:
     return {name: label.replace("\n", AT) for name, label in labels(series).items()}
 
 
+def compared_with(series: Iterable[str], baselines: Sequence[str]) -> str:
+    """The label of the baseline; of several, which differ in their sizes, without these."""
+    if len(baselines) == 1:
+        return labels_of(series)[baselines[0]]
+    plain = labels_of(split_sizes(name)[0] for name in series)
+    return " or ".join(dict.fromkeys(plain[split_sizes(name)[0]] for name in baselines))
+
+
 def in_full(names: Mapping[str, str]) -> str:
     """`In full: linformer[rank=16]; bigbird:eager.`: series whose labels omit something."""
     longer = []
     for name, label in names.items():
-        form, _, options = name.removeprefix(mechanism_of(name)).removesuffix("]").partition("[")
+        plain, _ = split_sizes(name)
+        form, _, options = plain.removeprefix(mechanism_of(name)).removesuffix("]").partition("[")
         told = (form.removeprefix(":"), options.replace(",", ", "))
         longer += [clean(name)] * any(part not in label for part in told)
     return f"In full: {'; '.join(longer)}." if longer else ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # columns of the summary that only the program needs
-INTERNAL = ("key", "match", "batch_scale")
+INTERNAL = ("key", "match", "sizes", "batch_scale")
 
 # what is bold in LaTeX
 SIMULTANEOUS = (
@@ -124,7 +124,7 @@ def devices_files(
 ) -> dict[str, bytes]:
     """The costs on several devices side by side, from the analysis of each by its name.
 
-    `cases` are those of `variants.side_by_side`; times are per batch of the first device.
+    `cases` are those of `side_by_side`; times are per batch of the first device.
     """
     first, *_ = analyses.values()
     lines = [
@@ -270,12 +270,12 @@ def report_tables(
 
 
 def _tables(analysis: Analysis, everything: bool) -> Iterator[Callable[[], Table]]:
-    cases, request, base = analysis.cases, analysis.sweep.request, analysis.baseline
+    cases, request, bases = analysis.cases, analysis.sweep.request, analysis.baselines
     modes, tokens = analysis.modes, request.batch_tokens
     yield partial(answer, analysis)
     yield from (partial(cost_tables.latency, cases, mode, tokens) for mode in modes)
-    if base is not None and (speedups := analysis.speedups) is not None:
-        yield from (partial(cost_tables.speedup, cases, mode, base, speedups) for mode in modes)
+    if (speedups := analysis.speedups) is not None:
+        yield from (partial(cost_tables.speedup, cases, mode, bases, speedups) for mode in modes)
     yield from (partial(cost_tables.memory, cases, mode) for mode in modes)
     for mode in dict.fromkeys(analysis.decoding["mode"]):
         yield partial(decoding.first_token, cases, mode)
@@ -288,13 +288,14 @@ def _tables(analysis: Analysis, everything: bool) -> Iterator[Callable[[], Table
     for table in (complexity(cases, analysis.exponents, cards), *papers):
         yield partial(explained, table, cases, cards)
     yield from (
-        partial(crossovers, pairs, base)
+        partial(crossovers, pairs, bases)
         for pairs in (analysis.crossovers, analysis.memory_crossovers)
     )
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         yield from (partial(cost_tables.measured, cases, mode, row) for mode in modes)
     if len(analysis.precision):
-        yield partial(cost_tables.precision, analysis.precision, request.dtype)
+        dtypes = " and ".join(dict.fromkeys(cases["dtype"]))
+        yield partial(cost_tables.precision, analysis.precision, dtypes)
     if len(analysis.kernels):
         yield partial(cost_tables.kernels, analysis.kernels)
     if everything:
@@ -324,6 +325,6 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
     """
     names = {"answer", "filled", "stacks", "not_measured"}
     names |= {f"latency_{mode}" for mode in analysis.modes}
-    if analysis.against is not None:
+    if analysis.against:
         names.add("crossovers")
     return [table for table in tables if table.name in names and table.rows]

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from attnbench.records import AT, FigureSize, Mode
+from attnbench.records import AT, FigureSize, Mode, split_sizes
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 
@@ -59,6 +59,7 @@ PERIOD = 300  # positions after which hue, shade, marker and line repeat togethe
 
 BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
 DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
+LIGHTEST = 0.75  # how far the smallest of many sizes is moved towards white
 LONGEST = 48  # characters of a label, which a legend folds
 
 
@@ -67,24 +68,38 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
 
     Colour, marker and first line style are those of the mechanism, whose lines are strong if it is
     one of the strongest. Its forms, options and devices, sorted by name, differ in line style and
-    in the shade inside the marker.
+    in the shade inside the marker; sizes differ in the shade of all, the largest is the darkest.
     """
+    parts = {name: name.partition(AT) for name in sorted(set(series))}
+    every = {name: split_sizes(first) for name, (first, *_) in parts.items()}
+    sizes = sorted({own for _, own in every.values()}, key=_numbers_first)
     styles: dict[str, dict[str, Any]] = {}
-    seen: Counter[str] = Counter()
-    for name in sorted(set(series)):
+    seen: dict[str, list[str]] = {}
+    for name, (plain, own) in every.items():
         mechanism = mechanism_of(name)
-        style, i = mechanism_style(mechanism), seen[mechanism]
+        alike = seen.setdefault(mechanism, [])
+        if (curve := plain + parts[name][2]) not in alike:
+            alike.append(curve)
+        style, i = mechanism_style(mechanism), alike.index(curve)
         strong = mechanism in STRONGEST
+        lighter = LIGHTEST * (1 - (1 + sizes.index(own)) / len(sizes))
+        colour = tinted(style["color"], lighter)
         styles[name] = style | {
+            "color": colour,
+            "markeredgecolor": colour,
             "linestyle": STROKES[(STROKES.index(style["linestyle"]) + i) % len(STROKES)],
-            "markerfacecolor": tinted(style["color"], FILLS[i % len(FILLS)]),
+            "markerfacecolor": tinted(colour, FILLS[i % len(FILLS)]),
             "linewidth": points * (0.21 if strong else 0.13),
             "markersize": points * (0.58 if strong else 0.46),
             "markeredgewidth": points * 0.1,
             "zorder": 4.0 if strong else 3.0,
         }
-        seen[mechanism] += 1
     return styles
+
+
+def _numbers_first(sizes: str) -> list[tuple[int, str]]:
+    """A key that sorts `D=64` before `D=128`."""
+    return [(int(part or 0) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", sizes)]
 
 
 def uncoloured(ends: Mapping[str, float]) -> frozenset[str]:
@@ -94,10 +109,11 @@ def uncoloured(ends: Mapping[str, float]) -> frozenset[str]:
 
 
 def mechanism_of(series: str) -> str:
-    """The mechanism of a series, without form, options and device; `x.py:NAME` is one."""
-    if stack := re.match(r"stack\(.*\)", series.partition(AT)[0]):
+    """The mechanism of a series, without form, options, sizes and device; `x.py:NAME` is one."""
+    plain, _ = split_sizes(series.partition(AT)[0])
+    if stack := re.match(r"stack\(.*\)", plain):
         return stack[0]
-    file, ending, rest = series.partition(AT)[0].partition(".py:")
+    file, ending, rest = plain.partition(".py:")
     return file + ending + re.split(r"[:\[]", rest)[0] if ending else re.split(r"[:\[]", file)[0]
 
 
@@ -146,8 +162,8 @@ def on_dark(colour: str) -> str:
 def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     """The label of each series: the mechanism as papers name it, and what else makes it unique.
 
-    Form and options are added where they distinguish series: `Transformer (sdpa)`. The device, if
-    it is part of the name, stands on a second line.
+    Form and options are added where they distinguish series: `Transformer (sdpa) D=64`. The device,
+    if it is part of the name, stands on a second line.
     """
     parts = {name: name.partition(AT)[::2] for name in names}
     printed = {
@@ -165,14 +181,14 @@ def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
 
 def _candidates(series: str, longest: int) -> list[str]:
     """The label of a series alone, with its form, its options, both, and as the tables have it."""
-    mechanism = mechanism_of(series)
-    form, _, options = series.removeprefix(mechanism).partition("[")
+    mechanism, (plain, sizes) = mechanism_of(series), split_sizes(series)
+    form, _, options = plain.removeprefix(mechanism).partition("[")
     name, form = printed_name(mechanism), form.removeprefix(":")
     options = options.removesuffix("]").replace(",", ", ")
     further = ((), (form,), (options,), (form, options))
     told = [", ".join(filter(None, parts)) for parts in further]
-    texts = [f"{name} ({more})" if more else name for more in told]
-    return [shortened(text, longest) for text in (*texts, series)]
+    texts = [*(f"{name} ({more})" if more else name for more in told), plain]
+    return [" ".join(filter(None, (shortened(text, longest), sizes))) for text in texts]
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:

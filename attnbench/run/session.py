@@ -1,6 +1,6 @@
 """The loop of a sweep: it visits blocks in the order of `run.order` and stores every outcome.
 
-A block is all series at one mode, length and variant of the sizes; in a visit, cases of a block
+A block is all series at one mode, length and sizes; in a visit, cases of a block
 race. The memory of a case is measured after its first race. `start` and the clock are callables, so
 that tests can replace them.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnbench.metrics import TABLE, Better
-from attnbench.records import Case, Planned, Selection
+from attnbench.records import SIZES, Case, Planned, Selection, size_text
 from attnbench.statistics.estimate import LEVEL, student_quantile
 
 if TYPE_CHECKING:
@@ -147,20 +147,38 @@ def cost_curves(cases: "pd.DataFrame", metric: str) -> dict[str, LogCurve]:
 def series_names(plan: Sequence[Planned]) -> dict[str, str]:
     """The name of the curve of each case of the plan, by the key of the case.
 
-    A mechanism whose form changes along the lengths (its default is the fastest at each) is one
-    curve named after the mechanism; where a workload has several forms, each form is a curve.
+    Where the form of a mechanism changes along the lengths or sizes (its default is the fastest at
+    each), its curves are named after the mechanism; where a workload has several forms, each form
+    is a curve. Sizes that the plan crosses are part of the name: `transformer:sdpa D=64 bf16`.
     """
     groups: dict[tuple[str, Any], list[Case]] = {}
     for planned in plan:
         groups.setdefault((planned.case.mechanism, planned.case.options), []).append(planned.case)
-    names = {}
+    names, sizes = {}, size_names(plan)
     for cases in groups.values():
         rivals = len({case.workload for case in cases}) < len({case.key for case in cases})
         mixed = len({case.form for case in cases}) > 1 and not rivals
         for case in cases:
             form = None if mixed else case.form
-            names[case.key] = str(Selection(name=case.mechanism, form=form, options=case.options))
+            curve = Selection(name=case.mechanism, form=form, options=case.options)
+            names[case.key] = " ".join(filter(None, (str(curve), sizes[case.key])))
     return names
+
+
+def size_names(plan: Iterable[Planned]) -> dict[str, str]:
+    """The sizes of each case, `D=64 bf16`, by its key: those that differ at one mode and length."""
+    values: dict[tuple[str, str, int], set[Any]] = {}
+    cases = [planned.case for planned in plan]
+    for w in (case.workload for case in cases):
+        for size in SIZES:
+            values.setdefault((size, w.mode, w.seq_len), set()).add(getattr(w, size))
+    crossed = {size for (size, *_), own in values.items() if len(own) > 1}
+    return {
+        case.key: " ".join(
+            size_text(size, getattr(case.workload, size)) for size in SIZES if size in crossed
+        )
+        for case in cases
+    }
 
 
 def _half_width(error: float, df: float) -> float:

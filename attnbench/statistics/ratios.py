@@ -47,7 +47,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.records import LEAST_ROUNDS, Mode, Outcome, Part, Run, Sample, Shard, Sweep
+from attnbench.records import LEAST_ROUNDS, Block, Mode, Outcome, Part, Run, Sample, Shard, Sweep
 from attnbench.statistics.curves import Array, LogCurve, series_names
 from attnbench.statistics.estimate import LEVEL, shrunk, student_quantile
 
@@ -68,7 +68,6 @@ USUAL_S = 0.0005  # of a probe; any constant serves
 DECIDED = math.log(1.1)  # a log ratio certainly further from 0 needs no more laps
 
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
-Block = tuple[str, int]  # mode and length; a sweep of several variants is analysed one by one
 Key = TypeVar("Key", bound=Hashable)
 BlockLaps = Mapping[tuple[str, Key], Mapping[int, Laps]]  # of each round, by series and block
 
@@ -112,7 +111,7 @@ class Ratios:
 
     def __init__(self, sweep: Sweep) -> None:
         names = series_names(sweep.plan)
-        blocks: dict[str, Block] = {p.case.key: p.block[:2] for p in sweep.plan}
+        blocks = {planned.case.key: planned.block for planned in sweep.plan}
         depths = {p.case.key: p.depth for p in sweep.plan}
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         for run in sweep.runs:
@@ -121,6 +120,7 @@ class Ratios:
                 depth = depths[run.case]
                 own = {pair: seconds / depth for pair, seconds in pairs.items()}
                 laps.setdefault((names[run.case], blocks[run.case]), {})[run.round] = own
+        self.places = {(names[k], str(b.mode), b.seq_len): b for k, b in blocks.items()}
         self.series = numbered(names.values())
         self.blocks = numbered(block for _, block in laps)
         self.pairs = numbered(combinations(self.series.values(), 2))
@@ -129,7 +129,8 @@ class Ratios:
 
     def ratio(self, a: str, b: str, mode: str | Mode, seq_len: int) -> Ratio | None:
         """The log ratio of the times of two series, or None where they did not take turns."""
-        block = self.blocks.get((str(mode), seq_len))
+        place = self.places.get((a, str(mode), seq_len))
+        block = self.blocks.get(place) if place else None
         first, second = (self.series.get(name, -1) for name in (a, b))
         pair = self.pairs.get((min(first, second), max(first, second)))
         if block is None or pair is None or math.isnan(self.means.log[block, pair]):

@@ -69,7 +69,7 @@ def _given(request: Request) -> dict[str, str | bool | None]:
         if option.affects_measurement
     }
     for name in ("width", "heads", "dtype", "batch"):
-        values[name] = [*dict.fromkeys(getattr(one, name) for one in request.per_variant)]
+        values[name] = [*dict.fromkeys(getattr(one, name) for one in request.sizes)]
     lengths = request.lengths
     if len(lengths) > 2 and all(b == 2 * a for a, b in pairwise(lengths)):
         values["lengths"] = f"{lengths[0]}..{lengths[-1]}:x2"

@@ -33,6 +33,7 @@ from attnbench.records import (
     Request,
     Selection,
     Shell,
+    Sizes,
     Workload,
 )
 from attnbench.run import predict, schedule
@@ -49,7 +50,7 @@ FILLING = 8.0
 
 
 def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
-    """The cases of a selection, in the order of variants, modes and lengths.
+    """The cases of a selection, in the order of sizes, modes and lengths.
 
     Raises `UnknownMechanism`, `UnknownOption` or `UsageError`.
     """
@@ -60,8 +61,8 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
     except UnknownOption as error:
         raise UnknownOption(f"{chosen.name}: {error}") from error
     options = mechanism.options(config)
-    for single, mode, seq_len in product(request.per_variant, request.modes, request.lengths):
-        w = make_workload(mechanism, single, mode, seq_len)
+    for sizes, mode, seq_len in product(request.sizes, request.modes, request.lengths):
+        w = make_workload(mechanism, request, sizes, mode, seq_len)
         for form in forms(mechanism, chosen, config, w):
             case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
             yield describe(mechanism, case, config, request)
@@ -99,7 +100,7 @@ def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tup
     return matches
 
 
-def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Workload:
+def make_workload(card: Card, request: Request, sizes: Sizes, mode: Mode, seq_len: int) -> Workload:
     """The workload of one length: without a fixed batch, B = max(1, c // N), of a step 1.
 
     Decoding is always causal.
@@ -112,13 +113,13 @@ def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Wor
         reversible=request.reversible,
     )
     return Workload(
-        batch=request.batch or (1 if steps else max(1, request.tokens // seq_len)),
+        batch=sizes.batch or (1 if steps else max(1, request.tokens // seq_len)),
         seq_len=seq_len,
-        width=request.width,
-        heads=request.heads,
+        width=sizes.width,
+        heads=sizes.heads,
         level=request.level,
         mode=mode,
-        dtype=request.dtype,
+        dtype=sizes.dtype,
         device=request.device,
         causal=steps or request.causal or card.causality is Causality.ALWAYS,
         padding=request.padding,

@@ -10,7 +10,7 @@ from attnbench.devices.finding import AUTO, choose, find, kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError
 from attnbench.modes import find as find_mode
-from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Variant
+from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Sizes
 from attnbench.records.selection import layers
 from attnbench.units import many
 from attnbench.workloads.options import Options, flag, option_specs
@@ -32,7 +32,7 @@ def request(options: Options, *, divided: bool = False, elsewhere: bool = False)
     refuse_uneven(options)
     values = {name: options.value(name) for name in option_specs()}
     refuse_early_end(options.precision, values["rounds"])
-    variants = all_variants(values)
+    sizes = crossed(values)
     unused = {  # where the batch is fixed, the level is not `model`, or rounds are few
         "tokens": device.usual_tokens(max(values["width"])),
         "layers": preset(options.preset).layers,
@@ -41,8 +41,8 @@ def request(options: Options, *, divided: bool = False, elsewhere: bool = False)
     }
     values |= {name: value for name, value in unused.items() if values[name] is None}
     return Request(
-        **record_fields(Request, values | asdict(variants[0])),
-        variants=variants if len(variants) > 1 else (),
+        **record_fields(Request, values | asdict(sizes[0])),
+        variants=sizes if len(sizes) > 1 else (),
         modes=values["mode"],
         budget_s=values["budget"],
         case_timeout_s=values["case_timeout"],
@@ -146,10 +146,10 @@ def refuse_uneven(options: Options) -> None:
             )
 
 
-def all_variants(values: dict[str, Any]) -> tuple[Variant, ...]:
+def crossed(values: dict[str, Any]) -> tuple[Sizes, ...]:
     """Every combination of widths, heads, number types and batches."""
     lists = (values["width"], values["heads"], values["dtype"], values["batch"] or (None,))
-    return tuple(Variant(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in product(*lists))
+    return tuple(Sizes(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in product(*lists))
 
 
 def settings(values: dict[str, Any], device: Device) -> Settings:

@@ -104,7 +104,7 @@ def test_a_sweep_finds_the_true_crossing():
 
 
 def test_a_baseline_selects_the_pairs_that_include_it():
-    found = crossovers(summary(sweep()), baseline="transformer:eager")
+    found = crossovers(summary(sweep()), baselines=["transformer:eager"])
     pairs = zip(found["series"], found["other"], strict=True)
     others = {other for pair in pairs for other in {*pair} - {"transformer:eager"}}
     assert len(found) == 8
@@ -118,7 +118,7 @@ def test_memory_crosses_too():
 
 
 def test_intervals_of_speed_ups_cover_the_true_ratio():
-    found = speedups(summary(sweep(seed=3)), "transformer:eager")
+    found = speedups(summary(sweep(seed=3)), ["transformer:eager"])
     fast = found[(found["series"] == "fastformer:eager")]
     constant, growing = COSTS["transformer"]
     truth = (constant + growing * fast["seq_len"]) / COSTS["fastformer"][0]

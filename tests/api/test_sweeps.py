@@ -2,7 +2,6 @@
 
 import inspect
 import io
-import re
 from html import unescape
 from pathlib import Path
 
@@ -32,7 +31,6 @@ SMALL = {
     "quick": True,
     "device": "cpu",
 }
-NAMES = ("D16-float32", "D16-bfloat16", "D32-float32", "D32-bfloat16")
 
 
 @pytest.fixture(scope="module")
@@ -90,27 +88,28 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch):
 
 
 def test_a_sweep_says_what_it_found_and_what_to_take():
+    """Of several sizes, all in one table."""
     sweep = attnbench.load(CROSSED)
-    one = sweep.at(NAMES[0])
-    assert sweep.answer().startswith(f"# {NAMES[0]}\nFastest")
-    assert sweep.answer().count("## The answer at N = ") == len(NAMES)
-    shortest = int(one.cases["seq_len"].min())
-    assert f"## The answer at N = {shortest} (" in one.answer(at_length=shortest)
+    assert sweep.answer().startswith("Fastest")
+    assert sweep.answer().count("## The answer at N = ") == 1
+    shortest = int(sweep.cases["seq_len"].min())
+    assert f"## The answer at N = {shortest} (" in sweep.answer(at_length=shortest)
     with pytest.raises(UsageError, match="at a length of 5; measured: "):
-        one.answer(at_length=5)
-    assert not {"key", "match"} & set(one.cases)
-    length = int(one.cases["seq_len"].max())
+        sweep.answer(at_length=5)
+    assert not {"key", "match", "sizes"} & set(sweep.cases)
+    assert len(sweep.cases) == len(stored(CROSSED).plan)
+    length = int(sweep.cases["seq_len"].max())
     for asked in (length, f"{length}"):
-        found = one.recommend(asked, memory="64GiB")
-        assert set(found["mode"]) == set(one.cases["mode"])
-        assert set(found["series"]) <= set(one.cases["series"])
-    assert len(one.recommend(length, memory=1)) == 0
+        found = sweep.recommend(asked, memory="64GiB")
+        assert set(found["mode"]) == set(sweep.cases["mode"])
+        assert set(found["series"]) == set(sweep.cases["series"])
+        assert (found["rank"] == 1).sum() >= 4, "a first for each sizes"
+    assert len(sweep.recommend(length, memory=1)) == 0
     with pytest.raises(UsageError, match="mode 'sleeping'"):
-        one.recommend(length, "sleeping")
-    rows = one.compare(one)
-    assert set(rows["verdict"]) <= {"same", "unsure"}
-    with pytest.raises(UsageError, match="several variants"):
-        sweep.compare(one)
+        sweep.recommend(length, "sleeping")
+    assert set(sweep.compare(sweep)["verdict"]) <= {"same", "unsure"}
+    assert len(sweep.ratios())
+    assert sweep.plot().content
 
 
 def test_a_stored_sweep_has_its_cases_ratios_and_crossovers(sweep):
@@ -136,38 +135,6 @@ def test_it_shows_itself_as_tables_and_a_chart(sweep):
     assert all(line in page for line in sweep.warnings)
     assert page.lstrip().startswith("<h1>What the sweep found</h1>")
     assert page.index("Fastest") < page.index("<table")
-
-
-def test_of_several_variants_all_are_shown_and_one_is_chosen_to_compare():
-    crossed = attnbench.load(CROSSED)
-    assert crossed.variants == NAMES
-    assert len(crossed.cases) == len(stored(CROSSED).plan)
-    assert set(crossed.cases["width"]) == {16, 32}
-    assert all(line.startswith(NAMES) for line in crossed.warnings)
-    assert all(name in repr(crossed) for name in NAMES)
-    page = unescape(crossed._repr_html_().replace("<wbr>", ""))
-    assert re.findall("<h1>(.*): What the sweep found</h1>", page) == [*NAMES]
-    ids = re.findall(' id="([^"]*)"', page)
-    assert len(ids) == len(set(ids)) == 2 * len(NAMES)
-    for needs_one in (crossed.plot, crossed.ratios, crossed.crossovers):
-        with pytest.raises(
-            UsageError, match=r"variants, D16-float32, .*sweep\.at\('D16-float32'\)"
-        ):
-            needs_one()
-
-
-def test_a_variant_is_a_sweep_of_its_own():
-    part = attnbench.load(CROSSED, at="D32-bfloat16")
-    assert part.variants == ()
-    assert set(zip(part.cases["width"], part.cases["dtype"], strict=True)) == {(32, "bfloat16")}
-    assert part.cases.equals(attnbench.load(CROSSED).at("D32-bfloat16").cases)
-    assert len(part.ratios())
-    assert part.plot().content
-    for folder, said in ((CROSSED, "its variants are D16-float32, "), (FOLDER, "has only one")):
-        with pytest.raises(UsageError, match=said):
-            attnbench.load(folder, at="D64")
-        with pytest.raises(UsageError, match=said):
-            attnbench.load(folder).at("")
 
 
 def test_steps_have_no_chart_of_memory(monkeypatch):

@@ -178,10 +178,11 @@ def test_decoding_is_causal_without_being_asked_to_be(worker):
 
 def test_one_sequence_is_decoded_unless_a_batch_is_fixed():
     request, retention = sweeps.decoded({"retention": lambda n: n}).request, card("retention")
-    w = make_workload(retention, request, Mode.DECODE, 64)
+    w = make_workload(retention, request, request.sizes[0], Mode.DECODE, 64)
     assert (w.batch, w.causal) == (1, True)
-    assert make_workload(retention, replace(request, batch=8), Mode.DECODE, 64).batch == 8
-    assert make_workload(retention, request, Mode.INFERENCE, 64).batch == 128
+    eight = replace(request.sizes[0], batch=8)
+    assert make_workload(retention, request, eight, Mode.DECODE, 64).batch == 8
+    assert make_workload(retention, request, request.sizes[0], Mode.INFERENCE, 64).batch == 128
 
 
 @pytest.mark.parametrize("name", group("@decode"))

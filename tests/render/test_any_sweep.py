@@ -119,7 +119,7 @@ def sweeps(draw):
 def of(analysis):
     """The sweep as Python and notebooks have it."""
     stored = Stored.__new__(Stored)
-    stored.folder, stored._analyses = "folder", {"": analysis}
+    stored.folder, stored._analysis = "folder", analysis
     return stored
 
 

@@ -69,8 +69,9 @@ def test_without_fused_attention_there_is_no_table():
 )
 def test_another_number_type_is_a_warning_unless_it_is_wider(dtype, types, others):
     whole = noted(sweep(("fastformer",), lengths=LENGTHS), lambda case: {"number_types": types})
-    whole = replace(whole, request=replace(whole.request, dtype=dtype))
-    said = [line for line in warnings(analyse(whole)) if "autocast" in line]
+    analysis = analyse(whole)
+    cases = analysis.cases.assign(dtype=dtype)
+    said = [line for line in warnings(replace(analysis, cases=cases)) if "autocast" in line]
     assert len(said) == bool(others)
     assert not said or said[0].startswith(f"fastformer computed in {others}, through autocast")
 

@@ -78,7 +78,7 @@ def agree(made):
         assert {len(row) for row in table.rows} <= {len(table.columns)}
         kind, _, mode = table.name.partition("_")
         if kind in ("latency", "memory", "speedup"):
-            found, truth = shown(table), expected(made.cases, kind, mode, made.baseline)
+            found, truth = shown(table), expected(made.cases, kind, mode, *made.baselines)
             assert found.keys() == truth.keys()
             assert all(math.isclose(found[key], truth[key]) for key in truth)
         latex.files([table]), markdown.table(table), delimited.table(table)

@@ -315,7 +315,7 @@ def test_prediction_errors_are_shown():
 
 def test_speed_ups_name_the_baseline_and_leave_it_out():
     analysis = analyse(sweep())
-    table = cost_tables.speedup(analysis.cases, "inference", analysis.baseline, analysis.speedups)
+    table = cost_tables.speedup(analysis.cases, "inference", analysis.baselines, analysis.speedups)
     assert table.title == "Speed-up over Transformer in inference, ×"
     assert [row[0] for row in texts(table)] == ["fastformer:eager", "linformer:eager"]
     assert table.rows[0][-1].text == "–"

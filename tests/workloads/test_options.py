@@ -157,17 +157,16 @@ def test_states_are_filled_only_in_decode():
         request(Options.of({"fill": False}))
 
 
-def test_every_combination_is_a_variant():
+def test_every_combination_of_sizes_is_asked_for():
     asked = request(Options.of({"width": [64, 128], "heads": 2, "dtype": "fp32,bf16", "batch": 4}))
-    assert [(v.width, v.dtype, v.batch) for v in asked.variants] == [
+    assert [(v.width, v.dtype, v.batch) for v in asked.sizes] == [
         (64, "float32", 4),
         (64, "bfloat16", 4),
         (128, "float32", 4),
         (128, "bfloat16", 4),
     ]
     assert (asked.width, asked.dtype, asked.batch) == (64, "float32", 4)
-    assert [single.variants for single in asked.per_variant] == [()] * 4
-    assert request(Options.of({"width": 64})).variants == ()
+    assert [one.width for one in request(Options.of({"width": 64})).sizes] == [64]
 
 
 def test_a_divided_sweep_chooses_no_budget():
