@@ -223,7 +223,7 @@ def raced(plan: CheckPlan, grouped: Families, contaminated: bool, enough: str) -
         if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
             reason = "the check is contaminated: base differs from base"
         elif verdict is Verdict.UNSURE and len(evidence.first.head) < rule.FEWEST:
-            reason = f"no time was left to time it ({enough})"
+            reason = f"no time was left ({enough})"
         elif verdict is Verdict.UNSURE and suspect:
             reason = f"{reason} ({enough})"
         yield Finding(

@@ -41,8 +41,7 @@ def headline(report: Report) -> str:
     if lost := [finding for finding in report.unsure if finding.unmeasured]:
         return f"UNSURE: {_number(lost)} of {cases}: {sentence(lost[0])}"
     if report.unsure:
-        number = _number(finding for finding in report.unsure if finding.cases == 1)
-        return f"UNSURE: {f'{number} of {cases}' if number else f'a mean over lengths, of {cases}'}"
+        return _unsure(report, cases)
     if report.traded:
         return f"OK: no regression in {cases}, {_number(report.traded)} faster with a larger count"
     return f"OK: no regression in {cases}"
@@ -269,6 +268,14 @@ def _probably(report: Report, suspects: Sequence[Finding]) -> str:
     single = [finding for finding in shown if finding.cases == 1] or shown
     texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in single], 3)
     return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(single[0].reason)}"
+
+
+def _unsure(report: Report, cases: str) -> str:
+    """`UNSURE: 3 of 4 cases; for 2 no time was left (--budget 450s)`."""
+    single = [finding for finding in report.unsure if finding.cases == 1]
+    text = f"UNSURE: {_number(single)} of {cases}" if single else f"UNSURE: a mean over {cases}"
+    late = [finding for finding in single if finding.metric in RACED and finding.ratio is None]
+    return f"{text}; for {_number(late)} {clean(late[0].reason)}" if late else text
 
 
 def _number(findings: Iterable[Finding]) -> int:

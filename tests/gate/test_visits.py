@@ -223,7 +223,7 @@ def test_a_case_that_the_budget_leaves_out_does_not_pass(monkeypatch):
     looks, report, _ = simulated(monkeypatch, 3.0, 2.0, 1.5)
     assert looks == {}
     (finding,) = report.unchecked
-    assert finding.reason == "no time was left to time it (--budget 120s)"
+    assert finding.reason == "no time was left (--budget 120s)"
     assert report.exit_code(strict=False) == 2
 
 

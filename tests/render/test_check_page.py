@@ -35,6 +35,7 @@ NEITHER = finding(
 KILLED = finding("runs", "unsure", reason="could not be measured on head: killed", unmeasured=True)
 SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
 OTHER_SAME = replace(SAME, case=CASE.replace("N128", "N512"))
+LATE = replace(UNSURE, case=OTHER_SAME.case, ratio=None, reason="no time was left (--budget 450s)")
 OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
 MEAN = replace(SLOWER, case="fastformer, inference, mean of 2 lengths", cases=2)
 UNSURE_MEAN = replace(MEAN, verdict=Verdict.UNSURE, fails=False)
@@ -65,7 +66,11 @@ def report(*findings, **more):
             report(KILLED, OTHER_SAME),
             f"UNSURE: 1 of 2 cases: {CASE}: could not be measured on head: killed",
         ),
-        (report(SAME, UNSURE_MEAN), "UNSURE: a mean over lengths, of 1 case"),
+        (report(SAME, UNSURE_MEAN), "UNSURE: a mean over 1 case"),
+        (
+            report(SAME, UNSURE, LATE),
+            "UNSURE: 2 of 2 cases; for 1 no time was left (--budget 450s)",
+        ),
         (
             report(UNSURE, SAME, contaminated=("x",)),
             "CONTAMINATED: base differs from base, so no time can be trusted",
