@@ -41,7 +41,7 @@ class WarningKind(StrEnum):
     SPLITS = "a form multiplies float32 in a way of its own"  # series, arithmetic
     DEVIATES = "a form of another package computes another function"  # series, package, departs
     SUSPECT = "a mechanism does not do its work"  # series, signs
-    NOTED = "a series was not examined, or is causal unasked"  # series, change
+    NOTED = "something to know of a series"  # series, change
     AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
     REMAPPED = "memory was too short to keep pages"  # series, lengths
     BUSY = "the machine was busy at the start"  # load, cores
@@ -115,7 +115,7 @@ def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
         for note, text in CHANGES.items():
             if found := run.notes.get(note):
                 changes[WarningKind.SIDE_EFFECTS, name, text.format(found)] = None
-        for note in ("unexamined", "causal"):
+        for note in ("unexamined", "causal", "unseen"):
             if found := run.notes.get(note):
                 changes[WarningKind.NOTED, name, found] = None
     for kind, name, change in changes:
