@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
@@ -57,7 +56,6 @@ PASSED_ON, ALWAYS = 0.1, 0.9
 UNTRAINED = 0.75  # share of its parameters that may lack a gradient
 SMALL = 1e-3  # change of a token to which only what chooses among codes does not respond
 
-
 Comparisons = Iterator[tuple[str, list[bool]]]
 
 
@@ -77,11 +75,11 @@ class Examination:
         self.suspect, self.odd = dict[str, None](), dict[str, None]()
 
     def notes(self, iterations: Iterations) -> Mapping[str, str]:
-        """What makes it `suspect`, so that it is not ranked, what is only `odd`, and whether it is
-        `causal` although nobody asked for that."""
+        """Why it is `suspect`, so that it is not ranked, or only `odd`, or `causal` unasked."""
         causal = ""
         try:
-            if self.changed(iterations.output):
+            output, last = iterations.output, self.last
+            if output is not None and last is not None and differs(some_numbers(output), last):
                 self.suspect["changed its output after it had returned it"] = None
             self.odd |= dict.fromkeys((*self.settings(), *self.repeated(iterations)))
             vary(self.mechanism.parameters())
@@ -110,12 +108,6 @@ class Examination:
         one, two = (self.output(each, states)[..., :half, :].float() for each in (x, other))
         least = max(ROUNDING, torch.finfo(self.subject.dtype).eps)
         return bool((one - two).abs().max() > least * one.square().mean().sqrt())
-
-    def changed(self, output: Tensor | None) -> bool:
-        """Whether the last output of a lap has changed since the lap ended."""
-        if output is None or self.last is None:
-            return False
-        return differs(some_numbers(output), self.last)
 
     def settings(self) -> Iterator[str]:
         """Settings of its modules and parameters that it has switched."""
@@ -215,7 +207,6 @@ class Examination:
     def gradients(self) -> Iterator[str]:
         """Signs that its backward pass does not compute gradients of its output."""
         x, states = self.fresh(), draws(self.subject.device)
-
         near = tuple(each.detach().clone().requires_grad_() for each in x)
         with torch.no_grad():
             for each in near:
@@ -223,9 +214,8 @@ class Examination:
         usual, changed = self.output(x, states), self.output(near, states)
         # the gradients of codes, for which inputs are rounded, are estimates
         rounded = (changed[0] - usual[0]).abs().max() <= TOLERANCE * usual.square().mean().sqrt()
-        if rounded or differs(self.output(x, states), usual):
-            return
-        if any(torch.equal(usual, each) for each in x):  # a layer left out at random
+        left_out = any(torch.equal(usual, each) for each in x)  # a layer, at random
+        if rounded or left_out or differs(self.output(x, states), usual):
             return
         self.subject.clear()
         redraw(states, self.subject.device)
@@ -264,14 +254,8 @@ class Examination:
 
     def call(self, x: Inputs) -> Tensor:
         """The mechanism's output, with its graph in training; notes what is odd about the call."""
-        subject, saved = self.subject, list[None]()
-        before = [each.detach().clone() for each in x]
-
-        def record(tensor: Tensor) -> Tensor:
-            saved.append(None)
-            return tensor
-
-        with torch.set_grad_enabled(self.trains), saved_tensors_hooks(record, lambda kept: kept):
+        subject, before = self.subject, [each.detach().clone() for each in x]
+        with torch.set_grad_enabled(self.trains):
             if subject.mode.steps:
                 y, _ = self.mechanism.step(*x, subject.state)
             elif subject.case.workload.level is Level.CORE:
@@ -280,7 +264,7 @@ class Examination:
                 y = self.mechanism(*x, subject.mask)
             if torch.is_grad_enabled() != self.trains:
                 self.odd["left gradients switched " + ("off" if self.trains else "on")] = None
-        if not self.trains and (saved or y.requires_grad):
+        if y.requires_grad and not self.trains:
             self.odd["recorded gradients in inference"] = None
         if y.dtype != x[0].dtype:
             self.odd[f"returned {y.dtype} for {x[0].dtype}"] = None
