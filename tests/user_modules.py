@@ -79,6 +79,13 @@ class Cumulative(Mean):
         return self.value(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
 
 
+class FirstHalf(Mean):
+    """Adds the mean of the first half, so that only half of its tokens see later ones."""
+
+    def forward(self, x):
+        return x + self.value(x[:, : x.shape[1] // 2]).mean(1, keepdim=True)
+
+
 class Blocks(Mean):
     """Works on blocks of 256 tokens, and on two sequences at least."""
 

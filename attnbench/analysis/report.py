@@ -83,9 +83,10 @@ class Analysis:
     def baselines(self) -> tuple[str, ...]:
         """The series to compare with: the chosen ones, else softmax attention, else the first.
 
-        There is one for each combination of sizes.
+        There is one for each combination of sizes. One that is not ranked comes last.
         """
-        order = (self.cases["mechanism"] != SOFTMAX).sort_values(kind="stable").index
+        other, suspect = self.cases["mechanism"] != SOFTMAX, self.cases["suspect"] != ""
+        order = (other + 2 * suspect).sort_values(kind="stable").index
         usual = self.cases.loc[order].drop_duplicates("sizes")["series"]
         return self.against or tuple(map(str, usual))
 

@@ -7,7 +7,7 @@ import pandas as pd
 from attnbench import units
 from attnbench.records import Run
 
-LEAK = 1 << 20  # bytes that an iteration leaves allocated, above which a series leaks
+LEAK = 1 << 16  # bytes that an iteration leaves allocated, above which a series leaks
 
 
 def suspects(

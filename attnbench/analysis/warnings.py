@@ -110,13 +110,14 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
 def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
     """Each change that a mechanism made to its process, and each note on it, once."""
     changes: dict[tuple[WarningKind, str, str], None] = {}
+    examined = {names.get(run.case) for run in runs if "examined" in run.notes}
     for run in runs:
         name = names.get(run.case, run.case)
         for note, text in CHANGES.items():
             if found := run.notes.get(note):
                 changes[WarningKind.SIDE_EFFECTS, name, text.format(found)] = None
         for note in ("unexamined", "causal", "unseen"):
-            if found := run.notes.get(note):
+            if (found := run.notes.get(note)) and (note != "unexamined" or name not in examined):
                 changes[WarningKind.NOTED, name, found] = None
     for kind, name, change in changes:
         yield kind, {"series": name, "change": change}

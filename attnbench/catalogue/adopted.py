@@ -126,7 +126,7 @@ def adopt(offered: Any, name: str) -> Card:
         needs=partial(needs, masks="mask" in called or not (is_core or is_class)),
         exempt={Exemption.EXTRA_PADDING: "the module depends on seq_len"} if by_length else {},
         declared=False,
-        no_decode_reason="a module of one's own has no step; one with a Card may (see contract.py)",
+        no_decode_reason="a module of one's own has no steps; a card may (attention/contract.py)",
     )
 
 

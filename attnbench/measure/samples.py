@@ -13,7 +13,7 @@ from attnbench.measure.cards import Unmeasured
 from attnbench.measure.process import is_out_of_memory
 from attnbench.measure.server import described
 from attnbench.measure.subject import Subject
-from attnbench.records import Sample
+from attnbench.records import Level, Sample
 from attnbench.verify.flops import counted_flops
 
 REHEARSAL_S = 0.1  # at most, while pages fault
@@ -124,6 +124,7 @@ def check(subject: Subject) -> None:
 
 def counted(subject: Subject) -> dict[str, float]:
     """Parameters and forward FLOPs of a module that does not declare them."""
-    mask = subject.mask
-    flops = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
+    is_core = subject.case.workload.level is Level.CORE
+    call = subject.module.attend if is_core else subject.module
+    flops = counted_flops(subject.module, *subject.inputs, subject.mask, call=call)
     return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}

@@ -72,7 +72,7 @@ class History:
         elif run.samples:
             again = (run.case, run.round) in self.timed  # an anchor, in another race
             self.timed[run.case, run.round] = run
-            if self.is_suspicious(planned, run.round) and "unexamined" not in run.notes:
+            if "examined" in run.notes:
                 examined = self.examined.setdefault(schedule.family(planned.case), {})
                 longest = max(examined.get(run.round, 0), planned.case.workload.seq_len)
                 examined[run.round] = longest

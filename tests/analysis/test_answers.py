@@ -63,6 +63,9 @@ def test_what_does_not_do_its_work_is_shown_and_not_ranked(part, change):
     found = analyse(suspect)
     name = "fastformer:eager"
     assert name in set(found.rows["series"])
+    assert found.baselines == ("transformer:eager",)
+    others = (p for p in suspect.plan if p.case.mechanism != "transformer")
+    assert analyse(replace(suspect, plan=tuple(others))).baselines == ("linformer:eager",)
     winners = (*found.answers.fastest, *found.answers.least_memory)
     assert {winner.first for winner in winners} == {"linformer:eager"}
     assert {winner.measured for winner in winners} == {2}

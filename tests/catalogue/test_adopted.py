@@ -151,6 +151,7 @@ def test_what_takes_no_parameter_for_it_is_tested_for_being_causal(answer, level
     said = (Outcome.UNSUPPORTED, "later tokens change its earlier outputs")
     assert (refused["outcome"], refused["reason"]) == said
     if level is not Level.CORE:
+        assert answer("FirstHalf", causal=True, level=level)["reason"] == said[1]
         assert answer("Cumulative", causal=True, level=level)["outcome"] == Outcome.OK
     assert "causal" not in answer(tested, level=level)["notes"]
 
@@ -174,6 +175,8 @@ def test_a_core_stands_between_projections_or_alone(answer):
         assert answer(name, level=Level.CORE, mode=Mode.TRAINING)["outcome"] == Outcome.OK
     values = answer("summed", measures_memory=True)["values"]
     assert values["parameters"] == 4 * 16 * 16
+    values = answer("summed", measures_memory=True, level=Level.CORE)["values"]
+    assert (values["parameters"], values["flops"]) == (0, 2 * 2 * 2 * 4 * 32 * 4 * 4)
     assert answer("softmax", padding=0.3)["outcome"] == Outcome.OK
 
 

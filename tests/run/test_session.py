@@ -87,18 +87,18 @@ def test_only_laps_count_as_measuring():
 
 
 def test_odd_behaviour_is_looked_for_in_every_round_and_until_there_was_time_for_it():
-    ends = iter(["was not examined"] * 2 + [""] * 99)
+    ends = iter(["unexamined"] * 2 + ["examined"] * 99)
 
     def fate(case, do):
-        notes = {"unexamined": next(ends)} if do == "finish" else {}
-        notes = {name: note for name, note in notes.items() if note}
-        finished = {"outcome": "ok", "needs_new_process": False, "notes": notes}
-        return finished if do == "finish" else None
+        finished = {"outcome": "ok", "needs_new_process": False, "notes": {}}
+        looked = do == "finish" and machine.builds[-1]["suspicious"]
+        return {**finished, "notes": {next(ends): "yes"}} if looked else None
 
     machine = Machine(fate=fate)
     sweep(machine, (PLAN[0],))
     assert [asked["suspicious"] for asked in machine.builds] == [True, True, True]
-    machine = Machine()
+    ends = iter(["examined"] * 99)
+    machine = Machine(fate=fate)
     sweep(machine, [planned("a", n, 10**8) for n in (128, 256, 512, 1024, 2048)])
     looks = [(asked["workload"]["seq_len"], asked["suspicious"]) for asked in machine.builds]
     first = [(128, True), (256, False), (512, True), (1024, False), (2048, True)]
