@@ -81,10 +81,13 @@ def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield WarningKind.MIXED, {}
     names = series_names(sweep.plan)
+    found_causal = {names.get(run.case) for run in sweep.runs if "causal" in run.notes}
     passes = [planned.case for planned in sweep.plan if not planned.case.workload.steps]
-    causal = dict.fromkeys(names[case.key] for case in passes if case.workload.causal)
-    if causal and not all(case.workload.causal for case in passes):
-        yield WarningKind.CAUSAL, {"series": [*causal]}
+    all_series = dict.fromkeys(names[case.key] for case in passes)
+    asked = {names[case.key] for case in passes if case.workload.causal}
+    causal = [series for series in all_series if series in asked | found_causal]
+    if 0 < len(causal) < len(all_series):
+        yield WarningKind.CAUSAL, {"series": causal}
     pairs = cases.loc[cases["suspect"] != "", ["series", "suspect"]].drop_duplicates()
     for series, signs in pairs.itertuples(index=False):
         yield WarningKind.SUSPECT, {"series": series, "signs": signs}
@@ -116,7 +119,7 @@ def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
         for note, text in CHANGES.items():
             if found := run.notes.get(note):
                 changes[WarningKind.SIDE_EFFECTS, name, text.format(found)] = None
-        for note in ("unexamined", "causal", "unseen"):
+        for note in ("unexamined", "unseen"):
             if (found := run.notes.get(note)) and (note != "unexamined" or name not in examined):
                 changes[WarningKind.NOTED, name, found] = None
     for kind, name, change in changes:

@@ -86,7 +86,7 @@ class Examination:
             vary(self.mechanism.parameters())
             self.suspect |= dict.fromkeys(self.signs())
             if self.is_tested and not self.suspect and not self.subject.case.workload.causal:
-                causal = "" if self.sees_later_tokens() else "sees no later token: it is causal"
+                causal = "" if self.sees_later_tokens() else "it sees no later token"
             if self.trains and not self.subject.compiles:
                 self.suspect |= dict.fromkeys(self.gradients())
         except Exception as error:

@@ -98,6 +98,10 @@ def test_causal_and_full_attention_in_one_sweep_is_a_warning():
         "always causal, while the others attend to all tokens: mamba2:eager; --causal makes all"
         " causal"
     )
+    mine = next(p.case.key for p in whole.plan if p.case.mechanism == "mamba2")
+    notes = {"causal": "it sees no later token"}  # which only a test could tell
+    tested = altered(whole, lambda run: replace(run, notes=notes) if run.case == mine else run)
+    assert warnings(analyse(tested))[0] == warnings(found)[0]
     alone = replace(whole, plan=tuple(p for p in plan if p.case.mechanism == "mamba2"))
     assert WarningKind.CAUSAL not in warned(analyse(alone))
 

@@ -160,7 +160,7 @@ def test_one_that_is_causal_unasked_is_named_so(answer):
     asked = asdict(case(named("Cumulative"), "eager"))
     worker = Worker(None, seed=0)
     worker.answer("build", suspicious=True, **asked)
-    assert worker.answer("finish")["notes"]["causal"] == "sees no later token: it is causal"
+    assert worker.answer("finish")["notes"]["causal"] == "it sees no later token"
 
 
 def test_memory_is_warmed_up_by_the_case_itself_where_no_small_one_runs(answer):
