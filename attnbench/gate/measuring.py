@@ -139,7 +139,7 @@ class CheckSession:
         """
         visited = self.look(cases, 0)
         self.look(self.doubtful(visited, rule.suspected), 1)
-        return [case for case in self.due if case in cases and case not in visited and visited]
+        return [case for case in self.due if case in cases and case not in visited]
 
     def look(self, cases: list[CheckedCase], stage: int) -> list[CheckedCase]:
         """Visit those of the cases that fit into the budget with fresh processes; return these."""

@@ -158,6 +158,8 @@ class Simulated(TreeRace):
         if self.machine.left_s < 0:
             self.machine.now = self.machine.end_s
             raise OverBudget
+        if not self.ratio:
+            raise Failed(HEAD, {"outcome": "failed", "reason": "it broke"})
         laps = {BASE: (1.0,) * 4, AGAIN: (1.0,) * 4}
         return {TIME: {**laps, HEAD: tuple(self.ratio * x for x in (1.0, 1.0, 1.0, 1.001))}}
 
@@ -217,6 +219,15 @@ def test_what_is_suspected_is_confirmed_before_others_are_looked_at(monkeypatch)
     assert looks == {(0, 0): 7, (1, 0): 1, (0, 1): 8}, "one visit tells how busy the machine is"
     assert verdicts(report) == ["slower", "unsure"]
     assert report.exit_code(strict=False) == 1
+
+
+def test_what_fails_leaves_its_time_to_others(monkeypatch):
+    looks, report, _ = simulated(monkeypatch, 70.0, 2.0, 0.0, 1.5)
+    assert looks == {(1, 0): 8, (1, 1): 8}
+    assert [(found.metric, found.fails) for found in report.findings] == [
+        ("runs", True),
+        ("time_s", True),
+    ]
 
 
 def test_a_case_that_the_budget_leaves_out_does_not_pass(monkeypatch):
