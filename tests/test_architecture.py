@@ -302,7 +302,7 @@ for arguments in (
     ["sweep", "--help"],
     ["report", {str(sweep)!r}],
     ["compare", {str(sweep)!r}, {str(sweep)!r}],
-    ["recommend", {str(sweep)!r}, "--length", "1k"],
+    ["recommend", {str(sweep)!r}, "--length", "512"],
     ["bytes", "tests/data/configurations/kimi-linear-48b.json"],
     ["claims", {str(sweep)!r}],
     ["sweep", "--lengths", "x"],

@@ -1,215 +1,113 @@
-"""The series of a sweep ranked at one length and mode, measured there or between two lengths.
-
-Between two measured lengths the time of a token is interpolated linearly in log–log, and so are the
-ratios of two series with their intervals: errors of the two lengths may share a process, so half
-the interval is the weighted mean of both halves, which is conservative. A cost that was not
-measured is predicted from all that was, with a band, and is not ranked.
-"""
+"""The series of a sweep at one of its lengths: ranked, predicted, or excluded with the reason."""
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
 from attnbench import units
-from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
+from attnbench.analysis.report import Analysis
+from attnbench.analysis.standings import Margin, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
-from attnbench.records import PASSES, Cause
+from attnbench.records import Cause
 
-SUSPECT = "suspect"  # in place of an `Outcome`, for a series that does not do its work
-
-
-class Basis(StrEnum):
-    """Where a time comes from."""
-
-    MEASURED = "measured"
-    BETWEEN = "interpolated"
-    PREDICTED = "predicted"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """A candidate series; its time is that of the tokens of a batch.
-
-    `rank` counts from 1; series that tie share it, predicted ones have none. `margin` is the
-    time over that of the first, with its simultaneous interval.
-    """
-
-    series: str
-    rank: int | None
-    basis: Basis
-    lengths: tuple[int, ...]  # where the time was measured or predicted: one, or two around it
-    seconds: float
-    low: float  # 95 % confidence interval, or band of a prediction; NaN where unknown
-    high: float
-    margin: Margin
-    peak_bytes: float  # NaN where unknown
-    state_bytes: float  # what decoding keeps; NaN in other modes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Excluded:
-    """A series that cannot be chosen: what ended it, and the reason as the sweep recorded it."""
-
-    series: str
-    ending: str  # a `Cause`, an `Outcome`, "missing" or "suspect"; empty: over the memory limit
-    reason: str
-    peak_bytes: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recommendation:
-    """The series at one mode and length: those to choose from, the best first, and the others."""
-
-    mode: str
-    seq_len: int
-    tokens: int | None  # of the batch that times refer to; None: a step, or the sweep's batch
-    memory_bytes: float | None
-    choices: tuple[Choice, ...]
-    excluded: tuple[Excluded, ...]
+MEASURED, PREDICTED = "measured", "predicted"  # where a time comes from
+TIMES = (TIME, "time_lo_s", "time_hi_s")
+RATIO = ("ratio", "low", "high")
+CASE = ("mode", "sizes", "seq_len", "batch", "depth", "series")
+COLUMNS = (*CASE, "rank", *TIMES, *RATIO, MEMORY, STATE, "basis", "excluded")
 
 
 def recommend(
-    cases: pd.DataFrame,
-    standings: Standings,
-    tokens: int | None,
-    seq_len: int,
-    mode: str,
-    memory_bytes: float | None = None,
-) -> Recommendation:
-    """The ranking from the summary of a sweep; `memory_bytes` limits the allocated peak.
+    analysis: Analysis, seq_len: int, mode: str, memory_bytes: float | None = None
+) -> pd.DataFrame:
+    """A row for each series at that length: those ranked, then predicted ones, then excluded ones.
 
-    Raises `UsageError` if the sweep lacks the mode, or `seq_len` is outside its lengths.
+    Each of several sizes (see `summary`) has a ranking of its own. Columns: mode, sizes, seq_len,
+    batch, depth (layers that costs were divided by), series; rank from 1, which series that tie
+    share, NaN unless ranked; time_s of the tokens of the sweep's batch (in decode, of a step) with
+    its 95 % interval or band, time_lo_s to time_hi_s; ratio of the time to that of the first, with
+    the simultaneous interval low to high; the peak in bytes, predicted where it was not measured;
+    state_bytes; basis (`MEASURED`, `PREDICTED` or empty); excluded, the reason, or empty.
+    `memory_bytes` limits the peak. Raises `UsageError` if the sweep lacks the mode or the length.
     """
+    cases = analysis.cases
     own = cases[cases["mode"] == mode]
-    modes = dict.fromkeys(cases["mode"])
-    if not len(own):
-        raise UsageError(f"--mode {mode!r}: the sweep measured {' and '.join(modes)}")
-    lengths = sorted(set(map(int, own["seq_len"])))
-    if not lengths[0] <= seq_len <= lengths[-1]:
-        nearest = lengths[0] if seq_len < lengths[0] else lengths[-1]
+    if own.empty:
+        raise UsageError(f"--mode {mode!r}: the sweep measured {' and '.join(analysis.modes)}")
+    if seq_len not in set(own["seq_len"]):
+        lengths = ", ".join(map(str, sorted(set(own["seq_len"]))))
         raise UsageError(
-            f"--length {seq_len}: the sweep has {units.between(lengths[0], lengths[-1], str)} in"
-            f" {mode}; the nearest is {nearest}, and attnbench sweep --lengths {seq_len}"
-            " measures it"
+            f"--length {seq_len}: the sweep has {lengths} in {mode};"
+            f" attnbench sweep --lengths {seq_len} measures another"
         )
-    found = [_at(str(name), rows, seq_len) for name, rows in own.groupby("series", sort=False)]
-    excluded = [each for each in found if isinstance(each, Excluded)]
-    choices = [each for each in found if isinstance(each, Choice)]
-    fitting = [c for c in choices if memory_bytes is None or c.peak_bytes <= memory_bytes]
-    excluded += [
-        Excluded(series=choice.series, ending="", reason="", peak_bytes=choice.peak_bytes)
-        for choice in choices
-        if choice not in fitting
-    ]
-    return Recommendation(
-        mode=mode,
-        seq_len=seq_len,
-        tokens=tokens if mode in PASSES else None,
-        memory_bytes=memory_bytes,
-        choices=tuple(_ranked(fitting, _margins(own, standings, mode, seq_len))),
-        excluded=tuple(excluded),
-    )
+    rows = own[own["seq_len"] == seq_len].to_dict("records")
+    found = pd.DataFrame([_row(row, memory_bytes) for row in rows])
+    blocks = [_ranked(block, analysis) for _, block in found.groupby("sizes", sort=False)]
+    return pd.concat(blocks, ignore_index=True)
 
 
-def _at(series: str, rows: pd.DataFrame, seq_len: int) -> Choice | Excluded:
-    """One series at that length, from its rows of one mode."""
-    if suspect := str(rows["suspect"].iloc[0]):
-        return Excluded(series=series, ending=SUSPECT, reason=suspect, peak_bytes=math.nan)
-    known: dict[int, dict[Hashable, Any]] = {r["seq_len"]: r for r in rows.to_dict("records")}
-    lengths = _around(seq_len, known)
-    if not lengths:
-        reason = "the sweep has it at other lengths only"
-        return Excluded(series=series, ending=MISSING, reason=reason, peak_bytes=math.nan)
-    ends = [known[n] for n in lengths]
-    measured = [end["time_s"] > 0 for end in ends]
-    for end, timed in zip(ends, measured, strict=True):
-        # a prediction counts for a case that was not measured only for lack of time
-        waits = end["cause"] == Cause.BUDGET or end["outcome"] == MISSING
-        if not timed and not (waits and end["refined_s"] > 0):
-            return Excluded(
-                series=series,
-                ending=str(end["cause"] or end["outcome"]),
-                reason=str(end["reason"]),
-                peak_bytes=float(end["refined_bytes"]),
-            )
-
-    def cost(column: str, predicted: str | None = None, scale: str | None = None) -> float:
-        values = [
-            (end[column] if end[column] > 0 or predicted is None else end[predicted])
-            * (end[scale] if scale else 1.0)
-            for end in ends
-        ]
-        return _between(lengths, values, seq_len)
-
-    basis = Basis.MEASURED if len(ends) == 1 else Basis.BETWEEN
-    return Choice(
-        series=series,
-        rank=None,
-        basis=basis if all(measured) else Basis.PREDICTED,
-        lengths=lengths,
-        seconds=cost(TIME, "refined_s", "batch_scale"),
-        low=cost("time_lo_s", "refined_lo_s", "batch_scale"),
-        high=cost("time_hi_s", "refined_hi_s", "batch_scale"),
-        margin=UNKNOWN,
-        peak_bytes=cost(MEMORY, "refined_bytes"),
-        state_bytes=cost(STATE),
-    )
+def recommend_each(
+    analysis: Analysis, seq_len: int, modes: Iterable[str], memory_bytes: float | None = None
+) -> pd.DataFrame:
+    """The rows of `recommend` for several modes, one after the other."""
+    found = [recommend(analysis, seq_len, str(mode), memory_bytes) for mode in modes]
+    return pd.concat(found, ignore_index=True)
 
 
-def _margins(
-    cases: pd.DataFrame, standings: Standings, mode: str, seq_len: int
-) -> Callable[[str, str], Margin]:
-    """The comparison of two series at that length, or between the two measured ones around it."""
-    timed = cases[cases[TIME] > 0]
-    lengths = {str(s): set(map(int, own["seq_len"])) for s, own in timed.groupby("series")}
+def _row(case: dict[Any, Any], memory_bytes: float | None) -> dict[str, Any]:
+    """What is known of one case, not yet ranked."""
+    measured = case[TIME] > 0
+    # a prediction counts for a case that was not measured only for lack of time
+    waits = not measured and (case["cause"] == Cause.BUDGET or case["outcome"] == MISSING)
+    predicted = waits and case["refined_s"] > 0
+    names = ("refined_s", "refined_lo_s", "refined_hi_s") if predicted else TIMES
+    peak = case[MEMORY] if case[MEMORY] > 0 else case["refined_bytes"]
+    excluded = case["suspect"]
+    if not (excluded or measured or predicted):
+        excluded = case["reason"] or case["outcome"]
+    elif not excluded and memory_bytes is not None and not peak <= memory_bytes:
+        known = units.has_value(peak)
+        excluded = f"needs more than {units.size(memory_bytes)}" if known else "peak not known"
+    times = (case[name] * case["batch_scale"] for name in names)
+    return {
+        **{name: case[name] for name in (*CASE, STATE)},
+        **dict(zip(TIMES, times, strict=True)),
+        MEMORY: peak,
+        "basis": MEASURED if measured else PREDICTED if predicted else "",
+        "excluded": excluded,
+    }
+
+
+def _ranked(rows: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
+    """The rows in order, with ranks and ratios."""
+    mode, seq_len = str(rows["mode"].iloc[0]), int(rows["seq_len"].iloc[0])
+    chosen = rows["excluded"] == ""
 
     def margin(a: str, b: str) -> Margin:
-        ends = _around(seq_len, lengths[a] & lengths[b])
-        if not ends:
-            return UNKNOWN
-        found = [standings.margin(a, b, mode, n) for n in ends]
-        factor, low, high = (
-            _between(ends, [getattr(m, name) for m in found], seq_len)
-            for name in ("factor", "low", "high")
-        )
-        return Margin(factor=factor, low=low, high=high)
+        return analysis.standings.margin(a, b, mode, seq_len)
 
-    return margin
-
-
-def _ranked(choices: Sequence[Choice], margin: Callable[[str, str], Margin]) -> Iterator[Choice]:
-    """The measured choices in groups of ties, then the predicted ones by their times."""
-    named = {choice.series: choice for choice in choices if choice.basis is not Basis.PREDICTED}
-    rank, first = 1, None
-    for group in groups(list(named), margin):
-        for name in group:
-            first = first or named[name]
-            against = margin(name, first.series) if name != first.series else Margin.of(0.0, 0.0)
-            yield replace(named[name], rank=rank, margin=against)
-        rank += len(group)
-    rest = [choice for choice in choices if choice.basis is Basis.PREDICTED]
-    for choice in sorted(rest, key=lambda choice: choice.seconds):
-        first = first or choice
-        yield replace(choice, margin=Margin(factor=choice.seconds / first.seconds))
-
-
-def _around(seq_len: int, lengths: Collection[int]) -> tuple[int, ...]:
-    """The length itself if it is among these, else its two neighbours, or none."""
-    below = [n for n in lengths if n <= seq_len]
-    above = [n for n in lengths if n >= seq_len]
-    return tuple(dict.fromkeys((max(below), min(above)))) if below and above else ()
-
-
-def _between(lengths: Sequence[int], values: Sequence[float], seq_len: int) -> float:
-    """The value at a length on the line in log–log between one or two others."""
-    if len(lengths) == 1 or 0 in values:
-        return float(values[0])
-    (x0, x1), (y0, y1) = (map(math.log, pair) for pair in (lengths, values))
-    share = (math.log(seq_len) - x0) / (x1 - x0)
-    return math.exp((1 - share) * y0 + share * y1)
+    measured = rows.loc[chosen & (rows["basis"] == MEASURED), "series"]
+    level = groups([str(series) for series in measured], margin)
+    order = [series for group in level for series in group]
+    ranks = {series: 1 + order.index(group[0]) for group in level for series in group}
+    places = {series: place for place, series in enumerate(order)}
+    rows = rows.assign(
+        rank=rows["series"].map(ranks).astype(float),
+        place=rows["series"].map(places).astype(float),
+        out=~chosen,
+    ).sort_values(["out", "place", TIME], kind="stable", ignore_index=True)
+    first, fastest = str(rows["series"].iloc[0]), rows[TIME].iloc[0]
+    margins = [
+        margin(row["series"], first)
+        if row["series"] in order
+        else Margin(factor=math.nan if row["out"] else row[TIME] / fastest)
+        for row in rows.to_dict("records")
+    ]
+    if order:
+        margins[0] = Margin.of(0.0, 0.0)
+    against = pd.DataFrame([(m.factor, m.low, m.high) for m in margins], columns=[*RATIO])
+    return pd.concat([rows, against], axis="columns")[[*COLUMNS]]

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
 from inspect import Parameter, Signature
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from attnbench.analysis.compare import compare
-from attnbench.analysis.recommend import Choice, recommend
+from attnbench.analysis.recommend import recommend_each
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame
@@ -117,25 +117,16 @@ class Sweep:
     def recommend(
         self, length: int | str, mode: str | None = None, memory: int | str | None = None
     ) -> Frame:
-        """The series to choose from at a length, best first, in each mode or one, for each sizes.
+        """The series at a length of the sweep, best first, in each mode or one, for each sizes.
 
-        Columns: `mode` and the fields of `analysis.recommend.Choice`; those that tie share a rank,
-        and predicted ones have none. `memory` is the most bytes, or text such as "8GiB". Raises
+        The columns are those of `analysis.recommend.recommend`; what is excluded comes last, with
+        the reason. `memory` is the most bytes of one case, or text such as "8GiB". Raises
         `UsageError` at what cannot be read.
         """
-        one = self._analysis
+        one, seq_len = self._analysis, axes.size(str(length), "length", axes.LONGEST)
         limit = axes.memory(memory, "memory") if isinstance(memory, str) else memory
-        found = (
-            recommend(
-                *(cases, one.standings, one.sweep.request.batch_tokens),
-                *(axes.size(str(length), "length", axes.LONGEST), str(each), limit),
-            )
-            for each in (one.modes if mode is None else modes(mode, "mode"))
-            for _, cases in one.cases.groupby("sizes", sort=False)
-        )
-        rows = [{"mode": r.mode} | asdict(choice) for r in found for choice in r.choices]
-        columns = ["mode", *(field.name for field in fields(Choice))]
-        return Frame(rows, columns=columns)
+        chosen = one.modes if mode is None else modes(mode, "mode")
+        return recommend_each(one, seq_len, chosen, limit)
 
     def compare(self, earlier: "Sweep", anyway: bool = False) -> Frame:
         """This sweep against an earlier one: a row for each case and metric, with its verdict.

@@ -1,6 +1,5 @@
 """`attnbench recommend`: which mechanism to take at a length, from a stored sweep; no torch."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,16 +12,16 @@ from attnbench.modes import Mode
 
 def recommend(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
-    length: str = option("N", "Sequence length: 4096 or 4k.", default=...),
+    length: str = option("N", "A length of the sweep: 4096 or 4k.", default=...),
     mode: str | None = option("MODE", f"{', '.join(Mode)}.  [default: each mode of the sweep]"),
-    memory: str | None = option("BYTES", "Limit on peak memory, also of prompts: 8GiB."),
+    memory: str | None = option("BYTES", "Limit on the peak of one case: 8GiB."),
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why.
 
     The exit code is 1 if no mechanism fits into --memory.
     """
-    from attnbench.analysis.recommend import recommend
+    from attnbench.analysis.recommend import recommend_each
     from attnbench.analysis.report import analyse
     from attnbench.render.conditions import warnings
     from attnbench.render.names import named
@@ -35,18 +34,14 @@ def recommend(
     analysis = analyse(load_results(sweep))
     console.warn(warnings(analysis))
     modes = analysis.modes if mode is None else options.read("mode", mode)
-    tokens = analysis.sweep.request.batch_tokens
-    found = [
-        recommend(cases, analysis.standings, tokens, seq_len, str(each), limit)
-        for each in modes
-        for _, cases in analysis.cases.groupby("sizes", sort=False)
-    ]
+    rows = recommend_each(analysis, seq_len, modes, limit)
     if json_:
-        console.data([asdict(each) for each in found])
-    for each in found if not json_ else ():
-        console.out().print(recommended(each))
+        console.data(rows)
+    blocks = rows.groupby(["mode", "sizes"], sort=False)
+    for _, each in blocks if not json_ else ():
+        console.out().print(recommended(each, limit))
         console.out().print()
-        console.show(*named([ranking(each)], analysis.answers.series))
+        console.show(*named([ranking(each, analysis.sweep.request)], analysis.answers.series))
         console.out().print()
-    if limit is not None and not any(each.choices for each in found):
+    if limit is not None and rows["basis"].any() and rows["excluded"].all():
         raise typer.Exit(1)

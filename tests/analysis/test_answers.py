@@ -71,11 +71,12 @@ def test_what_does_not_do_its_work_is_shown_and_not_ranked(part, change):
     assert {winner.measured for winner in winners} == {2}
     for frame in (found.crossovers, found.memory_crossovers):
         assert name not in {*frame["series"], *frame["other"]}
-    advice = recommend(found.cases, found.standings, None, 512, "inference")
-    assert [choice.series for choice in advice.choices] == ["linformer:eager", "transformer:eager"]
-    (gone,) = advice.excluded
-    assert (gone.series, gone.ending) == (name, "suspect")
-    assert gone.reason == found.cases.loc[found.cases["series"] == name, "suspect"].iloc[0] != ""
+    advice = recommend(found, 512, "inference")
+    assert list(advice["series"]) == ["linformer:eager", "transformer:eager", name]
+    assert advice["rank"].isna().tolist() == [False, False, True]
+    reason = found.cases.loc[found.cases["series"] == name, "suspect"].iloc[0]
+    assert list(advice["excluded"]) == ["", "", reason]
+    assert reason != ""
 
 
 def test_a_length_without_a_time_has_no_place():

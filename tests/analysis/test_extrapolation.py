@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attnbench import units
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
@@ -40,8 +41,7 @@ def slow_at_last(whole, mechanism, factor):
 
 
 def chosen(whole, seq_len=65_536):
-    found = analyse(whole)
-    return recommend(found.cases, found.standings, 8192, seq_len, "inference")
+    return recommend(analyse(whole), seq_len, "inference")
 
 
 def test_the_last_round_does_not_reverse_a_ranking():
@@ -90,22 +90,23 @@ def test_lengths_too_close_to_tell_the_growth_give_no_band():
         assert np.isnan(last[["refined_lo_s", "refined_hi_s"]].astype(float)).all()
 
 
-def test_series_whose_bands_overlap_cannot_be_told_apart():
-    found = chosen(ended("a", "b", "transformer"))
-    assert [choice.rank for choice in found.choices] == [None] * 3
+def test_where_nothing_was_measured_it_says_so_and_what_is_predicted():
+    whole = ended("fastformer", "linformer", "transformer")
+    found = chosen(whole)
+    assert found["rank"].isna().all()
     text = recommended(found)
-    assert text.startswith("At N = 65,536 in inference: no series was measured; ")
-    assert text.partition("; ")[2].startswith(("a and b cannot be", "b and a cannot be"))
-    assert " cannot be told apart: predicted " in text
-    assert text.count(" to ") == 2
-    table = ranking(found)
-    assert all(row[2].text.startswith("≈ ") for row in table.rows)
-    assert table.rows[0][2].low < table.rows[0][2].value < table.rows[0][2].high
-
-
-def test_a_series_whose_band_lies_below_is_predicted_to_be_the_fastest():
-    text = recommended(chosen(ended("fastformer", "transformer")))
-    assert "; Fastformer is predicted to take the least time, " in text
+    assert text.startswith("Nothing was measured at 65,536 in inference. Predicted: Fastformer ")
+    assert text.count("[") == 3
+    largest = found["allocated_peak_bytes"].max()
+    assert recommended(found, largest).endswith(". All would fit into " + units.size(largest) + ".")
+    assert "All but Transformer would fit" in recommended(found, largest - 1)
+    nothing = recommend(analyse(whole), 65_536, "inference", 1.0)
+    assert recommended(nothing, 1.0).endswith("inference. None is predicted to fit into 1 B.")
+    table = ranking(found, sweep(("fastformer",)).request)
+    time = table.columns.index("Time, ms")
+    assert "Rank" not in table.columns
+    assert all(row[time].text.startswith("≈ ") for row in table.rows)
+    assert table.rows[0][time].low < table.rows[0][time].value < table.rows[0][time].high
 
 
 def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
@@ -113,4 +114,5 @@ def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
         return over_budget(case) if case.mechanism == "fastformer" else None
 
     text = recommended(chosen(sweep(("fastformer", "linformer"), modes=MODES, end=end)))
-    assert "Linformer, the only series that was measured; Fastformer, not measured," in text
+    assert "Linformer is the only one that was measured and is not excluded." in text
+    assert "Not measured, and may be faster: Fastformer " in text

@@ -104,7 +104,7 @@ def test_a_sweep_says_what_it_found_and_what_to_take():
         assert set(found["mode"]) == set(sweep.cases["mode"])
         assert set(found["series"]) == set(sweep.cases["series"])
         assert (found["rank"] == 1).sum() >= 4, "a first for each sizes"
-    assert len(sweep.recommend(length, memory=1)) == 0
+    assert sweep.recommend(length, memory=1)["excluded"].all()
     with pytest.raises(UsageError, match="mode 'sleeping'"):
         sweep.recommend(length, "sleeping")
     assert set(sweep.compare(sweep)["verdict"]) <= {"same", "unsure"}

@@ -154,7 +154,6 @@ def test_the_answers_name_the_smallest_state_and_the_least_peak(found):
 
 
 def test_a_ranking_shows_states(found):
-    args = found.cases, found.standings, None
-    table = ranking(recommend(*args, seq_len=65_536, mode=Mode.DECODE))
+    table = ranking(recommend(found, 65_536, Mode.DECODE), found.sweep.request)
     at = table.columns.index("State")
     assert {row[0].text: row[at].value for row in table.rows}["performer:eager"] == 16_384
