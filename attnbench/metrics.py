@@ -172,6 +172,8 @@ ROWS = (
            name="state", compared=True),
     _bytes("moved_bytes", "bytes moved", "operands and results of all operators", tolerance=PEAKS),
     _count("operators", "operators", Unit.COUNT, "operators of one iteration", Join.LARGEST),
+    _count("garbage", "garbage", Unit.COUNT, "objects that an iteration leaves to the collector",
+           Join.LARGEST),
     _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
     _count("flops", "FLOPs", Unit.FLOPS, "matrix products of the forward pass", Join.EXACT),
     Metric("core_flops", "FLOPs of the core", Unit.FLOPS, "matrix products of the attention alone",

@@ -12,6 +12,7 @@ from attnbench.render.grid import quantity
 from attnbench.statistics.verdict import Verdict, count_verdict
 
 EXACT = ("parameters", "flops", "operators", "state_bytes", "core_flops", "projection_flops")
+EXACT = (*EXACT, "garbage")
 BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")
 
 

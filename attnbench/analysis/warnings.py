@@ -119,7 +119,7 @@ def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
         for note, text in CHANGES.items():
             if found := run.notes.get(note):
                 changes[WarningKind.SIDE_EFFECTS, name, text.format(found)] = None
-        for note in ("unexamined", "unseen"):
+        for note in ("unexamined", "unseen", "garbage"):
             if (found := run.notes.get(note)) and (note != "unexamined" or name not in examined):
                 changes[WarningKind.NOTED, name, found] = None
     for kind, name, change in changes:

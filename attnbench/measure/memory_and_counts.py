@@ -9,7 +9,7 @@ from attnbench.measure import compiling
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import package
 from attnbench.measure.digits import relative_error
-from attnbench.measure.samples import check, counted, without_none
+from attnbench.measure.samples import check, counted, garbage, without_none
 from attnbench.records import Case, Level
 
 
@@ -28,7 +28,7 @@ def measure_memory_and_counts(
     error of the output.
 
     With `checked`, output and gradients are checked first, and the values include parameters and
-    forward FLOPs of one layer. Raises `Unmeasured`.
+    forward FLOPs of one layer, and garbage. Raises `Unmeasured`.
     """
     values, form = dict[str, float](), card.forms[case.form]
     if getattr(form, "compiles", False):
@@ -36,6 +36,7 @@ def measure_memory_and_counts(
     if checked:
         subject = subject_of(card, case, seed)
         check(subject)
+        values["garbage"] = garbage(subject)
         declare = getattr(form, subject.declares)
         values["parameters"] = sum(p.numel() for p in subject.parameters)
         if flops := declare(config, case.workload):

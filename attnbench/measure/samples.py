@@ -1,5 +1,6 @@
 """What surrounds the samples of a case: rehearsals, meters, prefills and graphs."""
 
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -120,6 +121,18 @@ def check(subject: Subject) -> None:
     subject.clear()
     if wrong:
         raise Unmeasured("failed", wrong)
+
+
+def garbage(subject: Subject) -> int:
+    """How many objects an iteration after the first leaves in cycles, to the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        subject.iteration()(lambda phase: None)
+        subject.clear()
+        return gc.collect()
+    finally:
+        gc.enable()
 
 
 def counted(subject: Subject) -> dict[str, float]:

@@ -145,6 +145,7 @@ def test_a_note_says_that_head_moves_more_bytes(repository, server):
     ("line", "mode", "metrics"),
     [
         ("weights.exp()", Mode.INFERENCE, {"operators"}),
+        ("(cycle := []).append(cycle)", Mode.INFERENCE, {"garbage"}),
         ("unused = torch.ones(50_000)", Mode.INFERENCE, {"operators", "allocated_peak_bytes"}),
         (
             "weights = weights.sin().asin()",

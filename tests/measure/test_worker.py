@@ -11,8 +11,9 @@ from attnbench.devices.protocol import Meter
 from attnbench.measure import allocator
 from attnbench.measure.process import is_out_of_memory
 from attnbench.measure.worker import Worker
-from attnbench.records import Sample
-from tests.measure.cases import answered, case, timing
+from attnbench.mechanisms.fastformer import Fastformer
+from attnbench.records import PASSES, Sample
+from tests.measure.cases import answered, case, sent, timing
 
 
 @pytest.mark.parametrize(
@@ -112,3 +113,29 @@ def test_a_sample_without_time_is_a_failure_and_no_number():
     answer = worker.answer("lap", iterations=1)
     assert answer["outcome"] == "failed"
     assert "no time" in answer["reason"]
+
+
+@pytest.mark.parametrize("mode", PASSES)
+@pytest.mark.parametrize(("cycles", "noted"), [(0, False), (7, False), (200, True)])
+def test_what_iterations_leave_to_the_collector_is_counted(monkeypatch, mode, cycles, noted):
+    """It is off while laps run. What only the first iteration leaves does not count."""
+    forward, first = Fastformer.forward, [None]
+
+    def littering(self, *inputs):
+        for _ in range(cycles + (1000 if first else 0)):
+            (cycle := []).append(cycle)
+        first.clear()
+        return forward(self, *inputs)
+
+    monkeypatch.setattr(Fastformer, "forward", littering)
+    tested = case("fastformer", "eager", mode=mode)
+    worker = Worker(None, seed=0)
+    answered(worker, "build", **sent(tested))
+    for iterations in (3, 1):
+        answered(worker, "lap", iterations=iterations)
+    found = answered(worker, "finish")
+    assert found["values"]["garbage"] == cycles
+    assert ("garbage" in found["notes"]) == noted
+    first.append(None)
+    counted = answered(worker, "measure_memory", checked=True, **sent(tested))
+    assert counted["values"]["garbage"] == cycles
