@@ -38,8 +38,6 @@ Row = pd.Series
 
 MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
 
-ALL = "all"  # mechanisms together
-
 COSTS = (Unit.SECONDS, Unit.BYTES, Unit.JOULES)  # of a stack, compared per layer
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
@@ -159,21 +157,20 @@ def clock(sweep: Sweep) -> str:
 
 
 def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
-    """Prediction errors of each mechanism as factors: at least 1, in either direction.
+    """Prediction errors of all cases as factors: at least 1, in either direction.
 
-    Columns: mechanism (`ALL` comes last), quantity (the name of the metric), cases, first_median,
-    first_worst, refined_median, refined_worst.
+    Columns: quantity (the name of the metric), cases, first_median, first_worst, refined_median,
+    refined_worst.
     """
     rows = []
-    for name, cases in (*summary.groupby("mechanism", sort=False), (ALL, summary)):
-        for row in (row for row in ROWS if row.predicted):
-            ratios = (cases[row.key] / cases[by] for by in row.predictions)
-            errors = [np.abs(np.log(ratio[ratio > 0])) for ratio in ratios]
-            if len(errors[0]):
-                factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
-                rows.append((name, row.name, len(errors[0]), *factors))
+    for row in (row for row in ROWS if row.predicted):
+        ratios = (summary[row.key] / summary[by] for by in row.predictions)
+        errors = [pd.Series(np.log(ratio[ratio > 0])).abs() for ratio in ratios]
+        if len(errors[0]):
+            factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
+            rows.append((row.name, len(errors[0]), *factors))
     ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
-    return pd.DataFrame(rows, columns=["mechanism", "quantity", "cases", *ends])
+    return pd.DataFrame(rows, columns=["quantity", "cases", *ends])
 
 
 def precision(summary: pd.DataFrame) -> pd.DataFrame:

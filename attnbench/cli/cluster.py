@@ -48,7 +48,7 @@ def engine(options: Options, request: Request) -> Engine:
         return Slurm(options.slurm, gpus, cpus)
     from attnbench.fleet import ray
 
-    return ray.Ray(options.address, gpus, cpus)
+    return ray.Ray(gpus, cpus)
 
 
 def command(options: Options, device: str) -> list[str]:

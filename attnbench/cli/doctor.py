@@ -24,7 +24,6 @@ Packages = dict[str, dict[str, str]]
 
 def doctor(
     device: str = shared_option("device", "auto"),
-    threads: str | None = shared_option("threads"),
     json_: bool = options.as_json(),
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""
@@ -37,7 +36,7 @@ def doctor(
     from attnbench.devices.memory import resident_available
 
     chosen = choose(device)
-    count = options.read("threads", threads) or chosen.threads or cores()
+    count = chosen.threads or cores()
     with stoppable(lambda: "nothing was kept"), own_server(count) as server:
         here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)

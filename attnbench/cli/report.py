@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.completing import completer
 from attnbench.cli.options import option, switch
-from attnbench.cli.typer_options import shared_option
 from attnbench.errors import AttnbenchError, UsageError
 from attnbench.records import PASSES, FigureSize
 from attnbench.units import many
 from attnbench.workloads import axes
+from attnbench.workloads.option import FORMATS
+from attnbench.workloads.option import formats as read_formats
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -31,8 +33,18 @@ def report(
         list[Path],
         typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
     ],
-    formats: str = shared_option("formats", "png"),
-    size: str = shared_option("size", FigureSize.TEXT),
+    formats: str = option(
+        "FORMATS",
+        "File formats of figures: png, svg, pdf.",
+        default="png",
+        autocompletion=completer(lambda text: FORMATS),
+    ),
+    size: str = option(
+        "SIZE",
+        "Size of figures: column, text (the width of a page) or slide.",
+        default=FigureSize.TEXT,
+        autocompletion=completer(lambda text: FigureSize),
+    ),
     json_: bool = options.as_json(),
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
@@ -41,21 +53,20 @@ def report(
     at_length: str | None = option(
         "N", "Length of the table of answers.  [default: the longest that all reached]"
     ),
-    everything: bool = switch("--all", "Also show prediction errors."),
     out: Path | None = option(
         "FOLDER", "Folder for the report; several devices need one.  [default: that of the sweep]"
     ),
 ) -> None:
     """Redraw the figures and tables of a stored sweep, or show several devices side by side."""
-    figures, drawn = options.read("formats", formats), options.read("size", size)
+    figures, drawn = read_formats(formats), axes.word(size, "--size", FigureSize)
     if len(sweeps) == 1:
         with gc_disabled():
             length = axes.size(at_length, "--at-length") if at_length else None
-            shown = against, length, slopes, everything
+            shown = against, length, slopes
             publish(sweeps[0], figures, json_, *shown, drawn, out)
         return
-    if against or slopes or everything or at_length:
-        alone = "--against, --slopes, --all and --at-length"
+    if against or slopes or at_length:
+        alone = "--against, --slopes and --at-length"
         raise UsageError(f"{alone} are for one sweep; report each separately")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
@@ -103,12 +114,11 @@ def publish_devices(
 
 def publish(
     folder: Path,
-    formats: tuple[str, ...],
-    as_json: bool,
+    formats: tuple[str, ...] = ("png",),
+    as_json: bool = False,
     against: str | None = None,
     at_length: int | None = None,
     slopes: bool = False,
-    everything: bool = False,
     size: FigureSize = FigureSize.TEXT,
     out: Path | None = None,
 ) -> None:
@@ -125,7 +135,7 @@ def publish(
         analysis = analyse(sweep, against, at_length)
         if slopes and not set(sweep.request.modes) & set(PASSES):
             console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
-        tables = report_tables(analysis, everything, failed)
+        tables = report_tables(analysis, failed)
         console.warn(warnings(analysis))
         files = report_files(analysis, formats, slopes, size, tables, failed)
         output.fill(into, files, then=INTACT)

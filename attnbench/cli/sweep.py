@@ -118,7 +118,7 @@ def sweep(
         if part is None:
             with cluster.report_then_raise(lost):
                 refuse_empty(folder)
-                publish(folder, options.value("formats"), json_, size=options.value("size"))
+                publish(folder, as_json=json_)
 
 
 def refuse_useless(
@@ -131,7 +131,6 @@ def refuse_useless(
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
         (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
         (options.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
-        (options.address and on is not EngineKind.RAY, "--address needs --on ray"),
         (anyway and on, "--anyway has no effect with --on"),
         (as_json and shard and not dry_run, "--json has no effect with --shard"),
         (

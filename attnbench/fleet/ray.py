@@ -12,7 +12,6 @@ from attnbench.fleet.engine import JobState, JobStatus
 from attnbench.records import EngineKind
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
-VARIABLE = "RAY_API_SERVER_ADDRESS"  # takes precedence over RAY_ADDRESS
 UNKNOWN = "does not exist"
 # of a failed job that waited for its resources longer than RAY_JOB_START_TIMEOUT_SECONDS
 UNSTARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
@@ -20,7 +19,7 @@ UNSTARTED_WORDS = "failed to start within"  # in versions of Ray whose errors ha
 
 
 class Ray:
-    """The cluster at an address, by default that of RAY_ADDRESS or of this machine.
+    """The cluster at the address in RAY_ADDRESS, by default that of this machine.
 
     A shard gets `gpus` GPUs and `cpus` cores. Raises `CannotRun` where Ray is not installed or
     does not answer.
@@ -28,15 +27,13 @@ class Ray:
 
     name, alone = EngineKind.RAY, False
 
-    def __init__(self, address: str | None = None, gpus: int = 0, cpus: int = 1) -> None:
+    def __init__(self, gpus: int = 0, cpus: int = 1) -> None:
         try:
             from ray.job_submission import JobSubmissionClient
         except ImportError as error:
             raise CannotRun("--on ray needs Ray: pip install 'attnbench[ray]'") from error
-        self.address, self.gpus, self.cpus = address, gpus, cpus
-        if address is not None:  # Ray's variables override its arguments
-            os.environ[VARIABLE] = address
-        self.client = self.call(JobSubmissionClient, address)
+        self.gpus, self.cpus = gpus, cpus
+        self.client = self.call(JobSubmissionClient)
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
@@ -80,7 +77,7 @@ class Ray:
             return question(*about, **how)
         except (OSError, RuntimeError, ValueError) as error:
             *_, reason = str(error).strip().splitlines() or [type(error).__name__]
-            where = self.address or "its default address"
+            where = os.environ.get("RAY_ADDRESS", "its default address")
             raise CannotRun(f"Ray at {where}: {reason}") from error
 
 

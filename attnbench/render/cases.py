@@ -1,7 +1,6 @@
 """The cases of a plan, in words and tables: what they need, and why some were not measured."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ OUTCOMES = MappingProxyType({
     "refined_bytes": "predicted_bytes",
 })  # fmt: skip
 FACTOR = 3  # by which first predictions are often too high or too low
-# the predictions of a quantity, and what their columns call them
-PREDICTIONS = MappingProxyType({"first": "first guess", "refined": "refined"})
 
 # why a case was not measured, in the cell of a table
 ENDINGS: Mapping[str, str] = MappingProxyType({
@@ -175,37 +172,3 @@ def outcomes(summary: Frame) -> Frame:
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
     return lost[[*OUTCOMES]].rename(columns=OUTCOMES)
-
-
-def predictions(errors: Frame) -> Table:
-    """Prediction errors of seconds and bytes as factors, per mechanism."""
-    quantities = list(dict.fromkeys(errors["quantity"]))
-    columns = [
-        Column("Mechanism", lambda rows: words(rows["mechanism"].iloc[0])),
-        Column("Cases", lambda rows: number(int(rows["cases"].max()), units.count)),
-        *(
-            _error_column(quantity, prediction, statistic)
-            for quantity in quantities
-            for prediction in PREDICTIONS
-            for statistic in ("median", "worst")
-        ),
-    ]
-    return table(
-        (rows for _, rows in errors.groupby("mechanism", sort=False)),
-        columns,
-        name="predictions",
-        title="Prediction error (factor)",
-        note="The first guess uses FLOPs alone. The refined prediction uses all that had run before"
-        " the case first ran; the figures show it where nothing was measured. Memory is the"
-        " allocated peak. 1 is exact; over- and underestimates count the same.",
-    )
-
-
-def _error_column(quantity: str, prediction: str, statistic: str) -> Column:
-    name = f"{prediction}_{statistic}"
-
-    def cell(rows: Frame) -> Cell:
-        return number(rows.set_index("quantity")[name].get(quantity, nan), units.ratio)
-
-    heading = f"{quantity.capitalize()}, {PREDICTIONS[prediction]}, {statistic}"
-    return Column(heading, cell)

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.summary import ALL, Row
+from attnbench.analysis.summary import Row
 from attnbench.analysis.warnings import SweepWarning, WarningKind
 from attnbench.records import PASSES, Clock, Disturbance, Environment, Level, Request, Shell, Sweep
 from attnbench.render.cost_tables import timed_by
@@ -105,8 +105,7 @@ def conditions(analysis: Analysis) -> list[str]:
     lines += filter(None, (_how(analysis), ended(analysis)))
     notes = (_sentence(found) for found in analysis.warnings if found.kind in NOTES)
     lines += (f"{units.capitalised(note)}." for note in notes)
-    scores = analysis.prediction_errors
-    if parts := [_score(row) for _, row in scores[scores["mechanism"] == ALL].iterrows()]:
+    if parts := [_score(row) for _, row in analysis.prediction_errors.iterrows()]:
         lines.append(f"Prediction errors before a case first ran: {'; '.join(parts)}.")
     return [clean(line) for line in lines]
 

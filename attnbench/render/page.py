@@ -15,7 +15,7 @@ from attnbench.modes import find
 from attnbench.records import AT, PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown, stacks
 from attnbench.render.answers import Paragraph, answer, not_measured, paragraphs
-from attnbench.render.cases import outcomes, predictions
+from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.decoding import decode_figure
@@ -259,17 +259,15 @@ def _figures(
             yield str(mode), partial(decode_figure, cases, str(mode), size)
 
 
-def report_tables(
-    analysis: Analysis, everything: bool = False, failed: Failures = None
-) -> list[Table]:
-    """Every table of the report, in reading order; `everything` adds those that few need.
+def report_tables(analysis: Analysis, failed: Failures = None) -> list[Table]:
+    """Every table of the report, in reading order.
 
     A table that cannot be made is left out, and its error added to `failed`, if that is given.
     """
-    return [*kept(map(call, _tables(analysis, everything)), failed)]
+    return [*kept(map(call, _tables(analysis)), failed)]
 
 
-def _tables(analysis: Analysis, everything: bool) -> Iterator[Callable[[], Table]]:
+def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
     cases, request, bases = analysis.cases, analysis.sweep.request, analysis.baselines
     modes, tokens = analysis.modes, request.batch_tokens
     yield partial(answer, analysis)
@@ -298,8 +296,6 @@ def _tables(analysis: Analysis, everything: bool) -> Iterator[Callable[[], Table
         yield partial(cost_tables.precision, analysis.precision, dtypes)
     if len(analysis.kernels):
         yield partial(cost_tables.kernels, analysis.kernels)
-    if everything:
-        yield partial(predictions, analysis.prediction_errors)
     yield partial(not_measured, analysis.answers.missing, analysis.answers.lengths)
 
 

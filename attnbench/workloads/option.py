@@ -56,8 +56,8 @@ class OptionSpec:
 
     @property
     def affects_measurement(self) -> bool:
-        """Whether it says what is measured, not on which cluster or what is drawn of it."""
-        return self.panel not in (HelpPanel.CLUSTER, HelpPanel.OUTPUT)
+        """Whether it says what is measured, not on which cluster."""
+        return self.panel is not HelpPanel.CLUSTER
 
 
 def models(text: str, option: str) -> tuple[str, ...]:
@@ -132,4 +132,3 @@ WHOLES = Kind("N[,N...]", axes.wholes)
 SEED = Kind("N", partial(axes.whole, least=0, most=LARGEST_SEED))
 SECONDS = Kind("TIME", axes.seconds)
 PERCENT = Kind("PERCENT", axes.percent)
-FILES = Kind("FORMATS", formats, lambda text: FORMATS)

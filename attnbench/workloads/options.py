@@ -13,7 +13,7 @@ from typing import Any, Self
 from attnbench.catalogue.registry import unknown_name_message
 from attnbench.devices.finding import AUTO
 from attnbench.errors import UsageError
-from attnbench.records import EngineKind, FigureSize, Level, Mode
+from attnbench.records import EngineKind, Level, Mode
 from attnbench.workloads import option as kinds
 from attnbench.workloads.option import FLAG, SECONDS, WHOLE, WHOLES, HelpPanel, Kind, OptionSpec
 
@@ -33,7 +33,6 @@ SIZES = partial(declare, HelpPanel.SIZES)
 NUMBERS = partial(declare, HelpPanel.NUMBERS)
 TIME = partial(declare, HelpPanel.TIME)
 CLUSTER = partial(declare, HelpPanel.CLUSTER)
-OUTPUT = partial(declare, HelpPanel.OUTPUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,13 +141,6 @@ class Options:
     shards: str | None = CLUSTER("Number of shards, for --on.", WHOLE)
     slurm: str = CLUSTER(
         'Options for sbatch: "--gres=gpu:h100:1 -t 60".', kinds.text("OPTIONS"), ""
-    )
-    address: str | None = CLUSTER("Address of the Ray cluster.", kinds.text("ADDRESS"))
-    formats: str = OUTPUT("File formats of figures: png, svg, pdf.", kinds.FILES, "png")
-    size: str = OUTPUT(
-        "Size of figures: column, text (the width of a page) or slide.",
-        kinds.word("SIZE", FigureSize),
-        FigureSize.TEXT,
     )
 
     @classmethod

@@ -56,7 +56,7 @@ class Calls:
 def test_a_report_computes_each_part_once():
     with Calls(ONCE, *PARTS, (Ratios, "__init__")) as counts:
         found = analyse(sweep(lengths=(128, 512, 2048, 8192)), "linformer")
-        tables = report_tables(found, everything=True)
+        tables = report_tables(found)
         report_files(found, ("png", "svg"), slopes=True, tables=tables)
         headlines(found, tables)
     # crossovers of times, and of memory

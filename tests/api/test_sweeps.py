@@ -65,7 +65,7 @@ def test_the_signature_names_every_option_that_measures():
     assert known["models"].default == "@fig2"
     assert known["causal"].annotation is bool
     assert known["fill"].annotation == bool | None
-    assert not {"on", "shards", "formats", "options"} & set(known)
+    assert not {"on", "shards", "options"} & set(known)
     assert {"sweep", "load"} <= set(dir(attnbench))
     with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
         attnbench.sweeps  # noqa: B018
@@ -167,7 +167,6 @@ def test_a_chart_is_a_file_of_its_kind(sweep, tmp_path):
         ({"lengths": [0]}, "not between 1 and"),
         ({"quick": 1}, "--quick is true or false"),
         ({"on": "slurm"}, "on has no effect here; it is for the command line"),
-        ({"formats": "pdf"}, "formats has no effect here"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_a_process_is_started(

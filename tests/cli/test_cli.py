@@ -24,14 +24,14 @@ QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu", "--budget",
 def swept(tmp_path_factory):
     """A real sweep of two mechanisms at two lengths, in a folder with an odd name."""
     folder = tmp_path_factory.mktemp("sweeps") / "größe und zeit"
-    done = here("sweep", *QUICK, "--out", folder, "--formats", "png,svg,pdf")
+    done = here("sweep", *QUICK, "--out", folder)
     return folder, done
 
 
 def test_a_sweep_leaves_its_journal_figures_and_tables(swept):
     folder, done = swept
     names = {path.name for path in folder.iterdir()}
-    expected = {"sweep.jsonl", "fig2.png", "fig2.svg", "fig2.pdf", "memory.png", "tables.md"}
+    expected = {"sweep.jsonl", "fig2.png", "memory.png", "tables.md"}
     assert expected <= names
     assert {"cases.csv", "tables.tex", "complexity.csv"} <= names
     assert "fastformer" in done.stdout
@@ -127,7 +127,6 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
         (["--device", "cuda:99"], r"this machine has \d+ CUDA devices"),
         (["--device", "tpu"], r"'tpu' is not auto, cpu"),
         (["--padding", "2"], r"--padding.*0.95"),
-        (["--formats", "gif"], r"figures come as png"),
         (["--resume"], r"--resume needs the folder"),
         (["--resume", "nowhere"], r"no sweep in 'nowhere'"),
         (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': no such file"),

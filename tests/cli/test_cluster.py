@@ -30,7 +30,7 @@ def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
 ):
     seen = []
 
-    def engine(address, *asked):
+    def engine(*asked):
         seen.append(asked)
         raise CannotRun("no cluster answers")
 

@@ -46,7 +46,7 @@ def test_every_mechanism_and_group_is_offered():
         (("sweep", "--dtype", "fp32,b"), ["fp32,bfloat16", "fp32,bf16"]),
         (("sweep", "--device", "c"), ["cpu", "cuda"]),
         (("sweep", "--preset", "pub"), ["pubmed"]),
-        (("sweep", "--formats", "png,p"), ["png,png", "png,pdf"]),
+        (("report", "--formats", "png,p"), ["png,png", "png,pdf"]),
         (("sweep", "--on", ""), ["slurm", "ray"]),
         (("sweep", "--case"), ["--case-timeout"]),
         (("check", "--models", "fastf"), ["fastformer"]),

@@ -155,7 +155,6 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
         (("--shard", "1/2", "--on", "slurm"), "give one"),
         (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
         (("--shard", "1/2", "--slurm", "-t 1"), "--slurm needs --on slurm"),
-        (("--on", "slurm", "--shards", "2", "--address", "x"), "--address needs --on ray"),
         (
             ("--on", "slurm", "--shards", "2", "--device", "auto"),
             "other devices than this machine; write --device cpu or --device cuda",

@@ -43,8 +43,8 @@ def ray():
 @pytest.mark.long
 def test_a_node_lost_in_the_middle_costs_only_what_it_had_not_stored(ray, tmp_path):
     holder, address = ray
-    on_ray = ("--on", "ray", "--address", address)
-    driver = start(tmp_path, *on_ray, "--shards", "2", *LONG)
+    on_ray, env = ("--on", "ray"), {**os.environ, "RAY_ADDRESS": address}
+    driver = start(tmp_path, *on_ray, "--shards", "2", *LONG, env=env)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2) > 1, "runs of both shards")
     first = fleets.read(tmp_path).jobs[2]
     holder.stdin.write(f"lose {first.id}\n")
@@ -69,24 +69,21 @@ def test_a_node_lost_in_the_middle_costs_only_what_it_had_not_stored(ray, tmp_pa
 def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
     """The one node that is left measures one shard after the other."""
     _, address = ray
-    on_ray = ("--on", "ray", "--address", address)
-    driver = start(tmp_path, *on_ray, "--shards", "2")
+    on_ray, env = ("--on", "ray"), {**os.environ, "RAY_ADDRESS": address}
+    driver = start(tmp_path, *on_ray, "--shards", "2", env=env)
     until(lambda: fleets.begun(tmp_path) and len(fleets.read(tmp_path).jobs) == 2, "two jobs")
     kill([driver.pid])
     driver.communicate()
     jobs = fleets.read(tmp_path).jobs
-    ended(start(tmp_path, *on_ray, "--resume"))
+    ended(start(tmp_path, *on_ray, "--resume", env=env))
     assert fleets.read(tmp_path).jobs == jobs
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 
 
 @pytest.mark.long
-def test_an_address_without_a_cluster_is_named(ray, tmp_path):
-    """Even where Ray's own variable has the address of one."""
-    _, address = ray
-    on_ray = ("--on", "ray", "--address", "http://127.0.0.1:1")
-    env = {**os.environ, "RAY_ADDRESS": address}
-    done = start(tmp_path / "out", *on_ray, "--shards", "2", env=env)
+def test_an_address_without_a_cluster_is_named(tmp_path):
+    env = {**os.environ, "RAY_ADDRESS": "http://127.0.0.1:1"}
+    done = start(tmp_path / "out", "--on", "ray", "--shards", "2", env=env)
     _, err = ended(done, 2)
     assert "attnbench: Ray at http://127.0.0.1:1: Failed to connect" in err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
@@ -118,7 +115,7 @@ def test_a_job_is_told_before_the_next_one_is_submitted(tmp_path):
         return "raysubmit_1"
 
     engine = Ray.__new__(Ray)
-    engine.address, engine.gpus, engine.cpus = None, 0, 1
+    engine.gpus, engine.cpus = 0, 1
     engine.client = SimpleNamespace(submit_job=submit_job)
     told = engine.submit(tmp_path, (1, 2))
     assert next(told) == (1, "raysubmit_1")

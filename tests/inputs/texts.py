@@ -76,7 +76,6 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "shard": ("1/2", "3/3"),
         "on": ("slurm", "ray"),
         "slurm": ("-t 60", "--exclusive"),
-        "address": ("http://127.0.0.1:1",),
         "first": ("one", "torn"),
         "second": ("two", "one"),
         **dict.fromkeys(("out", "save", "markdown", "csv", "junit"), OUTPUTS),

@@ -136,7 +136,7 @@ def shown(tables, analysis, width):
 def test_every_table_file_and_answer_is_made_of_any_sweep(whole, data):
     names = [None, *dict.fromkeys(planned.case.mechanism for planned in whole.plan)]
     analysis = analyse(whole, data.draw(st.sampled_from(names)))
-    tables = page.report_tables(analysis, everything=True)
+    tables = page.report_tables(analysis)
     with patch.object(page, "_drawn", lambda *what: {}):
         page.report_files(analysis, tables=tables)
     shown(page.headlines(analysis, tables), analysis, data.draw(st.integers(30, 200)))
@@ -190,7 +190,7 @@ sys.exit(run())
 
 
 def test_a_metric_that_no_stored_run_has_breaks_nothing(tmp_path):
-    python("-c", FURTHER, "report", "reports/cpu-decode", "--all", "--out", tmp_path)
+    python("-c", FURTHER, "report", "reports/cpu-decode", "--out", tmp_path)
     python("-c", FURTHER, "compare", "reports/cpu-decode", "reports/cpu-decode")
 
 
