@@ -69,7 +69,9 @@ def wrong(tested, one):
     iterations.clear()
     iterations(lambda phase: None)
     examination.last = some_numbers(iterations.output)
-    yield from filter(None, examination.notes(iterations).values())
+    notes = examination.notes(iterations)
+    assert notes["examined"]
+    yield from filter(None, (notes["suspect"], notes["odd"], notes["causal"]))
 
 
 @pytest.mark.parametrize("mode", PASSES)
