@@ -24,14 +24,17 @@ def timed(
 ) -> list[Timed]:
     """The fastest series of the block so far, and those timed for the first time, fastest first.
 
-    None after a visit that only repeated what had been timed before. `depths` are the layers of
+    None after a visit that only repeated what had been timed before; a series that is suspect here
+    is left out. `depths` are the layers of
     stacks, whose times are those of a layer.
     """
-    block, runs = visited.block, visited.runs
+    block = visited.block
+    suspect = {name for name, own in visited.runs.items() if any("suspect" in r.notes for r in own)}
+    runs = {name: own for name, own in visited.runs.items() if name not in suspect}
     tokens = block.batch * block.seq_len
     scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
     times = {name: scale * _seconds(own) / depths.get(name, 1) for name, own in runs.items()}
-    new = [name for name in visited.series if len(runs[name]) == 1]
+    new = [name for name in visited.series if len(runs.get(name, ())) == 1]
     if not new:
         return []
     first = min(times, key=lambda name: times[name])

@@ -39,6 +39,15 @@ def replace_block(now, **changes):
     return replace(now, block=now.block._replace(**changes))
 
 
+def test_what_is_suspect_is_not_told():
+    suspect = replace(run("fast"), notes={"suspect": "ignored tokens of its input"})
+    now = visited("slow", "middle")
+    found = timed(
+        replace(now, series=("fast", *now.series), runs={"fast": (suspect,), **now.runs}), None, {}
+    )
+    assert [each.series for each in found] == ["middle", "slow"]
+
+
 def test_only_what_took_turns_has_a_ratio():
     found = timed(visited("slow", fast=(run("fast", first_lap=8),)), None, {})
     assert [(each.series, each.log_ratio) for each in found] == [("fast", 0.0), ("slow", None)]
