@@ -324,7 +324,7 @@ def test_what_is_named_twice_is_checked_once(repository, server, monkeypatch):
 def test_models_are_checked_whether_they_changed_or_not(repository, server):
     name = f"{repository.folder}/small.py:CARD"
     report = check(repository, server, models=name)
-    assert len(report.findings) == 5
+    assert len(report.findings) == 6
     assert not check(repository, server, models=name, only_changed=True).findings
 
 
