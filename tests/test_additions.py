@@ -192,8 +192,8 @@ def figure(copy):
     copy.write("render/parameters.py", FIGURE)
     copy.insert(
         "render/page.py",
-        "    yield from _costs(cases, tokens, size, analysis.local_slopes if slopes else None)\n",
-        '    yield "parameters", parameters_figure(cases)\n',
+        '    passes = cases[cases["mode"].isin(PASSES)]\n',
+        '    yield "parameters", partial(parameters_figure, cases)\n',
     )
     copy.insert(
         "render/page.py",
@@ -222,6 +222,9 @@ def measuring_option(copy):
         "        core: int | None = None,\n",
         "        naps: int | None = None,\n",
     )
+    # what the worker was told is recorded, so that the test can read it
+    row = '    _recorded("naps", "naps", Unit.COUNT, "naps before each case"),\n'
+    copy.insert("metrics.py", "ROWS = (\n", row)
     copy.insert("measure/worker.py", "load_before=before", ", naps=float(naps or 0)")
 
 
