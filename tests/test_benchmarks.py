@@ -19,6 +19,7 @@ MEASURING = {
 }
 LONG = {
     "again": ("--ratios", "1", "--lengths", "128"),
+    "layout": ("--sweeps", "2", "--processes", "2", "--rounds", "2"),
     "divided": ("--sweeps", "1", "--lengths", "128"),
 }
 

@@ -17,7 +17,7 @@ from attnbench.analysis.summary import Frame, timed_runs
 from attnbench.records import Level, Planned, Sweep
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import Estimate, over_rounds
-from attnbench.statistics.ratios import Laps, by_pair, log_ratio
+from attnbench.statistics.laps import Laps, by_pair, log_ratio, sweep_slope
 
 SUM, BUILT = "sum of the layers", "as built"
 COLUMNS = ("series", "mode", "seq_len", "layer", "layers", "time_s", "state_bytes", "peak_bytes")
@@ -31,7 +31,8 @@ def stacks(sweep: Sweep, cases: Frame) -> Frame:
     (allocated, of the layer's series); ratio, low and high, to the time of the built stack. NaN
     where that is unknown.
     """
-    laps = {(run.case, run.round): by_pair(run.samples) for run in timed_runs(sweep.runs)}
+    slope = sweep_slope(sweep.runs, {planned.case.key: planned.block for planned in sweep.plan})
+    laps = {(run.case, run.round): by_pair(run.samples, slope) for run in timed_runs(sweep.runs)}
     built = (planned for planned in sweep.plan if planned.layers)
     found = [row for planned in built for row in _rows(planned, sweep, cases, laps)]
     logs = [list(map(math.log, ratios)) for *_, ratios in found]

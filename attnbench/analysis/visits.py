@@ -8,7 +8,7 @@ from typing import NamedTuple
 from attnbench.modes import find
 from attnbench.records import Run
 from attnbench.run.session import BlockVisited
-from attnbench.statistics.ratios import Laps, by_pair, log_ratio
+from attnbench.statistics.laps import Laps, by_pair, log_ratio
 
 
 class Timed(NamedTuple):

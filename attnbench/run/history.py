@@ -12,7 +12,7 @@ from attnbench.run import schedule
 from attnbench.run.predict import Known, Peaks, Rates, Times
 from attnbench.run.race import next_pair
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.ratios import Laps, by_pair
+from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
 LONGER = 4  # times the longest length examined for odd behaviour, from which another one is
 
@@ -152,10 +152,12 @@ class History:
         """The pairs of laps of each round, by series and block, of cases that can be repeated."""
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         cases = {planned.case.key: planned for planned in self.repeatable()}
+        blocks = {key: planned.block for key, planned in cases.items()}
+        slope = sweep_slope(self.timed.values(), blocks)
         for (key, round_), run in self.timed.items():
             if planned := cases.get(key):
                 own = laps.setdefault((self.name(planned), planned.block), {})
-                own[round_] = by_pair(run.samples)
+                own[round_] = by_pair(run.samples, slope)
         return laps
 
     @property

@@ -1,9 +1,8 @@
 """Ratios of times from laps run in turns.
 
 Within a block and a round the processes take turns, so drift of the machine affects all alike. The
-ratio of one round is the median, over its pairs of laps, of the differences of log times. The time
-of a pair of laps is the faster of the two: what disturbs a single lap only ever makes it slower.
-Where a probe of the core's speed ran beside a lap, it serves as a control variate (`SLOPE`).
+ratio of one round is the median, over its pairs of laps, of the differences of log times
+(`statistics.laps`).
 
 The ratio of a pair in a block is the mean over its rounds, with a 95 % confidence interval by
 Student's t. Rounds are few, so the variance between them is shrunk towards that of all pairs in
@@ -41,15 +40,16 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from statistics import NormalDist, median
+from statistics import NormalDist
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.records import LEAST_ROUNDS, Block, Mode, Outcome, Part, Run, Sample, Shard, Sweep
+from attnbench.records import LEAST_ROUNDS, Block, Mode, Outcome, Part, Run, Shard, Sweep
 from attnbench.statistics.curves import Array, LogCurve, series_names
 from attnbench.statistics.estimate import LEVEL, shrunk, student_quantile
+from attnbench.statistics.laps import Laps, by_pair, log_ratio, sweep_slope
 
 # One-sided confidence that ρ lies below the value used. Simulated with normal residuals, two series
 # and eight blocks, for every ρ from 0 to 0.99: at 0.75 coverage is 95 to 96 % in three rounds and
@@ -58,16 +58,8 @@ from attnbench.statistics.estimate import LEVEL, shrunk, student_quantile
 # hardly anything is known about ρ, up to 2.6 times as wide.
 CONFIDENCE = 0.75
 
-# By how much the log time of a lap follows that of the probes beside it (`run.pace`). Fitted to how
-# rounds of a sweep of Fig. 2 differ on a busy host: the standard deviation of a ratio of one round
-# is 5.6 % without probes, 3.2 % at 0.8, 3.1 % at 0.9 and 3.2 % at 1. A constant biases no ratio,
-# and takes nothing from the degrees of freedom of small sweeps.
-SLOPE = 0.9
-USUAL_S = 0.0005  # of a probe; any constant serves
-
 DECIDED = math.log(1.1)  # a log ratio certainly further from 0 needs no more laps
 
-Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
 Key = TypeVar("Key", bound=Hashable)
 BlockLaps = Mapping[tuple[str, Key], Mapping[int, Laps]]  # of each round, by series and block
 
@@ -114,9 +106,10 @@ class Ratios:
         blocks = {planned.case.key: planned.block for planned in sweep.plan}
         depths = {p.case.key: p.depth for p in sweep.plan}
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
+        slope = sweep_slope(sweep.runs, blocks)
         for run in sweep.runs:
             timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in blocks
-            if timed and (pairs := by_pair(run.samples)):
+            if timed and (pairs := by_pair(run.samples, slope)):
                 depth = depths[run.case]
                 own = {pair: seconds / depth for pair, seconds in pairs.items()}
                 laps.setdefault((names[run.case], blocks[run.case]), {})[run.round] = own
@@ -157,22 +150,6 @@ class Ratios:
         return replace(independent, logs=logs, errors=errors, df=df), paired
 
 
-def by_pair(samples: Iterable[Sample]) -> Laps:
-    """Seconds of one iteration in each complete pair of laps: the faster of the two."""
-    seconds = {s.lap: at_usual_speed(s) for s in samples if s.lap is not None}
-    return {
-        lap // 2: min(seconds[lap], seconds[lap + 1])
-        for lap in seconds
-        if lap % 2 == 0 and lap + 1 in seconds
-    }
-
-
-def at_usual_speed(sample: Sample) -> float:
-    """Seconds of one iteration, had the core been as fast as usual, as far as probes tell."""
-    slowed = (sample.pace_s or USUAL_S) / USUAL_S
-    return sample.seconds / math.pow(slowed, SLOPE)
-
-
 def processes(
     runs: Iterable[Run], blocks: Mapping[str, Block]
 ) -> dict[tuple[Block, int], tuple[Shard | None, int]]:
@@ -196,12 +173,6 @@ def processes(
 def numbered(keys: Iterable[Key]) -> dict[Key, int]:
     """Each distinct key with its number, in the order of first appearance."""
     return {key: i for i, key in enumerate(dict.fromkeys(keys))}
-
-
-def log_ratio(a: Laps, b: Laps) -> float | None:
-    """The log ratio of one round; None where the two share no pair of laps."""
-    logs = [math.log(a[pair] / b[pair]) for pair in a.keys() & b.keys()]
-    return median(logs) if logs else None
 
 
 def gathered(

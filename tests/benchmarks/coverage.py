@@ -15,7 +15,11 @@ blocks of a process. The situations add
 - processes: processes vary by 3 %, and by a further 1 % in each block;
 - first laps: that of each visit pays for page faults, up to the 1 % that the warm-up may leave;
 - slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 40 %; the
-  probes beside the laps, which correlate with them by 0.8 to 0.95, serve as a control variate;
+  probes beside the laps, which correlate with them by 0.8 to 0.95, serve as a control variate, with
+  a slope that each sweep estimates;
+- layouts: where memory lies favours one series over another by 3.5 % (standard deviation of a
+  ratio) in all that one server's processes measure, and each round has a server of its own;
+- one layout: the same, but a single server for the whole sweep, as no sweep has any more;
 - heavy tails: laps and processes follow Student's t with 3 degrees of freedom;
 - all: all of these at once;
 - one unsteady: processes of the first series vary by 3.2 %, four times as much as others; the
@@ -36,11 +40,12 @@ import numpy as np
 
 from attnbench.records import LEAST_ROUNDS
 from attnbench.statistics.estimate import LEVEL, student_quantile
-from attnbench.statistics.ratios import SLOPE, certainties, final, means
+from attnbench.statistics.laps import deviations, estimated_slope
+from attnbench.statistics.ratios import certainties, final, means
 from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS, MOST = 8, 6, 12
-UNSTEADY = "one unsteady"
+UNSTEADY, ONE_LAYOUT = "one unsteady", "one layout"
 LAP = 0.02  # standard deviation of a lap
 AT_ONCE = 200  # sweeps simulated together, so that the arrays stay small
 
@@ -58,6 +63,8 @@ class Situation:
     probe: float = 0.02  # of probes; in spells 0.05, which makes the correlation with laps 0.9
     between: float = 0.008  # processes
     in_block: float = 0.004
+    layout: float = 0.0  # of a ratio, between servers
+    servers: bool = True  # one for each round
     heavy: bool = False
     unsteady: float = 1.0  # process variation of the first series relative to the others
 
@@ -70,6 +77,8 @@ SITUATIONS = {
     "processes": Situation(between=0.03, in_block=0.01),
     "first laps": Situation(first=0.01),
     "slow core": Situation(spells=(0.05, 0.4), probe=0.05),
+    "layouts": Situation(layout=0.035),
+    ONE_LAYOUT: Situation(layout=0.035, servers=False),
     "heavy tails": Situation(heavy=True),
     "all": Situation(
         drift=0.2,
@@ -81,6 +90,7 @@ SITUATIONS = {
         probe=0.05,
         between=0.03,
         in_block=0.01,
+        layout=0.035,
         heavy=True,
     ),
     UNSTEADY: Situation(unsteady=4.0),
@@ -112,8 +122,8 @@ def stopping(sweeps):
     """Print the coverage of sweeps that stop at a precision."""
     print("\n| situation | series | precision | stopped | rounds | coverage | median half-width |")
     print("|---|---:|---:|---:|---:|---:|---:|")
-    for name, situation in list(SITUATIONS.items())[:-1]:
-        for series in (2, 6):
+    for name, situation in SITUATIONS.items():
+        for series in (2, 6) if name not in (UNSTEADY, ONE_LAYOUT) else ():
             for share in (0.8, 0.6, 0.4):
                 held, half, rounds, precision = stopped(situation, series, share, sweeps)
                 early = f"{(rounds < MOST).mean():.0%} | {rounds.mean():.1f}"
@@ -172,15 +182,27 @@ def simulated(situation, series, rounds, sweeps, seed=0):
 
 def ratios(situation, series, rounds, sweeps, rng):
     """Log ratios [sweeps, blocks, pairs, rounds] of simulated laps, and the pairs of series."""
-    seconds = np.exp(laps(situation, series, rounds, sweeps, rng)).min(-1)
+    logs, probes = laps(situation, series, rounds, sweeps, rng)
+    slopes = np.array([slope(*sweep) for sweep in zip(logs, probes, strict=True)])
+    seconds = np.exp(logs - slopes.reshape(-1, *[1] * (logs.ndim - 1)) * probes).min(-1)
     pairs = list(combinations(range(series), 2))
     a, b = (seconds[:, :, :, list(series_)] for series_ in zip(*pairs, strict=True))
     # [sweeps, rounds, blocks, pairs, pairs of laps]: the ratio of a round is their median
     return np.median(np.log(a / b), axis=-1).transpose(0, 2, 3, 1), pairs
 
 
+def slope(logs, probes):
+    """By how much the laps of a sweep follow its probes; [rounds, blocks, series, pairs, 2]."""
+    first = logs.argmin(-1, keepdims=True)
+    faster = (np.take_along_axis(values, first, -1)[..., 0] for values in (logs, probes))
+    return estimated_slope(*(deviations(values).ravel() for values in faster))
+
+
 def laps(situation, series, rounds, sweeps, rng):
-    """Log seconds [sweeps, rounds, blocks, series, pairs of laps, 2]."""
+    """Log seconds of laps and of probes beside them.
+
+    Both are [sweeps, rounds, blocks, series, pairs of laps, 2].
+    """
     draw = (
         (lambda *shape: rng.standard_t(3, shape))
         if situation.heavy
@@ -192,10 +214,13 @@ def laps(situation, series, rounds, sweeps, rng):
     logs = LAP * draw(*visits, series, LAP_PAIRS, 2)
     slow = np.take_along_axis(spells(situation, sweeps, turns, series, rng), turn, 1)
     slow = slow.reshape(logs.shape)
-    logs += slow - SLOPE * probed(slow, situation.probe, rng)
+    logs += slow
+    probes = slow + situation.probe * rng.standard_normal(slow.shape)
     between = np.full((series, 1, 1), situation.between)
     between[0] *= situation.unsteady
     logs += between * draw(sweeps, rounds, 1, series, 1, 1)
+    servers = rounds if situation.servers else 1
+    logs += situation.layout / 2**0.5 * draw(sweeps, servers, 1, series, 1, 1)
     logs += situation.in_block * draw(*visits, series, 1, 1)
     if situation.bursts:
         hit = rng.random(logs.shape) < situation.bursts
@@ -204,12 +229,7 @@ def laps(situation, series, rounds, sweeps, rng):
         logs[..., 0, 0] += rng.uniform(0, situation.first, logs.shape[:-2])
     speed = slowness(situation, sweeps, turns, series, rng)
     logs += np.take_along_axis(speed, turn, 1).reshape(logs.shape)
-    return logs
-
-
-def probed(slow, noise, rng):
-    """Log seconds of the probes beside each lap."""
-    return slow + noise * rng.standard_normal(slow.shape)
+    return logs, probes
 
 
 def when(series, sweeps, rounds, blocks, rng):

@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.scaling import CrossoverKind, crossovers, speedups
 from attnbench.analysis.summary import summary
-from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
-from attnbench.statistics.ratios import (
-    SLOPE,
-    USUAL_S,
-    Ratios,
-    by_pair,
-    log_ratio,
-)
+from attnbench.records import Case, Mode, Outcome, Part, Run, Sample, Sweep
+from attnbench.statistics.laps import by_pair, sweep_slope
+from attnbench.statistics.ratios import Ratios
 from tests import sweeps
 
 A, B, C = (f"{name}:eager" for name in ("fastformer", "linformer", "bigbird"))
@@ -221,33 +216,51 @@ def test_a_sample_on_a_gpu_counts_by_device_time():
     assert by_pair(samples) == {0: 2.0}
 
 
-def beside_probes(
-    rng: np.random.Generator, slope: float, lap_sd: float = 0.0, probe_sd: float = 0.0
-) -> list[Sample]:
-    """Six laps on a core whose speed varies by 10 %, each beside a probe."""
-    slow = 0.1 * rng.standard_normal(6)
-    seconds = np.exp(slope * slow + lap_sd * rng.standard_normal(6))
-    probes = USUAL_S * np.exp(slow + probe_sd * rng.standard_normal(6))
-    return [
-        Sample(1, float(s), 0, None, 0, 0, 0, lap, pace_s=float(probe))
-        for lap, (s, probe) in enumerate(zip(seconds, probes, strict=True))
-    ]
+def beside_probes(slope: float, seed: int = 0, probed: bool = True) -> Sweep:
+    """Laps on a core whose speed varies by 10 %, which they follow by a slope, beside probes."""
+    rng = np.random.default_rng(seed)
+
+    def beside(run: Run) -> Run:
+        slow = 0.1 * rng.standard_normal(12)
+        seconds = np.exp(slope * slow + 0.02 * rng.standard_normal(12))
+        probes = 0.0002 * np.exp(slow + 0.02 * rng.standard_normal(12))
+        taken = [
+            Sample(1, s, s, None, s, 0, 0, lap, pace_s=probe if probed else None)
+            for lap, (s, probe) in enumerate(zip(seconds.tolist(), probes.tolist(), strict=True))
+        ]
+        return replace(run, samples=tuple(taken))
+
+    return sweeps.altered(sweep(), beside, Part.TIME)
 
 
-def test_laps_are_taken_to_one_speed_of_the_core_where_a_probe_tells_it():
-    laps = beside_probes(np.random.default_rng(0), SLOPE)
-    assert by_pair(laps) == {pair: pytest.approx(1.0) for pair in range(3)}
-    plain = [lap._replace(pace_s=None) for lap in laps]
-    assert by_pair(plain)[0] == min(lap.seconds for lap in laps[:2])
+def slope_of(whole: Sweep) -> float:
+    return sweep_slope(whole.runs, {line.case.key: line.block for line in whole.plan})
 
 
-@pytest.mark.parametrize(("slope", "probe_sd", "gains"), [(0.9, 0.05, True), (0.0, 0.0, False)])
-def test_probes_bias_no_ratio(slope: float, probe_sd: float, gains: bool):
-    rng, plain, found = np.random.default_rng(0), [], []
-    for _ in range(400):
-        a, b = (beside_probes(rng, slope, 0.02, probe_sd) for _ in range(2))
-        found.append(log_ratio(by_pair(a), by_pair(b)) or 0.0)
-        without = ([lap._replace(pace_s=None) for lap in laps] for laps in (a, b))
-        plain.append(log_ratio(*map(by_pair, without)) or 0.0)
-    assert abs(np.mean(found)) < 3 * np.std(found) / len(found) ** 0.5
-    assert (np.var(found) < 0.8 * np.var(plain)) == gains
+@pytest.mark.parametrize("slope", [0.0, 0.4, 0.9])
+def test_each_sweep_estimates_how_far_its_laps_follow_the_probes_of_the_core(slope: float):
+    found = [slope_of(beside_probes(slope, seed)) for seed in range(10)]
+    assert np.mean(found) == pytest.approx(slope, abs=0.1)
+    assert np.std(found) < 0.1
+    assert slope_of(beside_probes(slope, probed=False)) == 0.0
+
+
+def test_laps_are_taken_to_one_speed_of_the_core_as_far_as_probes_tell_it():
+    """No ratio is biased, and none becomes less certain where they tell nothing."""
+    for slope, gain in ((0.0, 0.9), (0.9, 2.0)):
+        logs, errors = {True: [], False: []}, {True: [], False: []}
+        for seed in range(40):
+            for probed in (True, False):
+                means = Ratios(beside_probes(slope, seed, probed)).means
+                logs[probed].append(means.log.mean())
+                errors[probed].append(np.median(means.se))
+        assert abs(np.mean(logs[True])) < 3 * np.std(logs[True]) / 40**0.5
+        assert np.mean(errors[False]) > gain * np.mean(errors[True])
+
+
+def test_one_series_alone_or_a_few_laps_tell_no_slope():
+    whole = beside_probes(0.9)
+    alone = [run for run in whole.runs if '"fastformer"' in run.case]
+    assert slope_of(replace(whole, runs=tuple(alone))) == 0.0
+    few = sweeps.altered(whole, lambda run: replace(run, samples=run.samples[:2]), Part.TIME)
+    assert slope_of(few) == 0.0

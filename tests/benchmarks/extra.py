@@ -1,0 +1,35 @@
+"""A module, a copy of it, and one that computes two further products: what `layout` compares."""
+
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    """Linear attention with `extra` products of two D×D matrices."""
+
+    causal, extra = False, 0
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.maps = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(4))
+        self.weight = nn.Parameter(torch.randn(width, width) / width)
+
+    def forward(self, x):
+        B, N, D = x.shape
+        *maps, last = self.maps
+        q, k, v = (m(x).view(B, N, self.heads, -1).transpose(1, 2) for m in maps)
+        o = q.softmax(-1) @ (k.softmax(-2).transpose(-1, -2) @ v)
+        for _ in range(self.extra):
+            self.weight @ self.weight
+        return last(o.transpose(1, 2).reshape(B, N, D))
+
+
+class Copy(Base):
+    """The same."""
+
+
+class More(Base):
+    """The same, and two products, which take some per cent of the time."""
+
+    extra = 2
