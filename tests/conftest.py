@@ -1,7 +1,6 @@
 """Shared by all tests: one thread, repeatable properties, and memory that is never zero by luck."""
 
 import gc
-import os
 import sys
 from unittest.mock import patch
 
@@ -46,12 +45,6 @@ def hasty_looks():
     """No test cares which core a sweep takes."""
     with patch.object(host, "LOOK_S", 0.01):
         yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory):
-    """No test reads or writes the user's cache."""
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -144,7 +144,7 @@ def examine(device: str, server: "ServerHandle") -> tuple[dict[str, str], Packag
     packages: Packages = {}
     for group in process_groups(names()):
         try:
-            rows = [found.row for found in describe(group, device, server)]
+            rows = describe(group, device, server)
         except AttnbenchError as error:
             refused[", ".join(group)] = str(error)
             continue

@@ -37,21 +37,17 @@ def models(
 ) -> None:
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
-    from attnbench.api.servers import own_server
-    from attnbench.workloads import card_cache, reading
+    from attnbench.api.servers import reading_server
+    from attnbench.workloads import reading
 
     matches = named(pattern)
     chosen = choose(device)
 
-    def read(names: list[str]) -> list[reading.Described]:
-        with stoppable(lambda: "nothing was kept"), own_server(1) as server:
-            return reading.describe(names, chosen.name, server)
-
-    rows = card_cache.cached_rows(matches, chosen, read)
-    if verify:
-        with stoppable(lambda: "nothing was kept"), own_server(1) as server:
+    with stoppable(lambda: "nothing was kept"), reading_server() as server:
+        if verify:
             show_checks({name: reading.verify(name, server) for name in matches}, json_)
-        return
+            return
+        rows = reading.describe(matches, chosen.name, server)
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])
     elif len(rows) == 1:

@@ -18,6 +18,7 @@ from attnbench.store.journal import Journal, load
 from attnbench.units import many
 from attnbench.workloads.reading import Plan
 
+ENOUGH = 0.8  # share of a core's time below which a budget reaches clearly less
 TAKEN = 0.1  # others may use this share of the needed cores without a warning
 CROWDED = 0.5  # and the load average may be this share of all cores
 
@@ -58,7 +59,7 @@ def show_choices(request: Request, here: Environment, journal: Journal) -> None:
         from attnbench.render.conditions import gpu_settings
 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
-    console.warn(noise_warnings(here, clock))
+    console.warn(noise_warnings(here, clock, request.budget_s))
 
 
 def timed_by(here: Environment, clock: Clock) -> str:
@@ -76,7 +77,7 @@ def sizes(request: Request) -> str:
     return ", ".join((batch, *dict.fromkeys(each.dtype for each in request.sizes)))
 
 
-def noise_warnings(here: Environment, clock: Clock) -> Iterator[str]:
+def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = None) -> Iterator[str]:
     """Warnings: what will make times on this machine noisier than necessary, or fewer."""
     cores, threads = many(here.cores, "core"), many(here.threads, "thread")
     if here.threads > here.cores:
@@ -86,8 +87,12 @@ def noise_warnings(here: Environment, clock: Clock) -> Iterator[str]:
     if others := here.notes.get(OTHERS):
         yield f"other processes use the GPU ({others}), and times will be noisy"
     spare = max(0, here.cores - here.threads)
-    if here.busy_cores is not None and here.busy_cores - spare > TAKEN * here.threads:
+    slow = clock is Clock.CPU and here.share is not None and here.share < ENOUGH
+    if here.busy_cores is not None and (slow or here.busy_cores - spare > TAKEN * here.threads):
         so = "measuring will take longer" if clock is Clock.CPU else "times will be noisy"
+        if slow and budget_s is not None:
+            reach = f"what {budget_s:g} s reach on a quiet machine"
+            so = f"expect about {10 * max(1, round(10 * (here.share or 0.0)))} % of {reach}"
         yield f"other processes use {here.busy_cores:.1f} of {cores} now; {so}"
     elif clock is Clock.WALL and here.load is not None and here.load > CROWDED * here.cores:
         load = f"load average {here.load:.1f} on {cores} over the last minute"

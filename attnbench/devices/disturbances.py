@@ -47,6 +47,13 @@ def account(proc: Path = PROC) -> Account:
     )
 
 
+def share(used: Account) -> float | None:
+    """The share of its time that a process had a core while it wanted to compute, if known."""
+    if used.waited_s is None or not used.cpu_s:
+        return None
+    return min(1.0, used.cpu_s / (used.cpu_s + used.waited_s))
+
+
 def faults() -> int:
     """Page faults that needed no disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

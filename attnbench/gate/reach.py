@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -22,7 +23,6 @@ from attnbench.records import Selection
 from attnbench.records.selection import mechanisms
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.run.workers import Answer
-from attnbench.store.cache import file_digest
 from attnbench.units import many
 
 LOAD_TIMEOUT_S = 60.0
@@ -121,12 +121,12 @@ def reach(
 def without_moved(changes: Sequence[Change], trees: Mapping[str, Path]) -> Iterator[Change]:
     """The changes except those of files that only moved: the other side has their content."""
 
-    def contents(side: str) -> dict[str, str]:
+    def contents(side: str) -> dict[str, bytes]:
         paths = (getattr(change, side) for change in changes if change.base != change.head)
         found = {}
         for path in filter(None, paths):
             with suppress(OSError):  # such as a link to nowhere
-                found[path] = file_digest(trees[side] / path)
+                found[path] = sha256((trees[side] / path).read_bytes()).digest()
         return found
 
     before, after = contents(BASE), contents(HEAD)

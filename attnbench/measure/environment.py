@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from attnbench.devices.cgroups import cores
+from attnbench.devices.disturbances import account, share
 from attnbench.devices.finding import find
 from attnbench.devices.host import busy_cores, host, load, memory_bytes, processor
 from attnbench.devices.protocol import Device
@@ -25,7 +26,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     chosen = find(device)
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
-    before, others = load(), busy_cores()
+    before, others, begun = load(), busy_cores(), account()
     clock = chosen.host_clock(threads)
     products = {dtype: matmul_flops(chosen, dtype, clock) for dtype in dtypes}
     for name, allowed in chosen.arithmetics(dtypes):
@@ -48,6 +49,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
         peaks={name: rate for name, rate in products.items() if rate},
         load=before,
         busy_cores=others,
+        share=share(account().since(begun)),
         **facts,
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from attnbench.records.bounds import Amount, Count, Load, Size
+from attnbench.records.bounds import Amount, Count, Load, Share, Size
 
 OTHERS = "other processes"  # the note on those that used the GPU when a session began
 
@@ -44,6 +44,7 @@ class Environment:
     peaks: Mapping[str, Amount] = field(default_factory=dict)
     load: Load | None = None  # one-minute load average when it started
     busy_cores: Load | None = None  # of `cores`, taken by other processes when it started
+    share: Share | None = None  # of the time of a core that a process got for computing, then
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -5,23 +5,18 @@ print, hang, raise, exit, or kill the process.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from importlib.metadata import entry_points
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
-from attnbench.catalogue.registry import GROUP, card
+from attnbench.catalogue.registry import card
 from attnbench.errors import AttnbenchError, UnknownMechanism, one_line
 from attnbench.peers import installed
 from attnbench.records import PASSES, CardFacts, Level, Request, Selection, Workload
-from attnbench.records.selection import mechanisms
-from attnbench.store.cache import file_digest
 from attnbench.workloads.plan import facts, plan
 
 
@@ -59,31 +54,8 @@ def planned(
 
 
 def described(names: Sequence[str], device: str) -> dict[str, Any]:
-    """Each mechanism in full, as `attnbench models` prints it, and the files it depends on.
-
-    For a mechanism from outside this package, these are the hashes of what was loaded from the
-    folder of its file, or from its installed package.
-    """
-    before = set(sys.modules)
-    rows = [describe(name, card(name), device) for name in names]
-    loaded = [sys.modules[name] for name in sys.modules.keys() - before]
-    return {"described": rows, "sources": [sources(name, loaded) for name in names]}
-
-
-def sources(name: str, loaded: Iterable[ModuleType]) -> dict[str, str]:
-    """Path and hash of each file among the loaded modules that a mechanism may depend on."""
-    own = mechanisms(name)
-    points = [point for one in own for point in entry_points(group=GROUP, name=one)]
-    packages = {point.module.partition(".")[0] for point in points}
-    homes = [Path(one.rpartition(".py:")[0]).resolve().parent for one in own if ".py:" in one]
-    found = {}
-    for module in loaded:
-        file = Path(getattr(module, "__file__", None) or "").resolve()
-        installed = {"site-packages", "dist-packages"} & set(file.parts)
-        beside = any(map(file.is_relative_to, homes)) and not installed
-        if file.is_file() and (beside or module.__name__.partition(".")[0] in packages):
-            found[str(file)] = file_digest(file)
-    return found
+    """Each mechanism in full, as `attnbench models` prints it."""
+    return {"described": [describe(name, card(name), device) for name in names]}
 
 
 def verified(names: Sequence[str]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ is read in a separate process, so that a faulty one affects no other and errors 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import starmap
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,6 +24,8 @@ OWN_TIMEOUT_S = 600.0  # of this package, whose cards only wait if the machine i
 VERIFY_TIMEOUT_S = 300.0
 READER = "attnbench.workloads.reader"
 
+Row = Mapping[str, Any]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -32,13 +33,6 @@ class Plan:
 
     cases: tuple[Planned, ...]
     cards: tuple[CardFacts, ...]
-
-
-class Described(NamedTuple):
-    """What `attnbench models` prints of a mechanism, and the user's files that it depends on."""
-
-    row: Mapping[str, Any]
-    sources: Mapping[str, str]  # path to hash; empty for a mechanism of this package
 
 
 def plan(request: Request, server: ServerHandle) -> Plan:
@@ -73,14 +67,13 @@ def _planned(chosen: Selection, cases: Sequence[Mapping[str, Any]]) -> list[Plan
         raise CannotRun(f"{chosen} cannot be planned: {error}; ask for smaller sizes") from error
 
 
-def describe(names: Sequence[str], device: str, server: ServerHandle) -> list[Described]:
-    """Each mechanism in full. Raises what `plan` raises."""
-    described: dict[str, Described] = {}
+def describe(names: Sequence[str], device: str, server: ServerHandle) -> list[Row]:
+    """What `attnbench models` prints of each mechanism. Raises what `plan` raises."""
+    rows: dict[str, Row] = {}
     for group in process_groups(names):
         answer = ask(server, group, do="describe", device=device)
-        pairs = zip(answer["described"], answer["sources"], strict=True)
-        described |= dict(zip(group, starmap(Described, pairs), strict=True))
-    return [described[name] for name in names]
+        rows |= zip(group, answer["described"], strict=True)
+    return [rows[name] for name in names]
 
 
 def verify(name: str, server: ServerHandle) -> list[dict[str, str]]:

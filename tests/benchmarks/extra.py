@@ -20,9 +20,13 @@ class Base(nn.Module):
         *maps, last = self.maps
         q, k, v = (m(x).view(B, N, self.heads, -1).transpose(1, 2) for m in maps)
         o = q.softmax(-1) @ (k.softmax(-2).transpose(-1, -2) @ v)
+        self.products()
+        return last(o.transpose(1, 2).reshape(B, N, D))
+
+    def products(self):
+        """What other modules do not compute."""
         for _ in range(self.extra):
             self.weight @ self.weight
-        return last(o.transpose(1, 2).reshape(B, N, D))
 
 
 class Copy(Base):

@@ -36,12 +36,20 @@ MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
         ({"device_memory_bytes": 1 << 30}, []),
         ({"busy_cores": 1.0, "threads": 1}, []),
         ({"busy_cores": 1.2, "threads": 1}, ["other processes use 1.2 of 2 cores now; measuring "]),
+        ({"busy_cores": 1.0, "share": 0.9, "threads": 1}, []),
+        (
+            {"busy_cores": 1.3, "share": 0.34, "threads": 1},
+            [
+                "other processes use 1.3 of 2 cores now;"
+                " expect about 30 % of what 300 s reach on a quiet machine"
+            ],
+        ),
         ({"load": 7.8115234375, "threads": 1}, []),
     ],
 )
 def test_what_makes_times_noisy_is_reported(changes, words):
     machine = replace(MACHINE, **changes)
-    said = list(noise_warnings(machine, find("cpu").host_clock(machine.threads)))
+    said = list(noise_warnings(machine, find("cpu").host_clock(machine.threads), 300.0))
     assert len(said) == len(words)
     assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
 

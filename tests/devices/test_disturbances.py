@@ -12,6 +12,7 @@ from attnbench.devices.disturbances import (
     Account,
     CoreMeter,
     account,
+    share,
     stolen_s,
     waited_s,
 )
@@ -54,6 +55,14 @@ def test_what_a_system_does_not_say_is_left_out(tmp_path):
     assert meter.waited_s is None
     assert math.isnan(meter.waited())
     assert meter.values().keys() == {"retaken_s", "fault_share"}
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "waited_s", "found"), [(1.0, 0.0, 1.0), (1.0, 3.0, 0.25), (1.0, None, None)]
+)
+def test_the_share_of_a_core_is_what_was_computed_of_what_was_wanted(cpu_s, waited_s, found):
+    assert share(Account(9.0, cpu_s, 0, waited_s, None)) == found
+    assert share(Account(9.0, 0.0, 0, waited_s, None)) is None
 
 
 class Core:
