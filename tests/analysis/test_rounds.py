@@ -127,7 +127,7 @@ def test_a_series_in_few_blocks_adds_degrees_of_freedom_only_there():
 USUAL, OTHERS = ("slow core", "layouts", "all"), pytest.mark.long
 
 
-# reports/coverage.md has what 10,000 sweeps give: 94 to 96 %
+# reports/coverage.md has what 2,000 sweeps give: 94 to 96 %
 @pytest.mark.parametrize(
     ("series", "rounds", "sweeps", "name"),
     [
