@@ -9,7 +9,8 @@ from typing import Any
 
 from attnbench.metrics import RACED, TIME
 from attnbench.run.processes import ServerHandle
-from attnbench.run.race import Entrant, Race, Round, Turns
+from attnbench.run.race import Entrant, Race, Round
+from attnbench.run.turns import Turns
 from attnbench.run.workers import Answer
 
 BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attnbench import units
 from attnbench.records import Case, Cause, Outcome, Part, Planned, Run, Settings
-from attnbench.run.race import Turns
+from attnbench.run.turns import Turns
 from attnbench.statistics.curves import series_names
 
 # seconds of a process without its iterations, before any was measured: building the module and

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Level, Workload
-from attnbench.run.race import CUT_OFF, Race, Round, Turns, in_turns
+from attnbench.run.race import CUT_OFF, Race, Round
+from attnbench.run.turns import Turns, in_turns
 from attnbench.run.workers import LOST
 from tests.run.machine import Machine, Worker
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Settings
-from attnbench.run.race import Turns
 from attnbench.run.schedule import groups, turns
+from attnbench.run.turns import Turns
 
 MEMORY, SHARED = 1000.0, 0.6
 
