@@ -68,10 +68,14 @@ def refuse(plans: Sequence[Plan]) -> None:
 
 
 def refuse_untimed(sweeps: Sequence[Sweep]) -> None:
-    """Raises `CannotRun`, with a reason, if no level timed both mechanisms."""
+    """Raises `CannotRun`, with the last reason, if no level timed both mechanisms."""
+    reason = "the budget ended before; raise --budget"
     for sweep in sweeps:
+        names = {planned.case.key: planned.case.series for planned in sweep.plan}
         runs = [run for run in sweep.runs if run.part is Part.TIME]
-        if len({run.case for run in runs if run.outcome is Outcome.OK}) == 2:
+        if {run.case for run in runs if run.outcome is Outcome.OK} == {*names}:
             return
-    last = sweeps[-1]
-    raise CannotRun(f"no level timed both: {measuring.main_reason(last.plan, last.runs)}")
+        for run in runs:
+            if run.outcome is not Outcome.OK:
+                reason = f"{names[run.case]}: {run.outcome}: {run.reason}"
+    raise CannotRun(f"no level timed both: {reason}")
