@@ -27,12 +27,12 @@ FLOORS = (
     ("catalogue",),
     ("measure", "workloads", "gate"),
     ("render",),
-    ("api", "claims"),
+    ("api", "claims", "kvbytes"),
     ("cli",),
     ("__init__", "__main__"),
 )
 GROUND = 2  # floors, which count as one room
-ROOMS, FILES_ABOVE, ARROWS = 20, 6, 80  # at most
+ROOMS, FILES_ABOVE, ARROWS = 21, 6, 82  # at most
 
 # which rooms, or single files, may import a heavy library by name
 DOORS = {
@@ -156,9 +156,10 @@ def test_a_file_imports_only_from_floors_below():
     hold(climbs)
 
 
-def test_nothing_but_its_verb_needs_the_claims():
-    users = {where(path) for path in FILES for file in imported(path) if room(file) == "claims"}
-    assert {name for name in users if not name.startswith("claims/")} == {"cli/claims.py"}
+@pytest.mark.parametrize(("name", "verb"), [("claims", "claims"), ("kvbytes", "bytes")])
+def test_nothing_but_its_verb_needs_a_room_apart(name, verb):
+    users = {where(path) for path in FILES for file in imported(path) if room(file) == name}
+    assert {user for user in users if not user.startswith(f"{name}/")} == {f"cli/{verb}.py"}
 
 
 def house(path):

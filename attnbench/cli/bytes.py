@@ -27,11 +27,11 @@ def bytes_(
     json_: bool = options.as_json(),
 ) -> None:
     """Count the bytes of context that each kind of layer of a model keeps."""
+    from attnbench.kvbytes.context import ContextQuery, context
+    from attnbench.kvbytes.layers import model
+    from attnbench.kvbytes.table import kept
     from attnbench.records import ITEM_BYTES
-    from attnbench.render.context import kept
     from attnbench.workloads import axes
-    from attnbench.workloads.context import ContextQuery, context
-    from attnbench.workloads.layers import model
 
     found = model(config)
     usual = found.dtype if found.dtype in ITEM_BYTES else "bfloat16"

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 import pytest
 
-from attnbench.workloads.context import CachePart, ContextBytes, ContextQuery, Layer, context
+from attnbench.kvbytes.context import CachePart, ContextBytes, ContextQuery, Layer, context
 
 FULL = 32  # numbers per token
 PARTS = {

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.errors import UsageError
-from attnbench.workloads.axes import LARGEST
 
 SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
+LARGEST = 1 << 20  # of a size; larger numbers are typos
 FILE_LARGEST = 1 << 22  # bytes of such a file; those of models have some thousand
 MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from attnbench.workloads.configuration import Fields
+from attnbench.kvbytes.configuration import Fields
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 LINEAR, CONV, HYBRID = "linear_attention", "conv", "hybrid"

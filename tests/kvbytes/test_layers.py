@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from attnbench.errors import UsageError
+from attnbench.kvbytes.context import ContextQuery, context
+from attnbench.kvbytes.layers import model
+from attnbench.kvbytes.orders import ORDERS
 from attnbench.peers.transformers.sublayer import own
-from attnbench.workloads.context import ContextQuery, context
-from attnbench.workloads.layer_orders import ORDERS
-from attnbench.workloads.layers import model
 
 try:
     RELEASE = version("transformers")

@@ -6,9 +6,9 @@ from math import prod
 from pathlib import Path
 from types import MappingProxyType
 
-from attnbench.workloads.configuration import Fields, fields
-from attnbench.workloads.context import CachePart, Layer
-from attnbench.workloads.layer_orders import (
+from attnbench.kvbytes.configuration import Fields, fields
+from attnbench.kvbytes.context import CachePart, Layer
+from attnbench.kvbytes.orders import (
     BLOCKS,
     CHUNKED,
     CONV,

@@ -5,8 +5,8 @@ from functools import partial
 from math import inf
 
 from attnbench import units
+from attnbench.kvbytes.context import Context, ContextBytes, ContextQuery
 from attnbench.render.grid import EMPTY, Cell, Table, number, words
-from attnbench.workloads.context import Context, ContextBytes, ContextQuery
 
 BREAK_EVEN = "Break-even"
 CHECKED = "5.23"  # the release of transformers whose caches were compared
