@@ -133,7 +133,7 @@ def test_a_stopped_check_leaves_no_worktree_and_no_process(number, repository):
             time.sleep(0.01)
         process.send_signal(number)
         _, err = process.communicate()
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + number, err
     assert "interrupted" in err
     assert "Traceback" not in err
     assert (repository.git("status", "--porcelain"), repository.git("worktree", "list")) == before
