@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from attnbench.records import Planned
-from attnbench.run.predict import Rates, Times, seq_len
+from attnbench.records import Part, Planned
+from attnbench.run.costs import Costs, Rates, seq_len
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import LEVEL, Estimate, shrunk, student_quantile
 
@@ -32,12 +32,12 @@ def extrapolated(
     `known` are the measured times of one iteration. There is no band for a series of which no
     length was measured in the mode, nor if no series has more than two.
     """
-    times, plan = Times(series_names(plan), rates), sorted(plan, key=seq_len)
+    times, plan = Costs(series_names(plan), rates), sorted(plan, key=seq_len)
     curves: dict[tuple[str, ...], list[Planned]] = {}  # by series and mode
     for planned in plan:
         if planned.case.key in known:
-            times.learn(planned, known[planned.case.key].point)
-            curves.setdefault(times.groups(planned)[0], []).append(planned)
+            times.learn_time(planned, known[planned.case.key].point)
+            curves.setdefault(times.groups(planned, Part.TIME)[0], []).append(planned)
     tried = [[*_tried(curve, times)] for curve in curves.values()]
     dfs = np.array([len(lengths) for lengths in tried], float)
     own = np.array([sum(map(sum, lengths)) / max(1, sum(map(len, lengths))) for lengths in tried])
@@ -46,8 +46,9 @@ def extrapolated(
     found = {}
     for planned in plan:
         if planned.case.key not in known:
-            point, curve = times.of(planned) or math.nan, times.groups(planned)[0]
-            point = math.nan if times.unknown(planned) else point
+            curve = times.groups(planned, Part.TIME)[0]
+            unknown = times.is_unknown(planned, Part.TIME)
+            point = math.nan if unknown else times.iteration_s(planned) or math.nan
             half = math.nan
             if curve in curves:
                 variance, df = spreads[curve]
@@ -62,15 +63,15 @@ def extrapolated(
     return found
 
 
-def _tried(curve: Sequence[Planned], times: Times) -> Iterator[list[float]]:
+def _tried(curve: Sequence[Planned], times: Costs) -> Iterator[list[float]]:
     """Squares of errors over distances, for each length from the third on."""
     for last in range(FEWEST, len(curve)):
-        shorter, squares = Times(times.names, times.rates), []
+        shorter, squares = Costs(times.names, times.rates), []
         for before, known in enumerate(curve[:last], 1):
-            shorter.learn(known, times.of(known))
+            shorter.learn_time(known, times.iteration_s(known))
             far = _distance(curve[last], known)
             if before >= FEWEST and far:
-                error = math.log(shorter.of(curve[last]) / times.of(curve[last]))
+                error = math.log(shorter.iteration_s(curve[last]) / times.iteration_s(curve[last]))
                 squares.append((error / far) ** 2)
         yield squares
 

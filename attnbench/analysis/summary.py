@@ -28,7 +28,7 @@ from attnbench.records import (
     canonical,
     options_text,
 )
-from attnbench.run.predict import Rates, predicted_costs
+from attnbench.run.costs import peak_rates, predicted_costs
 from attnbench.statistics.curves import series_names, size_names
 from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 
@@ -101,7 +101,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     names, sizes = series_names(sweep.plan), size_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
-    rates = next((Rates.measured(session) for session in sweep.sessions), None)
+    rates = next((peak_rates(session) for session in sweep.sessions), None)
     predicted = predicted_costs(sweep.plan, sweep.runs, rates)
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]

@@ -1,13 +1,12 @@
 """What a block shows as soon as series of it have been timed."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import fmean, median
 from typing import NamedTuple
 
 from attnbench.modes import find
-from attnbench.records import Run
-from attnbench.run.session import BlockVisited
+from attnbench.records import Block, Run
 from attnbench.statistics.laps import Laps, by_pair, log_ratio
 
 
@@ -20,21 +19,24 @@ class Timed(NamedTuple):
 
 
 def timed(
-    visited: BlockVisited, batch_tokens: int | None, depths: Mapping[str, int]
+    block: Block,
+    series: Iterable[str],
+    runs: Mapping[str, tuple[Run, ...]],
+    batch_tokens: int | None,
+    depths: Mapping[str, int],
 ) -> list[Timed]:
     """The fastest series of the block so far, and those timed for the first time, fastest first.
 
-    None after a visit that only repeated what had been timed before; a series that is suspect here
-    is left out. `depths` are the layers of
-    stacks, whose times are those of a layer.
+    `series` were timed just now, `runs` are those of each series so far. None after a visit that
+    only repeated what had been timed before; a series that is suspect here is left out. `depths`
+    are the layers of stacks, whose times are those of a layer.
     """
-    block = visited.block
-    suspect = {name for name, own in visited.runs.items() if any("suspect" in r.notes for r in own)}
-    runs = {name: own for name, own in visited.runs.items() if name not in suspect}
+    suspect = {name for name, own in runs.items() if any("suspect" in r.notes for r in own)}
+    runs = {name: own for name, own in runs.items() if name not in suspect}
     tokens = block.batch * block.seq_len
     scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
     times = {name: scale * _seconds(own) / depths.get(name, 1) for name, own in runs.items()}
-    new = [name for name in visited.series if len(runs.get(name, ())) == 1]
+    new = [name for name in series if len(runs.get(name, ())) == 1]
     if not new:
         return []
     first = min(times, key=lambda name: times[name])

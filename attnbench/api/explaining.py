@@ -11,7 +11,7 @@ from attnbench.api import measuring
 from attnbench.api.servers import own_server
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Outcome, Part, Sweep
-from attnbench.run.session import Progress
+from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
 from attnbench.store.scratch import Scratch
 from attnbench.workloads.options import Options

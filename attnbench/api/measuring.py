@@ -12,12 +12,12 @@ from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
-from attnbench.run import schedule
+from attnbench.run.agenda import Agenda, kept_bytes
+from attnbench.run.costs import peak_rates
 from attnbench.run.layouts import Layouts
 from attnbench.run.pace import Pace, of_quietest_core
-from attnbench.run.predict import Rates
 from attnbench.run.processes import ServerHandle
-from attnbench.run.session import BlockVisited, Progress, Session
+from attnbench.run.sweep import ObserveBlock, Progress, sweep
 from attnbench.run.workers import WorkerHandle
 from attnbench.store import output
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
@@ -50,7 +50,7 @@ def measure(
     *,
     announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
     observe: Callable[[Progress], None] = lambda progress: None,
-    observe_block: Callable[[BlockVisited], None] = lambda visited: None,
+    observe_block: ObserveBlock = lambda block, series, runs: None,
 ) -> Spent:
     """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
 
@@ -69,7 +69,7 @@ def measure(
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
     if here.device_memory_bytes and any(planned.compiles for planned in plan.cases):
         server.load_compiler()  # on a CPU it would count as resident memory of all
-    keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
+    keep_bytes = kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
     def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> WorkerHandle:
@@ -92,30 +92,26 @@ def measure(
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
         announce(here, journal)
-        session = Session(
+        finished = done(stored)
+        agenda = Agenda(
             request=request,
             plan=plan.cases,
-            store=journal,
-            start=start,
-            pace=pace,
             memory_bytes=here.device_memory_bytes or here.memory_bytes,
-            earlier=stored.runs,
-            finished=done(stored),
+            earlier=[run for run in stored.runs if (run.case, run.part, run.round) in finished],
             begun=begun,
             share=share,
-            observe=observe,
-            observe_block=observe_block,
+            rates=peak_rates(here),
             name=f"-{shard}" if shard else "",
-            rates=Rates.measured(here),
         )
+        observers: dict[str, Any] = {"observe": observe, "observe_block": observe_block}
         try:
-            session.run()
+            sweep(agenda, start, journal.append, pace=pace, **observers)
         except KeyboardInterrupt:
             journal.end(EndReason.INTERRUPTED)
             raise
-        journal.end(EndReason.BUDGET if session.over_budget else EndReason.FINISHED)
+        journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
         took_s = time.monotonic() - begun
-        return Spent(took_s, session.useful_s / took_s)
+        return Spent(took_s, agenda.useful_s / took_s)
 
 
 def spare_cores(threads: int, pace: Pace | None) -> set[int]:

@@ -26,7 +26,7 @@ from attnbench.render.answers import TITLE, answer, paragraphs
 from attnbench.render.conditions import warnings
 from attnbench.render.names import named
 from attnbench.render.terminal import watched_line
-from attnbench.run.session import Progress
+from attnbench.run.sweep import Progress
 from attnbench.store import output
 from attnbench.store.journal import load_results
 from attnbench.workloads import axes, config, reading

@@ -1,6 +1,6 @@
 """Terminal output of a sweep while it is measured, and what an interrupted one leaves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,9 @@ from attnbench.analysis.visits import timed
 from attnbench.api import measuring
 from attnbench.api.measuring import begun_in
 from attnbench.cli import console
-from attnbench.records import OTHERS, Clock, Environment, Request
+from attnbench.records import OTHERS, Block, Clock, Environment, Request, Run
 from attnbench.render.styles import labels
 from attnbench.render.terminal import ProgressLine
-from attnbench.run.session import BlockVisited
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import Journal, load
 from attnbench.units import many
@@ -32,9 +31,9 @@ def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
     of = " per layer" if max(depths.values(), default=1) > 1 else ""
     with ProgressLine(console.err()) as line:
 
-        def visited(now: BlockVisited) -> None:
-            stage = f"N = {now.block.seq_len:,} {now.block.mode}{of}"
-            line.first_times(timed(now, request.batch_tokens, depths), stage, names)
+        def visited(block: Block, new: Sequence[str], runs: Mapping[str, tuple[Run, ...]]) -> None:
+            stage = f"N = {block.seq_len:,} {block.mode}{of}"
+            line.first_times(timed(block, new, runs, request.batch_tokens, depths), stage, names)
 
         how |= {"observe": line.turn, "observe_block": visited}
         spent = measuring.measure(request, plan, *what, **how)

@@ -11,7 +11,7 @@ from attnbench.fleet.engine import Engine, JobState, JobStatus
 from attnbench.fleet.folder import Fleet, Job
 from attnbench.fleet.split import Units, visits_s
 from attnbench.records import Part, Planned, Request, Sweep
-from attnbench.run.history import blocks
+from attnbench.run.agenda import blocks
 from attnbench.run.workers import last_line, tail
 
 MOST_TRIES = 3

@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeAlias
 
 from attnbench.errors import UsageError
 from attnbench.records import Block, Planned, Request, Shard, canonical
-from attnbench.run import schedule
-from attnbench.run.history import blocks
+from attnbench.run.agenda import blocks
+from attnbench.run.costs import Costs
 from attnbench.store.schema import digest
 
 SLACK = 4 / 3
@@ -39,21 +39,18 @@ def units(plan: Sequence[Planned], request: Request) -> list[BlockRound]:
     """Every round of every block; cases that cannot run, or would take too long, cost nothing."""
     found = []
     for block, cases in blocks(plan).items():
-        visits = visits_s(cases, request)
-        memory_s = sum(schedule.memory_s(p.predicted_s) for p in cases if p.case.key in visits)
+        visits, costs = visits_s(cases, request), Costs.of(cases)
+        memory_s = sum(costs.memory_s(p) for p in cases if p.case.key in visits)
         cost_s = sum(visits.values())
         found += [BlockRound(block, r, cost_s + memory_s * (r == 0)) for r in range(request.rounds)]
     return found
 
 
-def visits_s(plan: Iterable[Planned], request: Request) -> dict[str, float]:
+def visits_s(plan: Sequence[Planned], request: Request) -> dict[str, float]:
     """Predicted seconds of a visit to each case that can run within the time limit, by its key."""
     limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
-    visits = {
-        p.case.key: p.prefill_s + schedule.visit_s(p.predicted_s, request.settings)
-        for p in plan
-        if not p.refusal
-    }
+    costs = Costs.of(plan)
+    visits = {p.case.key: costs.visit_s(p, request.settings) for p in plan if not p.refusal}
     return {key: visit_s for key, visit_s in visits.items() if visit_s <= limit_s}
 
 

@@ -18,7 +18,7 @@ from attnbench.render.grid import Table, clean, pieces
 
 if TYPE_CHECKING:
     from attnbench.analysis.visits import Timed
-    from attnbench.run import session
+    from attnbench.run import sweep
 
 GAP = 2  # after a column
 INDENT = 2  # of lines of prose after the first
@@ -240,7 +240,7 @@ class ProgressLine:
     def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
-    def turn(self, now: "session.Progress") -> None:
+    def turn(self, now: "sweep.Progress") -> None:
         """Show the run in progress of a sweep."""
         counts = f"{units.many(now.done, 'run')}, round {now.round + 1}"
         self.show(now.running, f"N={now.seq_len:,} {now.mode}", counts, now.left_s)

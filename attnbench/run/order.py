@@ -8,7 +8,7 @@
 3. What is left of the budget goes to the cases that did not fit into 1, and then to further rounds
    until all ratios are known to the precision requested.
 
-A session visits in this order, and a dry run adds up what it would visit.
+A sweep visits in this order, and a dry run adds up what it would visit.
 """
 
 import math
@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
+from typing import TypeAlias
 
 from attnbench.records import Block, Outcome, Part, Planned, Request, Run
-from attnbench.run.history import blocks
-from attnbench.run.outlook import Outlook
+from attnbench.run.agenda import Agenda, blocks
 from attnbench.statistics.ratios import block_certainties, widest
 
 RANGE = 0.75  # share of the budget in which every case is visited once and weighed
@@ -30,100 +29,96 @@ LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to 
 PEAKS_S = 1.5  # measuring the peak rates of the machine
 WANTED = 3  # rounds of all cases, before some are repeated more than others
 
-
-class Visit(NamedTuple):
-    """Cases of one block that race in a round, and whose memory is measured if it is the first."""
-
-    round: int
-    cases: Sequence[Planned]
+# A round, and cases of one block that race in it, and whose memory is measured if it is the first.
+Visit: TypeAlias = tuple[int, Sequence[Planned]]
 
 
-def visits(outlook: Outlook) -> Iterator[Visit]:
+def visits(agenda: Agenda) -> Iterator[Visit]:
     """Every visit of a sweep, each chosen after the one before it, from what is known by then."""
-    reserve_s = (1 - RANGE) * (outlook.request.budget_s or 0.0)
-    yield from first_round(outlook, 0.0, longest=min(outlook.request.lengths))
-    yield from first_round(outlook, reserve_s)
-    yield from further_rounds(outlook, until_decided=True)
-    yield from first_round(outlook, 0.0)
-    yield from further_rounds(outlook)
+    reserve_s = (1 - RANGE) * (agenda.request.budget_s or 0.0)
+    yield from first_round(agenda, 0.0, longest=min(agenda.request.lengths))
+    yield from first_round(agenda, reserve_s)
+    yield from further_rounds(agenda, until_decided=True)
+    yield from first_round(agenda, 0.0)
+    yield from further_rounds(agenda)
 
 
-def first_round(outlook: Outlook, reserve_s: float, longest: float = math.inf) -> Iterator[Visit]:
+def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> Iterator[Visit]:
     """Visit what waits for its first round, as far as it leaves `reserve_s` of the budget.
 
     Cases up to the `longest` length are taken by cost, in steps, and within a step from short to
     long; all are one step without a budget.
     """
-    outlook.round, budgeted = 0, outlook.request.budget_s is not None
+    agenda.round, budgeted = 0, agenda.request.budget_s is not None
     while True:
-        cases = [p for p in outlook.waiting.values() if p.block.seq_len <= longest]
-        if not (possible := outlook.fitting(cases, reserve_s)):
+        cases = [p for p in agenda.waiting.values() if p.block.seq_len <= longest]
+        if not (possible := agenda.fitting(cases, reserve_s)):
             return
-        most_s = STEP * outlook.cost_s(possible[0]) if budgeted else math.inf
-        step = blocks([planned for planned in possible if outlook.cost_s(planned) <= most_s])
+        most_s = STEP * agenda.cost_s(possible[0]) if budgeted else math.inf
+        step = blocks(planned for planned in possible if agenda.cost_s(planned) <= most_s)
         for block in sorted(step, key=lambda block: block.seq_len):
-            if chosen := outlook.fitting(step[block], reserve_s):
-                yield Visit(0, chosen)
+            if chosen := agenda.fitting(step[block], reserve_s):
+                yield 0, chosen
                 for planned in chosen:
-                    del outlook.waiting[planned.case.key]
+                    del agenda.waiting[planned.case.key]
 
 
-def further_rounds(outlook: Outlook, until_decided: bool = False) -> Iterator[Visit]:
+def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visit]:
     """Repeat the cases that were timed, block by block in random order.
 
     They are repeated until all their ratios are precise, or only until these are decided.
     """
-    for number in range(1, max(map(len, outlook.rounds.values()), default=0)):
-        outlook.round = number
-        chosen = list(blocks(repeated(outlook, until_decided)).values())
-        outlook.draw().shuffle(chosen)
+    for number in range(1, max(map(len, agenda.rounds.values()), default=0)):
+        agenda.round = number
+        chosen = list(blocks(repeated(agenda, until_decided)).values())
+        agenda.draw().shuffle(chosen)
         for cases in chosen:
-            if outlook.visits_s(cases) + outlook.anchor_s(cases[0].block) <= outlook.left_s():
-                yield Visit(number, cases)
+            if sum(map(agenda.visit_s, cases)) + agenda.link_s(cases[0].block) <= agenda.left_s():
+                yield number, cases
             else:
-                outlook.over_budget = True
+                agenda.over_budget = True
 
 
-def repeated(outlook: Outlook, until_decided: bool) -> list[Planned]:
+def repeated(agenda: Agenda, until_decided: bool) -> list[Planned]:
     """The cases that this round repeats: the next visit of each that has any within the budget.
 
     Of all further visits those come first that narrow a ratio most in their time.
     """
-    left_s, found = outlook.left_s(), {}
-    for _, planned in sorted(due(outlook, until_decided), key=itemgetter(0)):
-        cost_s = outlook.visit_s(planned)
+    left_s, found = agenda.left_s(), {}
+    for _, planned in sorted(due(agenda, until_decided), key=itemgetter(0)):
+        cost_s = agenda.visit_s(planned)
         if cost_s <= left_s:
             left_s -= cost_s
             found[planned.case.key] = planned
         else:
-            outlook.over_budget = True
+            agenda.over_budget = True
     return list(found.values())
 
 
-def due(outlook: Outlook, until_decided: bool) -> Iterator[tuple[float, Planned]]:
+def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
     """Every further visit, from this round on, with its seconds over how much it narrows a ratio.
 
     A ratio is taken to narrow with the root of the number of rounds, the (n + 1)-th of which then
     brings about 1 / n^1.5 of the width after one. A cheap case narrows nothing by itself, so it
     counts as much as the middle of its block.
     """
-    laps, precision = outlook.history.laps, outlook.request.precision
+    laps, precision = agenda.laps(), agenda.request.precision
     certain, widths = block_certainties(laps), widest(laps)
-    undecided, timed = widest(laps, undecided=True), outlook.history.rounds
-    for block, cases in blocks(outlook.history.repeatable()).items():
-        known, most = certain.get(block), len(outlook.rounds[block])
+    undecided, timed = widest(laps, undecided=True), agenda.times_timed()
+    for block, cases in blocks(agenda.repeatable()).items():
+        known, most = certain.get(block), len(agenda.rounds[block])
         precise = known is not None and precision is not None and known.reaches(precision)
-        if precise or outlook.round >= most:
+        if precise or agenda.round >= most:
             continue
-        middle_s = median(map(outlook.visit_s, cases))
+        middle_s = median(map(agenda.visit_s, cases))
         for planned in cases:
-            case, done = (outlook.history.name(planned), block), timed[planned.case.key]
+            case, done = (agenda.series(planned), block), timed[planned.case.key]
             further = until_decided and done >= WANTED
-            if outlook.was_timed(planned) or (further and case not in undecided):
+            if agenda.was_timed(planned) or (further and case not in undecided):
                 continue
             width = (undecided if further else widths).get(case, math.inf)
             after_one_round = math.sqrt(done) * min(max(width, LEAST_WIDTH), 1.0)
-            cost_s = max(middle_s, outlook.visit_s(planned))
+            cost_s = max(middle_s, agenda.visit_s(planned))
             for n in range(done, most):
                 yield cost_s * n**1.5 / after_one_round, planned
 
@@ -145,24 +140,24 @@ def foresee(
 ) -> Foreseen:
     """Add up the visits of a sweep, or of a shard's `share`; without `memory_bytes` all fits."""
     spent_s = 0.0
-    outlook = Outlook(
+    agenda = Agenda(
         request=request,
-        plan=tuple(plan),
-        memory_bytes=1 << 62 if memory_bytes is None else memory_bytes,
+        plan=plan,
+        memory_bytes=math.inf if memory_bytes is None else memory_bytes,
         clock=lambda: spent_s,
         begun=-PEAKS_S,
         share=share,
     )
-    for visit in visits(outlook):
-        spent_s += outlook.anchor_s(visit.cases[0].block) + sum(map(outlook.cost_s, visit.cases))
-        for planned in visit.cases:
-            key, number = planned.case.key, outlook.sweep_round(planned)
+    for _, cases in visits(agenda):
+        spent_s += agenda.link_s(cases[0].block) + sum(map(agenda.cost_s, cases))
+        for planned in cases:
+            key, number = planned.case.key, agenda.number(planned.block)
             run = Run(case=key, part=Part.TIME, round=number, outcome=Outcome.OK)
-            outlook.history.timed[key, number] = run
-            outlook.history.memory_measured.add(key)
-    left_out = {}
-    for planned in outlook.plan:
-        if outlook.has_first(planned) and (planned.refusal or planned.case.key in outlook.waiting):
-            left_out[planned.case.key] = outlook.left_out(planned)
-    total_s = LOADING_S + PEAKS_S + spent_s
-    return Foreseen(total_s=total_s, rounds=outlook.history.rounds, left_out=left_out)
+            agenda.timed[key, number] = run
+            agenda.weighed.add(key)
+    out = (p for p in agenda.plan if p.refusal or p.case.key in agenda.waiting)
+    return Foreseen(
+        total_s=LOADING_S + PEAKS_S + spent_s,
+        rounds=agenda.times_timed(),
+        left_out={p.case.key: agenda.left_out(p) for p in out if agenda.has_first(p)},
+    )

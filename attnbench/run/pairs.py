@@ -9,7 +9,7 @@ from typing import Any
 
 from attnbench.metrics import RACED, TIME
 from attnbench.run.processes import ServerHandle
-from attnbench.run.race import Entrant, Race, Round
+from attnbench.run.race import Entry, Round
 from attnbench.run.turns import Turns
 from attnbench.run.workers import Answer
 
@@ -57,11 +57,9 @@ class TreeRace:
         """What every entrant measured. Raises `Failed`."""
         turns = Turns(pairs=self.rounds, iterations=self.iterations)
         entries = processes.race(
-            Race(
-                builds={name: {**WARM_UP, **asked} for name, asked in self.builds.items()},
-                turns=lambda times: dict.fromkeys(times, turns),
-                limit_s=lambda name, iteration_s: self.timeout_s,
-            )
+            {name: {**WARM_UP, **asked} for name, asked in self.builds.items()},
+            lambda times: dict.fromkeys(times, turns),
+            lambda name, wall_s: self.timeout_s,
         )
         for name, entry in entries.items():
             if entry.failed is not None:
@@ -70,7 +68,7 @@ class TreeRace:
         return {key: laps for key, laps in found.items() if all(laps.values())}
 
 
-def _numbers(key: str, entry: Entrant) -> tuple[float, ...]:
+def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
     """The samples of an entrant, or twice the one value of its process; empty without one."""
     if key == TIME:
         return tuple(sample.seconds for sample in entry.laps.values())

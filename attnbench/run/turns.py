@@ -1,13 +1,18 @@
-"""How often each entrant of a race runs, and in which order."""
+"""How often a case runs in a race, and in which order the cases take turns."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from attnbench.records import Settings
+
+MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
+REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """How often an entrant runs in a race: pairs of laps, and iterations of each sample.
+    """How often a case runs in a race: pairs of laps, and iterations of each sample.
 
     Where it is `rehearsed`, one more iteration runs untimed before each sample: other processes
     have used the caches.
@@ -23,11 +28,24 @@ class Turns:
         return 2 * self.pairs * (self.iterations + self.rehearsed)
 
 
-def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:
-    """Lap and entrant of every turn: pairs of laps in a random order and its mirror image.
+def turns(iteration_s: float, settings: Settings) -> Turns:
+    """How often a case runs in one race: at least one pair of laps, of one iteration each.
 
-    An entrant with fewer pairs than the race runs in some of them, spread over the race. Entrants
-    with more pairs run in these too, since only pairs that two entrants share compare them.
+    The time of samples includes their rehearsals.
+    """
+    rehearsed = iteration_s < REHEARSED_S
+    lap_s = max((1 + rehearsed) * iteration_s, settings.interval_s, 1e-9)
+    pairs = min(MOST_PAIRS, max(1, round(settings.sample_s / (2 * lap_s))))
+    wanted_s = max(settings.interval_s, settings.sample_s / (2 * pairs))
+    iterations = max(1, round(wanted_s / max(iteration_s, 1e-9)) - rehearsed)
+    return Turns(pairs=pairs, iterations=iterations, rehearsed=rehearsed)
+
+
+def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:
+    """Lap and series of every turn: pairs of laps in a random order and its mirror image.
+
+    A series with fewer pairs than the race runs in some of them, spread over the race. Those with
+    more pairs run in these too, since only pairs that two share compare them.
     """
     pairs = max((own.pairs for own in turns.values()), default=0)
     schedule: list[tuple[int, str]] = []
@@ -43,3 +61,8 @@ def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[
 def reversed_bits(number: int) -> float:
     """The binary fraction with the bits of a number in reverse: 0, 1/2, 1/4, 3/4, 1/8, …"""
     return int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())
+
+
+def next_pair(laps: Iterable[int]) -> int:
+    """The first lap of the pair after these laps, the last of which may be unpaired."""
+    return 2 * (max(laps, default=-1) // 2 + 1)

@@ -36,7 +36,7 @@ from attnbench.records import (
     Sizes,
     Workload,
 )
-from attnbench.run import predict, schedule
+from attnbench.run.costs import first_guess, visit_s
 from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's
@@ -158,12 +158,12 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
                 " it must be a whole number of at least 0"
             )
     device, item = find(w.device), ITEM_BYTES[w.dtype]
-    rates = predict.Rates(device.flops_per_s(request.settings.threads), device.bytes_per_s)
+    rates = device.flops_per_s(request.settings.threads), device.bytes_per_s
     whole = item * (2 * layers * (elements + w.tokens * w.width) + parameters)
     moved = item * (state + w.batch * w.width + parameters) if w.steps else whole
     read = prefill.projections + prefill.core
-    step_s = rates.first_guess(total, core, moved, w.mode)
-    before_s = rates.first_guess(read, prefill.core, whole, w.mode) if w.steps else 0.0
+    step_s = first_guess(rates, total, core, moved, w.mode)
+    before_s = first_guess(rates, read, prefill.core, whole, w.mode) if w.steps else 0.0
     filled = not refusal and fills(w, request, before_s, step_s)
     needed = predicted_bytes(elements + state, parameters, w, kept)
     if filled:
@@ -197,7 +197,7 @@ def fills(w: Workload, request: Request, prompt_s: float, step_s: float) -> bool
         return False
     if request.fill is not None:
         return request.fill
-    return prompt_s > schedule.visit_s(step_s, request.settings, overhead_s=0.0)
+    return prompt_s > visit_s(step_s, request.settings, overhead_s=0.0)
 
 
 def step_flops(form: type[Attention], config: Any, w: Workload) -> Flops:

@@ -11,7 +11,7 @@ from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from attnbench.render.recommendation import ranking, recommended
-from attnbench.run.predict import predicted_costs
+from attnbench.run.costs import predicted_costs
 from tests.sweeps import LENGTHS, altered, seconds, slowed, sweep
 
 MEASURED = 8192  # up to here

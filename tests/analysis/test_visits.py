@@ -8,7 +8,6 @@ import pytest
 from attnbench.analysis.visits import timed
 from attnbench.modes import Mode
 from attnbench.records import Block, Outcome, Part, Run, Sample
-from attnbench.run.session import BlockVisited
 
 BLOCK = Block(Mode.TRAINING, 1024, 256, 16, "float32", 8)
 SECONDS = {"slow": 0.3, "fast": 0.1, "middle": 0.2}
@@ -20,41 +19,34 @@ def run(name, round_=0, first_lap=0):
     return Run(case=name, part=Part.TIME, round=round_, outcome=Outcome.OK, samples=samples)
 
 
-def visited(*new, **earlier):
-    runs = {name: (run(name),) for name in new} | earlier
-    return BlockVisited(BLOCK, 0, new, runs)
+def told(*new, block=BLOCK, tokens=None, **runs):
+    """What is said of a visit to these series; runs of a series are given where it has others."""
+    return timed(block, new, {name: (run(name),) for name in new} | runs, tokens, {})
 
 
 def test_the_fastest_comes_first_and_times_are_of_the_tokens_of_a_batch():
-    found = timed(visited("slow", "fast", "middle"), 16_384, {})
+    found = told("slow", "fast", "middle", tokens=16_384)
     assert [each.series for each in found] == ["fast", "middle", "slow"]
     assert [each.seconds for each in found] == pytest.approx([0.2, 0.4, 0.6])
     assert [math.exp(each.log_ratio) for each in found] == pytest.approx([1, 2, 3])
-    assert timed(visited("slow"), None, {})[0].seconds == pytest.approx(0.3)
-    step = replace_block(visited("slow"), mode=Mode.DECODE)
-    assert timed(step, 16_384, {})[0].seconds == pytest.approx(0.3)
-
-
-def replace_block(now, **changes):
-    return replace(now, block=now.block._replace(**changes))
+    assert told("slow")[0].seconds == pytest.approx(0.3)
+    step = BLOCK._replace(mode=Mode.DECODE)
+    assert told("slow", block=step, tokens=16_384)[0].seconds == pytest.approx(0.3)
 
 
 def test_what_is_suspect_is_not_told():
     suspect = replace(run("fast"), notes={"suspect": "ignored tokens of its input"})
-    now = visited("slow", "middle")
-    found = timed(
-        replace(now, series=("fast", *now.series), runs={"fast": (suspect,), **now.runs}), None, {}
-    )
+    found = told("fast", "slow", "middle", fast=(suspect,))
     assert [each.series for each in found] == ["middle", "slow"]
 
 
 def test_only_what_took_turns_has_a_ratio():
-    found = timed(visited("slow", fast=(run("fast", first_lap=8),)), None, {})
+    found = told("slow", fast=(run("fast", first_lap=8),))
     assert [(each.series, each.log_ratio) for each in found] == [("fast", 0.0), ("slow", None)]
 
 
 def test_what_was_timed_before_is_not_told_again():
     both = (run("slow"), run("slow", 1))
-    assert timed(BlockVisited(BLOCK, 1, ("slow",), {"slow": both}), None, {}) == []
-    late = timed(visited("middle", slow=both, fast=(run("fast"), run("fast", 1))), None, {})
+    assert told("slow", slow=both) == []
+    late = told("middle", slow=both, fast=(run("fast"), run("fast", 1)))
     assert [each.series for each in late] == ["fast", "middle"]

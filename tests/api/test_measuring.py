@@ -78,13 +78,13 @@ def test_a_shard_does_not_go_on_where_other_forms_run(shard):
 def interrupted(tmp_path, monkeypatch):
     """Begins a sweep, or resumes it, and is stopped by Ctrl-C at its first case."""
 
-    def stop(session):
+    def stop(*what, **how):
         raise KeyboardInterrupt
 
     def measure(options_file, resume=False):
         here = sweeps.environment()
         monkeypatch.setattr(measuring, "environment", lambda *about: here)
-        monkeypatch.setattr(measuring.Session, "run", stop)
+        monkeypatch.setattr(measuring, "sweep", stop)
         plan, folder = Plan(cases=PLAN, cards=FACTS), tmp_path / "sweep"
         with pytest.raises(KeyboardInterrupt):
             measuring.measure(REQUEST, plan, None, folder, resume, options_file=options_file)

@@ -13,7 +13,7 @@ from attnbench.api import sweeps
 from attnbench.devices.kinds.cpu import Cpu
 from attnbench.errors import AttnbenchError, SweepExists, UnknownMechanism, UsageError
 from attnbench.render import terminal as terminals
-from attnbench.run.session import Progress
+from attnbench.run.sweep import Progress
 from attnbench.store.journal import load as stored
 from tests.cli.commands import python, soon
 from tests.store.recorded import CROSSED

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from attnbench.fleet import split
 from attnbench.records import Shard
-from attnbench.run.session import Session
+from attnbench.run.agenda import Agenda
+from attnbench.run.sweep import sweep
 from attnbench.store.journal import Journal
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
@@ -17,7 +18,7 @@ SLOW = {"slow": 0.4, "fast": 0.1}
 
 
 def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, seconds=None, **machine):
-    """The folder, after a session on one machine has ended in it."""
+    """The folder, after a sweep on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
     if resume:
         journal = Journal.resume(folder, Start(request, here, shard))
@@ -27,18 +28,17 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, secon
     with journal:
         if not journal.sweep.plan:
             journal.append(*FACTS, *plan)
-        Session(
+        runs, finished = journal.sweep.runs, done(journal.sweep)
+        agenda = Agenda(
             request=request,
             plan=plan,
-            store=journal,
-            start=fake.start,
             memory_bytes=1 << 30,
             clock=fake.clock,
-            earlier=journal.sweep.runs,
-            finished=done(journal.sweep),
+            earlier=[run for run in runs if (run.case, run.part, run.round) in finished],
             share=split.share(plan, request, shard) if shard else None,
             name=str(shard or ""),
-        ).run()
+        )
+        sweep(agenda, fake.start, journal.append)
         journal.end(EndReason.FINISHED)
     return folder
 

@@ -1,4 +1,4 @@
-"""What a session measures of a plan of which it has a share."""
+"""What is measured of a plan by one that has a share of it."""
 
 from dataclasses import replace
 
@@ -6,9 +6,8 @@ import pytest
 
 from attnbench.fleet import split
 from attnbench.records import Cause, Outcome, Part, Shard
-from attnbench.run.session import Session
 from tests.run.machine import Machine
-from tests.run.sessions import PLAN, REQUEST, outcomes, planned, slow_is
+from tests.run.sessions import PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
 GIB = 1 << 30
 
@@ -16,21 +15,12 @@ GIB = 1 << 30
 def measured(shard, plan=PLAN, request=REQUEST, machine=None, memory=GIB):
     machine = machine or Machine()
     share = split.share(plan, request, shard)
-    Session(
-        request=request,
-        plan=plan,
-        store=machine,
-        start=machine.start,
-        memory_bytes=memory,
-        clock=machine.clock,
-        share=share,
-        name=str(shard),
-    ).run()
+    sweep(machine, plan, request, memory, share=share, name=str(shard))
     return machine, share
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 5, 9])
-def test_all_shards_together_measure_what_one_session_does(shards):
+def test_all_shards_together_measure_what_one_sweep_does(shards):
     found = [outcomes(measured(Shard(i, shards))[0]) for i in range(1, shards + 1)]
     assert sum(map(len, found)) == len(PLAN) * (REQUEST.rounds + 1)
     assert {key for part in found for key in part} == {

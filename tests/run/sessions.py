@@ -1,4 +1,4 @@
-"""Sessions of a sweep on a machine that runs nothing: a request, a plan, and what came of it."""
+"""Sweeps on a machine that runs nothing: a request, a plan, and what came of it."""
 
 from dataclasses import replace
 
@@ -16,8 +16,9 @@ from attnbench.records import (
     Settings,
     Workload,
 )
-from attnbench.run import predict
-from attnbench.run.session import Session
+from attnbench.run import sweep as loop
+from attnbench.run.agenda import Agenda
+from attnbench.run.costs import Costs
 from attnbench.statistics.curves import series_names
 
 GIB = 1 << 30
@@ -67,18 +68,11 @@ PLAN = tuple(
 )
 
 
-def sweep(machine, plan=PLAN, request=REQUEST, memory=GIB, **more):
-    session = Session(
-        request=request,
-        plan=plan,
-        store=machine,
-        start=machine.start,
-        memory_bytes=memory,
-        clock=machine.clock,
-        **more,
-    )
-    session.run()
-    return session
+def sweep(machine, plan=PLAN, request=REQUEST, memory=GIB, start=None, watch=None, **more):
+    """The agenda of a sweep that has ended; `watch` are observers."""
+    agenda = Agenda(request=request, plan=plan, memory_bytes=memory, clock=machine.clock, **more)
+    loop.sweep(agenda, start or machine.start, machine.append, **(watch or {}))
+    return agenda
 
 
 def outcomes(machine):
@@ -104,10 +98,10 @@ def timed(line, laps, values, **more):
 def predicted(planned, *known):
     """Seconds of a case after the others were measured."""
     lines = [planned, *(line for line, _ in known)]
-    times = predict.Times(series_names(lines))
+    costs = Costs(series_names(lines))
     for line, took_s in known:
-        times.learn(line, took_s)
-    return times.of(planned)
+        costs.learn_time(line, took_s)
+    return costs.iteration_s(planned)
 
 
 BY_CORE = replace(REQUEST, settings=replace(REQUEST.settings, clock=Clock.CPU, faulting_s=3.0))

@@ -1,4 +1,4 @@
-"""What a session predicts, and how it spends a budget, by a clock that moves only by workers."""
+"""What a sweep predicts, and how it spends a budget, by a clock that moves only by processes."""
 
 from collections import Counter
 from dataclasses import replace
@@ -15,10 +15,8 @@ from attnbench.records import (
     Part,
     Settings,
 )
-from attnbench.run import predict, schedule
-from attnbench.run.history import History
-from attnbench.run.predict import predicted_costs
-from attnbench.run.session import Session
+from attnbench.run.costs import Costs, predicted_costs, visit_s, warm_s
+from attnbench.statistics.curves import series_names
 from tests.run.machine import Machine
 from tests.run.sessions import (
     BY_CORE,
@@ -37,7 +35,7 @@ from tests.run.sessions import (
 @pytest.mark.parametrize("slow_s", [0.5, 3.0, 9.0])
 def test_a_budget_covers_every_cheap_block_before_it_repeats_one(slow_s):
     machine = Machine(slow_is(slow_s))
-    session = sweep(machine, request=replace(REQUEST, budget_s=60.0))
+    agenda = sweep(machine, request=replace(REQUEST, budget_s=60.0))
     assert machine.now - 50.0 <= 60.0
     found = outcomes(machine)
     assert {line.case.key for line in PLAN} == {key for key, _, _ in found}
@@ -54,7 +52,7 @@ def test_a_budget_covers_every_cheap_block_before_it_repeats_one(slow_s):
             for name, line in ((p.case.mechanism, p) for p in PLAN if p.case.workload.seq_len == n)
         }
         assert rounds["slow"] <= rounds["fast"], "no series is repeated without its rival"
-    assert session.over_budget == (slow_s > 1)
+    assert agenda.over_budget == (slow_s > 1)
 
 
 def test_a_case_is_left_out_where_the_budget_is_enough_for_the_others_of_its_block_alone():
@@ -118,16 +116,15 @@ def test_what_would_not_fit_is_predicted_not_tried(gib):
 def test_what_the_end_of_the_budget_cut_off_has_no_outcome_and_is_done_when_resumed():
     """Iterations take 50 times as long as was predicted, so the budget ends in the first block."""
     machine = Machine(seconds=lambda case: 5.0)
-    session = sweep(machine, request=replace(REQUEST, budget_s=9.0))
-    assert session.over_budget
+    agenda = sweep(machine, request=replace(REQUEST, budget_s=9.0))
+    assert agenda.over_budget
     found = outcomes(machine)
     assert {run.outcome for run in found.values()} <= {Outcome.OK, Outcome.SKIPPED}
     cut = [run for run in found.values() if run.reason == "not finished when --budget ended"]
     assert cut
     assert not any(run.elapsed_s for run in cut)
     again = Machine(seconds=lambda case: 5.0)
-    finished = frozenset(key for key, run in found.items() if run.elapsed_s)
-    sweep(again, earlier=tuple(machine.stored), finished=finished)
+    sweep(again, earlier=[run for run in machine.stored if run.elapsed_s])
     assert {run.outcome for run in outcomes(again).values()} == {Outcome.OK}
 
 
@@ -143,10 +140,8 @@ def test_a_repeat_that_the_end_of_the_budget_cut_off_is_as_if_not_begun():
 def test_what_is_done_takes_nothing_from_the_budget_of_a_resumed_sweep():
     machine = Machine(seconds=lambda case: 3.0)
     sweep(machine, PLAN[:3])
-    earlier = tuple(machine.stored)
-    finished = frozenset((r.case, r.part, r.round) for r in earlier)
     again = Machine(seconds=lambda case: 3.0)
-    sweep(again, PLAN[:4], replace(REQUEST, budget_s=90.0), earlier=earlier, finished=finished)
+    sweep(again, PLAN[:4], replace(REQUEST, budget_s=90.0), earlier=machine.stored)
     assert {r.outcome for r in again.stored} == {Outcome.OK}
     assert {(r.case, r.part, r.round) for r in again.stored} >= {
         (PLAN[3].case.key, part, r)
@@ -157,7 +152,7 @@ def test_what_is_done_takes_nothing_from_the_budget_of_a_resumed_sweep():
 def test_the_seconds_left_stay_within_the_budget_and_fall():
     machine, shown = Machine(slow_is(1.0)), []
     watch = lambda progress: shown.append((machine.now, progress.left_s))  # noqa: E731
-    sweep(machine, request=replace(REQUEST, budget_s=60.0), observe=watch)
+    sweep(machine, request=replace(REQUEST, budget_s=60.0), watch={"observe": watch})
     assert all(left <= 60.0 - (now - 50.0) + 1e-6 for now, left in shown)
     assert shown[-1][1] < shown[0][1]
 
@@ -165,7 +160,7 @@ def test_the_seconds_left_stay_within_the_budget_and_fall():
 def test_without_a_budget_the_seconds_left_are_about_what_passes():
     machine, shown = Machine(slow_is(1.0)), []
     watch = lambda progress: shown.append((machine.now, progress.left_s))  # noqa: E731
-    sweep(machine, observe=watch)
+    sweep(machine, watch={"observe": watch})
     late = shown[len(shown) // 3 :]
     for now, left in late:
         assert 0.5 * (machine.now - now) - 4 < left < 1.5 * (machine.now - now) + 4
@@ -173,17 +168,19 @@ def test_without_a_budget_the_seconds_left_are_about_what_passes():
 
 def test_the_visits_to_come_are_counted_from_the_start():
     machine, shown = Machine(slow_is(1.0)), []
-    session = sweep(machine, observe=shown.append)
-    assert {progress.total for progress in shown} == {session.visits} == {3 * len(PLAN)}
+    agenda = sweep(machine, watch={"observe": shown.append})
+    assert {progress.total for progress in shown} == {agenda.visits} == {3 * len(PLAN)}
     assert all(progress.done < progress.total for progress in shown)
 
 
 def test_a_budget_limits_the_visits_that_are_promised():
     machine, shown = Machine(slow_is(1.0)), []
-    session = sweep(machine, request=replace(REQUEST, budget_s=30.0), observe=shown.append)
-    assert session.visits < 3 * len(PLAN)
+    agenda = sweep(
+        machine, request=replace(REQUEST, budget_s=30.0), watch={"observe": shown.append}
+    )
+    assert agenda.visits < 3 * len(PLAN)
     assert all(p.done <= p.total <= 3 * len(PLAN) for p in shown)
-    assert abs(shown[-1].total - session.visits) <= 2
+    assert abs(shown[-1].total - agenda.visits) <= 2
 
 
 @pytest.mark.parametrize("limits", [{"budget_s": 20.0}, {"case_timeout_s": 4.0}])
@@ -211,8 +208,8 @@ def test_a_repeat_that_the_budget_cuts_off_takes_nothing_from_its_case():
 
     machine = Machine(seconds)
     watch = lambda progress: stuck.append(1) if progress.round else None  # noqa: E731
-    session = sweep(machine, request=replace(REQUEST, budget_s=60.0), observe=watch)
-    assert session.over_budget
+    agenda = sweep(machine, request=replace(REQUEST, budget_s=60.0), watch={"observe": watch})
+    assert agenda.over_budget
     assert machine.now - 50.0 <= 62.0  # each process has a second to answer
     assert {run.outcome for run in machine.stored} == {Outcome.OK}
     assert {run.round for run in machine.stored} == {0}
@@ -228,31 +225,31 @@ def test_without_a_budget_nothing_waits():
 
 def test_predictions_learn_from_the_clock_of_the_device_and_visits_from_that_of_the_wall():
     machine = Machine(lambda case: 0.1, hold_s=0.5)
-    session = sweep(machine)
+    agenda = sweep(machine)
     for line in PLAN:
-        assert session.history.iteration_s(line) == pytest.approx(0.1)
+        assert agenda.costs.iteration_s(line) == pytest.approx(0.1)
     predicted, _ = predicted_costs(PLAN, machine.stored)[PLAN[-1].case.key]
     assert predicted == pytest.approx(0.1)
-    assert session.history.wall_s(PLAN[0]) == pytest.approx(0.6)
-    expected = schedule.visit_s(0.6, REQUEST.settings, session.history.overhead_s[Part.TIME])
-    assert session.visit_s(PLAN[0]) == pytest.approx(expected)
+    assert agenda.costs.wall_s(PLAN[0]) == pytest.approx(0.6)
+    expected = visit_s(0.6, REQUEST.settings, agenda.costs.overhead_s(Part.TIME))
+    assert agenda.visit_s(PLAN[0]) == pytest.approx(expected)
 
 
 def test_what_processes_take_besides_iterations_is_learnt():
     """A process takes 3 s to start, so that only some repeats fit into the budget."""
     machine = Machine(overhead_s=3.0)
-    session = sweep(machine, request=replace(REQUEST, budget_s=100.0))
-    assert session.history.overhead_s[Part.TIME] == pytest.approx(3.0)
-    assert session.history.overhead_s[Part.MEMORY] == pytest.approx(3.0, abs=0.1)
+    agenda = sweep(machine, request=replace(REQUEST, budget_s=100.0))
+    assert agenda.costs.overhead_s(Part.TIME) == pytest.approx(3.0)
+    assert agenda.costs.overhead_s(Part.MEMORY) == pytest.approx(3.0, abs=0.1)
     assert 80.0 < machine.now - 50.0 <= 100.0
-    assert not session.over_budget
+    assert not agenda.over_budget
 
 
 def test_a_visit_is_expected_to_take_what_one_took():
     """Pages that the first iteration touches cost more than it does, and only in long cases."""
     machine = Machine(compile_s=lambda case: 30.0 if case.workload.seq_len == 512 else 0.0)
-    session = sweep(machine)
-    slow = [planned.case.workload.seq_len for planned in PLAN if session.visit_s(planned) > 30]
+    agenda = sweep(machine)
+    slow = [planned.case.workload.seq_len for planned in PLAN if agenda.visit_s(planned) > 30]
     assert slow == [512, 512]
 
 
@@ -314,12 +311,12 @@ def test_guesses_that_are_far_too_long_leave_nothing_out_that_fits():
         line if line.case.mechanism == "a" else replace(line, predicted_s=100.0) for line in MANY
     )
     machine = Machine(lambda case: 0.1)
-    session = sweep(machine, plan, replace(REQUEST, budget_s=100.0))
+    agenda = sweep(machine, plan, replace(REQUEST, budget_s=100.0))
     timed = measured(machine)
     assert set(timed) == {line.case.key for line in plan}
     assert min(timed.values()) >= 2
     assert all(run.outcome is Outcome.OK for run in outcomes(machine).values())
-    assert session.useful_s > 0.6 * 100.0
+    assert agenda.useful_s > 0.6 * 100.0
 
 
 @pytest.mark.parametrize("true", [1 / 8, 1.0, 8.0])
@@ -333,11 +330,8 @@ def test_guesses_that_are_all_wrong_alike_use_the_budget_and_keep_it(true):
 
 def test_the_first_guess_follows_the_peaks_that_were_measured():
     line = replace(planned("slow", 128, 10**12), moved_bytes=10**6)
-    names = {line.case.key: "slow"}
-    slow, fast = (predict.Times(names, predict.Rates(flops, 1e10)) for flops in (1e9, 1e11))
-    assert slow.of(line) > 50 * fast.of(line) > 0
-    old = replace(line, moved_bytes=0)  # from an older journal
-    assert fast.of(old) == old.predicted_s
+    slow, fast = (Costs(series_names([line]), (flops, 1e10)) for flops in (1e9, 1e11))
+    assert slow.iteration_s(line) > 50 * fast.iteration_s(line) > 0
 
 
 def test_a_block_known_to_the_precision_is_not_repeated_and_the_others_are():
@@ -350,9 +344,9 @@ def test_a_block_known_to_the_precision_is_not_repeated_and_the_others_are():
         return 0.1 * (1.3 if wide and turns[case] // 8 % 2 else 1.0)
 
     request = replace(REQUEST, rounds=12, budget_s=10_000.0, precision=0.02)
-    session = sweep(machine := Machine(), request=request)
+    agenda = sweep(machine := Machine(), request=request)
     assert set(measured(machine).values()) == {4}, "no block ends before four rounds"
-    assert not session.over_budget
+    assert not agenda.over_budget
     sweep(machine := Machine(seconds), request=request)
     rounds = {line.case.workload.seq_len: measured(machine)[line.case.key] for line in PLAN}
     assert max(rounds[128], rounds[512]) < rounds[256] == 12
@@ -367,13 +361,10 @@ def decoding(seq_len, prefill_flops):
 
 def test_a_prefill_is_part_of_what_a_visit_takes():
     plan = [decoding(n, 10**9 * n) for n in (10, 20, 40)]
-    history = Session(
-        request=REQUEST, plan=tuple(plan), store=Machine(), start=None, memory_bytes=GIB
-    ).history
-    assert history.prefill_s(plan[0]) == 10  # the first guess
-    history.learn(plan[0], timed(plan[0], 1, {"ttft_s": 3.0}))
-    assert [history.prefill_s(line) for line in plan] == pytest.approx([3, 6, 12])
-    assert history.prepare_s(plan[2]) == history.prefill_s(plan[2])
+    costs = Costs(series_names(plan))
+    assert costs.prepare_s(plan[0]) == 10  # the first guess
+    costs.learn(plan[0], timed(plan[0], 1, {"ttft_s": 3.0}))
+    assert [costs.prepare_s(line) for line in plan] == pytest.approx([3, 6, 12])
 
 
 def test_a_prefill_that_does_not_fit_into_the_budget_is_not_started():
@@ -392,7 +383,7 @@ def test_a_step_is_not_predicted_from_passes_nor_passes_from_steps():
     assert predicted(passes, (step, 5.0)) == passes.predicted_s
 
 
-def test_the_nearest_kin_predicts():
+def test_the_nearest_cases_that_were_timed_predict():
     """The same series at other lengths, in the other mode, its other forms, then all others."""
     case = planned("slow", 256, 2 * 10**9)  # guessed to take 2 s
     others = (planned("fast", 256, 10**9), 3.0), (planned("fast", 128, 10**9), 9.0)
@@ -408,26 +399,25 @@ def test_the_nearest_kin_predicts():
 def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
     alone, shared = Machine(), Machine(shared=4)
     sweep(alone, request=BY_CORE)
-    session = sweep(shared, request=BY_CORE)
+    agenda = sweep(shared, request=BY_CORE)
     one, other = outcomes(alone), outcomes(shared)
     timed = [key for key in one if key[1] is Part.TIME]
     assert [len(one[key].samples) for key in timed] == [len(other[key].samples) for key in timed]
     line = PLAN[0]
-    assert session.history.wall_s(line) == pytest.approx(4 * 0.1)
-    visit_s = session.visit_s(line) - session.history.overhead_s[Part.TIME]
+    assert agenda.costs.wall_s(line) == pytest.approx(4 * 0.1)
+    visit_s = agenda.visit_s(line) - agenda.costs.overhead_s(Part.TIME)
     laps_s = sum(sample.wall_s for sample in other[line.case.key, Part.TIME, 0].samples)
     # the first iteration and the warm-up
-    assert visit_s == pytest.approx(laps_s + 4 * schedule.warm_s(0.1, BY_CORE.settings))
+    assert visit_s == pytest.approx(laps_s + 4 * warm_s(0.1, BY_CORE.settings))
 
 
 @pytest.mark.parametrize(("iteration_s", "iterations"), [(0.5, 1), (0.1, 2), (0.001, 11)])
 def test_the_predicted_warm_up_is_limited_in_time_and_iterations(iteration_s, iterations):
     settings = Settings(warmup_s=0.2)
-    assert schedule.warm_s(iteration_s, settings) == pytest.approx(iterations * iteration_s)
+    assert warm_s(iteration_s, settings) == pytest.approx(iterations * iteration_s)
 
 
 def test_the_time_of_laps_taken_again_is_no_other_time_of_a_process():
-    history = History(plan=PLAN)
-    values = {"warmup_s": 0.3, "retaken_s": 0.2}
-    history.learn(PLAN[0], timed(PLAN[0], 4, values, elapsed_s=1.0))
-    assert history.overhead_s[Part.TIME] == pytest.approx(0.1)
+    costs, values = Costs(series_names(PLAN)), {"warmup_s": 0.3, "retaken_s": 0.2}
+    costs.learn(PLAN[0], timed(PLAN[0], 4, values, elapsed_s=1.0))
+    assert costs.overhead_s(Part.TIME) == pytest.approx(0.1)

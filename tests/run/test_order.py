@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
-from attnbench.run import schedule
+from attnbench.run.costs import MEMORY_ITERATIONS, OVERHEAD_S, visit_s
 from attnbench.run.order import LOADING_S, PEAKS_S, foresee
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
@@ -160,11 +160,11 @@ def test_what_did_not_fit_comes_once_the_rest_is_decided():
 def test_what_never_fits_is_stored_with_what_was_predicted_of_it():
     plan = [*PLAN, planned("long", 512, 10**12)]
     machine = Machine(lambda case: 0.1)
-    session = sweep(machine, plan, replace(REQUEST, budget_s=60.0, case_timeout_s=None))
+    agenda = sweep(machine, plan, replace(REQUEST, budget_s=60.0, case_timeout_s=None))
     (run,) = (run for run in machine.stored if run.case == plan[-1].case.key)
     assert (run.outcome, run.cause) == (Outcome.SKIPPED, Cause.BUDGET)
     assert run.predicted.seconds > 60
-    assert session.over_budget
+    assert agenda.over_budget
 
 
 REFUSED = planned("odd", 128, 10**8, refusal="it cannot")
@@ -195,8 +195,9 @@ def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget
 
 def test_without_a_budget_the_total_is_that_of_all_visits_and_measurements_of_memory():
     def total_s(plan, compiling_s=0.0):
-        visits_s = 3 * sum(schedule.visit_s(p.predicted_s, REQUEST.settings) for p in plan)
-        memory_s = sum(schedule.memory_s(p.predicted_s) for p in plan)
+        visits_s = 3 * sum(visit_s(p.predicted_s, REQUEST.settings) for p in plan)
+        iterations_s = MEMORY_ITERATIONS * sum(p.predicted_s for p in plan)
+        memory_s = len(plan) * OVERHEAD_S[Part.MEMORY] + iterations_s
         before_s = 4 * sum(p.prefill_s + p.compiles * (20.0 + p.predicted_s) for p in plan)
         return pytest.approx(LOADING_S + PEAKS_S + visits_s + memory_s + before_s)
 

@@ -83,5 +83,5 @@ def test_probes_beside_a_lap_that_failed_are_beside_no_other(pace, started):
 
     machine = Machine(fate=fate)
     with Round(machine.start, random.Random(0), machine.clock, pace) as round_:
-        entries = round_.race(race())
+        entries = race(round_)
     assert {sample.pace_s for entry in entries.values() for sample in entry.laps.values()} == {1.0}

@@ -1,45 +1,39 @@
+"""What cases are predicted to cost, during a sweep and in its report."""
+
 import math
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 
 from attnbench.analysis.summary import prediction_errors, summary
 from attnbench.records import Mode, Outcome, Part
-from attnbench.run.predict import Peaks, Rates, Times, predicted_costs
-from attnbench.run.session import Session
+from attnbench.run.costs import Costs, predicted_costs
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import load
 from tests.run.machine import Machine
-from tests.run.sessions import GIB, REQUEST, planned, timed
+from tests.run.sessions import GIB, REQUEST, planned, predicted, timed
 from tests.run.sessions import sweep as sweep_plan
 from tests.store.recorded import OPTIONS
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
 
 
-def test_the_predictions_that_the_session_used_are_stored_and_are_those_made_again():
-    """A real session with fake workers; the prediction of each case is recorded."""
+def test_what_is_stored_is_what_the_runs_before_it_predict():
     whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
     machine = Machine(lambda case: seconds_of(case.mechanism, case.workload))
-    used = {}
-
-    class Noting(Session):
-        def visit(self, processes, cases):
-            if not self.round:
-                used.update({p.case.key: self.history.iteration_s(p) for p in cases})
-            super().visit(processes, cases)
-
-    Noting(
-        request=replace(whole.request, budget_s=None, case_timeout_s=None),
-        plan=whole.plan,
-        store=machine,
-        start=machine.start,
-        memory_bytes=1 << 40,
-        clock=machine.clock,
-    ).run()
-    found = predicted_costs(whole.plan, machine.stored)
-    assert {key: pair.seconds for key, pair in found.items()} == pytest.approx(used)
-    assert {run.case for run in machine.stored if run.predicted} == used.keys()
+    request = replace(whole.request, budget_s=None, case_timeout_s=None)
+    sweep_plan(machine, whole.plan, request, memory=1 << 40)
+    costs, cases = Costs(series_names(whole.plan)), {p.case.key: p for p in whole.plan}
+    for _, race in groupby(machine.stored, key=lambda run: (cases[run.case].block, run.part)):
+        runs = list(race)
+        for run in runs:
+            assert run.predicted == (costs.prediction(cases[run.case]) if run.samples else None)
+        for run in runs:
+            costs.learn(cases[run.case], run)
+    first = {run.case: run.predicted for run in machine.stored if run.predicted}
+    assert predicted_costs(whole.plan, machine.stored) == first
+    assert first.keys() == cases.keys()
 
 
 def test_a_recorded_sweep_says_what_it_predicted():
@@ -61,10 +55,7 @@ def test_a_case_that_never_ran_is_predicted_from_all_runs():
     last = whole.plan[-1]
     assert found.loc[65_536, "outcome"] == "skipped"
     # the later rounds were known too, so the nearest times differ by their noise
-    times = Times(series_names(whole.plan))
-    for line, took_s in known:
-        times.learn(line, took_s)
-    assert found.loc[65_536, "refined_s"] == pytest.approx(times.of(last), rel=0.2)
+    assert found.loc[65_536, "refined_s"] == pytest.approx(predicted(last, *known), rel=0.2)
     assert found.loc[65_536, "refined_s"] != last.predicted_s
 
 
@@ -79,8 +70,8 @@ def test_without_measurements_the_first_guess_remains():
 def test_training_is_guessed_to_take_three_times_as_long_as_inference():
     modes = Mode.INFERENCE, Mode.TRAINING
     plan = [replace(planned("a", 128, 10**9, mode=mode), moved_bytes=10**6) for mode in modes]
-    times = Times(series_names(plan), Rates(flops_per_s=1e9, bytes_per_s=1e9))
-    by_mode = {p.case.workload.mode: times.of(p) for p in plan}
+    costs = Costs(series_names(plan), rates=(1e9, 1e9))
+    by_mode = {p.case.workload.mode: costs.iteration_s(p) for p in plan}
     assert by_mode[Mode.INFERENCE] == pytest.approx(1.35 + 0.0055 + 0.0001)
     assert by_mode[Mode.TRAINING] == pytest.approx(3 * by_mode[Mode.INFERENCE])
 
@@ -138,17 +129,18 @@ def test_an_undeclared_module_is_predicted_by_the_slope_of_its_last_lengths():
         return replace(undeclared(n), case=replace(case, workload=workload))
 
     plan = [line(n) for n in LENGTHS]
-    names = series_names(plan)
-    times, peaks = Times(names), Peaks(names)
-    costs = {n: batch[n] * 1e-9 * n**1.5 for n in LENGTHS}
+    costs = Costs(series_names(plan))
+    took = {n: batch[n] * 1e-9 * n**1.5 for n in LENGTHS}
     for known in plan[:5]:
-        assert times.unknown(plan[-1]) == peaks.unknown(plan[-1]) == (plan.index(known) < 3)
+        unknown = {costs.is_unknown(plan[-1], part) for part in Part}
+        assert unknown == {plan.index(known) < 3}
         n = known.case.workload.seq_len
-        times.learn(known, costs[n])
-        peaks.learn(known, 2000 * costs[n])
+        costs.learn_time(known, took[n])
+        weighed = {"allocated_peak_bytes": 2000 * took[n]}
+        costs.learn(known, replace(timed(known, 0, weighed), part=Part.MEMORY))
     for far in plan:
-        assert times.of(far) == pytest.approx(costs[far.case.workload.seq_len])
-        assert peaks.of(far) == pytest.approx(2000 * costs[far.case.workload.seq_len])
+        assert costs.iteration_s(far) == pytest.approx(took[far.case.workload.seq_len])
+        assert costs.peak_bytes(far) == pytest.approx(2000 * took[far.case.workload.seq_len])
 
 
 def test_what_is_unknown_of_an_undeclared_module_is_no_prediction_in_a_report():

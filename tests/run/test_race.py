@@ -1,9 +1,9 @@
-"""Who runs when, and what becomes of an entrant that fails; workers answer by rule."""
+"""Who runs when, and what becomes of a case that fails; workers answer by rule."""
 
 import math
 import random
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import combinations
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Level, Workload
-from attnbench.run.race import CUT_OFF, Race, Round
+from attnbench.run.race import CUT_OFF, Round
 from attnbench.run.turns import Turns, in_turns
 from attnbench.run.workers import LOST
 from tests.run.machine import Machine, Worker
@@ -37,20 +37,23 @@ def of_b(do, answer=KILLED, times=99):
     return lambda case, asked: left.pop() if left and (case.mechanism, asked) == ("b", do) else None
 
 
-def race(pairs=3, limit_s=1e9, first_lap=0, left_s=lambda: math.inf):
-    return Race(
-        builds={name: asdict(case) for name, case in CASES.items()},
-        turns=lambda times: {name: Turns(pairs=pairs, iterations=1) for name in times},
-        limit_s=lambda name, iteration_s: limit_s,
-        left_s=left_s,
-        first_lap=first_lap,
+def race(round_, pairs=3, limit_s=1e9, **how):
+    """The entries of a race of all cases."""
+    return round_.race(
+        {name: asdict(case) for name, case in CASES.items()},
+        lambda times: {name: Turns(pairs=pairs, iterations=1) for name in times},
+        lambda name, wall_s: limit_s,
         again_alone=True,
+        **how,
     )
 
 
-def ran(machine, race, draw=0):
-    with Round(machine.start, random.Random(draw), machine.clock) as round_:
-        return round_.race(race)
+def ran(machine, draw=0, budget_s=math.inf, round_=Round, **how):
+    """The entries of a race in a round of its own, for which there is a budget."""
+    end_s = machine.now + budget_s
+    left_s = lambda: end_s - machine.now  # noqa: E731
+    with round_(machine.start, random.Random(draw), machine.clock, left_s=left_s) as processes:
+        return race(processes, **how)
 
 
 def together(entries):
@@ -73,7 +76,7 @@ def test_laps_come_in_pairs_that_mirror_each_other(pairs, seed):
 
 
 @given(pairs, st.integers())
-def test_two_entrants_share_all_pairs_of_the_one_that_has_fewer(pairs, seed):
+def test_two_cases_share_all_pairs_of_the_one_that_has_fewer(pairs, seed):
     turns = {name: Turns(pairs=count, iterations=1) for name, count in pairs.items()}
     found = list(in_turns(turns, random.Random(seed)))
     laps = {name: {lap for lap, of in found if of == name} for name in pairs}
@@ -89,7 +92,7 @@ def test_both_orders_occur():
 
 def test_all_are_warm_before_the_first_lap_and_finished_after_the_last():
     machine = Machine()
-    entries = ran(machine, race())
+    entries = ran(machine)
     asked = [do for do, _, _ in machine.asked]
     assert asked == ["build"] * 3 + ["lap"] * 18 + ["finish"] * 3
     assert all(sorted(entry.laps) == list(range(6)) for entry in entries.values())
@@ -99,7 +102,7 @@ def test_all_are_warm_before_the_first_lap_and_finished_after_the_last():
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_the_race_goes_on_without_one_that_fails(do):
     bad = {"outcome": "crashed", "reason": "signal 11"}
-    entries = ran(Machine(fate=of_b(do, bad)), race())
+    entries = ran(Machine(fate=of_b(do, bad)))
     assert entries["b"].failed == bad
     for name in "ac":
         assert entries[name].failed is None
@@ -109,8 +112,8 @@ def test_the_race_goes_on_without_one_that_fails(do):
 def test_one_that_failed_is_replaced_and_the_others_are_not():
     machine = Machine(fate=of_b("build", {"outcome": "failed", "reason": "no"}))
     with Round(machine.start, random.Random(0), machine.clock) as round_:
-        round_.race(race())
-        round_.race(race())
+        race(round_)
+        race(round_)
     assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
 
 
@@ -143,7 +146,7 @@ def test_one_that_failed_has_ended_before_another_has_its_turn(do):
         return None
 
     machine = Watched(fate=fate)
-    ran(machine, race())
+    ran(machine)
     assert max(machine.alive) == 2
 
 
@@ -155,7 +158,7 @@ def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(large, do):
         return {"outcome": "oom", "reason": "beside others"} if full else None
 
     machine = Watched(fate=fate)
-    entries = ran(machine, race(first_lap=4), draw=LAST)
+    entries = ran(machine, draw=LAST, first_lap=4)
     for name, entry in entries.items():
         assert entry.failed is None
         assert len(entry.laps) == 6
@@ -171,13 +174,13 @@ def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(large, do):
 def test_who_runs_out_of_memory_alone_has_run_out():
     full = {"outcome": "oom", "reason": "too large"}
     machine = Machine(fate=of_b("build", full))
-    assert ran(machine, race())["b"].failed == full
+    assert ran(machine)["b"].failed == full
     assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
 
 
-def test_an_entrant_has_a_limit_for_all_that_it_does():
+def test_a_case_has_a_limit_for_all_that_it_does():
     machine = Machine(seconds=lambda case: 1.0 if case.mechanism == "b" else 0.01)
-    entries = ran(machine, race(limit_s=3.5))
+    entries = ran(machine, limit_s=3.5)
     assert entries["b"].failed["outcome"] == "timeout"
     assert 0 < len(entries["b"].laps) < 6
     assert len(entries["a"].laps) == 6
@@ -195,7 +198,7 @@ def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_aga
         return {**LOST, "reason": "together with its server"}
 
     machine = Machine(fate=fate)
-    entries = ran(machine, race())
+    entries = ran(machine)
     assert entries["b"].failed["outcome"] == "crashed"
     assert together(entries) == {"a", "c"}
     assert Counter(name for name, _ in machine.started) == {"a": 3, "b": 2, "c": 3}
@@ -204,16 +207,15 @@ def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_aga
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_who_is_killed_once_takes_part_again(do):
     machine = Machine(fate=of_b(do, times=1))
-    assert together(ran(machine, race())) == {*"abc"}
-    again = 0 if do == "build" else 1  # the others need not wait for a process that builds again
+    assert together(ran(machine)) == {*"abc"}
     builds = Counter(case.mechanism for asked, case, _ in machine.asked if asked == "build")
-    assert builds == {"a": 1 + again, "b": 2, "c": 1 + again}
+    assert builds == {"a": 2, "b": 2, "c": 2}
 
 
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_who_is_killed_twice_is_left_out(do):
     machine = Machine(fate=of_b(do))
-    entries = ran(machine, race())
+    entries = ran(machine)
     assert entries["b"].failed == KILLED
     assert together(entries) == {"a", "c"}
     assert Counter(name for name, _ in machine.started)["b"] == 2
@@ -221,7 +223,7 @@ def test_who_is_killed_twice_is_left_out(do):
 
 def test_a_server_that_is_killed_once_costs_nobody_a_result():
     lost = of_b("lap", {**LOST, "reason": "together with its server"}, times=1)
-    assert together(ran(Machine(fate=lost), race())) == {*"abc"}
+    assert together(ran(Machine(fate=lost))) == {*"abc"}
 
 
 class Numbered(Round):
@@ -229,12 +231,12 @@ class Numbered(Round):
 
     attempts = 0
 
-    def attempt(self, race, observe):
+    def take_turns(self, entries, *how):
         self.attempts += 1
-        number, entries = float(self.attempts), super().attempt(race, observe)
+        number = float(self.attempts)
+        super().take_turns(entries, *how)
         for entry in entries.values():
             entry.laps = {lap: s._replace(clock_hz=number) for lap, s in entry.laps.items()}
-        return entries
 
 
 OOM = {"outcome": "oom", "reason": "no memory"}
@@ -242,22 +244,17 @@ OOM = {"outcome": "oom", "reason": "no memory"}
 
 @given(st.lists(st.sampled_from([None] * 9 + [OOM, KILLED]), max_size=40), st.floats(0.5, 9.0))
 def test_only_laps_that_were_taken_in_turns_have_the_same_number(fates, budget_s):
-    """Whatever fails and races again: an anchor keeps the laps before it failed."""
+    """Whatever fails and races again."""
     fates = iter(fates)
     machine = Machine(fate=lambda case, do: next(fates, None) if do == "lap" else None)
-    end_s = machine.now + budget_s
-    asked = race(left_s=lambda: end_s - machine.now)
-    with Numbered(machine.start, random.Random(0), machine.clock) as round_:
-        entries = round_.race(asked)
-    attempts = {}
+    entries, attempts = ran(machine, budget_s=budget_s, round_=Numbered), {}
     for lap, sample in (pair for entry in entries.values() for pair in entry.laps.items()):
         assert attempts.setdefault(lap, sample.clock_hz) == sample.clock_hz
 
 
 def test_who_was_killed_is_not_tried_again_once_the_budget_has_ended():
     machine = Machine(fate=of_b("finish", times=1))
-    end_s = machine.now + 2.1  # the builds and laps take 0.6 and 1.8 s
-    entries = ran(machine, race(left_s=lambda: end_s - machine.now))
+    entries = ran(machine, budget_s=2.1)  # the builds and laps take 0.6 and 1.8 s
     assert entries["b"].failed is CUT_OFF
     for name in "ac":
         assert entries[name].laps, "what the others gave is kept"
@@ -267,9 +264,9 @@ def test_who_was_killed_is_not_tried_again_once_the_budget_has_ended():
 def test_a_budget_that_ends_in_a_race_leaves_whole_pairs_of_laps_or_nothing(budget_s):
     """Three builds take 1.2 s, and 18 laps 5.4 s."""
     machine = Machine(seconds=lambda case: 0.3)
-    end_s = machine.now + budget_s
-    entries = ran(machine, race(left_s=lambda: end_s - machine.now))
-    assert machine.now - end_s < 3.0
+    begun_s = machine.now
+    entries = ran(machine, budget_s=budget_s)
+    assert machine.now - begun_s < budget_s + 3.0
     laps = {tuple(entry.laps) for entry in entries.values() if entry.failed is None}
     assert len(laps) <= 1
     for entry in entries.values():
@@ -284,8 +281,7 @@ def test_a_budget_that_ends_in_a_race_leaves_whole_pairs_of_laps_or_nothing(budg
 
 def test_what_hangs_when_the_budget_ends_did_not_time_out():
     machine = Machine(seconds=lambda case: 1e6)
-    end_s = machine.now + 10
-    entries = ran(machine, race(left_s=lambda: end_s - machine.now))
+    entries = ran(machine, budget_s=10.0)
     assert {entry.failed["reason"] for entry in entries.values()} == {
         "not finished when --budget ended"
     }
@@ -296,7 +292,7 @@ def test_processes_that_measure_memory_end_where_a_race_needs_theirs():
     with Round(machine.start, random.Random(0), machine.clock) as round_:
         for end_others in (False, True):
             round_.measure_memory("c", 1e9, **asdict(CASES["c"]))
-            round_.race(replace(race(), end_others=end_others))
+            race(round_, end_others=end_others)
         round_.measure_memory("c", 1e9, **asdict(CASES["c"]))
     weighed = [pid for do, _, pid in machine.asked if do == "measure_memory"]
     assert weighed[0] == weighed[1] != weighed[2]
@@ -338,8 +334,9 @@ def test_laps_and_their_end_are_told_what_is_left_of_the_budget(monkeypatch):
         return ask(self, timeout_s, do, **asked)
 
     monkeypatch.setattr(Worker, "ask", watched)
-    ran(machine, race(pairs=1, left_s=lambda: 90.0))
-    assert told == [("build", None)] * 3 + [("lap", 90.0)] * 6 + [("finish", 90.0)] * 3
+    ran(machine, pairs=1, budget_s=math.inf)
+    left = [math.inf]
+    assert told == [("build", None)] * 3 + [("lap", *left)] * 6 + [("finish", *left)] * 3
 
 
 @pytest.mark.parametrize(
@@ -360,16 +357,16 @@ def test_laps_and_their_end_are_told_what_is_left_of_the_budget(monkeypatch):
 )
 def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answer, named):
     forged = {"outcome": "ok", **answer}
-    entries = ran(Machine(fate=of_b(do, forged)), race())
+    entries = ran(Machine(fate=of_b(do, forged)))
     assert entries["b"].failed["outcome"] == "failed"
     assert entries["b"].failed["reason"].startswith("its process gave an impossible answer: ")
     assert named in entries["b"].failed["reason"]
     assert len(entries["a"].laps) == 6
 
 
-def test_all_entrants_have_the_same_inputs_and_each_race_has_its_own():
+def test_all_cases_have_the_same_inputs_and_each_race_has_its_own():
     machine = Machine()
     for _ in range(2):
-        ran(machine, race())
+        ran(machine)
     seeds = [asked["inputs_seed"] for asked in machine.builds]
     assert (len(seeds), len(set(seeds[:3])), len(set(seeds[3:])), len(set(seeds))) == (6, 1, 1, 2)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Settings
-from attnbench.run.schedule import groups, turns
-from attnbench.run.turns import Turns
+from attnbench.run.agenda import groups
+from attnbench.run.turns import Turns, turns
 
 MEMORY, SHARED = 1000.0, 0.6
 
@@ -16,24 +16,24 @@ needs = st.lists(st.floats(0, MEMORY), min_size=1, max_size=12)
 @given(needs, st.data())
 def test_every_group_fits_or_is_alone_and_the_anchor_links_the_others(needs, data):
     lines = list(range(len(needs)))
-    anchor = data.draw(st.none() | st.sampled_from(lines))
+    link = data.draw(st.none() | st.sampled_from(lines))
     room = SHARED * MEMORY
-    waiting = [line for line in lines if line != anchor]
-    found = groups(waiting, needs.__getitem__, room, MEMORY, anchor) if waiting else []
-    assert anchor is None or [anchor] not in found, "it has raced before"
-    if anchor is None:
-        anchor = min(lines, key=needs.__getitem__)
+    waiting = [line for line in lines if line != link]
+    found = groups(waiting, needs.__getitem__, room, MEMORY, link) if waiting else []
+    assert link is None or [link] not in found, "it has raced before"
+    if link is None:
+        link = min(lines, key=needs.__getitem__)
     for group in found:
         assert len(set(group)) == len(group)
         total = sum(needs[line] for line in group)
         assert len(group) == 1 or total <= room or (len(group) == 2 and total <= MEMORY)
-        assert len(group) == 1 or anchor in group, "every race of several has the anchor"
+        assert len(group) == 1 or link in group, "every race of several has the link"
     assert set().union(*found) >= set(waiting)
-    others = [line for group in found for line in group if line != anchor]
-    assert len(others) == len(set(others)), "only the anchor runs more than once"
+    others = [line for group in found for line in group if line != link]
+    assert len(others) == len(set(others)), "only the link runs more than once"
     for group in found:
-        if len(group) == 1 and group != [anchor]:
-            assert needs[anchor] + needs[group[0]] > MEMORY, "alone only where it must be"
+        if len(group) == 1 and group != [link]:
+            assert needs[link] + needs[group[0]] > MEMORY, "alone only where it must be"
 
 
 @given(needs)

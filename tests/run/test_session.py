@@ -17,9 +17,10 @@ from attnbench.records import (
     Part,
     Run,
 )
-from attnbench.run import schedule
-from attnbench.run.history import History
-from attnbench.run.session import Session
+from attnbench.run import sweep as loop
+from attnbench.run.agenda import Agenda
+from attnbench.run.costs import MARGIN, Costs
+from attnbench.statistics.curves import series_names
 from attnbench.store.schema import read_error
 from attnbench.workloads import reading
 from attnbench.workloads.options import Options
@@ -67,23 +68,23 @@ def test_workers_are_told_which_states_to_fill():
 def test_a_block_is_reported_as_soon_as_its_series_were_timed():
     seen = []
     machine = Machine(slow_is(0.2))
-    session = sweep(machine, observe_block=seen.append)
+    agenda = sweep(machine, watch={"observe_block": lambda *what: seen.append(what)})
     assert len(seen) == 3 * len({line.block for line in PLAN})
-    for visited in seen:
-        assert set(visited.series) == {"slow:eager", "fast:eager"}
+    for number, (block, series, runs_of) in enumerate(seen):  # noqa: B007
+        assert set(series) == {"slow:eager", "fast:eager"}
         for name, seconds in (("slow:eager", 0.2), ("fast:eager", 0.1)):
-            runs = visited.runs[name]
-            assert [run.round for run in runs] == list(range(visited.round + 1))
+            runs = runs_of[name]
+            assert [run.round for run in runs] == list(range(number // 3 + 1))
             assert runs[-1].samples[0].seconds == pytest.approx(seconds)
-    assert seen[-1].runs == session.history.runs_of(seen[-1].block)
+    assert runs_of == agenda.runs_of(block)
 
 
 def test_only_laps_count_as_measuring():
     """Not warm-up, of which each visit reports as much as an iteration takes."""
     machine = Machine()
-    session = sweep(machine)
+    agenda = sweep(machine)
     laps_s = sum(sample.wall_s for run in machine.stored for sample in run.samples)
-    assert session.useful_s == pytest.approx(laps_s)
+    assert agenda.useful_s == pytest.approx(laps_s)
 
 
 def test_odd_behaviour_is_looked_for_in_every_round_and_until_there_was_time_for_it():
@@ -165,11 +166,9 @@ def test_processes_are_kept_to_measure_memory_only_where_it_has_room_for_them(si
 
     machine = Machine(fate=look, memory_needs_fresh_process=False)
     plan = tuple(planned(f"m{i}", 128, 10**8, size=size) for i in range(9))
-    session = Session(
-        request=REQUEST, plan=plan, store=machine, start=start, memory_bytes=GIB, begun=0.0
-    )
-    session.clock, session.history.context_bytes = machine.clock, context
-    session.run()
+    agenda = Agenda(request=REQUEST, plan=plan, memory_bytes=GIB, clock=machine.clock)
+    agenda.costs.context_bytes = context
+    loop.sweep(agenda, start, machine.append)
     assert max(alive) == most
 
 
@@ -180,14 +179,7 @@ def test_processes_have_the_memory_layout_of_their_round():
         rounds.extend([] if measures_memory else [round_])
         return machine.start(series)
 
-    Session(
-        request=REQUEST,
-        plan=PLAN,
-        store=machine,
-        start=start,
-        memory_bytes=GIB,
-        clock=machine.clock,
-    ).run()
+    sweep(machine, start=start)
     assert Counter(rounds) == {0: 2, 1: 2, 2: 2}
 
 
@@ -307,12 +299,12 @@ def test_a_process_whose_state_was_changed_is_replaced():
 def test_the_context_of_each_process_on_a_gpu_counts_until_it_is_measured_and_after():
     case = planned("fast", 128, 10**8, size=GIB)
     assumed = find("cuda").context_bytes
-    history = History(plan=(case,), context_bytes=assumed)
-    assert history.needed_bytes(case) == schedule.MARGIN * (GIB + assumed)
+    costs = Costs(series_names([case]), context_bytes=assumed)
+    assert costs.needed_bytes(case) == MARGIN * (GIB + assumed)
     values = {"allocated_peak_bytes": GIB, "context_bytes": 300e6}
     run = Run(case=case.case.key, part=Part.MEMORY, round=0, outcome=Outcome.OK, values=values)
-    history.learn(case, run)
-    assert history.needed_bytes(case) == schedule.MARGIN * (GIB + 300e6)
+    costs.learn(case, run)
+    assert costs.needed_bytes(case) == MARGIN * (GIB + 300e6)
 
 
 # two need 0.4 of memory each: each runs with the small one
@@ -333,12 +325,12 @@ def test_the_numerical_error_is_computed_once_for_all_longer_sequences():
     assert sorted(errors(machine)) == pytest.approx([64e-9, 128e-9, 128e-9, 128e-9])
     later = Machine()
     longer = (planned("a", 128, 10**8), planned("a", 1024, 10**8))
-    sweep(later, longer, earlier=tuple(machine.stored), finished=frozenset(outcomes(machine)))
+    sweep(later, longer, earlier=machine.stored)
     assert errors(later) == pytest.approx([128e-9])
-    assert not later.errors, "an earlier session has computed it"
+    assert not later.errors, "it was computed before the sweep was resumed"
 
 
-def test_where_memory_forbids_one_race_groups_share_an_anchor():
+def test_where_memory_forbids_one_race_the_races_share_a_case():
     def weighed(case, do):
         values = {"allocated_peak_bytes": SIZES[case.mechanism]}
         return {"outcome": "ok", "values": values, "notes": {}} if do == "measure_memory" else None
@@ -353,7 +345,7 @@ def test_where_memory_forbids_one_race_groups_share_an_anchor():
         assert runs[0].elapsed_s >= sum(sample.wall_s for sample in runs[0].samples)
 
 
-def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_reported():
+def test_what_dies_in_a_later_race_of_its_round_keeps_its_laps_and_that_is_reported():
     builds = []
 
     def fate(case, do):
@@ -373,7 +365,7 @@ def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_reported
     assert not set(laps(big)) & set(laps(bigger))
 
 
-def test_laps_of_an_anchor_that_cannot_be_are_not_added_to_those_of_earlier_races():
+def test_laps_that_cannot_be_are_not_added_to_those_of_earlier_races():
     laps_of = Counter()
 
     def fate(case, do):
@@ -390,31 +382,31 @@ def test_laps_of_an_anchor_that_cannot_be_are_not_added_to_those_of_earlier_race
 
 
 def test_the_number_of_a_lap_without_its_second_is_not_given_again():
-    history, run = History(plan=PLAN), timed(PLAN[0], 3, {})
+    run = timed(PLAN[0], 3, {})
     samples = tuple(sample._replace(lap=lap) for lap, sample in enumerate(run.samples))
-    history.learn(PLAN[0], replace(run, samples=samples))
-    assert history.next_lap(PLAN[0].block, 0) == 4
-    assert history.next_lap(PLAN[0].block, 1) == 0
+    earlier = [replace(run, samples=samples)]
+    agenda = Agenda(request=REQUEST, plan=PLAN, memory_bytes=GIB, earlier=earlier)
+    assert agenda.next_lap(PLAN[0].block) == 4
+    agenda.round = 1
+    assert agenda.next_lap(PLAN[0].block) == 0
 
 
-def test_a_resumed_sweep_does_only_what_is_missing_next_to_its_anchor():
+def test_a_resumed_sweep_does_only_what_is_missing_beside_what_links_it_to_the_rest():
     machine = Machine()
     sweep(machine)
     earlier = tuple(machine.stored)
     missing = [r for r in earlier if r.round == 2 and r.case == PLAN[0].case.key]
-    finished = frozenset((r.case, r.part, r.round) for r in earlier if r not in missing)
     again = Machine()
-    kept = tuple(run for run in earlier if run not in missing)
-    sweep(again, earlier=kept, finished=finished)
+    sweep(again, earlier=[run for run in earlier if run not in missing])
     assert {(r.case, r.round) for r in again.stored} == {
         (PLAN[0].case.key, 2),
         (PLAN[3].case.key, 2),
     }
     both = outcomes(again)
     new = laps(both[PLAN[0].case.key, Part.TIME, 2])
-    anchor = laps(both[PLAN[3].case.key, Part.TIME, 2])
-    assert set(new) <= set(anchor), "the anchor ran next to it"
-    assert len(anchor) == len(set(anchor)) > len(new), "and keeps its earlier laps"
+    link = laps(both[PLAN[3].case.key, Part.TIME, 2])
+    assert set(new) <= set(link), "the fast one ran beside it"
+    assert len(link) == len(set(link)) > len(new), "and keeps its earlier laps"
 
 
 def test_large_tensors_go_back_only_where_a_heap_that_keeps_them_would_not_fit():

@@ -1,0 +1,353 @@
+"""What a sweep has done and has still to do, within its budget and the memory of the machine."""
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from attnbench import units
+from attnbench.devices.finding import find
+from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Request, Run, Settings
+from attnbench.run.costs import MARGIN, Costs, Rates
+from attnbench.run.race import run_of
+from attnbench.run.turns import next_pair
+from attnbench.statistics.curves import series_names
+from attnbench.statistics.laps import Laps, by_pair, sweep_slope
+
+OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
+AT_LEAST_S = 60.0
+COMPILING_S = 300.0  # further seconds for compiling, which depends on more than FLOPs
+# Steps are short, but building their modules and states is not: samples last up to `PAYS` times the
+# rest of a process's time, so that nine tenths of a visit measure; but rounds are what is
+# repeated, so a visit must not become much longer than that of a pass.
+PAYS, LONGER = 10.0, 3.0
+# Samples and warm-up of the first round take at most these shares of a case's even share of the
+# budget, so that long cases are reached
+FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
+FRAGMENTED = 2.5  # a heap that keeps freed pages, relative to the largest allocation
+KEPT = 0.3  # share of memory that all processes of a round may keep for their next cases
+FAR = 4  # times the longest length examined for odd behaviour, from which another one is
+# what ends a curve, if it was measured at a shorter length
+ENDS = MappingProxyType({Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out"})
+
+
+@dataclass(kw_only=True)
+class Agenda:
+    """The plan of a sweep or of a part of it, its runs, and what is left to do in this round.
+
+    `earlier` are the runs in the journal that need not be repeated. `memory_bytes` is what a case
+    may use. `share` has the rounds of each block that are to be measured, by default all; its
+    first round then visits each of its blocks once, whatever its number in the whole sweep.
+    """
+
+    request: Request
+    plan: Sequence[Planned]
+    memory_bytes: float
+    earlier: Iterable[Run] = ()
+    clock: Callable[[], float] = time.monotonic
+    begun: float | None = None  # when the budget began; None: now
+    share: Mapping[Block, tuple[int, ...]] | None = None
+    rates: Rates | None = None  # measured peaks of the machine
+    name: str = ""  # of the share; it seeds random orders
+    round: int = 0  # an index of the rounds in the share
+    visits: int = 0  # to cases, so far
+    useful_s: float = 0.0  # seconds in laps
+    over_budget: bool = False  # whether the budget left something out
+    timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
+    weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
+    failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
+    ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
+    errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
+    # the longest length at which a curve was examined for odd behaviour, by round
+    examined: dict[Case, dict[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.begun_s = self.clock() if self.begun is None else self.begun
+        every = dict.fromkeys(blocks(self.plan), tuple(range(self.request.rounds)))
+        self.rounds = every if self.share is None else self.share
+        self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
+        self.blocks = blocks(self.plan)
+        self.device = find(self.request.device)
+        self.costs = Costs.of(self.plan, self.rates, self.device.context_bytes)
+        self.finished = {(run.case, run.part, run.round) for run in self.earlier}
+        cases = {planned.case.key: planned for planned in self.plan}
+        for run in self.earlier:
+            if run.case in cases:
+                self.learn(cases[run.case], run)
+        unfinished = (p for p in self.plan if self.lacks_memory(p) or not self.is_done(p))
+        # for their first visit, by the case's key
+        self.waiting = {p.case.key: p for p in unfinished if not p.refusal}
+
+    def series(self, planned: Planned) -> str:
+        """The series of a case."""
+        return self.costs.names[planned.case.key]
+
+    def learn(self, planned: Planned, run: Run) -> None:
+        """Take a run into account."""
+        again = (run.case, run.round) in self.timed  # what links races of its block
+        if run.part is Part.MEMORY:
+            self.weighed.add(run.case)
+            if "error" in run.values:
+                self.errors[planned.case.slice] = run.values["error"]
+        elif run.outcome is not Outcome.OK:
+            self.failed.add(run.case)
+            if run.outcome in ENDS:
+                self.ended.append((planned.case, run))
+        elif run.samples:
+            self.timed[run.case, run.round] = run
+            if "examined" in run.notes:
+                lengths = self.examined.setdefault(curve(planned.case), {})
+                longest = max(lengths.get(run.round, 0), planned.case.workload.seq_len)
+                lengths[run.round] = longest
+        self.costs.learn(planned, run, again)
+
+    def left_s(self) -> float:
+        """Seconds left of the budget; infinite without one."""
+        if self.request.budget_s is None:
+            return math.inf
+        return self.request.budget_s - (self.clock() - self.begun_s)
+
+    def fitting(self, cases: Iterable[Planned], reserve_s: float) -> list[Planned]:
+        """The cheapest of these cases whose first visits leave `reserve_s` of the budget."""
+        found, left_s = [], self.left_s() - reserve_s
+        costs = [(self.cost_s(planned), planned) for planned in cases]
+        for cost_s, planned in sorted(costs, key=lambda pair: pair[0]):
+            needed_s = cost_s + (0.0 if self.is_done(planned) else self.link_s(planned.block))
+            if needed_s <= left_s and self.limit(planned) is None:
+                found.append(planned)
+                left_s -= needed_s
+        return found
+
+    def left_out(self, planned: Planned) -> Run:
+        """What is stored of a case that cannot run, or still waits at the end: why."""
+        why: dict[str, object] = {"outcome": Outcome.UNSUPPORTED, "reason": planned.refusal}
+        if not planned.refusal:
+            cause, reason = self.limit(planned) or self.beyond_budget(planned)
+            why = {"outcome": Outcome.SKIPPED, "cause": cause, "reason": reason}
+        predicted = None if planned.refusal else self.costs.prediction(planned)
+        return run_of(planned, Part.TIME, 0, why, predicted=predicted)
+
+    def beyond_budget(self, planned: Planned) -> tuple[Cause, str]:
+        """What is left of the budget, and what a case is predicted to take."""
+        left_s, cost_s = self.left_s(), self.cost_s(planned)
+        left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
+        each, total = units.seconds(self.costs.iteration_s(planned)), units.seconds(cost_s)
+        predicted = f"predicted {each} per iteration, {total} in total"
+        if self.costs.is_unknown(planned, Part.TIME):
+            predicted = "its costs are unknown"
+        return Cause.BUDGET, f"would exceed --budget ({left}): {predicted}"
+
+    def limit(self, planned: Planned) -> tuple[Cause, str] | None:
+        """Why a case cannot run whatever the budget, as far as known by now, or None."""
+        if blocked := self.blocked(planned.case):
+            return blocked
+        needed_bytes = self.costs.needed_bytes(planned)
+        if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Part.MEMORY):
+            most, needed = units.size(int(self.memory_bytes)), units.size(needed_bytes / MARGIN)
+            spare = f"{100 * (MARGIN - 1):.0f} % to spare"
+            reason = f"would exceed the memory limit ({most}): predicted {needed} and {spare}"
+            return Cause.MEMORY_LIMIT, reason
+        visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
+        if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, Part.TIME):
+            each = units.seconds(self.costs.iteration_s(planned))
+            most, total = units.seconds(limit_s), units.seconds(visit_s)
+            reason = f"({most}): predicted {each} per iteration, {total} per round"
+            return Cause.CASE_TIMEOUT, f"would exceed --case-timeout {reason}"
+        return None
+
+    def blocked(self, case: Case) -> tuple[Cause, str] | None:
+        """Why a case is not tried after a shorter length ran out of memory or time, or None."""
+        for other, run in self.ended:
+            shorter = other.workload.seq_len < case.workload.seq_len
+            # of several fixed batches; c // N · N is more than c / 2
+            larger = other.workload.tokens > 2 * case.workload.tokens
+            if shorter and not larger and curve(other) == curve(case):
+                cause = Cause.OOM if run.outcome is Outcome.OOM else Cause.TIMEOUT
+                length = units.count(other.workload.seq_len)
+                return cause, f"not run: already {ENDS[run.outcome]} at N = {length}"
+        return None
+
+    def link(self, block: Block) -> Planned | None:
+        """What races again with cases not yet timed in this round; None before the first race."""
+        timed = [planned for planned in self.blocks[block] if self.was_timed(planned)]
+        return min(timed, key=self.costs.iteration_s, default=None)
+
+    def link_s(self, block: Block) -> float:
+        """Predicted seconds of what races again with cases not yet timed in this round."""
+        link = self.link(block)
+        return self.visit_s(link) if link else 0.0
+
+    def cost_s(self, planned: Planned) -> float:
+        """Predicted seconds of what is not done of a case's first visit: time and memory."""
+        visit_s = 0.0 if self.is_done(planned) else self.visit_s(planned)
+        return visit_s + (self.costs.memory_s(planned) if self.lacks_memory(planned) else 0.0)
+
+    def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
+        """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
+        return self.costs.visit_s(planned, self.settings_of(planned), wall_s)
+
+    def timeout_s(self, planned: Planned, wall_s: float = 0.0) -> float:
+        """Seconds after which the process of a case is killed; `wall_s` if measured."""
+        compiling_s = COMPILING_S if planned.compiles or planned.tunes else 0.0
+        longest_s = max(AT_LEAST_S, OVERTIME * self.visit_s(planned, wall_s)) + compiling_s
+        limit_s = self.request.case_timeout_s
+        return longest_s if limit_s is None else min(longest_s, limit_s)
+
+    def settings_of(self, planned: Planned) -> Settings:
+        """The settings of the case: samples of steps are longer where starting takes long."""
+        settings, sample_s = self.request.settings, self.request.settings.sample_s
+        if planned.case.workload.steps:
+            longer_s = min(PAYS * self.costs.overhead_s(Part.TIME), LONGER * sample_s)
+            settings = replace(settings, sample_s=max(sample_s, longer_s))
+        if self.round or self.request.budget_s is None:
+            return settings
+        share_s = self.request.budget_s / len(self.plan)
+        return replace(
+            settings,
+            sample_s=min(settings.sample_s, FIRST_SAMPLE * share_s),
+            warmup_s=min(settings.warmup_s, FIRST_WARMUP * share_s),
+        )
+
+    def is_suspicious(self, planned: Planned) -> bool:
+        """Whether to look for odd behaviour in the code of others: once per curve and round, and
+        again at lengths that are much longer.
+        """
+        examined = self.examined.get(curve(planned.case), {})
+        longest = max(examined.values(), default=0)
+        is_longer = planned.case.workload.seq_len >= FAR * longest
+        return not planned.own and (self.number(planned.block) not in examined or is_longer)
+
+    def exceeds_memory(self, cases: Iterable[Planned], idle: int, fragmented: float = 1.0) -> bool:
+        """Whether cases that run together need the memory that `idle` processes hold.
+
+        On a GPU these hold only contexts; a case that runs out of memory anyway races again without
+        them. On a CPU heaps are `fragmented`.
+        """
+        needed_bytes = sum(map(self.costs.needed_bytes, cases))
+        contexts_bytes = idle * self.costs.context_bytes
+        if self.device.gpus:
+            return needed_bytes / MARGIN + contexts_bytes > self.memory_bytes
+        return fragmented * needed_bytes + contexts_bytes > self.device.shared * self.memory_bytes
+
+    def returns_large_blocks(self, planned: Planned) -> bool:
+        """Whether a process returns large freed tensors to the host, since memory is short."""
+        heap_bytes = FRAGMENTED * self.costs.needed_bytes(planned)
+        return not self.device.gpus and heap_bytes > self.memory_bytes
+
+    def races(self, cases: Sequence[Planned]) -> list[list[Planned]]:
+        """The races of some cases of a block: one if memory allows, otherwise several.
+
+        Processes of one race need not end for another.
+        """
+        idle_bytes = len(set(self.costs.names.values())) * self.costs.context_bytes
+        room = self.device.shared * self.memory_bytes - idle_bytes
+        link = self.link(cases[0].block)
+        return groups(cases, self.costs.needed_bytes, room, self.memory_bytes, link)
+
+    def number(self, block: Block) -> int:
+        """The number of this round of a block in the whole sweep."""
+        return self.rounds[block][self.round]
+
+    def has_first(self, planned: Planned) -> bool:
+        """Whether the first round of the case in the whole sweep is in the share."""
+        return self.rounds[planned.block][0] == 0
+
+    def lacks_memory(self, planned: Planned) -> bool:
+        """Whether the memory of the case is still to be measured here."""
+        return self.has_first(planned) and planned.case.key not in self.weighed
+
+    def was_timed(self, planned: Planned) -> bool:
+        """Whether this round timed the case."""
+        return (planned.case.key, self.number(planned.block)) in self.timed
+
+    def is_done(self, planned: Planned) -> bool:
+        """Whether the journal had this round of the case."""
+        return (planned.case.key, Part.TIME, self.number(planned.block)) in self.finished
+
+    def times_timed(self) -> Counter[str]:
+        """In how many rounds each case was timed, by its key."""
+        return Counter(key for key, _ in self.timed)
+
+    def repeatable(self) -> list[Planned]:
+        """Cases that were timed and that no round failed to time."""
+        good = {key for key, _ in self.timed} - self.failed
+        return [planned for planned in self.plan if planned.case.key in good]
+
+    def laps(self) -> dict[tuple[str, Block], dict[int, Laps]]:
+        """The pairs of laps of each round, by series and block, of cases that can be repeated."""
+        laps: dict[tuple[str, Block], dict[int, Laps]] = {}
+        cases = {planned.case.key: planned for planned in self.repeatable()}
+        slope = sweep_slope(self.timed.values(), {key: p.block for key, p in cases.items()})
+        for (key, round_), run in self.timed.items():
+            if planned := cases.get(key):
+                own = laps.setdefault((self.series(planned), planned.block), {})
+                own[round_] = by_pair(run.samples, slope)
+        return laps
+
+    def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
+        """The runs of each series that was timed in a block, round by round."""
+        found: dict[str, tuple[Run, ...]] = {}
+        names = {planned.case.key: self.series(planned) for planned in self.blocks[block]}
+        for (key, _), run in sorted(self.timed.items()):
+            if key in names:
+                found[names[key]] = (*found.get(names[key], ()), run)
+        return found
+
+    def next_lap(self, block: Block) -> int:
+        """The next lap of a block in this round."""
+        runs = [self.timed.get((p.case.key, self.number(block))) for p in self.blocks[block]]
+        return next_pair(s.lap for run in runs if run for s in run.samples if s.lap is not None)
+
+    def draw(self) -> random.Random:
+        """The random generator of this round's order."""
+        return random.Random(f"{self.request.settings.seed}-{self.round}{self.name}")
+
+
+def blocks(plan: Iterable[Planned]) -> dict[Block, list[Planned]]:
+    """The cases of each block."""
+    blocks: dict[Block, list[Planned]] = {}
+    for planned in plan:
+        blocks.setdefault(planned.block, []).append(planned)
+    return blocks
+
+
+def curve(case: Case) -> Case:
+    """What the cases of one curve have in common, over all lengths."""
+    return replace(case, workload=replace(case.workload, batch=1, seq_len=1))
+
+
+def groups(
+    cases: Sequence[Planned],
+    needed: Callable[[Planned], float],
+    room: float,
+    memory_bytes: float,
+    link: Planned | None = None,
+) -> list[list[Planned]]:
+    """The races of a block: one if memory allows, otherwise several that share the link.
+
+    A race may use `room` of the memory. The `link` has raced before; without one it is the case
+    that needs least. A case that does not fit into memory together with it runs alone.
+    """
+    rest, has_raced = sorted(cases, key=needed), link is not None
+    if link is None:
+        link, *rest = rest
+    groups: list[list[Planned]] = []
+    for planned in rest:
+        together = needed(link) + needed(planned)
+        for group in groups:
+            if link in group and sum(map(needed, group)) + needed(planned) <= room:
+                group.append(planned)
+                break
+        else:
+            groups.append([planned] if together > memory_bytes else [link, planned])
+    if not has_raced and not any(link in group for group in groups):
+        groups.insert(0, [link])
+    return groups
+
+
+def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
+    """Bytes of freed pages that each series' process may keep between its cases."""
+    return KEPT * memory_bytes / len(set(series_names(plan).values()))

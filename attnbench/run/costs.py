@@ -1,0 +1,338 @@
+"""What visits to cases take, in seconds and bytes: guessed at first, then learnt from runs.
+
+The first guess uses FLOPs, bytes and the machine's peak rates; every measured case improves the
+next prediction. A sweep stores what it predicted of a case with the first run of the case, or with
+the decision not to start it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from statistics import linear_regression, median
+from types import MappingProxyType
+from typing import Any, Self, TypeAlias
+
+from attnbench import modes
+from attnbench.records import (
+    PASSES,
+    Clock,
+    Environment,
+    Outcome,
+    Part,
+    Planned,
+    Prediction,
+    Run,
+    Settings,
+)
+from attnbench.run.turns import REHEARSED_S, turns
+from attnbench.statistics.curves import series_names
+
+Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
+Group: TypeAlias = tuple[str, ...]  # of cases that predict one another
+Known: TypeAlias = Sequence[tuple[Planned, float]]  # cases with a measured cost, short to long
+
+CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
+# How many times longer than at the peak rates it takes to compute large products, to compute those
+# of the core, and to move each number once. Fitted to the 368 cases of six sweeps on two cores: in
+# all but one of these sweeps the median error is a factor of at most 1.65; that one has slow
+# recurrences.
+PRODUCTS, CORE, MOVED = 1.35, 2.8, 5.5
+SLOPE_LENGTHS = 3  # measured lengths from which the costs of an undeclared module are predicted
+# seconds of a process without its iterations, before any was measured: building the module and
+# its inputs, and a share of starting the process
+OVERHEAD_S = MappingProxyType({Part.TIME: 0.15, Part.MEMORY: 0.5})
+COMPILE_S = 20.0  # loading and running torch.compile, before a series has been compiled
+MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
+ENERGY_S = 4.0  # further seconds of a visit that also measures energy
+MARGIN = 1.1  # memory kept free, relative to the prediction
+
+
+class Costs:
+    """Seconds and bytes of the cases of a plan; every series is predicted from its own runs.
+
+    The seconds of an iteration are predicted from the nearest cases that were timed: other lengths
+    of the series, the series in the other mode, the other series of the mechanism, and then all
+    mechanisms, first in the same mode. Of them the nearest lengths count: the first guess is
+    multiplied by the median ratio of their measured times to their first guesses. Peak bytes are
+    predicted from the same form at the longest measured length. `names` gives the series of each
+    case; without `rates` the first guess is that of the plan. A process takes `context_bytes` of
+    the device before any tensor.
+    """
+
+    def __init__(
+        self, names: Mapping[str, str], rates: Rates | None = None, context_bytes: float = 0.0
+    ) -> None:
+        self.names, self.rates, self.context_bytes = names, rates, context_bytes
+        self.times: dict[str, float] = {}  # measured, of one iteration, by case
+        self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
+        self.walls: dict[str, list[float]] = {}  # wall time over time, by series
+        self.compiled: dict[str, dict[str, float]] = {}  # seconds, by series and case
+        self.prefills: dict[str, tuple[Planned, float]] = {}  # of the longest one, by series
+        self.visits: dict[str, float] = {}  # seconds of a case's shortest visit
+        self.overheads: dict[Part, list[float]] = {}  # of processes, besides their iterations
+
+    @classmethod
+    def of(cls, plan: Sequence[Planned], *known: Any) -> Self:
+        """Those of a plan in which nothing has run yet."""
+        return cls(series_names(plan), *known)
+
+    def learn(self, planned: Planned, run: Run, again: bool = False) -> None:
+        """Take a run into account, or `again` one to which a further race has added laps."""
+        if run.part is Part.MEMORY and run.outcome is Outcome.OK:
+            self.learn_overhead(run, MEMORY_ITERATIONS * self.wall_s(planned), planned)
+        elif run.outcome is Outcome.OK and run.samples:
+            self.learn_visit(planned, run, again)
+        self.context_bytes = run.values.get("context_bytes", self.context_bytes)
+        if peak := run.values.get("allocated_peak_bytes"):
+            self.learn_cost(planned, self.groups(planned, Part.MEMORY), peak)
+
+    def learn_visit(self, planned: Planned, run: Run, again: bool) -> None:
+        """Take into account how long iterations took, and everything around them."""
+        series = self.names[run.case]
+        seconds = median(sample.seconds for sample in run.samples)
+        walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
+        self.walls.setdefault(series, []).append(median(walls))
+        self.learn_time(planned, seconds)
+        if planned.compiles:
+            took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
+            self.compiled.setdefault(series, {})[run.case] = took_s
+        if ttft_s := run.values.get("ttft_s"):
+            longest, _ = self.prefills.get(series, (planned, 0.0))
+            if seq_len(planned) >= seq_len(longest):
+                self.prefills[series] = planned, ttft_s
+        rehearsed = seconds < REHEARSED_S
+        ran_s = sum(s.wall_s + rehearsed * s.wall_s / s.iterations for s in run.samples)
+        ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
+        if not again:
+            self.visits[run.case] = min(self.visits.get(run.case, math.inf), run.elapsed_s)
+            self.learn_overhead(run, ran_s, planned)
+
+    def learn_time(self, planned: Planned, seconds: float) -> None:
+        """Take a measured time of an iteration into account, in place of an earlier one."""
+        self.times[planned.case.key] = seconds
+        self.learn_cost(planned, self.groups(planned, Part.TIME), seconds)
+
+    def learn_cost(self, planned: Planned, groups: Iterable[Group], cost: float) -> None:
+        """Take a measured cost into account, in place of an earlier one of the case."""
+        for group in groups:
+            self.known.setdefault(group, {})[planned.case.key] = planned, cost
+
+    def learn_overhead(self, run: Run, ran_s: float, planned: Planned) -> None:
+        """Take into account what a process took besides the `ran_s` of its iterations."""
+        rest_s = run.elapsed_s - ran_s - self.prepare_s(planned)
+        self.overheads.setdefault(run.part, []).append(max(0.0, rest_s))
+
+    def overhead_s(self, part: Part) -> float:
+        """Seconds of a process besides its iterations: measured if possible, else assumed."""
+        return median(self.overheads.get(part) or [OVERHEAD_S[part]])
+
+    def prediction(self, planned: Planned) -> Prediction | None:
+        """What is predicted of a case; None if that is unknown, and once it was timed."""
+        unknown = any(self.is_unknown(planned, part) for part in Part)
+        if unknown or planned.case.key in self.times:
+            return None
+        return Prediction(self.iteration_s(planned), self.peak_bytes(planned))
+
+    def groups(self, planned: Planned, part: Part) -> tuple[Group, ...]:
+        """Groups of cases whose times, or peaks, predict those of this one, nearest first.
+
+        No step is predicted from passes, nor passes from steps.
+        """
+        series, mode = self.names[planned.case.key], planned.case.workload.mode
+        if part is Part.MEMORY:
+            return (("bytes", series, mode, planned.case.form),)
+        kind = "passes" if mode in PASSES else "steps"
+        return (
+            ("series", series, mode),
+            ("series", series, kind),
+            ("mechanism", planned.case.mechanism, kind),
+            ("all", mode),
+            ("all", kind),
+        )
+
+    def curve(self, planned: Planned, part: Part) -> Known:
+        """What was measured of the series in the mode, from short to long."""
+        known = self.known.get(self.groups(planned, part)[0], {})
+        return sorted(known.values(), key=lambda pair: seq_len(pair[0]))
+
+    def is_unknown(self, planned: Planned, part: Part) -> bool:
+        """Whether a prediction would only be assumed; see `by_slope`."""
+        return not planned.declared and len(self.curve(planned, part)) < SLOPE_LENGTHS
+
+    def iteration_s(self, planned: Planned) -> float:
+        """Seconds of one iteration: the last measured time of the case, else its prediction."""
+        if planned.case.key in self.times:
+            return self.times[planned.case.key]
+        curve = self.curve(planned, Part.TIME)
+        if not planned.declared and len(curve) >= SLOPE_LENGTHS:
+            return by_slope(planned, curve)
+        if len(curve) >= 2 and (fitted := two_rates(planned, *curve[-2:])):
+            return fitted
+        near = self.groups(planned, Part.TIME)
+        known = next((self.known[group] for group in near if group in self.known), {})
+        return self.first_guess(planned) * self.correction(planned, known.values())
+
+    def correction(self, planned: Planned, known: Iterable[tuple[Planned, float]]) -> float:
+        """Measured over guessed, at the lengths that are nearest to the case's; 1 without any."""
+        far: dict[float, list[float]] = {}
+        for other, seconds in known:
+            distance = abs(math.log(seq_len(other) / seq_len(planned)))
+            far.setdefault(distance, []).append(seconds / self.first_guess(other))
+        return median(far[min(far)]) if far else 1.0
+
+    def first_guess(self, planned: Planned) -> float:
+        """Seconds before anything is measured; that of the plan where its bytes are unknown."""
+        if self.rates is None or not planned.moved_bytes:
+            return planned.predicted_s
+        work = planned.flops, planned.core_flops, planned.moved_bytes
+        return first_guess(self.rates, *work, planned.case.workload.mode)
+
+    def peak_bytes(self, planned: Planned) -> float:
+        """Bytes at the peak: the plan's, corrected by its error at the longest measured length."""
+        curve = self.curve(planned, Part.MEMORY)
+        if not curve:
+            return planned.predicted_bytes
+        if not planned.declared and len(curve) >= SLOPE_LENGTHS:
+            return by_slope(planned, curve)
+        known, peak = curve[-1]
+        return planned.predicted_bytes * peak / known.predicted_bytes
+
+    def needed_bytes(self, planned: Planned) -> float:
+        """Bytes to keep free for a process that runs the case."""
+        return MARGIN * (self.context_bytes + self.peak_bytes(planned))
+
+    def wall_s(self, planned: Planned) -> float:
+        """Seconds that an iteration occupies a process: more where launches take longer."""
+        walls = self.walls.get(self.names[planned.case.key]) or list(chain(*self.walls.values()))
+        return self.iteration_s(planned) * (median(walls) if walls else 1.0)
+
+    def prepare_s(self, planned: Planned) -> float:
+        """Seconds in a process before the first iteration: of a prefill, or of compiling."""
+        return self.prefill_s(planned) + self.compile_s(planned)
+
+    def prefill_s(self, planned: Planned) -> float:
+        """Seconds to the first token: measured, else from the FLOPs of the longest measured."""
+        longest = self.prefills.get(self.names[planned.case.key])
+        if not planned.prefill_flops or longest is None:
+            return planned.prefill_s
+        known, took_s = longest
+        return took_s * planned.prefill_flops / known.prefill_flops
+
+    def compile_s(self, planned: Planned) -> float:
+        """Seconds of compiling a case in a process, with the iteration that triggers it."""
+        if not planned.compiles:
+            return 0.0
+        known = self.compiled.get(self.names[planned.case.key], {})
+        longest_s = max(known.values(), default=COMPILE_S)
+        return known.get(planned.case.key, longest_s) + self.iteration_s(planned)
+
+    def memory_s(self, planned: Planned) -> float:
+        """Predicted seconds of measuring the memory of a case."""
+        iterations_s = MEMORY_ITERATIONS * self.wall_s(planned)
+        return self.overhead_s(Part.MEMORY) + self.prepare_s(planned) + iterations_s
+
+    def visit_s(self, planned: Planned, settings: Settings, wall_s: float = 0.0) -> float:
+        """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
+        own_s = stretched_s = wall_s or self.wall_s(planned)
+        if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
+            own_s = self.iteration_s(planned)
+        stretch = stretched_s / own_s if own_s else 1.0
+        laps_s = visit_s(own_s, settings, self.overhead_s(Part.TIME), stretch)
+        predicted_s = self.prepare_s(planned) + ENERGY_S * settings.energy + laps_s
+        # first pages of gigabytes may take far longer than the iterations
+        return max(predicted_s, self.visits.get(planned.case.key, 0.0))
+
+
+def peak_rates(here: Environment) -> Rates | None:
+    """The measured ones of a machine; None where they were not measured."""
+    if not here.matmul_flops or not here.copy_bytes:
+        return None
+    return here.matmul_flops, here.copy_bytes
+
+
+def first_guess(
+    rates: Rates, flops: float, core_flops: float, moved_bytes: float, mode: modes.Mode
+) -> float:
+    """Seconds of one iteration of so many FLOPs, of which the core has `core_flops`."""
+    products_s = (PRODUCTS * (flops - core_flops) + CORE * core_flops) / rates[0]
+    forward_s = products_s + MOVED * moved_bytes / rates[1] + CALLS_S
+    return modes.find(mode).forward_passes * forward_s
+
+
+def by_slope(planned: Planned, curve: Known) -> float:
+    """The cost of a case whose mechanism declares none, from the last measured lengths.
+
+    A sequence is taken to cost a power of N, which is fitted to them. From fewer lengths than
+    `SLOPE_LENGTHS` nothing is known: their costs in proportion to tokens only put cases in order.
+    """
+    last = curve[-SLOPE_LENGTHS:]
+    lengths = [math.log(seq_len(known)) for known, _ in last]
+    costs = [math.log(cost / known.case.workload.batch) for known, cost in last]
+    slope, start = linear_regression(lengths, costs)
+    return planned.case.workload.batch * math.exp(start + slope * math.log(seq_len(planned)))
+
+
+def two_rates(
+    planned: Planned, first: tuple[Planned, float], second: tuple[Planned, float]
+) -> float | None:
+    """Seconds if core and rest each have one rate; None where the two cannot be separated."""
+    (a, a_s), (b, b_s) = first, second
+    a_rest, b_rest = a.flops - a.core_flops, b.flops - b.core_flops
+    determinant = a_rest * b.core_flops - b_rest * a.core_flops
+    if abs(determinant) <= 0.05 * a.flops * b.flops:
+        return None
+    rest = (a_s * b.core_flops - b_s * a.core_flops) / determinant
+    core = (a_rest * b_s - b_rest * a_s) / determinant
+    if rest < 0 or core < 0:
+        return None
+    return rest * (planned.flops - planned.core_flops) + core * planned.core_flops
+
+
+def seq_len(planned: Planned) -> int:
+    """The length of a case."""
+    return planned.case.workload.seq_len
+
+
+def warm_s(iteration_s: float, settings: Settings) -> float:
+    """Seconds of the first iteration and the warm-up."""
+    return iteration_s + min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
+
+
+def visit_s(
+    iteration_s: float,
+    settings: Settings,
+    overhead_s: float = OVERHEAD_S[Part.TIME],
+    stretch: float = 1.0,
+) -> float:
+    """Seconds of one visit to a case: build, warm-up and laps.
+
+    `stretch` is the wall time of an iteration over `iteration_s`.
+    """
+    laps_s = turns(iteration_s, settings).total * iteration_s
+    return overhead_s + stretch * (warm_s(iteration_s, settings) + laps_s)
+
+
+def predicted_costs(
+    plan: Sequence[Planned], runs: Sequence[Run], rates: Rates | None = None
+) -> dict[str, Prediction]:
+    """The predicted cost of each case before it first ran, by its key; NaN if it cannot run.
+
+    That of a case without a run is predicted here, from all that ran.
+    """
+    costs, cases = Costs.of(plan, rates), {p.case.key: p for p in plan}
+    found: dict[str, Prediction] = {}
+    for run in runs:
+        if run.case in cases:
+            if run.predicted:
+                found[run.case] = run.predicted
+            costs.learn(cases[run.case], run)
+    for planned in plan:
+        seconds, peak_bytes = costs.iteration_s(planned), costs.peak_bytes(planned)
+        if not seconds or costs.is_unknown(planned, Part.TIME) or planned.case.key in costs.times:
+            seconds = math.nan
+        if not peak_bytes or costs.is_unknown(planned, Part.MEMORY):
+            peak_bytes = math.nan
+        found.setdefault(planned.case.key, Prediction(seconds, peak_bytes))
+    refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
+    refused |= {planned.case.key for planned in plan if planned.refusal}
+    return found | dict.fromkeys(refused & cases.keys(), Prediction(math.nan, math.nan))

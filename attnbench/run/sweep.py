@@ -1,0 +1,203 @@
+"""The loop of a sweep: it visits blocks in the order of `run.order` and stores every outcome.
+
+A block is all series at one mode, length and sizes; in a visit, cases of a block race. The memory
+of a case is measured after its first race. Processes and the clock are given, so that tests can
+replace them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
+from attnbench.run import order
+from attnbench.run.agenda import FRAGMENTED, Agenda
+from attnbench.run.pace import Pace
+from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Round, run_of
+from attnbench.run.turns import turns
+from attnbench.run.workers import WorkerHandle
+
+# Called with a block, the series just timed, and the runs of each series timed so far, by round.
+ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run, ...]]], None]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is happening now; `left_s` is the predicted time left, within the budget.
+
+    `total` counts the visits that fit into it.
+    """
+
+    done: int  # visits to cases
+    total: int
+    mode: str
+    seq_len: int
+    running: str  # the series whose turn it is
+    round: int
+    left_s: float
+
+
+def sweep(
+    agenda: Agenda,
+    start: Callable[..., WorkerHandle],
+    store: Callable[..., None],
+    *,
+    pace: Pace | None = None,
+    observe: Callable[[Progress], None] = lambda progress: None,
+    observe_block: ObserveBlock = lambda block, series, runs: None,
+) -> None:
+    """Make every visit, then store why the cases that still wait were left out.
+
+    `start` starts a process for a series, to measure memory if `measures_memory`, otherwise time;
+    those of the same `round_` have the same memory layout. `store` is called with runs as they end.
+    Without a `pace`, the speed of the core is unknown. Ends early, without an error, when the
+    budget is spent.
+    """
+    store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and is_new(agenda, p)))
+    for round_, visits in groupby(order.visits(agenda), key=itemgetter(0)):
+        started = partial(start, round_=round_)
+        with Round(started, agenda.draw(), agenda.clock, pace, agenda.left_s) as processes:
+            for _, cases in visits:
+                show = shown(agenda, cases[0].block, observe)
+                missing = [planned for planned in cases if not agenda.is_done(planned)]
+                for together in agenda.races(missing) if missing else ():
+                    store(*race(agenda, processes, together, show))
+                if series := [agenda.series(p) for p in missing if agenda.was_timed(p)]:
+                    block = cases[0].block
+                    observe_block(block, series, agenda.runs_of(block))
+                for planned in cases if round_ == 0 else ():
+                    if agenda.was_timed(planned) and agenda.lacks_memory(planned):
+                        store(*weigh(agenda, processes, planned, show))
+    agenda.round = 0
+    for planned in agenda.waiting.values():
+        run = agenda.left_out(planned)
+        agenda.over_budget |= run.cause is Cause.BUDGET
+        if is_new(agenda, planned):
+            store(run)
+
+
+def is_new(agenda: Agenda, planned: Planned) -> bool:
+    """Whether it is to be stored here that the case does not run."""
+    return agenda.has_first(planned) and not agenda.is_done(planned)
+
+
+def race(
+    agenda: Agenda, processes: Round, cases: Sequence[Planned], show: Callable[[str], None]
+) -> list[Run]:
+    """Race cases that fit into memory together, and learn from their runs."""
+    settings, block = agenda.settings_of(cases[0]), cases[0].block
+    names = {agenda.series(planned): planned for planned in cases}
+    idle = sum(worker.alive for name, worker in processes.running.items() if name not in names)
+    builds: dict[str, dict[str, Any]] = {
+        name: {
+            **asdict(planned.case),
+            **settings.worker_settings,
+            "filled": planned.filled,
+            "suspicious": agenda.is_suspicious(planned),
+            "return_large_blocks": agenda.returns_large_blocks(planned),
+        }
+        for name, planned in names.items()
+    }
+    processes.observe = show
+    entries = processes.race(
+        builds,
+        lambda times: {name: turns(each_s, settings) for name, each_s in times.items()},
+        lambda name, wall_s: agenda.timeout_s(names[name], wall_s),
+        first_lap=agenda.next_lap(block),
+        again_alone=True,
+        end_others=agenda.exceeds_memory(cases, idle, FRAGMENTED),
+    )
+    agenda.visits += len(cases)
+    runs = []
+    for name, entry in entries.items():
+        planned = names[name]
+        if entry.failed is not CUT_OFF:
+            runs.append(run_of_race(agenda, planned, entry))
+            continue
+        agenda.over_budget = True
+        if not agenda.round and not agenda.was_timed(planned) and is_new(agenda, planned):
+            cut_off = {**CUT_OFF, "cause": Cause.BUDGET}
+            predicted = agenda.costs.prediction(planned)
+            runs.append(run_of(planned, Part.TIME, 0, cut_off, predicted=predicted))
+    for run in runs:
+        if run.cause is not Cause.BUDGET:
+            agenda.learn(next(p for p in cases if p.case.key == run.case), run)
+    agenda.useful_s += sum(s.wall_s for entry in entries.values() for s in entry.laps.values())
+    return runs
+
+
+def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
+    """The run of one case; laps of what raced before are added to those of its earlier races."""
+    run = run_of(
+        planned,
+        Part.TIME,
+        agenda.number(planned.block),
+        entry.failed or entry.finished,
+        samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
+        elapsed_s=entry.elapsed_s,
+        predicted=agenda.costs.prediction(planned),
+    )
+    before = agenda.timed.get((run.case, run.round))
+    if before is None:
+        return run
+    notes = dict(before.notes)
+    if entry.failed:
+        notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
+    samples, elapsed_s = before.samples + run.samples, before.elapsed_s + run.elapsed_s
+    return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
+
+
+def weigh(
+    agenda: Agenda, processes: Round, planned: Planned, show: Callable[[str], None]
+) -> list[Run]:
+    """Measure peaks and counts of a case, unless the budget has ended."""
+    if agenda.left_s() <= 0:
+        agenda.over_budget = True
+        return []
+    name, begun = agenda.series(planned), agenda.clock()
+    show(f"{name}, memory")
+    limit_s = min(agenda.timeout_s(planned), max(LEAST_S, agenda.left_s()))
+    crowded = agenda.exceeds_memory([planned], processes.alive)
+    error = agenda.errors.get(planned.case.slice)
+    about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
+    answer = processes.measure_memory(name, limit_s, end_others=crowded, **about)
+    if answer["outcome"] == "timeout" and agenda.left_s() <= 0:
+        agenda.over_budget = True
+        return []
+    run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun)
+    if run.outcome is Outcome.OK and error is not None:
+        run = replace(run, values={**run.values, "error": error})
+    agenda.learn(planned, run)
+    return [run]
+
+
+def shown(
+    agenda: Agenda, block: Block, observe: Callable[[Progress], None]
+) -> Callable[[str], None]:
+    """Reports what runs now; what is left is predicted once, as a visit to the block begins."""
+    needed_s, visits = to_come(agenda)
+    end_s, number = agenda.clock() + needed_s, agenda.number(block)
+    fitting = min(1.0, agenda.left_s() / needed_s) if needed_s else 1.0
+    total = agenda.visits + round(fitting * visits)
+
+    def show(running: str) -> None:
+        left_s, done = min(end_s - agenda.clock(), agenda.left_s()), agenda.visits
+        most = max(total, done)
+        observe(Progress(done, most, block.mode, block.seq_len, running, number, left_s))
+
+    return show
+
+
+def to_come(agenda: Agenda) -> tuple[float, int]:
+    """Predicted seconds of all rounds of all cases that are to come, and how many visits."""
+    needed_s, visits, timed = 0.0, 0, agenda.times_timed()
+    waiting = [planned for planned in agenda.waiting.values() if agenda.limit(planned) is None]
+    for planned in (*waiting, *agenda.repeatable()):
+        lacking = len(agenda.rounds[planned.block]) - timed[planned.case.key]
+        needed_s += agenda.costs.memory_s(planned) if agenda.lacks_memory(planned) else 0.0
+        needed_s += lacking * agenda.visit_s(planned) if lacking else 0.0
+        visits += lacking
+    return needed_s, visits
