@@ -175,7 +175,7 @@ def metric(copy):
     row = '    _recorded("longest_s", "longest", Unit.SECONDS, "the longest iteration"),\n'
     copy.insert("metrics.py", "ROWS = (\n", row)
     copy.insert(
-        "measure/worker.py", '"warmup_s": spent_s(warm), ', '"longest_s": spent_s(warm[:1]), '
+        "measure/built.py", '"warmup_s": spent_s(warm), ', '"longest_s": spent_s(warm[:1]), '
     )
 
 
@@ -185,7 +185,7 @@ def quantity(copy):
         '          table=True, figure="cold", compared=True),\n'
     )
     copy.insert("metrics.py", 'on a GPU without holding its queue"),\n', row)
-    copy.insert("measure/worker.py", '"warmup_s": spent_s(warm), ', '"cold_s": spent_s(warm[:1]), ')
+    copy.insert("measure/built.py", '"warmup_s": spent_s(warm), ', '"cold_s": spent_s(warm[:1]), ')
 
 
 def figure(copy):
@@ -218,14 +218,14 @@ def measuring_option(copy):
     copy.insert("workloads/options.py", 'inputs and order.", kinds.SEED, "0")\n', NAPS)
     copy.insert("records/request.py", "    seed: Count = 0", SETTING)
     copy.insert(
-        "measure/worker.py",
-        "        core: int | None = None,\n",
-        "        naps: int | None = None,\n",
+        "measure/built.py",
+        "    core: int | None = None  # to which the process is bound from now on\n",
+        "    naps: int | None = None\n",
     )
     # what the worker was told is recorded, so that the test can read it
     row = '    _recorded("naps", "naps", Unit.COUNT, "naps before each case"),\n'
     copy.insert("metrics.py", "ROWS = (\n", row)
-    copy.insert("measure/worker.py", "load_before=before", ", naps=float(naps or 0)")
+    copy.insert("measure/built.py", "load_before=load()", ", naps=float(timing.naps or 0)")
 
 
 def package(copy):

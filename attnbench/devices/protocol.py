@@ -125,7 +125,6 @@ class Device(ABC):
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
     counts_energy = False  # whether `joules` may be known
-    memory_needs_fresh_process = False  # whether measuring memory needs a new process for each case
     context_bytes = 0  # device memory that a process takes before any tensor, until measured
     shared = 0.85  # share of its memory that the processes of one race may use together
     gpus = 1  # that a scheduler must allocate to a process
@@ -230,10 +229,6 @@ class Device(ABC):
 
     def release(self) -> None:
         """Free unused device memory that torch caches, which other processes may need."""
-
-    def left_bytes(self) -> int:
-        """Device memory that this process still has allocated; 0 if unknown."""
-        return 0
 
     def arithmetics(
         self, dtypes: Sequence[str]

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from attnbench.attention import contract
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import GROUP, card, names
+from attnbench.catalogue.stacked import stacked
 from attnbench.records import Case, Causality, Option, Workload
 from attnbench.records.selection import layers
 
@@ -22,10 +22,6 @@ class Unmeasured(Exception):
     def __init__(self, outcome: str, reason: str) -> None:
         super().__init__(reason)
         self.outcome = outcome
-
-
-# an older tree has no forms of other packages
-Unusable = getattr(contract, "Unusable", Unmeasured)
 
 
 class Cards:
@@ -42,10 +38,6 @@ class Cards:
         if self.tree is None:
             return card(mechanism)
         if layers(mechanism):
-            try:
-                from attnbench.catalogue.stacked import stacked
-            except ImportError:  # an older tree
-                raise Unmeasured("missing", "this revision has no stacks") from None
             return stacked(mechanism, self.find)
         path, in_file, card_name = mechanism.rpartition(".py:")
         if in_file:
@@ -82,12 +74,10 @@ class Cards:
         if form is not None and form not in card.forms:
             forms = ", ".join(card.forms)
             raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
-        if form is None:  # a card of an older tree has a function here, and no `default_form`
-            form = card.default(config, w) if callable(card.default) else card.default
+        if form is None:
+            form = card.default_form(config, w)
         if reason := card.refusal(form, config, w):
             raise Unmeasured("unsupported", reason)
-        if w.steps and not hasattr(card.forms[form], "step_flops"):
-            raise Unmeasured("unsupported", "cannot decode: this revision measures no decoding")
         chosen = tuple((name, value) for name, value in options)
         return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
 
@@ -109,8 +99,7 @@ def files_of(mechanism: str) -> tuple[Path, ...]:
 
 def package(form: type[Attention]) -> str:
     """`transformers 4.46.3`: the package that computes the form; empty if the tree itself does."""
-    name = getattr(form, "package", "")
     try:
-        return f"{name} {version(name)}" if name else ""
+        return f"{form.package} {version(form.package)}" if form.package else ""
     except PackageNotFoundError:  # importable, but without metadata of an installer
-        return str(name)
+        return form.package

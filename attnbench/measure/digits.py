@@ -25,8 +25,8 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     config = card.configure(dict(case.options))
     if card.refusal(case.form, config, short) or card.refusal("eager", config, short):
         return None
-    form = card.forms[case.form]  # of an older tree, perhaps, with the older name
-    if getattr(form, "deviation", getattr(form, "departs", "")):
+    form = card.forms[case.form]
+    if form.deviation:
         return None
     dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
     torch.manual_seed(seed)

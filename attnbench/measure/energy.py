@@ -8,9 +8,8 @@ wait.
 import math
 import time
 from collections.abc import Callable
-from typing import Any
 
-from attnbench.devices.protocol import Unavailable, ValuesAndNotes
+from attnbench.devices.protocol import Device, Unavailable, ValuesAndNotes
 
 WINDOW_S = 3.0  # of iterations
 STEPS = 10  # fewest steps of the counter in a window
@@ -19,19 +18,20 @@ TAKES_S = WINDOW_S + 3 * STILL_S  # at most, except for the end of the last iter
 CHUNK_S = 0.1  # of iterations that are enqueued before the host waits for them
 
 
-def energy(built: Any, left_s: float) -> ValuesAndNotes:
-    """Joules of an iteration of what `Worker.build` built, and watts meanwhile; or why not."""
-    if TAKES_S + built.iteration_s > left_s:
+def energy(
+    run: Callable[[], None], device: Device, iteration_s: float, left_s: float
+) -> ValuesAndNotes:
+    """Joules of an iteration, which `run` runs, and watts meanwhile; or why not."""
+    if TAKES_S + iteration_s > left_s:
         return {}, {"energy": "the budget ended before it was measured"}
-    joules, count = built.device.joules, 0
-    chunk = math.ceil(CHUNK_S / max(built.iteration_s, 1e-6))
+    joules, count = device.joules, 0
+    chunk = math.ceil(CHUNK_S / max(iteration_s, 1e-6))
     try:
         begun_s, begun_j = step(joules)
         while time.perf_counter() - begun_s < WINDOW_S:
             for _ in range(chunk):
-                built.clear()
-                built.iterate(lambda phase: None)
-            built.device.synchronise()
+                run()
+            device.synchronise()
             count += chunk
         done_s = time.perf_counter()
         ended_s, ended_j = step(joules)

@@ -1,5 +1,6 @@
 """What is measured of a case besides its time: memory, counts, and the error of its output."""
 
+import gc
 from functools import partial
 from typing import Any
 
@@ -7,10 +8,11 @@ from attnbench.attention.card import Card
 from attnbench.devices.protocol import Device, ValuesAndNotes
 from attnbench.measure import compiling
 from attnbench.measure.building import subject_of
-from attnbench.measure.cards import package
+from attnbench.measure.cards import Unmeasured, package
 from attnbench.measure.digits import relative_error
-from attnbench.measure.samples import check, counted, garbage, without_none
+from attnbench.measure.subject import Subject
 from attnbench.records import Case, Level
+from attnbench.verify.flops import counted_flops
 
 
 def measure_memory_and_counts(
@@ -20,9 +22,9 @@ def measure_memory_and_counts(
     device: Device,
     seed: int,
     *,
-    checked: bool,
-    filled: bool,
-    error: bool,
+    checked: bool = False,
+    filled: bool = False,
+    error: bool = False,
 ) -> ValuesAndNotes:
     """Peaks, saved bytes and counts of one iteration, and notes; with `error`, also the numerical
     error of the output.
@@ -31,7 +33,7 @@ def measure_memory_and_counts(
     forward FLOPs of one layer, and garbage. Raises `Unmeasured`.
     """
     values, form = dict[str, float](), card.forms[case.form]
-    if getattr(form, "compiles", False):
+    if form.compiles:
         compiling.load(device)
     if checked:
         subject = subject_of(card, case, seed)
@@ -46,14 +48,45 @@ def measure_memory_and_counts(
     build = partial(subject_of, card, seed=seed, filled=filled)
     peaks, notes = device.profile_memory(lambda case: build(case=case), case)
     values |= peaks
-    # cards and forms of older trees lack these fields (they declare everything) or name them so
-    declared = getattr(card, "declared", True)
-    if not declared or getattr(form, "flops_estimated", getattr(form, "counted", False)):
+    if not card.declared or form.flops_estimated:
         values |= counted(subject_of(card, case, seed))
-    if declared and error:
-        values |= without_none(error=relative_error(card, case, seed))
+    if card.declared and error and (found := relative_error(card, case, seed)) is not None:
+        values["error"] = found
     if computed_by := package(form):
         notes["package"] = computed_by
-    if deviation := getattr(form, "deviation", getattr(form, "departs", "")):
-        notes["departs"] = deviation
+    if form.deviation:
+        notes["departs"] = form.deviation
     return values, notes
+
+
+def check(subject: Subject) -> None:
+    """Check the output and the gradients of one iteration. Raises `Unmeasured`."""
+    subject.prefill()
+    wrong = subject.check(subject.iteration()(lambda phase: None))
+    tensors = (*subject.parameters, *subject.inputs)
+    gradients = [t.grad for t in tensors if t.grad is not None]
+    if not wrong and not all(gradient.isfinite().all() for gradient in gradients):
+        wrong = "a gradient is not finite"
+    subject.clear()
+    if wrong:
+        raise Unmeasured("failed", wrong)
+
+
+def garbage(subject: Subject) -> int:
+    """How many objects an iteration after the first leaves in cycles, to the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        subject.iteration()(lambda phase: None)
+        subject.clear()
+        return gc.collect()
+    finally:
+        gc.enable()
+
+
+def counted(subject: Subject) -> dict[str, float]:
+    """Parameters and forward FLOPs of a module that does not declare them."""
+    is_core = subject.case.workload.level is Level.CORE
+    call = subject.module.attend if is_core else subject.module
+    flops = counted_flops(subject.module, *subject.inputs, subject.mask, call=call)
+    return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}

@@ -17,7 +17,7 @@ from attnbench.attention.classifier import Classifier, random_tokens
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import ValuesAndNotes
 from attnbench.measure.drawing import Repeating
-from attnbench.records import Case, Level, Workload
+from attnbench.records import Case, Level
 
 
 class Subject:
@@ -43,7 +43,6 @@ class Subject:
         whole = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
         with Repeating():
             self.module: Any = whole(config, w)
-        # older trees have no form that compiles
         forms = self.module.modules()
         self.compiles = any(getattr(form, "compiles", False) for form in forms)
         self.module.to(self.device, self.dtype).train(self.mode.trains)
@@ -141,7 +140,8 @@ class Subject:
             return (random_tokens(w, self.generator),)
         if w.level is Level.ATTENTION:
             return (self.normal(w.batch, w.outputs // w.batch, w.width),)
-        return tuple(self.normal(*shape) for shape in core_inputs(self.module, w))
+        shapes = self.module.core_inputs(self.module.config, w)
+        return tuple(self.normal(*shape) for shape in shapes)
 
     def normal(self, *shape: int) -> Tensor:
         """Normally distributed numbers, with a gradient where the mode trains."""
@@ -153,11 +153,11 @@ class Subject:
 
         A user's core gives what it was given, and may not run a single token.
         """
-        if not getattr(card, "declared", True):
+        if not card.declared:
             return self.case.workload.heads, self.case.workload.head_width
         w = replace(self.case.workload, batch=1, seq_len=1)
         core: Any = card.forms["eager"](config, w).to(self.device, self.dtype)
-        shapes = core_inputs(core, w)
+        shapes = core.core_inputs(core.config, w)
         inputs = (torch.zeros(shape, device=self.device, dtype=self.dtype) for shape in shapes)
         with torch.no_grad():
             _, heads, _, width = core.attend(*inputs, None).shape
@@ -172,11 +172,3 @@ def plain(output: Any) -> Tensor:
     if type(output) is not Tensor:
         raise TypeError(f"the output is a {type(output).__name__}, and not exactly a Tensor")
     return output.detach()
-
-
-def core_inputs(core: Any, w: Workload) -> tuple[tuple[int, ...], ...]:
-    """Shapes of what a core takes; cores of older trees take q, k and v."""
-    if not hasattr(core, "core_inputs"):
-        return ((w.batch, w.heads, w.seq_len, w.head_width),) * 3
-    shapes: tuple[tuple[int, ...], ...] = core.core_inputs(core.config, w)
-    return shapes

@@ -6,7 +6,7 @@ import torch
 from attnbench.catalogue.registry import card
 from attnbench.devices.cuda_graphs import captured
 from attnbench.devices.finding import find
-from attnbench.measure import samples
+from attnbench.measure import replays
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Unmeasured
 from attnbench.measure.subject import Subject
@@ -66,10 +66,10 @@ class Constant(Subject):
 def test_a_replay_that_computes_something_else_is_a_failure():
     tested = case(mechanism="fastformer")
     device = find("cuda")
-    assert samples.captured(device, subject(tested))
+    assert replays.captured(device, subject(tested))
     constant = Constant(card("fastformer"), tested, seed=0)
     with pytest.raises(Unmeasured, match="the output is not that of the iteration") as wrong:
-        samples.captured(device, constant)
+        replays.captured(device, constant)
     assert wrong.value.outcome == "failed"
 
 
@@ -79,7 +79,7 @@ def test_a_form_that_draws_numbers_is_not_held_to_its_replay():
             y = super().forward()
             return y + torch.randn(y.shape)
 
-    assert samples.captured(find("cuda"), Draws(card("fastformer"), case("fastformer"), seed=0))
+    assert replays.captured(find("cuda"), Draws(card("fastformer"), case("fastformer"), seed=0))
 
 
 def test_replays_train_like_iterations():
@@ -102,7 +102,7 @@ def test_only_a_capturable_optimiser_is_captured():
     one = subject(case(mode=Mode.TRAINING))
     (group,) = one.optimiser.param_groups
     assert not group["capturable"]
-    samples.captured(find("cuda"), one)
+    replays.captured(find("cuda"), one)
     assert group["capturable"]
 
 

@@ -19,7 +19,7 @@ from attnbench.devices.cuda_timing import (
 )
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
-from attnbench.measure.samples import time_to_first_token
+from attnbench.measure.built import time_to_first_token
 from tests.measure.cases import answered, timing
 
 CYCLES_PER_S = 1_980_000_000

@@ -17,7 +17,8 @@ from attnbench.devices.disturbances import (
     waited_s,
 )
 from attnbench.devices.timing import FAULT_S, HostStopwatch
-from attnbench.measure import samples
+from attnbench.measure import built
+from attnbench.measure.built import Built
 from attnbench.measure.worker import Worker
 from attnbench.records import Clock, Disturbance
 from tests.measure.cases import case, sent, timing
@@ -170,18 +171,20 @@ def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
 
 def test_a_rehearsal_goes_on_while_pages_fault_and_ends(monkeypatch):
     now, runs = [0.0], []
-    monkeypatch.setattr(samples.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(built.time, "perf_counter", lambda: now[0])
+    one = Built.__new__(Built)
 
-    def take():
+    def timed(iterations):
         runs.append(1)
         now[0] += 0.005
         return SimpleNamespace(iterations=1, seconds=0.005)
 
-    counts = iter([0, 900, 950, 950, 950])
-    samples.run_rehearsal(take, lambda: next(counts))
+    one.timed, one.meter = timed, SimpleNamespace(faults=iter([0, 900, 950, 950, 950]).__next__)
+    one.rehearse()
     assert len(runs) == 3
     runs.clear()
-    samples.run_rehearsal(take, itertools.count(0, 900).__next__)
+    one.meter.faults = itertools.count(0, 900).__next__
+    one.rehearse()
     assert len(runs) <= 21
 
 

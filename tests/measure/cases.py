@@ -4,8 +4,8 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
+from attnbench.measure.built import Built
 from attnbench.measure.worker import Worker
 from attnbench.records import Case, Level, Mode, Outcome, Shell, Workload
 
@@ -36,16 +36,10 @@ def answered(worker, do, **asked):
 def timing(iterate, watch, meter, iteration_s):
     """A worker that has built a case of such iterations."""
     worker = Worker(None, seed=0)
-    worker.built = SimpleNamespace(
-        iteration_s=iteration_s,
-        iterate=iterate,
-        clear=lambda: None,
-        prepare=lambda count: None,
-        watch=watch,
-        meter=meter,
-        examination=None,
-        laps=[],
-    )
+    iterate.clear, iterate.prepare = lambda: None, lambda count: None
+    worker.built = built = Built.__new__(Built)
+    built.iterate, built.iteration_s, built.examination = iterate, iteration_s, None
+    built.watch, built.meter = watch, meter
     return worker
 
 

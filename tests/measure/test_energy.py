@@ -15,13 +15,13 @@ IDLE_W, BUSY_W = 60.0, 300.0
 
 
 class Counted:
-    """A built case on a device that consumes what it does, and says so `step_s` apart."""
+    """A case and its device, which consumes what it does, and says so `step_s` apart."""
 
     iteration_s = 0.002  # of the device; the host takes longer
 
     def __init__(self, step_s, busy_before=True):
         self.now = self.consumed = self.shown = 0.0
-        self.step_s, self.device = step_s, self
+        self.step_s = step_s
         if busy_before:
             self.spend(0.73 * step_s, BUSY_W)  # of another process, which a step still shows
 
@@ -36,11 +36,8 @@ class Counted:
         self.spend(0.001, IDLE_W)
         return self.shown
 
-    def iterate(self, lap):
+    def run(self):
         self.spend(0.01, BUSY_W)
-
-    def clear(self):
-        pass
 
     def synchronise(self):
         pass
@@ -53,7 +50,7 @@ def found(monkeypatch):
     def of(built, left_s=100.0):
         clock = SimpleNamespace(perf_counter=lambda: built.now)
         monkeypatch.setattr(measured, "time", clock)
-        return energy(built, left_s)
+        return energy(built.run, built, built.iteration_s, left_s)
 
     return of
 

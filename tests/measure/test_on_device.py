@@ -62,25 +62,18 @@ def test_the_second_case_of_a_process_has_the_peaks_of_the_first(gpu):
         assert first[key] == again[key] < other[key]
 
 
-def test_a_process_in_which_a_mechanism_left_tensors_weighs_no_other_case(gpu, monkeypatch):
-    assert not weighed()["needs_new_process"]
-    on_cpu = Worker(None, seed=0, measures_memory=True)
-    assert on_cpu.answer("measure_memory", **asked())["needs_new_process"]
-    assert not on_cpu.answer("measure_memory", checked=True, **asked())["needs_new_process"], (
-        "of counts alone"
-    )
-    eager, kept = card("transformer").forms["eager"], []
-    attend = eager.attend
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_memory_takes_a_process_for_each_case_and_counts_one_that_nothing_has_changed(
+    gpu, device, monkeypatch
+):
+    def spent(**more):
+        worker = Worker(None, seed=0, measures_memory=True)
+        return answered(worker, "measure_memory", **more, **asked(device=device))[
+            "needs_new_process"
+        ]
 
-    def keeps(self, *args):
-        kept.append(torch.ones(2 * MIB))
-        return attend(self, *args)
-
-    monkeypatch.setattr(eager, "attend", keeps)
-    assert weighed()["needs_new_process"]
-
-
-def test_a_process_that_a_mechanism_has_changed_weighs_no_other_case(gpu, monkeypatch):
+    assert spent()
+    assert not spent(checked=True)
     eager = card("transformer").forms["eager"]
     attend = eager.attend
 
@@ -90,14 +83,9 @@ def test_a_process_that_a_mechanism_has_changed_weighs_no_other_case(gpu, monkey
 
     monkeypatch.setattr(eager, "attend", changes)
     try:
-        assert weighed()["needs_new_process"]
+        assert spent(checked=True)
     finally:
         torch.set_float32_matmul_precision("highest")
-
-
-def test_a_process_that_keeps_too_much_of_the_host_weighs_no_other_case(gpu):
-    worker = Worker(None, seed=0, measures_memory=True, keep_bytes=-(1 << 30))
-    assert worker.answer("measure_memory", **asked(device="cuda"))["needs_new_process"]
 
 
 def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu, monkeypatch):

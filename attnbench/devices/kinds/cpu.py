@@ -30,7 +30,6 @@ class Cpu(Device):
     clock = "process CPU time"
     threads = 1
     hides_page_faults = True
-    memory_needs_fresh_process = True  # what the allocator keeps of earlier cases is resident
     shared = 0.6
     gpus = 0
     matmul_size = 1024

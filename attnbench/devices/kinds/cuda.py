@@ -142,11 +142,6 @@ class Cuda(Device):
         free_workspaces()
         torch.cuda.empty_cache()
 
-    def left_bytes(self) -> int:
-        import torch
-
-        return torch.cuda.memory_allocated(self.index)
-
     def arithmetics(
         self, dtypes: Sequence[str]
     ) -> Iterator[tuple[str, AbstractContextManager[None]]]:
