@@ -185,7 +185,6 @@ ROWS = (
            "one iteration, of the GPU (--energy)",
            Join.GEOMETRIC_MEAN, signed=True),
     _recorded("kernels", "kernels", Unit.COUNT, "on the GPU, of one iteration"),
-    _recorded("busy_share", "GPU busy", Unit.RATIO, "of one iteration under the profiler"),
     _recorded("over_bound", "time over the bound", Unit.RATIO,
               "the bound is the longer of two times: that of all matrix products at the peak rate"
               " of this machine, and that of reading and writing parameters, inputs and outputs"
@@ -209,8 +208,6 @@ ROWS = (
     _recorded("context_bytes", "context", Unit.BYTES, "of a process, beyond what torch reserved",
               signed=True),
     _recorded("workspace_bytes", "workspace", Unit.BYTES, "of cuBLAS, not in the allocated peak"),
-    _recorded("device_before_bytes", "GPU before", Unit.BYTES, "of all processes, before a case"),
-    _recorded("device_used_bytes", "GPU peak", Unit.BYTES, "of all processes, while it ran"),
     _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
     _recorded("load_after", "load after", Unit.COUNT, "one-minute load average"),
 )  # fmt: skip

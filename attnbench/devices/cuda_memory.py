@@ -21,16 +21,12 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
     The first iteration warms up (autotuning allocates), the second is measured, operators are
     counted in the third, and the GPU's kernels recorded in a fourth. Peaks of decoding include its
     prefill. What is allocated already, and the workspaces of cuBLAS, are not part of the allocated
-    peak. The context includes the code of all kernels that the process has run, also for earlier
-    cases. Where NVML does not show the process, the memory in use on the whole device is recorded
-    instead: before the case was built, and at its peak.
+    peak. The context includes the code of all kernels that the process has run.
     """
-    device = torch.cuda.current_device()
     gc.collect()
     free_workspaces()
     torch.cuda.empty_cache()
     left = torch.cuda.memory_allocated()
-    used_before = used_bytes(device)
     subject = build()
     iterate = subject.iteration()
     subject.prefill()
@@ -42,9 +38,7 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
     torch.cuda.reset_peak_memory_stats()
     before, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     saved: dict[str, int] = {}
-    hidden = nvml.hides_process(uuid)
-    driver = partial(used_bytes, device) if hidden else partial(nvml.process_bytes, uuid)
-    with profile() as trace, Peak(driver) as seen:
+    with profile() as trace, Peak(partial(nvml.process_bytes, uuid)) as seen:
         subject.prefill()
         iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
         torch.cuda.synchronize()
@@ -60,13 +54,12 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
         "kept_bytes": kept,
         "workspace_bytes": workspace,
     }
-    if hidden:
-        values |= {"device_before_bytes": used_before, "device_used_bytes": seen.peak}
-    else:
+    if not seen.hidden:
         values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
     values, notes = subject.with_state(values)
     values["kept_bytes"] -= values.get("state_bytes", 0)
-    notes |= {"nvml": hidden} if hidden else {}
+    if seen.hidden:
+        notes["nvml"] = seen.hidden
     if subject.compiles:
         notes["operators"] = FUSED
     else:
@@ -79,12 +72,6 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
     return values | of_kernels, notes | kernels.operators(kernels.names_in(trace)) | named
 
 
-def used_bytes(device: int) -> int:
-    """Memory of a device that is in use, by all processes."""
-    free, total = torch.cuda.mem_get_info(device)
-    return int(total - free)
-
-
 def free_workspaces() -> int:
     """Free what cuBLAS keeps allocated between calls; returns its bytes."""
     before = torch.cuda.memory_allocated()
@@ -94,7 +81,8 @@ def free_workspaces() -> int:
 
 
 class Peak:
-    """The first and the largest answer of `ask`, in bytes, while the `with` block runs.
+    """The first and the largest answer of `ask`, in bytes, while the `with` block runs; `hidden`
+    says why there is none.
 
     A thread calls it every `PERIOD_S` and once at the end, since a short iteration may fall between
     two calls.
@@ -106,8 +94,12 @@ class Peak:
         self.ask = ask
 
     def __enter__(self) -> Self:
-        self.first = self.peak = self.ask()
-        self._done = threading.Event()
+        self.first, self.hidden = 0, ""
+        try:
+            self.first = self.ask()
+        except Unavailable as error:
+            self.hidden = str(error)
+        self.peak, self._done = self.first, threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
         return self

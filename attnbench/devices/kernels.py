@@ -6,7 +6,7 @@ operators without the backward pass: `scaled_dot_product_` followed by `flash_at
 `flash_attention_for_cpu`, `efficient_attention`, `cudnn_attention` or `attention_math`, the last of
 which stores the weights. `attention_device_kernels` names what these operators, or compiled code,
 started on a GPU, and `arithmetic` how they multiply float32 where that is not one product in
-float32. Of all kernels of an iteration, the number, share of time and costliest are recorded.
+float32. Of all kernels of an iteration the number is recorded.
 """
 
 import re
@@ -28,7 +28,6 @@ COMPILED = "Torch-Compiled Region"  # the profiler's name for code that torch.co
 # 8.0 on it multiplies on tensor cores (`OpMultiplyAddFastF32` in gemm_kernel_utils.h of torch)
 EFFICIENT = re.compile(r".*fmha_cutlass\w_f32_\w*sm(\d+)")
 SPLIT_FROM = 80
-COSTLIEST = 3  # kernels that are named
 
 
 def names_in(trace: profile) -> set[str]:
@@ -56,36 +55,15 @@ def started_on_gpu(iterate: Callable[..., Any]) -> ValuesAndNotes:
     with profile(use_kineto=True, use_device="cuda") as trace:
         iterate(lambda phase: None)
     events = list(trace.function_events or ())
-    values, notes = kernel_summary(events)
+    ran = [e for e in events if e.device_type is not DeviceType.CPU and not e.is_user_annotation]
+    kernels = sum(not event.name.startswith("Mem") for event in ran)
+    values, notes = {"kernels": float(kernels)} if ran else {}, {}
     found = attention_kernels(events)
     if found:
         notes["attention_device_kernels"] = ", ".join(dict.fromkeys(map(short, found)))
     if any((match := EFFICIENT.match(name)) and int(match[1]) >= SPLIT_FROM for name in found):
         notes["arithmetic"] = SPLIT
     return values, notes
-
-
-def kernel_summary(events: Iterable[Any]) -> ValuesAndNotes:
-    """How many kernels there are, the share of time in which they ran, and the costliest.
-
-    The time is that from the first to the last, under the profiler.
-    """
-    ran = [e for e in events if e.device_type is not DeviceType.CPU and not e.is_user_annotation]
-    if not ran:
-        return {}, {}
-    took: dict[str, float] = {}
-    for event in ran:
-        one = event.time_range
-        took[short(event.name)] = took.get(short(event.name), 0.0) + one.end - one.start
-    total = sum(took.values())
-    span = max(e.time_range.end for e in ran) - min(e.time_range.start for e in ran)
-    costliest = sorted(took, key=took.__getitem__, reverse=True)[:COSTLIEST]
-    named = (f"{name} {100 * took[name] / (total or 1):.0f} %" for name in costliest)
-    kernels = sum(not event.name.startswith("Mem") for event in ran)
-    values: dict[str, float] = {"kernels": kernels}
-    if span > 0:
-        values["busy_share"] = min(1.0, total / span)
-    return values, {"costliest_kernels": ", ".join(named)}
 
 
 def attention_kernels(events: Iterable[Any]) -> list[str]:

@@ -6,7 +6,6 @@ has its own memory and processes, but clocks, temperature, power and energy are 
 """
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,9 +18,7 @@ from attnbench.records import Sample
 
 SLOW = 0.75  # of the multiprocessors' maximum clock; samples below it are retaken
 THROTTLED = 0.05  # a reason that lowered the clock for less of the samples' time is not noted
-REASON = re.compile("nvmlClocks(?:Event|Throttle)Reason(.+)")
 BUSY = 5  # percent of the time; a process that starts uses less itself
-IDLE = 1
 PART = "MIG-"  # begins the UUID of a MIG instance
 POWER_CAP = "power cap"
 
@@ -92,15 +89,6 @@ def process_bytes(uuid: str) -> int:
     raise Unavailable("NVML does not show this process; containers often hide it")
 
 
-def hides_process(uuid: str) -> str:
-    """Why NVML does not say how much memory this process uses; empty if it does."""
-    try:
-        process_bytes(uuid)
-    except Unavailable as error:
-        return str(error)
-    return ""
-
-
 class GpuMeter(Meter):
     """What a GPU reports of the samples of one case; what it does not report is left out.
 
@@ -111,7 +99,6 @@ class GpuMeter(Meter):
         self.uuid = uuid
         self.elapsed_s = 0.0
         self.grown: dict[str, float] = {}  # what cumulative counters grew by
-        self.seen: dict[str, None] = {}  # reasons for a low clock that have no counters
         self.clocks_hz: list[float] = []
         self.temperatures_c: list[float] = []
         self.slow = 0  # samples at a low clock
@@ -130,8 +117,6 @@ class GpuMeter(Meter):
         for key, more in grown.items():
             self.grown[key] = self.grown.get(key, 0.0) + more
         self.capped = bool(grown.get(POWER_CAP))
-        if not after and (reasons := throttle(self.uuid)):
-            self.seen[reasons] = None
 
     def judge_sample(self, taken: Sample) -> None:
         self.is_slow = False
@@ -155,7 +140,7 @@ class GpuMeter(Meter):
         counted = [r for r in COUNTERS.values() if self.grown.get(r, 0.0) > least_s]
         samples = f"in {self.slow} of {len(self.clocks_hz)} samples"
         return {
-            "throttle": ", ".join((*counted, *self.seen)),
+            "throttle": ", ".join(counted),
             "clock": f"below {100 * SLOW:.0f} % of its maximum {samples}" if self.slow else "",
         }
 
@@ -216,20 +201,6 @@ def others(uuid: str) -> str:
     busy = answer(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu, 0)
     found += [f"busy {busy} % of the time"] * (busy > BUSY)
     return ", ".join(found)
-
-
-def throttle(uuid: str) -> str:
-    """Why the clock is low now, as NVML names it; empty if it is not, or NVML cannot say."""
-    reasons: dict[int, str] = {}  # by bit; a bit may have several names, and `All` is several bits
-    active, names = answer(
-        uuid,
-        lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml)),
-        (0, {}),
-    )
-    for name in sorted(names):
-        if (match := REASON.fullmatch(name)) and names[name].bit_count() == 1:
-            reasons.setdefault(names[name], match[1])
-    return ", ".join(reasons[bit] for bit in sorted(reasons) if bit & active & ~IDLE)
 
 
 def driver() -> str:

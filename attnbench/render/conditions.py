@@ -77,8 +77,7 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
     " iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
     " --cuda-graphs times replays without launches",
     WarningKind.SHARED: "other processes used the GPU when the sweep began: {others}",
-    WarningKind.HIDDEN: "NVML does not show the memory of single processes ({reason}); cases.csv"
-    " has that of the whole GPU, before each case and at its peak",
+    WarningKind.HIDDEN: "NVML does not show the memory of single processes ({reason})",
     WarningKind.DISTURBED: "of {of:many lap}, {laps:disturbed}",
     WarningKind.DRIFTED: "the machine drifted: times changed by {drift:changed} over the sweep",
     WarningKind.ONE_ROUND: "one round only: confidence intervals do not include variation between"

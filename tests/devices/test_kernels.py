@@ -76,14 +76,13 @@ def event(name, *started, inside=()):
     )
 
 
-def on_gpu(name, begin, end, annotates=False):
+def on_gpu(name, annotates=False):
     return SimpleNamespace(
         name=name,
         kernels=[],
         cpu_children=[],
         device_type=DeviceType.CUDA,
         is_user_annotation=annotates,
-        time_range=SimpleNamespace(start=begin, end=end),
     )
 
 
@@ -120,18 +119,17 @@ def test_of_compiled_code_only_attention_is_named(monkeypatch):
     assert recorded(monkeypatch, region) == "triton_tem_fused_flex_attention_0"
 
 
-def test_the_kernels_of_an_iteration_are_counted_and_the_costliest_named(monkeypatch):
-    values, notes = traced(
+def test_the_kernels_of_an_iteration_are_counted(monkeypatch):
+    values, _ = traced(
         monkeypatch,
         event("aten::mm", "sgemm"),
-        on_gpu("attnbench", 100.0, 200.0, annotates=True),  # a label, which would count twice
-        on_gpu("void sgemm<float>(float*)", 100.0, 140.0),
-        on_gpu("void sgemm<float>(float*)", 150.0, 170.0),
-        on_gpu("softmax", 170.0, 180.0),
-        on_gpu("Memset (Device)", 190.0, 200.0),
+        on_gpu("attnbench", annotates=True),  # a label, which would count twice
+        on_gpu("void sgemm<float>(float*)"),
+        on_gpu("void sgemm<float>(float*)"),
+        on_gpu("softmax"),
+        on_gpu("Memset (Device)"),
     )
-    assert values == {"kernels": 3, "busy_share": pytest.approx(0.8)}
-    assert notes["costliest_kernels"] == "sgemm 75 %, softmax 12 %, Memset 12 %"
+    assert values == {"kernels": 3}
 
 
 @pytest.mark.parametrize(

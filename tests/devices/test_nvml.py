@@ -20,20 +20,6 @@ def library(monkeypatch):
     return module
 
 
-def test_a_reason_has_one_name_however_many_the_library_gives_it(library):
-    library.nvmlClocksThrottleReasonReliability = 0x400
-    library.nvmlClocksThrottleReasonUserDefinedClocks = 0x2
-    library.nvmlClocksEventReasonApplicationsClocksSetting = 0x2
-    library.nvmlClocksEventReasonSwPowerCap = 0x4
-    library.nvmlClocksEventReasonGpuIdle = 0x1
-    library.nvmlClocksEventReasonNone = 0
-    library.nvmlClocksEventReasonAll = 0x407
-    library.nvmlDeviceGetCurrentClocksEventReasons = lambda gpu: 0x403
-    assert nvml.throttle("GPU-1") == "ApplicationsClocksSetting, Reliability"
-    library.nvmlDeviceGetCurrentClocksEventReasons = lambda gpu: 0x1
-    assert nvml.throttle("GPU-1") == ""
-
-
 def missing(*_):
     """What an older driver raises, which is no NVMLError."""
     raise RuntimeError("NVML library mismatch")
@@ -43,8 +29,6 @@ def test_an_older_library_is_a_reason_and_no_error(library):
     library.nvmlDeviceGetComputeRunningProcesses = missing
     with pytest.raises(nvml.Unavailable, match="NVML library mismatch"):
         nvml.process_bytes("GPU-1")
-    assert nvml.hides_process("GPU-1") == "NVML library mismatch"
-    assert nvml.throttle("GPU-1") == ""
     with nvml.GpuMeter("GPU-1") as meter:
         pass
     assert not meter.is_slow
@@ -67,20 +51,18 @@ def test_values_leave_out_what_the_device_does_not_give(library):
 
 
 class Card:
-    """Counters, a clock and reasons, which a test changes."""
+    """Counters and a clock, which a test changes."""
 
     def __init__(self, library):
-        self.millijoules, self.nanoseconds, self.reasons = 0, {}, 0
+        self.millijoules, self.nanoseconds = 0, {}
         names = ("POWER", "THERMAL", "SYNC_BOOST", "BOARD_LIMIT", "RELIABILITY")
         self.names = dict(zip((74, 75, 76, 77, 79), names, strict=True))
         for number, name in self.names.items():
             setattr(library, f"NVML_FI_DEV_PERF_POLICY_{name}", number)
         library.NVML_SUCCESS, library.NVML_CLOCK_SM = 0, 1
-        library.nvmlClocksEventReasonSwPowerCap = 0x4
         library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: self.millijoules
         library.nvmlDeviceGetFieldValues = self.fields
         library.nvmlDeviceGetMaxClockInfo = lambda gpu, kind: 1980
-        library.nvmlDeviceGetCurrentClocksEventReasons = lambda gpu: self.reasons
 
     def fields(self, gpu, numbers):
         values = [self.nanoseconds.get(self.names[number]) for number in numbers]
@@ -112,15 +94,6 @@ def test_a_meter_adds_up_what_counters_grow_by_during_samples(card):
         card.nanoseconds["POWER"] += 10**6
     assert short.values()["throttled_s"] == pytest.approx(0.001)
     assert short.notes()["throttle"] == "", "a moment at a lowered clock"
-
-
-def test_without_counters_the_reasons_after_each_sample_are_noted(card):
-    meter = nvml.GpuMeter("GPU-1")
-    for reasons in (0, 0x4, 0x4):
-        with meter:
-            card.reasons = reasons
-    assert meter.notes()["throttle"] == "SwPowerCap"
-    assert "throttled_s" not in meter.values()
 
 
 def seen(meter, mhz):

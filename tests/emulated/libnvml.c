@@ -182,12 +182,6 @@ int nvmlDeviceGetDefaultApplicationsClock(gpu *handle, int kind, unsigned *mhz)
     return NOT_SUPPORTED; /* as recent drivers answer */
 }
 
-int nvmlDeviceGetCurrentClocksEventReasons(gpu *handle, unsigned long long *reasons)
-{
-    *reasons = said("capped") ? 4 : 0;
-    return handle->is_part ? NOT_SUPPORTED : OK;
-}
-
 int nvmlDeviceGetFieldValues(gpu *handle, int count, field_value *values)
 {
     if (handle->is_part)

@@ -92,9 +92,9 @@ def test_a_sweep_times_weighs_and_reports_both_modes(usual):
     assert "driver 999.0" in usual.err
 
 
-def test_a_round_takes_a_process_for_each_series_and_memory_one_more(usual):
+def test_a_round_takes_a_process_for_each_series_and_memory_one_for_each_case(usual):
     of_peaks, series, rounds = 1, 2, 2
-    assert usual.processes == of_peaks + series * (rounds + 1)
+    assert usual.processes == of_peaks + series * rounds + len(usual.weighed)
 
 
 @pytest.mark.long
@@ -120,7 +120,6 @@ def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(ailing):
         assert run.values["sm_clock_hz"] == pytest.approx(3.45e8, rel=0.05)
     for run in ailing.weighed:
         assert "device_process_bytes" not in run.values
-        assert run.values["device_used_bytes"] >= run.values["device_before_bytes"] > 0
     for text in ("throttled: power cap", "far below its maximum"):
         assert text in ailing.err
     assert "memory of single processes" in ailing.page

@@ -1,11 +1,14 @@
 """What a worker does happens on the device of the case, and leaves none of its memory behind."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices import host, nvml
 from attnbench.devices.kinds.cuda import Cuda
+from attnbench.devices.protocol import Unavailable
 from attnbench.measure import environment
 from attnbench.measure.worker import Worker
 from tests.measure.cases import answered, case, sent
@@ -17,7 +20,7 @@ MIB = 1 << 20
 def gpu(emulated_gpu, monkeypatch):
     """An emulated GPU of which NVML tells nothing, and whose memory is counted from now on."""
     torch.cuda.reset_peak_memory_stats()
-    monkeypatch.setattr(nvml, "hides_process", lambda uuid: "hidden")
+    monkeypatch.setattr(nvml, "process_bytes", Mock(side_effect=Unavailable("hidden")))
     return emulated_gpu
 
 
