@@ -47,15 +47,12 @@ Build = Callable[[Case], Built]
 
 class Stopwatch(Protocol):
     """Times a sample of iterations: `reset`, for each one `start` and a `lap` at the end of each
-    phase (forward, backward, step), then `sample`. Laps may also have other names: `laps` has the
-    seconds of each in the last sample.
+    phase (forward, backward, step), then `sample`.
 
     A device with a queue may first need samples to calibrate how to hide launches (`calibrating`).
     While it `hides_launches`, a sample with `hide=False` shows the wall time.
     """
 
-    @property
-    def laps(self) -> Mapping[str, float]: ...
     @property
     def calibrating(self) -> bool: ...
     @property

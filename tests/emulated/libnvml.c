@@ -176,12 +176,6 @@ int nvmlDeviceGetMaxClockInfo(gpu *handle, int kind, unsigned *mhz)
     return handle->is_part || kind != 1 ? NOT_SUPPORTED : OK;
 }
 
-int nvmlDeviceGetDefaultApplicationsClock(gpu *handle, int kind, unsigned *mhz)
-{
-    (void)handle, (void)kind, (void)mhz;
-    return NOT_SUPPORTED; /* as recent drivers answer */
-}
-
 int nvmlDeviceGetFieldValues(gpu *handle, int count, field_value *values)
 {
     if (handle->is_part)

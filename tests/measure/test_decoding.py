@@ -161,14 +161,6 @@ def test_a_prompt_that_gives_nothing_finite_fails(worker, monkeypatch):
     assert answer == {"outcome": "failed", "reason": "after the prompt, output is not finite"}
 
 
-def test_an_older_tree_measures_no_decoding(worker, monkeypatch):
-    monkeypatch.delattr(Attention, "step_flops")
-    monkeypatch.delattr(card("grouped_query").forms["eager"], "step_flops")
-    answer = worker.answer("build", **asdict(decoding()))
-    assert answer["outcome"] == "unsupported"
-    assert "this revision" in answer["reason"]
-
-
 def test_decoding_is_causal_without_being_asked_to_be(worker):
     asked = asdict(decoding())
     asked["workload"] = asdict(replace(decoding().workload, causal=False))

@@ -66,28 +66,16 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error():
     assert answer == {"outcome": "failed", "reason": "ValueError: no such head"}
 
 
-@pytest.mark.parametrize(("more", "needs_new_process"), [(500, False), (501, True)])
-def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(
-    monkeypatch, more, needs_new_process
-):
-    private = [7000]
-    monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
-    worker = Worker(None, seed=0, keep_bytes=500)
-    answered(worker, "build", **asdict(case()))
-    private[0] += more
-    assert worker.answer("finish")["needs_new_process"] is needs_new_process
-
-
-def test_what_a_device_loads_at_first_is_not_what_cases_leave(monkeypatch):
-    """A context and the code of kernels take some hundred MiB of the host."""
+def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(monkeypatch):
+    """What a device loads at first, a context and the code of kernels, is not what cases leave."""
     private = [7000]
     monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
     monkeypatch.setattr(Cpu, "wake", lambda self: private.append(private.pop() + 600))
     worker = Worker(None, seed=0, keep_bytes=500)
-    for needs_new_process in (False, True):
+    for more, needs_new_process in ((500, False), (1, True)):
         answered(worker, "build", **asdict(case()))
-        assert worker.answer("finish")["needs_new_process"] is needs_new_process
-        private[0] += 600
+        private[0] += more
+        assert answered(worker, "finish")["needs_new_process"] is needs_new_process
 
 
 @pytest.mark.parametrize(("warmup_s", "mapped"), [(0.0, 1), (60.0, 0)])
