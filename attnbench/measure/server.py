@@ -39,13 +39,6 @@ PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of 
 MESSAGE = struct.Struct("<4siii")
 # taken from this package even when another tree is measured; in import order
 MEASURING_ROOMS = ("version", "modes", "records", "devices", "run", "verify", "measure")
-# for a tree without the room `attention`: what measuring code imports, and its place there
-MOVED = (
-    ("attnbench.attention.contract", "attnbench.contract"),
-    ("attnbench.attention.card", "attnbench.contract"),
-    ("attnbench.attention.classifier", "attnbench.model"),
-    ("attnbench.catalogue.registry", "attnbench.registry"),
-)
 
 
 class Server:
@@ -276,12 +269,6 @@ def graft(package: Path) -> None:
 
     for room in MEASURING_ROOMS:
         setattr(attnbench, room, imported(f"attnbench.{room}", package))
-    if not Path(attnbench.__path__[0], "attention").is_dir():
-        sys.modules["attnbench.device"] = importlib.import_module("attnbench.devices.finding")
-        for new, old in MOVED:
-            place, _, name = new.rpartition(".")
-            module = sys.modules[new] = importlib.import_module(old)
-            setattr(sys.modules.setdefault(place, ModuleType(place)), name, module)
 
 
 def described(error: BaseException) -> str:

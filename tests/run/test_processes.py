@@ -190,23 +190,6 @@ def test_a_script_that_cannot_start_is_reported(tmp_path):
         broken.wait()
 
 
-BEFORE_ATTENTION = {
-    "__init__": "",
-    "contract": "class Attention: ...\nclass Card: ...\n",
-    "model": "Classifier = random_tokens = None\n",
-    "registry": """
-from types import SimpleNamespace as Card
-from attnbench.contract import Attention
-from attnbench.device import find
-GROUP = "attnbench.mechanisms"
-def names():
-    return ("old",)
-def card(name):
-    return Card(forms={"eager": Attention, find("cpu").torch_name: Attention})
-""",
-}
-
-
 def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_path, monkeypatch):
     """As where `python -m attnbench` runs in a clone beside an installed copy."""
     text = "import attnbench\nclass Worker:\n    def __init__(self, tree): pass\n"
@@ -253,17 +236,6 @@ def test_an_older_tree_is_measured_by_this_package(tmp_path):
         answers += [worker.ask(60.0, **{**build("fastformer"), "do": "measure_memory"})]
     assert "older" in forms
     assert [answer["outcome"] for answer in answers] == ["ok"] * 3, answers
-
-
-def test_a_tree_from_before_the_room_attention_is_measured_by_this_package(tmp_path):
-    package = tmp_path / "attnbench"
-    package.mkdir()
-    for name, text in BEFORE_ATTENTION.items():
-        (package / f"{name}.py").write_text(text)
-    shutil.copy(SCRIPT.parents[1] / "errors.py", package)
-    with ServerHandle(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
-        answer = worker.ask(60.0, do="forms", mechanism="old")
-    assert answer == {"outcome": "ok", "forms": ["eager", "cpu"], "compiled": []}
 
 
 PLACE = """
