@@ -76,12 +76,12 @@ class ForwardBackward(Training):
         self.target = self._target()
 '''
 
-NOTE = """    note: str = TIME("A remark to store with the sweep.", kinds.text("TEXT"), "")
+NOTE = """    note: str = option(TIME, "text", "A remark to store with the sweep.", "")
 """
-NAPS = """    naps: str | None = TIME("Naps before each case.", WHOLE, default_text="none")
+NAPS = """    naps: Count | None = option(
+        TIME, "whole", "Naps before each case.", None, worker=True, compared=True, said="naps"
+    )
 """
-SETTING = """
-    naps: Count | None = setting(None, worker=True, compared=True, said="naps")"""
 
 PACKAGE = '''"""numpy: nothing of its own."""
 
@@ -209,14 +209,12 @@ def verb(copy):
 
 
 def stored_option(copy):
-    copy.insert("workloads/options.py", 'inputs and order.", kinds.SEED, "0")\n', NOTE)
-    copy.insert("records/request.py", "# None: max(1, tokens // N)", '\n    note: str = ""')
+    copy.insert("records/request.py", "    settings: Settings\n", NOTE)
     (copy.folder / "mine.toml").write_text('note = "before the repair"\n')
 
 
 def measuring_option(copy):
-    copy.insert("workloads/options.py", 'inputs and order.", kinds.SEED, "0")\n', NAPS)
-    copy.insert("records/request.py", "    seed: Count = 0", SETTING)
+    copy.insert("records/request.py", 'inputs and order.", 0)\n', NAPS)
     copy.insert(
         "measure/built.py",
         "    core: int | None = None  # to which the process is bound from now on\n",
@@ -326,14 +324,14 @@ def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
     assert "hello" in copy.said["--help"].stdout
 
 
-def test_a_further_option_that_is_stored_is_one_field_and_the_field_that_it_fills(copy):
+def test_a_further_option_that_is_stored_is_one_field(copy):
     assert "--note" in copy.said["sweep --help"].stdout
     assert load(copy.folder / "s").finished
     head = (copy.folder / "s" / "sweep.jsonl").read_text().splitlines()[0]
     assert json.loads(head)["data"]["request"]["note"] == "before the repair"
 
 
-def test_a_further_option_that_reaches_the_worker_is_three_files(copy):
+def test_a_further_option_that_reaches_the_worker_is_two_files(copy):
     assert "--naps" in copy.said["sweep --help"].stdout
     assert {float(row["naps"]) for row in copy.rows} == {3.0}
     assert ", seed 0, naps" in (copy.folder / "s" / "report.html").read_text()

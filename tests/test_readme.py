@@ -17,7 +17,7 @@ from attnbench.analysis.report import analyse
 from attnbench.render.page import captions
 from attnbench.store.journal import load
 from attnbench.workloads.config import command
-from attnbench.workloads.options import Options
+from attnbench.workloads.options import read
 from attnbench.workloads.requests import request
 from tests.cli.commands import here
 from tests.gate.repositories import Repository, planted
@@ -113,7 +113,7 @@ def test_the_lines_of_the_notebook_run(folder, monkeypatch):
     asked = []
 
     def sweep(**options):
-        asked.append(request(Options.of(options)))
+        asked.append(request(read(options)))
         return attnbench.load("reports/cpu-fig2")
 
     monkeypatch.setattr(attnbench, "sweep", sweep)

@@ -14,7 +14,7 @@ from attnbench.records import Level, Outcome, Part, Sweep
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
 from attnbench.store.scratch import Scratch
-from attnbench.workloads.options import Options
+from attnbench.workloads.options import read
 from attnbench.workloads.reading import Plan, plan
 from attnbench.workloads.requests import request
 
@@ -31,12 +31,12 @@ def at_levels(
     `given` are options of a sweep; each level has an equal part of what the budget leaves.
     Raises `UsageError` unless they mean one case of each, and `CannotRun` if no level timed both.
     """
-    options = Options.of({**given, "models": f"{a},{b}", "lengths": length})
-    if len(modes_ := options.value("mode")) > 1:
+    asked = read({**given, "models": f"{a},{b}", "lengths": length})
+    if len(modes_ := asked.get("mode", modes.BOTH)) > 1:
         raise UsageError("explain takes one mode: " + " or ".join(modes_))
     only = modes.find(modes_[0]).only_level
     levels = [only] if only else [*Level]
-    requests = [request(replace(options, level=level)) for level in levels]
+    requests = [request({**asked, "level": level}) for level in levels]
     if requests[0].variants:
         raise UsageError("explain takes one width, number of heads, number type and batch")
     scratch, settings = Scratch(), requests[0].settings

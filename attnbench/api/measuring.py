@@ -20,7 +20,7 @@ from attnbench.run.processes import ServerHandle
 from attnbench.run.sweep import ObserveBlock, Progress, sweep
 from attnbench.run.workers import WorkerHandle
 from attnbench.store import output
-from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
+from attnbench.store.journal import Journal, begun, load, refuse_unwritable
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
 from attnbench.units import many
@@ -43,7 +43,6 @@ def measure(
     plan: Plan,
     server: ServerHandle,
     folder: Path,
-    resume: bool = False,
     anyway: bool = False,
     shard: Shard | None = None,
     options_file: bytes = b"",
@@ -52,7 +51,7 @@ def measure(
     observe: Callable[[Progress], None] = lambda progress: None,
     observe_block: ObserveBlock = lambda block, series, runs: None,
 ) -> Spent:
-    """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
+    """Measure the plan, or a shard of it, into the folder's journal, which may have begun before.
 
     A whole sweep keeps its options next to its journal. `announce` is called once, before anything
     is measured, `observe` whenever another process has its turn, and `observe_block` whenever
@@ -62,7 +61,7 @@ def measure(
     share = split.share(plan.cases, request, shard) if shard else None
     division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
-    begun = time.monotonic()
+    began = time.monotonic()
     dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
     if shard:
@@ -77,11 +76,7 @@ def measure(
             measures_memory=measures_memory, keep_bytes=keep_bytes, limit_bytes=limit_bytes
         )
 
-    begin = Start(request, here, shard, division)
-    if resume:
-        journal = resumed(folder, begin, anyway)
-    else:
-        journal = Journal.create(folder, folder.name, begin)
+    journal = opened(folder, Start(request, here, shard, division), anyway)
     with journal, ExitStack() as stack:
         pace = None
         if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.worker)):
@@ -98,7 +93,7 @@ def measure(
             plan=plan.cases,
             memory_bytes=here.device_memory_bytes or here.memory_bytes,
             earlier=[run for run in stored.runs if (run.case, run.part, run.round) in finished],
-            begun=begun,
+            begun=began,
             share=share,
             rates=peak_rates(here),
             name=f"-{shard}" if shard else "",
@@ -110,7 +105,7 @@ def measure(
             journal.end(EndReason.INTERRUPTED)
             raise
         journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
-        took_s = time.monotonic() - begun
+        took_s = time.monotonic() - began
         return Spent(took_s, agenda.useful_s / took_s)
 
 
@@ -122,12 +117,12 @@ def spare_cores(threads: int, pace: Pace | None) -> set[int]:
     return cores - {pace.core} if pace else cores if len(cores) > threads else set()
 
 
-def resumed(folder: Path, start: Start, anyway: bool) -> Journal:
-    """The folder's journal, resumed; waits for an earlier attempt at the shard to end."""
+def opened(folder: Path, start: Start, anyway: bool) -> Journal:
+    """The folder's journal; waits for an earlier attempt at the shard to end."""
     end_s = time.monotonic() + (BUSY_S if start.shard else 0.0)
     while True:
         try:
-            return Journal.resume(folder, start, anyway=anyway)
+            return Journal.open(folder, start, anyway=anyway)
         except SweepBusy:
             if time.monotonic() >= end_s:
                 raise
@@ -153,14 +148,8 @@ def store_options(folder: Path, options_file: bytes) -> None:
 
 def refuse_begun(folder: Path) -> None:
     """Raises `SweepExists` if a sweep began in the folder."""
-    if begun_in(folder):
+    if begun(folder):
         raise SweepExists(folder)
-
-
-def begun_in(folder: Path) -> bool:
-    """Whether a sweep began there; one stopped earlier leaves an empty journal."""
-    file = folder / FILE
-    return os.path.exists(file) and file.stat().st_size > 0
 
 
 def add_missing_records(journal: Journal, plan: Plan) -> Sweep:

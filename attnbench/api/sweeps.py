@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from inspect import Parameter, Signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from attnbench.analysis.compare import compare
 from attnbench.analysis.recommend import recommend_each
@@ -30,8 +30,9 @@ from attnbench.run.sweep import Progress
 from attnbench.store import output
 from attnbench.store.journal import load_results
 from attnbench.workloads import axes, config, reading
-from attnbench.workloads.option import FORMATS, modes
-from attnbench.workloads.options import Options, option_specs
+from attnbench.workloads.kinds import FORMATS, modes
+from attnbench.workloads.options import options as known_options
+from attnbench.workloads.options import read
 from attnbench.workloads.requests import request
 
 # the columns of a summary by which programs tell cases apart
@@ -216,7 +217,7 @@ def sweep(
     sweep keeps what it measured. Raises `UsageError`, `CannotRun` or `StoreError`.
     """
     refuse_useless(options)
-    given = Options.of(options)
+    given = read(options)
     requested = request(given)
     folder = Path(out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}")
     measuring.refuse_begun(folder)
@@ -236,15 +237,18 @@ def signature() -> Signature:
     """The signature of `sweep` with each option that has an effect there."""
     own = inspect.signature(sweep)
     *first, _ = own.parameters.values()
-    options, hints = Options(), get_type_hints(Options)
     named = [
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
-            default=getattr(options, name),
-            annotation=hints[name] if option.kind.read is None else VALUE,
+            default=option.default,
+            annotation=VALUE
+            if option.kind.read
+            else bool
+            if option.default is False
+            else bool | None,
         )
-        for name, option in option_specs().items()
+        for name, option in known_options().items()
         if option.affects_measurement
     ]
     return own.replace(parameters=[*first, *named])
@@ -271,7 +275,7 @@ def show_progress(
 
 def refuse_useless(given: Mapping[str, Any]) -> None:
     """Raises `UsageError` if an option has no effect from Python."""
-    known = option_specs()
+    known = known_options()
     for name in given:
         if name in known and not known[name].affects_measurement:
             raise UsageError(f"{name} has no effect here; it is for the command line")

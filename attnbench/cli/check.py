@@ -13,12 +13,12 @@ from attnbench.cli.stopping import stoppable
 from attnbench.cli.typer_options import is_given, shared_option
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
+from attnbench.records import HelpPanel
 from attnbench.records.selection import parts
 from attnbench.store import output
 from attnbench.units import many
 from attnbench.version import __version__
 from attnbench.workloads import axes
-from attnbench.workloads.option import HelpPanel
 
 if TYPE_CHECKING:
     from attnbench.gate.finding import Report

@@ -2,9 +2,10 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from attnbench.api.measuring import store_options
 from attnbench.cli import console
@@ -25,39 +26,38 @@ from attnbench.fleet import split
 from attnbench.fleet.drive import Drive, FleetProgress
 from attnbench.fleet.engine import Engine
 from attnbench.fleet.folder import Fleet
-from attnbench.records import EngineKind, Planned, Request
+from attnbench.records import Cluster, EngineKind, Planned, Request
 from attnbench.render import grid
 from attnbench.render.terminal import ProgressLine
 from attnbench.store.merging import merge
 from attnbench.units import many, seconds
 from attnbench.workloads import config
-from attnbench.workloads.options import Options, words
+from attnbench.workloads.options import options
 
 GRACE_S = 5.0  # for a second Ctrl-C
 COUNTED = 300  # most units for which the useful number of shards is sought, in quadratic time
 
 
-def engine(options: Options, request: Request) -> Engine:
+def engine(where: Cluster, request: Request, threads_given: bool) -> Engine:
     """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
     gpus = find(request.device).gpus
     # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
-    cpus = 1 if gpus and options.threads is None else request.settings.threads
-    if options.value("on") is EngineKind.SLURM:
+    cpus = request.settings.threads if threads_given or not gpus else 1
+    if where.on is EngineKind.SLURM:
         from attnbench.fleet.slurm import Slurm
 
-        return Slurm(options.slurm, gpus, cpus)
+        return Slurm(where.slurm, gpus, cpus)
     from attnbench.fleet import ray
 
     return ray.Ray(gpus, cpus)
 
 
-def command(options: Options, device: str) -> list[str]:
+def command(given: Mapping[str, Any], device: str) -> list[str]:
     """The command that every shard runs: the sweep with its options and the chosen device."""
     command = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
-    usual = Options().measurement_options()
-    for name, value in options.measurement_options().items():
-        if name != "device" and value != usual.get(name):
-            command += words(name, value)
+    for name, option in options().items():
+        if name in given and name != "device" and option.affects_measurement:
+            command += option.words(given[name]) if given[name] != option.default else []
     return command
 
 

@@ -7,7 +7,7 @@ import typer
 
 from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
-from attnbench.workloads.options import flag, option_specs
+from attnbench.workloads.options import options
 from attnbench.workloads.presets import expand
 
 
@@ -42,9 +42,7 @@ def threshold_option(panel: str | None = None) -> Any:
 
 def read(name: str, text: str | None) -> Any:
     """The value of an option that `sweep` has too; None if it was left out. Raises `UsageError`."""
-    reader = option_specs()[name].kind.read
-    assert reader is not None, "flags are not read"
-    return None if text is None else reader(text, flag(name))
+    return None if text is None else options()[name].read(text)
 
 
 def threshold(text: str | None, usual: float) -> float:

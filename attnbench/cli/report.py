@@ -16,8 +16,8 @@ from attnbench.errors import AttnbenchError, UsageError
 from attnbench.records import PASSES, FigureSize
 from attnbench.units import many
 from attnbench.workloads import axes
-from attnbench.workloads.option import FORMATS
-from attnbench.workloads.option import formats as read_formats
+from attnbench.workloads.kinds import FORMATS
+from attnbench.workloads.kinds import formats as read_formats
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis

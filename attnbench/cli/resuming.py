@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 from attnbench.devices.finding import AUTO, choose
 from attnbench.errors import DifferentSweep, UsageError
@@ -11,20 +11,8 @@ from attnbench.fleet import folder as fleets
 from attnbench.records import Request, Sweep
 from attnbench.store.journal import load
 from attnbench.workloads import config
-from attnbench.workloads.options import Options, flag, option_specs
+from attnbench.workloads.options import flag, of_request, options
 from attnbench.workloads.requests import refuse_early_end, request
-
-Texts = Mapping[str, str | bool]
-
-# options that resuming may change, with the fields of a request that they fill
-LIMITS = MappingProxyType(
-    {
-        "budget": "budget_s",
-        "case_timeout": "case_timeout_s",
-        "precision": "precision",
-        "rounds": "rounds",
-    }
-)
 
 
 def chosen_folder(resume: str | None, out: Path | None) -> Path | None:
@@ -36,57 +24,52 @@ def chosen_folder(resume: str | None, out: Path | None) -> Path | None:
     return Path(resume) if resume else out
 
 
-def load_earlier(folder: Path) -> tuple[Texts, Sweep | None]:
-    """The options of the sweep in the folder, and the sweep.
+def load_earlier(folder: Path) -> tuple[dict[str, Any], Sweep | None]:
+    """The options that the sweep in the folder was started with, or the sweep.
 
     A fleet has no journal: its options come from a file. Raises `StoreError`, `UsageError`.
     """
     if fleets.begun(folder):
         file = folder / config.FILE
         return config.read(file) if file.exists() else {}, None
-    sweep = load(folder)
-    return sweep.request.options, sweep
+    return {}, load(folder)
 
 
-def resumed_request(sweep: Sweep, given: Texts, anyway: bool = False) -> Request:
-    """The request of the sweep with new limits; `given` are the options written this time.
+def resumed_request(sweep: Sweep, given: Mapping[str, Any], anyway: bool = False) -> Request:
+    """The request of the sweep with new limits; `given` are the options of this time.
 
     Raises `DifferentSweep` if one of them asks for something else, unless `anyway`.
     """
+    known, wanted, before = options(), sweep.request, of_request(sweep.request)
     # the rounds decide which shard measures what
-    limits = {n: given[n] for n in LIMITS if n in given and not (sweep.shard and n == "rounds")}
-    others = {
-        n: given[n] for n in given if option_specs()[n].affects_measurement and n not in limits
-    }
-    wanted = sweep.request
-    if others and anyway:
-        wanted = request(Options.of({**wanted.options, **others}))
-    elif differing := list(differences(wanted.options, others)):
+    free = {n for n in known if known[n].limit and not (sweep.shard and n == "rounds")}
+    limits = {name: value for name, value in given.items() if name in free}
+    others = {n: v for n, v in given.items() if known[n].affects_measurement and n not in free}
+    differing = list(differences(before, others))
+    if differing and anyway:
+        wanted = request({**before, **others})
+    elif differing:
         raise DifferentSweep(
             f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differing)});"
             " leave these options out, or sweep into another folder with --out"
         )
-    options = Options.of(limits)
-    wanted = replace(wanted, **{LIMITS[name]: options.value(name) for name in limits})
-    refuse_early_end(options.precision, wanted.rounds)
+    wanted = replace(wanted, **{known[name].field: limits[name] for name in limits})
+    refuse_early_end("precision" in limits, wanted.rounds)
     memory_bytes = choose(wanted.device).sampling(False, False).get("memory_limit_bytes")
-    return replace(
-        wanted,
-        settings=replace(wanted.settings, memory_limit_bytes=memory_bytes),
-        options={**wanted.options, **limits},
-    )
+    return replace(wanted, settings=replace(wanted.settings, memory_limit_bytes=memory_bytes))
 
 
-def differences(before: Texts, others: Texts) -> Iterator[str]:
+def differences(before: Mapping[str, Any], others: Mapping[str, Any]) -> Iterator[str]:
     """How options differ from those of the stored sweep: `--seed: 0 there, 4 here`."""
-    for name, text in others.items():
-        there, here = (comparison_key(Options.of(texts).value(name)) for texts in (before, others))
-        if there != here and text != AUTO:
-            yield f"{flag(name)}: {option_text(before.get(name))} there, {option_text(text)} here"
+    for name, here in others.items():
+        there = before.get(name)
+        if comparison_key(there) != comparison_key(here) and here != AUTO:
+            yield f"{flag(name)}: {shown(name, there)} there, {shown(name, here)} here"
 
 
-def option_text(text: str | bool | None) -> str:
-    """An option in a message."""
+def shown(name: str, value: Any) -> str:
+    """The value of an option in a message."""
+    text = None if value is None else options()[name].text(value)
     if isinstance(text, str):
         return text
     return "the default" if text is None else "on" if text else "off"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from attnbench.cli import console
 from attnbench.cli.options import as_json, option, switch
@@ -10,15 +11,13 @@ from attnbench.cli.stopping import stoppable
 from attnbench.cli.typer_options import with_sweep_options
 from attnbench.devices.finding import find
 from attnbench.errors import UsageError
-from attnbench.records import EngineKind, Shard
+from attnbench.records import Cluster, EngineKind, HelpPanel, Shard
 from attnbench.workloads import axes
-from attnbench.workloads.option import HelpPanel
-from attnbench.workloads.options import Options
 
 
 @with_sweep_options
 def sweep(
-    given: Mapping[str, str | bool],
+    given: Mapping[str, Any],
     config: Path | None = option(
         "FILE", "TOML file of options; options on the command line override it.", HelpPanel.WHAT
     ),
@@ -50,7 +49,7 @@ def sweep(
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
     from attnbench.cli import resuming
     from attnbench.workloads import config as file
-    from attnbench.workloads.requests import request
+    from attnbench.workloads.requests import of_record, request
 
     folder = resuming.chosen_folder(resume, out)
     if anyway and resume is None:
@@ -58,13 +57,16 @@ def sweep(
     written = {**(file.read(config) if config else {}), **given}
     resumes = resume is not None
     stored, earlier = resuming.load_earlier(folder) if resumes and folder else ({}, None)
-    options = Options.of({**stored, **written})
+    options = {**stored, **written}
+    where = Cluster(**of_record(Cluster, options))
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
-    on, shards = options.value("on"), options.value("shards")
-    if trace is not None and (on or part or dry_run or json_ or options.cold):
+    on, shards = where.on, where.shards
+    if trace is not None and (on or part or dry_run or json_ or options.get("cold")):
         useless = "--on, --shard, --dry-run, --json and --cold"
         raise UsageError(f"--trace only profiles one case here; leave out {useless}")
-    refuse_useless(options, part, dry_run, json_, anyway)
+    refuse_useless(where, part, dry_run, json_, anyway)
+    if ":" in options.get("device", "") and (on or part):
+        raise UsageError("the scheduler assigns each shard its device; leave out the number")
     console.begin("reading mechanisms")
     if earlier:
         requested = resuming.resumed_request(earlier, written, anyway)
@@ -89,7 +91,7 @@ def sweep(
     fleet, engine, lost = None, None, None
     if on and not dry_run:
         fleet = cluster.new_or_stored_fleet(folder, on, shards, resuming=resumes)
-        engine = cluster.engine(options, requested)
+        engine = cluster.engine(where, requested, "threads" in options)
     with stoppable(lambda: interruption_message(folder)):
         with own_server(requested.settings.threads, requested.settings.seed) as server:
             planned = plan(requested, server)
@@ -110,7 +112,7 @@ def sweep(
                     print(fleets.script(folder, fleets.Fleet(engine=on, shards=of), command))
                 return
             if not on:
-                measure(requested, planned, server, folder, resumes, anyway, part, options_file)
+                measure(requested, planned, server, folder, anyway, part, options_file)
         if fleet and engine:
             lost = cluster.run_fleet(
                 folder, fleet, engine, requested, planned.cases, command, options_file
@@ -122,21 +124,17 @@ def sweep(
 
 
 def refuse_useless(
-    options: Options, shard: Shard | None, dry_run: bool, as_json: bool, anyway: bool
+    where: Cluster, shard: Shard | None, dry_run: bool, as_json: bool, anyway: bool
 ) -> None:
     """Raises `UsageError` if an option of shards has no effect together with the others."""
-    on, shards = options.value("on"), options.shards
+    on, shards = where.on, where.shards
     rules = (
         (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
         (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
-        (options.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
+        (where.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
         (anyway and on, "--anyway has no effect with --on"),
         (as_json and shard and not dry_run, "--json has no effect with --shard"),
-        (
-            ":" in options.device and (on or shard),
-            "the scheduler assigns each shard its device; leave out the number",
-        ),
     )
     for useless, reason in rules:
         if useless:

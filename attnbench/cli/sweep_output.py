@@ -7,13 +7,12 @@ from typing import Any
 
 from attnbench.analysis.visits import timed
 from attnbench.api import measuring
-from attnbench.api.measuring import begun_in
 from attnbench.cli import console
 from attnbench.records import OTHERS, Block, Clock, Environment, Request, Run
 from attnbench.render.styles import labels
 from attnbench.render.terminal import ProgressLine
 from attnbench.statistics.curves import series_names
-from attnbench.store.journal import Journal, load
+from attnbench.store.journal import Journal, begun, load
 from attnbench.units import many
 from attnbench.workloads.reading import Plan
 
@@ -100,7 +99,7 @@ def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = Non
 
 def interruption_message(folder: Path) -> str:
     """What an interrupted sweep leaves in its folder, and how to continue."""
-    if not begun_in(folder):
+    if not begun(folder):
         return "nothing was measured"
     sweep = load(folder)
     if sweep.finished:

@@ -1,20 +1,19 @@
-"""Typer options made from `Options`, and help that lists options in groups."""
+"""Typer options made from those of `sweep`, and help that lists options in groups."""
 
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from functools import wraps
 from itertools import zip_longest
-from typing import Any, get_type_hints
+from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 from attnbench.cli.completing import completer
-from attnbench.workloads.options import Options, flag, option_specs
+from attnbench.workloads.options import flag, options, read
 
-GIVEN = "given"  # a verb's parameter for those options of `Options` that the user wrote
+GIVEN = "given"  # a verb's parameter for the options that the user wrote
 ALONE = ("--resume",)
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 OTHERS = "Other options"
@@ -51,21 +50,19 @@ class Verb(TyperCommand):
 
 
 def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
-    """Add the options of `Options` to a verb; `given` gets those written."""
-    hints, known = get_type_hints(Options), option_specs()
+    """Add the options of `sweep` to a verb; `given` gets the typed values of those written."""
 
     @wraps(verb)
     def command(context: typer.Context, **values: Any) -> None:
-        written = {name: values.pop(name) for name in known}
-        given = {name: value for name, value in written.items() if is_given(context, name)}
-        verb(given=given, **values)
+        written = {name: values.pop(name) for name in options()}
+        verb(given=read({n: v for n, v in written.items() if is_given(context, n)}), **values)
 
     shown = [inspect.Parameter("context", KEYWORD, annotation=typer.Context)]
-    for field in fields(Options):
-        default = shared_option(field.name, field.default, known[field.name].panel)
-        shown.append(
-            inspect.Parameter(field.name, KEYWORD, default=default, annotation=hints[field.name])
-        )
+    for name, option in options().items():
+        default = None if option.default is None else option.text(option.default)
+        hint = str | None if option.kind.read else bool if default is False else bool | None
+        made = shared_option(name, default, option.panel)
+        shown.append(inspect.Parameter(name, KEYWORD, default=made, annotation=hint))
     own = inspect.signature(verb).parameters
     shown += [own[name].replace(kind=KEYWORD) for name in own if name != GIVEN]
     command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
@@ -80,17 +77,18 @@ def is_given(context: typer.Context, name: str) -> bool:
 
 
 def shared_option(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
-    """An option of `Options` for Typer; `text` replaces its help where it is too general."""
-    option, names = option_specs()[name], [flag(name)]
-    usual = option.default_text if default is None else ""
-    if option.kind.read is None and option.default_text:  # neither on nor off by default
+    """An option of `sweep` for Typer; `text` replaces its help where it is too general."""
+    option, names = options()[name], [flag(name)]
+    kind = option.kind
+    usual = f"  [default: {option.chosen}]" if default is None and option.chosen else ""
+    if kind.read is None and option.chosen:  # neither on nor off by default
         names = [f"{names[0]}/{flag('no_' + name)}"]
     return typer.Option(
         default,
         *names,
-        help=text or option.help + f"  [default: {usual}]" * bool(usual),
-        metavar=option.kind.metavar or None,
+        help=text or option.help + usual,
+        metavar=kind.metavar or None,
         rich_help_panel=panel,
-        autocompletion=completer(option.kind.known) if option.kind.known else None,
-        show_default=not usual and option.kind.read is not None,
+        autocompletion=completer(kind.known) if kind.known else None,
+        show_default=not usual and kind.read is not None,
     )

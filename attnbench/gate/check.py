@@ -9,7 +9,8 @@ from pathlib import Path
 
 from attnbench.catalogue.registry import names, unknown_name_message
 from attnbench.errors import CannotRun, UsageError
-from attnbench.gate import repository
+from attnbench.gate import baseline, repository
+from attnbench.gate.baseline import Baseline
 from attnbench.gate.cases import (
     MISSING,
     CheckedCase,
@@ -26,8 +27,6 @@ from attnbench.metrics import COUNTED
 from attnbench.records import Case, Outcome, Selection
 from attnbench.records.selection import layers, stack_of
 from attnbench.run.pairs import BASE, HEAD
-from attnbench.store import baseline
-from attnbench.store.baseline import Baseline
 from attnbench.units import few
 
 

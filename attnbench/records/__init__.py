@@ -36,8 +36,10 @@ from attnbench.records.case import Case, Level, Shell, Workload, canonical
 from attnbench.records.machine import OTHERS, Environment, Fingerprint
 from attnbench.records.request import (
     LEAST_ROUNDS,
+    Cluster,
     EngineKind,
     FigureSize,
+    HelpPanel,
     Request,
     Settings,
     Sizes,

@@ -1,11 +1,16 @@
-"""What is requested of a sweep."""
+"""What is requested of a sweep: each option once, as a typed field.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+The command line, `--config`, `attnbench.sweep`, `sweep.toml` and `--resume` follow from the fields
+that `option` makes; `workloads.options` reads their text, and `workloads.requests` replaces what
+the program chooses.
+"""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from attnbench.modes import Mode
+from attnbench.modes import BOTH, Mode
 from attnbench.records.bounds import Count, Dtype, Many, Seconds, Share, Size
 from attnbench.records.case import Level
 from attnbench.records.run import Clock
@@ -26,21 +31,78 @@ class FigureSize(StrEnum):
     SLIDE = "slide"
 
 
-def setting(default: Any, **how: Any) -> Any:
+class HelpPanel(StrEnum):
+    """The groups of options in the help."""
+
+    WHAT = "What to measure"
+    SIZES = "Sizes"
+    NUMBERS = "Precision and device"
+    TIME = "How long"
+    CLUSTER = "Cluster"
+    OUTPUT = "Output"
+
+
+WHAT, SIZES, NUMBERS, TIME, CLUSTER, _ = HelpPanel
+
+
+def option(panel: HelpPanel, kind: str, text: str, default: Any = MISSING, **how: Any) -> Any:
+    """A field that is an option of `sweep`, with the help `text`.
+
+    `kind` is a key of `workloads.kinds.KINDS`, which reads its text. `chosen` says what the program
+    chooses where the option is left out; without it the default counts. `name`: of the option,
+    where it is not the field's. Resuming may change a `limit`. More of `how` is as for `setting`.
+    """
+    about = {"panel": panel, "kind": kind, "help": text}
+    return field(default=default, metadata={**about, **how})
+
+
+def setting(default: Any, **uses: Any) -> Any:
     """A field of `Settings`, with metadata on its uses elsewhere.
 
     `worker`: its value is sent to measuring processes. `compared`: times of two sweeps that differ
     in it are not compared. `said`: how a report's conditions describe it when it is on.
     """
-    return field(default=default, metadata=how)
+    return field(default=default, metadata=uses)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a sweep measures; the same for all cases."""
 
-    seed: Count = 0
-    threads: Size = 1
+    threads: Size = option(
+        NUMBERS,
+        "whole",
+        "CPU threads. One is timed by CPU time, more by wall time, which is less certain.",
+        1,
+        chosen="1 on a CPU, else all available cores",
+    )
+    cold: bool = option(
+        NUMBERS,
+        "flag",
+        "On CUDA: flush the L2 cache before each iteration.",
+        False,
+        worker=True,
+        compared=True,
+        said="cold cache",
+    )
+    cuda_graphs: bool = option(
+        NUMBERS,
+        "flag",
+        "On CUDA: time replays of captured iterations.",
+        False,
+        worker=True,
+        compared=True,
+        said="CUDA graphs",
+    )
+    energy: bool = option(
+        NUMBERS,
+        "flag",
+        "On NVIDIA GPUs: measure the energy of an iteration, in 4 s more for each run.",
+        False,
+        worker=True,
+        said="energy",
+    )
+    seed: Count = option(TIME, "seed", "Random seed for parameters, inputs and order.", 0)
     sample_s: Seconds = 0.8  # timed work of one run, over all laps
     interval_s: Seconds = 0.01  # a shorter iteration is repeated within one sample
     # what counts where there is no device time
@@ -48,16 +110,10 @@ class Settings:
     # most seconds of the warm-up; one full iteration always runs
     warmup_s: Seconds = setting(0.25, worker=True)
     faulting_s: Seconds = setting(0.0, worker=True)  # most seconds of it while pages fault
-    # on CUDA: flush the second-level cache before each iteration
-    cold: bool = setting(False, worker=True, compared=True, said="cold cache")
-    # on CUDA: capture each iteration, and replay it
-    cuda_graphs: bool = setting(False, worker=True, compared=True, said="CUDA graphs")
-    # measure the energy of an iteration in a window of its own
-    energy: bool = setting(False, worker=True, said="energy")
     memory_limit_bytes: Count | None = None  # of one worker's address space
 
     def fields_with(self, key: str) -> Iterator[tuple[str, Any, Any]]:
-        """Name, value and metadata of each field to which `setting` gave metadata of this key."""
+        """Name, value and metadata of each field that has metadata of this key."""
         for each in fields(self):
             if each.metadata.get(key):
                 yield each.name, getattr(self, each.name), each.metadata[key]
@@ -79,6 +135,7 @@ class Sizes:
 
 
 LEAST_ROUNDS = 4  # before precision may end a block; `statistics.ratios` says why
+DOUBLING = tuple(1 << power for power in range(7, 17))  # 128 to 65,536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,32 +145,119 @@ class Request:
     Of several `variants`, width, heads, dtype and batch are those of the first.
     """
 
-    models: tuple[str, ...]
-    lengths: tuple[Size, ...]
-    tokens: Many  # of a batch, without effect if the batch is fixed
-    preset: str
-    level: Level
-    modes: tuple[Mode, ...]
-    dtype: Dtype
-    device: str
-    width: Size
-    heads: Size
-    layers: Size
-    padding: Share
-    causal: bool
-    rounds: Size
-    budget_s: Seconds | None
-    case_timeout_s: Seconds | None
+    models: tuple[str, ...] = option(
+        WHAT,
+        "models",
+        "Names, patterns (synth*), forms (transformer:eager), options (linformer[rank=64]), groups"
+        " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME, stacks of"
+        " layers (stack(3*gated_delta_net+grouped_query)).",
+        ("@fig2",),
+    )
+    lengths: tuple[Size, ...] = option(
+        WHAT,
+        "lengths",
+        "Sequence lengths or ranges: 128..65536:x2 (doubling), 100..500:+100 (steps).",
+        DOUBLING,
+    )
+    modes: tuple[Mode, ...] = option(
+        WHAT, "modes", f"{', '.join(Mode)}, or both: training and inference.", BOTH, name="mode"
+    )
+    level: Level = option(
+        WHAT,
+        "level",
+        "What to time: core (q, k, v to output), attention (with projections),"
+        " model (a whole classifier).",
+        chosen="model; attention for decode",
+    )
+    causal: bool = option(WHAT, "flag", "Causal attention: no token sees later ones.", False)
+    fill: bool | None = option(
+        WHAT,
+        "flag",
+        "In decode: fill states with random numbers in place of running prompts.",
+        None,
+        chosen="where a prompt takes longer than the steps",
+    )
+    padding: Share = option(WHAT, "padding", "Share of each sequence that is padding.", 0.0)
+    tokens: Many = option(  # without effect if the batch is fixed
+        SIZES,
+        "size",
+        "Tokens per batch, c: the batch is max(1, c // N) sequences.",
+        chosen="8k on a CPU, 128k on a GPU",
+    )
+    batch: Many | None = option(
+        SIZES,
+        "wholes",
+        "Sequences per batch, the same at every length; lists are crossed.",
+        None,
+        chosen="c // N; 1 for decode",
+    )
+    preset: str = option(
+        SIZES,
+        "preset",
+        "Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
+        "mind-classification",
+    )
+    width: Size = option(
+        SIZES, "wholes", "Width of the model, D; lists are crossed.", chosen="the preset's"
+    )
+    heads: Size = option(
+        SIZES, "wholes", "Attention heads, H; lists are crossed.", chosen="the preset's"
+    )
+    layers: Size = option(SIZES, "whole", "Layers of the model.", chosen="the preset's")
+    dropout: Share = option(
+        SIZES, "dropout", "Dropout of hidden states in training.", 0.2, chosen="0.2"
+    )
+    share_layers: bool | None = option(
+        SIZES, "flag", "Share attention parameters among layers.", None, chosen="as each paper does"
+    )
+    reversible: bool | None = option(
+        SIZES,
+        "flag",
+        "Reversible layers, which keep no activations, as in Reformer.",
+        None,
+        chosen="as each paper does",
+    )
+    dtype: Dtype = option(
+        NUMBERS,
+        "dtypes",
+        "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are crossed.",
+        "float32",
+    )
+    device: str = option(NUMBERS, "device", "auto, cpu, cuda or cuda:1.", chosen="auto")
+    budget_s: Seconds | None = option(
+        TIME,
+        "seconds",
+        "Time for the whole sweep: 90s, 10m, none.",
+        chosen="5m on a CPU, else none",
+        name="budget",
+        limit=True,
+    )
+    precision: Share | None = option(  # half-width
+        TIME,
+        "percent",
+        "Stop repeating a block once all its ratios are known to this half-width.",
+        None,
+        chosen="2%",
+        limit=True,
+    )
+    rounds: Size = option(
+        TIME,
+        "whole",
+        "Maximum number of repetitions of each case, each in a new process.",
+        chosen="3, or up to 12 within a budget or with --precision",
+        limit=True,
+    )
+    quick: bool = option(TIME, "flag", "One repetition, fewer samples.", False)
+    case_timeout_s: Seconds | None = option(
+        TIME,
+        "seconds",
+        "Time limit for one process of one case.",
+        1200.0,
+        name="case_timeout",
+        limit=True,
+    )
     settings: Settings
-    dropout: Share = 0.2  # of hidden states, in training at level `model`
-    share_layers: bool | None = None  # None: as each mechanism's card says
-    reversible: bool | None = None
-    batch: Many | None = None  # None: max(1, tokens // N)
     variants: tuple[Sizes, ...] = ()  # if several are crossed
-    fill: bool | None = None  # in decode: no prompts; None: none that take longer than steps
-    precision: Share | None = None  # half-width that ends a block
-    # options as given, and as the program chose them, as text
-    options: Mapping[str, str | bool] = field(default_factory=dict)
 
     @property
     def batch_tokens(self) -> int | None:
@@ -125,3 +269,17 @@ class Request:
         """Every combination of sizes that is measured."""
         one = Sizes(width=self.width, heads=self.heads, dtype=self.dtype, batch=self.batch)
         return self.variants or (one,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """On which machines the shards of a sweep are measured."""
+
+    on: EngineKind | None = option(
+        CLUSTER,
+        "engine",
+        "Measure all shards on a cluster, slurm or ray, then merge and report them.",
+        None,
+    )
+    shards: Size | None = option(CLUSTER, "whole", "Number of shards, for --on.", None)
+    slurm: str = option(CLUSTER, "text", 'Options for sbatch: "--gres=gpu:h100:1 -t 60".', "")

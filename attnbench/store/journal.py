@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Self
 
 from attnbench import units
-from attnbench.errors import OtherSchema, StoreError, SweepBusy, SweepExists
+from attnbench.errors import StoreError, SweepBusy
 from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, opened, sync_folder
 from attnbench.store.output import ELSEWHERE, JOURNAL, explained, writing
+from attnbench.store.reading import Contents
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, EndReason, Head, Record, Start
 from attnbench.version import __version__
@@ -101,56 +102,49 @@ class Journal:
     or has left no trace. Runs are stored with their `origin`.
     """
 
-    def __init__(self, file: LockedFile, folder: Path, start: Start) -> None:
-        """Reads an open journal; call `create` or `resume` instead."""
-        self._file = file
-        self.folder = folder
-        here = start.environment
-        self.origin = Origin(host=here.host, device_uuid=here.device_uuid, shard=start.shard)
-        sweep = reading.parse(file.content, repr(str(folder / FILE)))
+    def __init__(self, file: LockedFile, folder: Path, origin: Origin, found: Contents) -> None:
+        """The journal in an open file that has been read; call `open` instead."""
+        self._file, self._next_line = file, found.next_line
+        self.folder, self.origin = folder, origin
+        sweep = found.sweep()
         unlocked = () if file.locked else (UNLOCKED,)
         self.sweep: Sweep = replace(sweep, warnings=sweep.warnings + unlocked)
-        self._next_line = reading.next_line(file.content)
 
     @classmethod
-    def create(cls, folder: str | os.PathLike[str], name: str, start: Start) -> Self:
-        """A new sweep in `folder`, which is created if necessary, or one shard of a sweep.
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        start: Start,
+        *,
+        name: str = "",
+        anyway: bool = False,
+    ) -> Self:
+        """The sweep in `folder`, to go on, or a new one there, named after the folder.
 
-        Raises `SweepExists`, `SweepBusy`, or `StoreError` if it cannot be written.
+        A torn last line is moved to `sweep.jsonl.torn`. Raises `DifferentSweep` unless request,
+        machine, shard and division are those of the sweep or `anyway`, `SweepBusy`, `StoreError`
+        if it cannot be written, and what `load` raises.
         """
-        folder = Path(folder)
-        with writing(folder, ELSEWHERE):
+        folder, here, origin = Path(folder), start.environment, repr(str(Path(folder) / FILE))
+        this = Origin(host=here.host, device_uuid=here.device_uuid, shard=start.shard)
+        with writing(folder, RESUME if begun(folder) else ELSEWHERE):
             folder.mkdir(parents=True, exist_ok=True)
-            with _opened(folder, create=True, lock=start.shard is not None) as file:
-                if file.content:
-                    raise SweepExists(folder)
-                head = Head(name=name, attnbench=__version__, request=start.request)
-                file.append(_sealed(1, head, start))
-                sync_folder(folder)
-                return cls(file, folder, start)
-
-    @classmethod
-    def resume(cls, folder: str | os.PathLike[str], start: Start, *, anyway: bool = False) -> Self:
-        """The sweep in `folder`, to go on; a torn last line is moved to `sweep.jsonl.torn`.
-
-        Raises `DifferentSweep` unless request, machine, shard and division are those of the sweep
-        or `anyway`, `SweepBusy`, `StoreError` if it cannot be written, and what `load` raises.
-        """
-        folder = Path(folder)
-        if not os.path.isfile(folder / FILE):
-            raise StoreError(_missing(folder))
-        with (
-            writing(folder, RESUME),
-            _opened(folder, lock=start.shard is not None) as file,
-        ):
-            journal = cls(file, folder, start)
-            journal.origin = replace(journal.origin, attempt=len(journal.sweep.sessions) + 1)
-            if not anyway:
-                refuse_other(journal.sweep, start)
-            _repair(file, folder)
-            journal._next_line = reading.next_line(file.content)
-            journal._write(start)
-            return journal
+            with _opened(folder, lock=start.shard is not None) as file:
+                if not file.content:
+                    name = name or folder.name
+                    head = Head(name=name, attnbench=__version__, request=start.request)
+                    first = _sealed(1, head, start)
+                    file.append(first)
+                    sync_folder(folder)
+                    return cls(file, folder, this, reading.contents(first, origin))
+                found = reading.contents(file.content, origin)
+                if not anyway:
+                    refuse_other(found.sweep(), start)
+                _repair(file, folder, found.torn)
+                this = replace(this, attempt=len(found.sessions) + 1)
+                journal = cls(file, folder, this, found)
+                journal._write(start)
+                return journal
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
         """Writes the records, all or none. Raises `StoreError` with the system's reason."""
@@ -177,14 +171,20 @@ class Journal:
         self._next_line += len(records)
 
 
+def begun(folder: Path) -> bool:
+    """Whether a sweep began there; one stopped earlier leaves an empty journal."""
+    file = folder / FILE
+    return os.path.exists(file) and file.stat().st_size > 0
+
+
 @contextmanager
-def _opened(folder: Path, *, create: bool = False, lock: bool = False) -> Iterator[LockedFile]:
+def _opened(folder: Path, *, lock: bool) -> Iterator[LockedFile]:
     """The journal's file, closed again if an error occurs.
 
     Raises `SweepBusy`, and `StoreError` without the necessary `lock`.
     """
     try:
-        file = LockedFile(folder / FILE, create=create)
+        file = LockedFile(folder / FILE, create=True)
     except BlockingIOError:
         raise SweepBusy(
             f"{str(folder)!r} is being written by {_holder(folder)}; "
@@ -205,29 +205,21 @@ def _sealed(line: int, *records: Record) -> bytes:
     return b"".join(map(schema.seal, entries))
 
 
-def _repair(file: LockedFile, folder: Path) -> None:
+def _repair(file: LockedFile, folder: Path, torn: bytes) -> None:
     """Makes the journal end in a newline, moving a torn last line to another file."""
-    whole, newline, last = file.content.rpartition(b"\n")
-    if not last:
-        return
-    try:
-        schema.unseal(last)
-    except ValueError:
-        with open(opened(folder / TORN, create=True), "ab") as torn:
-            torn.write(last + b"\n")
-        file.cut(len(whole + newline))
-    else:
+    if torn:
+        with open(opened(folder / TORN, create=True), "ab") as aside:
+            aside.write(torn + b"\n")
+        file.cut(len(file.content) - len(torn))
+    elif not file.content.endswith(b"\n"):
         file.append(b"\n")
 
 
 def _holder(folder: Path) -> str:
     """The process of the last session, which holds the lock."""
-    with suppress(OSError):
-        for _, line in reversed(list(reading.lines((folder / FILE).read_bytes()))):
-            with suppress(ValueError, OtherSchema):
-                record = schema.from_entry(schema.unseal(line))
-                if isinstance(record, Start):
-                    return f"process {record.pid}"
+    with suppress(OSError, StoreError, IndexError):
+        found = reading.contents((folder / FILE).read_bytes(), "")
+        return f"process {found.sessions[-1].pid}"
     return "another process"
 
 

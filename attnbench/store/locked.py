@@ -10,8 +10,8 @@ from pathlib import Path
 class LockedFile:
     """Opened for appending and locked against other writers until it is closed.
 
-    `content` is what the file held when it was opened and all that was appended. `locked` is False
-    where the system has no locks.
+    `content` is what the file held when it was opened. `locked` is False where the system has no
+    locks.
 
     Raises `BlockingIOError` if another writer has the file, and `OSError` if it cannot be opened
     or read.
@@ -39,12 +39,10 @@ class LockedFile:
             with suppress(OSError):
                 self.cut(end)
             raise
-        self.content += data
 
     def cut(self, size: int) -> None:
         """Remove everything after the first `size` bytes."""
         os.ftruncate(self._fd, size)
-        self.content = self.content[:size]
 
     def close(self) -> None:
         """Release the file; closing twice is harmless."""

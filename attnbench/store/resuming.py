@@ -1,6 +1,6 @@
 """What a resumed sweep still has to do, and whether two journals are of the same sweep."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from attnbench.errors import DifferentSweep
@@ -8,8 +8,7 @@ from attnbench.records import Cause, Environment, Fingerprint, Part, Request, Sw
 from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
-FREE = ("rounds", "precision", "budget_s", "case_timeout_s", "memory_limit_bytes")
-FREE_OF_SHARDS = FREE[1:]  # the rounds decide which shard measures what
+FREE = frozenset(each.name for each in fields(Request) if each.metadata.get("limit"))
 
 OTHER_DIVISION = (
     "the shards are divided differently, as not the same forms run there and here: install the same"
@@ -52,7 +51,8 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
 
 def request_differences(stored: Request, new: Request, divided: bool = False) -> list[str]:
     """What differs of what defines the cases, in a `divided` sweep also the shards."""
-    free = FREE_OF_SHARDS if divided else FREE
+    # the rounds decide which shard measures what
+    free = FREE - {"rounds"} if divided else FREE
     return _differences(_asked(stored, free), _asked(new, free))
 
 
@@ -67,9 +67,9 @@ def machine_differences(stored: Fingerprint, new: Fingerprint) -> list[str]:
     return _differences(asdict(stored), asdict(new))
 
 
-def _asked(request: Request, free: tuple[str, ...]) -> dict[str, Any]:
+def _asked(request: Request, free: frozenset[str]) -> dict[str, Any]:
     values = {**asdict(request), **asdict(request.settings)}
-    return {name: values[name] for name in values if name not in ("settings", "options", *free)}
+    return {n: v for n, v in values.items() if n not in {"settings", "memory_limit_bytes", *free}}
 
 
 def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -172,7 +172,7 @@ def from_entry(entry: Entry) -> Record:
     if entry.kind not in KINDS:
         raise ValueError(f"unknown kind {entry.kind!r}")
     try:
-        record = msgspec.convert(entry.data, KINDS[entry.kind])
+        record = _converted(entry.data, KINDS[entry.kind])
     except ValueError as error:
         raise ValueError(
             f"not a line of kind {entry.kind}: {str(error)[:1].lower()}{str(error)[1:]}"
@@ -188,10 +188,29 @@ def from_entry(entry: Entry) -> Record:
 def read_error(run: Run) -> str:
     """What would be refused of a run when its line is read; empty if nothing."""
     try:
-        from_entry(unseal(seal(to_entry(run, at=""))))
+        from_entry(to_entry(run, at=""))
     except ValueError as error:
         return str(error).partition(": ")[2]
     return ""
+
+
+def _converted(data: Any, kind: type[Record]) -> Record:
+    try:
+        return msgspec.convert(data, kind)
+    except UnicodeEncodeError:  # an unknown name or word, which is no Unicode text
+        return msgspec.convert(_unicode(data), kind)
+
+
+def _unicode(data: Any) -> Any:
+    """The data with question marks for what is no Unicode text in it."""
+    match data:
+        case str():
+            return data.encode("utf-8", "replace").decode()
+        case dict():
+            return {_unicode(name): _unicode(value) for name, value in data.items()}
+        case list():
+            return [*map(_unicode, data)]
+    return data
 
 
 def _nonsense(run: Run) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Resolves the options of a sweep to a fully specified `Request`."""
+"""Resolves the given options of a sweep to a `Request`: what is left out, the program chooses."""
 
 import math
-from dataclasses import asdict, fields, replace
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -13,47 +13,60 @@ from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Sizes
 from attnbench.records.selection import layers
 from attnbench.units import many
-from attnbench.workloads.options import Options, flag, option_specs
+from attnbench.workloads.options import CROSSED, OF_MODEL, flag, options
 from attnbench.workloads.presets import expand, preset
 
 PRECISION = 0.02  # smaller differences seldom matter, and few machines show them
-OF_MODEL = ("layers", "dropout", "share_layers", "reversible")  # options of level `model` alone
 
 
-def request(options: Options, *, divided: bool = False, elsewhere: bool = False) -> Request:
-    """The request of these options, with what the program chooses for those left out.
+def request(given: Mapping[str, Any], *, divided: bool = False, elsewhere: bool = False) -> Request:
+    """The request of the given options, with what the program chooses for those left out.
 
     A `divided` sweep gets no budget of its own; the device of one measured `elsewhere` need not be
     here, and must be named. Raises `UsageError`, `CannotRun`.
     """
-    device = chosen_device(options, elsewhere)
-    refuse_useless(options, device)
-    options = resolve_defaults(options, device, divided)
-    refuse_uneven(options)
-    values = {name: options.value(name) for name in option_specs()}
-    refuse_early_end(options.precision, values["rounds"])
-    sizes = crossed(values)
-    unused = {  # where the batch is fixed, the level is not `model`, or rounds are few
-        "tokens": device.usual_tokens(max(values["width"])),
-        "layers": preset(options.preset).layers,
-        "dropout": Shell().dropout,
-        "precision": PRECISION,
-    }
-    values |= {name: value for name, value in unused.items() if values[name] is None}
+    device = chosen_device(given.get("device", AUTO), elsewhere)
+    usual = {name: option.default for name, option in options().items() if not option.chosen}
+    asked = {**usual, **given, "device": device.name}
+    values = chosen(asked, device, divided) | asked
+    refuse_useless(given, values["mode"], values["level"], device)
+    refuse_uneven(values["layers"], periods(values))
+    refuse_early_end("precision" in given, values["rounds"])
+    sizes = [
+        Sizes(**dict(zip(CROSSED, one, strict=True)))
+        for one in product(*(values.get(name) or (None,) for name in CROSSED))
+    ]
+    values |= {name: getattr(sizes[0], name) for name in CROSSED}
     return Request(
-        **record_fields(Request, values | asdict(sizes[0])),
-        variants=sizes if len(sizes) > 1 else (),
-        modes=values["mode"],
-        budget_s=values["budget"],
-        case_timeout_s=values["case_timeout"],
+        **of_record(Request, values),
+        variants=tuple(sizes) if len(sizes) > 1 else (),
         settings=settings(values, device),
-        options=options.measurement_options(),
     )
 
 
-def chosen_device(options: Options, elsewhere: bool) -> Device:
+def chosen(values: Mapping[str, Any], device: Device, divided: bool) -> dict[str, Any]:
+    """What the program chooses, where `values` does not say it."""
+    column = preset(values["preset"])
+    level = values.get("level", usual_level(values["mode"]))
+    budget_s = values.get("budget", None if divided else device.budget_s)
+    # more than three rounds fit into some budgets, and precision ends them
+    endless = budget_s is None and "precision" not in values
+    return {
+        "level": level,
+        "width": (column.width,),
+        "heads": (column.heads,),
+        "tokens": device.usual_tokens(max(values.get("width", (column.width,)))),
+        "layers": math.lcm(column.layers, *periods({**values, "level": level}).values()),
+        "dropout": Shell().dropout,
+        "threads": device.threads or cores(),
+        "budget": budget_s,
+        "precision": PRECISION,
+        "rounds": 1 if values["quick"] else 3 if endless else 12,
+    }
+
+
+def chosen_device(name: str, elsewhere: bool) -> Device:
     """The device, which is here unless the sweep is measured `elsewhere`. Raises as `request`."""
-    name = options.value("device")
     if elsewhere and name == AUTO:
         devices = " or ".join(f"--device {kind}" for kind in kinds())
         raise UsageError(
@@ -63,82 +76,61 @@ def chosen_device(options: Options, elsewhere: bool) -> Device:
     return find(name) if elsewhere else choose(name)
 
 
-def refuse_useless(options: Options, device: Device) -> None:
+def refuse_useless(
+    given: Mapping[str, Any], modes: Sequence[str], level: Level, device: Device
+) -> None:
     """Raises `UsageError` if an option has no effect together with the others."""
-    level = options.value("level") or usual_level(options)
-    for mode in options.value("mode"):
+    for mode in modes:
         facts = find_mode(mode)
         if level != (facts.only_level or level):
             raise UsageError(
                 f"--mode {mode} has no level {level}: {facts.only_level_reason}; leave out --level"
             )
-    if options.fill is not None and not any(find_mode(m).steps for m in options.value("mode")):
+    if "fill" in given and not any(find_mode(mode).steps for mode in modes):
         raise UsageError("--fill has no effect without --mode decode: only steps have a state")
     for name in OF_MODEL:
-        if getattr(options, name) is not None and level is not Level.MODEL:
+        if name in given and level is not Level.MODEL:
             raise UsageError(
                 f"{flag(name)} has no effect at level {level}; it is for --level model"
             )
-    if options.batch is not None and options.tokens is not None:
+    if "batch" in given and "tokens" in given:
         raise UsageError("--batch fixes the batch, so --tokens has no effect; give one of them")
-    if options.cold and not device.flushes_cache:
-        raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
-    if options.energy and not device.counts_energy:
-        raise UsageError(f"--energy needs a GPU; nothing counts that of {device.title()}")
-    if options.cuda_graphs and not device.captures:
-        raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
+    rules = (
+        ("cold", device.flushes_cache, "flushes a GPU's cache; it has no effect on"),
+        ("energy", device.counts_energy, "needs a GPU; nothing counts that of"),
+        ("cuda_graphs", device.captures, "needs a GPU; it has no effect on"),
+    )
+    for name, works, reason in rules:
+        if given.get(name) and not works:
+            raise UsageError(f"{flag(name)} {reason} {device.title()}")
 
 
-def usual_level(options: Options) -> Level:
+def usual_level(modes: Sequence[str]) -> Level:
     """The level of a sweep that names none: that of a mode with only one, else `model`."""
-    levels = (find_mode(mode).only_level for mode in options.value("mode"))
+    levels = (find_mode(mode).only_level for mode in modes)
     return Level(next(filter(None, levels), Level.MODEL))
 
 
-def refuse_early_end(precision: str | None, rounds: int) -> None:
-    """Raises `UsageError` if a precision is asked for in too few rounds to end any block."""
-    if precision is not None and rounds < LEAST_ROUNDS:
+def refuse_early_end(asked: bool, rounds: int) -> None:
+    """Raises `UsageError` if a precision is `asked` for in too few rounds to end any block."""
+    if asked and rounds < LEAST_ROUNDS:
         raise UsageError(
             f"--precision has no effect in {many(rounds, 'round')}: it ends a block after"
             f" {LEAST_ROUNDS} or more; leave out --quick, or raise --rounds"
         )
 
 
-def resolve_defaults(options: Options, device: Device, divided: bool) -> Options:
-    """The options, with texts for all that the program chooses, where they have an effect."""
-    column = preset(options.preset)
-    budget_s = None if divided else device.budget_s
-    chosen = {
-        "level": str(usual_level(options)),
-        "width": str(column.width),
-        "heads": str(column.heads),
-        "threads": str(device.threads or cores()),
-        "budget": "none" if budget_s is None else f"{budget_s:g}s",
-    }
-    options = replace(options, device=device.name).with_chosen(chosen)
-    if options.batch is None:
-        chosen["tokens"] = str(device.usual_tokens(max(options.value("width"))))
-    if options.level == Level.MODEL:
-        whole = math.lcm(column.layers, *periods(options).values())
-        chosen |= {"layers": str(whole), "dropout": str(Shell().dropout)}
-    # more than three rounds fit into some budgets, and precision ends them
-    endless = options.value("budget") is None and options.precision is None
-    chosen["rounds"] = "1" if options.quick else "3" if endless else "12"
-    options = options.with_chosen(chosen)
-    enough = options.value("rounds") >= LEAST_ROUNDS
-    return options.with_chosen({"precision": f"{PRECISION:.0%}"} if enough else {})
+def periods(values: Mapping[str, Any]) -> dict[str, int]:
+    """The number of layers of each stack that a classifier repeats, by its name."""
+    if values["level"] is not Level.MODEL:
+        return {}
+    selections = (one.name for part in values["models"] for one in expand(part))
+    return {name: len(own) for name in selections if (own := layers(name))}
 
 
-def periods(options: Options) -> dict[str, int]:
-    """The number of layers of each stack, by its name."""
-    chosen = (one.name for part in options.value("models") for one in expand(part))
-    return {name: len(own) for name in chosen if (own := layers(name))}
-
-
-def refuse_uneven(options: Options) -> None:
+def refuse_uneven(count: int, periods: Mapping[str, int]) -> None:
     """Raises `UsageError` if a classifier would have to cut the layers of a stack."""
-    count = options.value("layers")
-    for name, period in periods(options).items() if options.level == Level.MODEL else ():
+    for name, period in periods.items():
         if count % period:
             raise UsageError(
                 f"--layers {count} is not a multiple of the {many(period, 'layer')} of {name},"
@@ -146,20 +138,15 @@ def refuse_uneven(options: Options) -> None:
             )
 
 
-def crossed(values: dict[str, Any]) -> tuple[Sizes, ...]:
-    """Every combination of widths, heads, number types and batches."""
-    lists = (values["width"], values["heads"], values["dtype"], values["batch"] or (None,))
-    return tuple(Sizes(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in product(*lists))
-
-
-def settings(values: dict[str, Any], device: Device) -> Settings:
+def settings(values: Mapping[str, Any], device: Device) -> Settings:
     """How to measure: short runs under a budget, long ones without."""
     quick = values["quick"]
     sampling = device.sampling(quick, bounded=quick or values["budget"] is not None)
     clock = device.host_clock(values["threads"])
-    return Settings(**record_fields(Settings, values), clock=clock, **sampling)
+    return Settings(**of_record(Settings, values), clock=clock, **sampling)
 
 
-def record_fields(record: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+def of_record(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of those options that are fields of the record."""
-    return {field.name: values[field.name] for field in fields(record) if field.name in values}
+    mine = (option for option in options().values() if option.record is record)
+    return {option.field: values[option.name] for option in mine if option.name in values}

@@ -33,7 +33,7 @@ def begun(here, journal):
 def shard(tmp_path, monkeypatch):
     """Measures shard I of 2 of a plan on a node of its own, up to the first case."""
 
-    def measure(number, plan=PLAN, resume=False):
+    def measure(number, plan=PLAN):
         here = sweeps.environment(host=f"n{number}")
         monkeypatch.setattr(measuring, "environment", lambda *about: here)
         folder = tmp_path / f"shard-{number}"
@@ -43,7 +43,6 @@ def shard(tmp_path, monkeypatch):
                 Plan(cases=plan, cards=FACTS),
                 None,
                 folder,
-                resume,
                 shard=Shard(number, 2),
                 announce=begun,
             )
@@ -70,8 +69,8 @@ def test_shards_of_nodes_with_other_forms_are_not_merged(shard, tmp_path):
 def test_a_shard_does_not_go_on_where_other_forms_run(shard):
     shard(1)
     with pytest.raises(DifferentSweep, match="not the same forms run there and here"):
-        shard(1, REFUSED, resume=True)
-    shard(1, resume=True)
+        shard(1, REFUSED)
+    shard(1)
 
 
 @pytest.fixture
@@ -81,13 +80,13 @@ def interrupted(tmp_path, monkeypatch):
     def stop(*what, **how):
         raise KeyboardInterrupt
 
-    def measure(options_file, resume=False):
+    def measure(options_file):
         here = sweeps.environment()
         monkeypatch.setattr(measuring, "environment", lambda *about: here)
         monkeypatch.setattr(measuring, "sweep", stop)
         plan, folder = Plan(cases=PLAN, cards=FACTS), tmp_path / "sweep"
         with pytest.raises(KeyboardInterrupt):
-            measuring.measure(REQUEST, plan, None, folder, resume, options_file=options_file)
+            measuring.measure(REQUEST, plan, None, folder, options_file=options_file)
         return folder
 
     return measure
@@ -95,7 +94,7 @@ def interrupted(tmp_path, monkeypatch):
 
 def test_a_resumed_sweep_keeps_the_options_that_it_began_with(interrupted):
     interrupted(b"rounds = 3")
-    folder = interrupted(b"rounds = 4", resume=True)
+    folder = interrupted(b"rounds = 4")
     assert (folder / config.FILE).read_bytes() == b"rounds = 3"
 
 

@@ -62,7 +62,7 @@ def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
 def test_the_signature_names_every_option_that_measures():
     known = inspect.signature(attnbench.sweep).parameters
     assert {"out", "progress", "models", "lengths", "budget"} <= set(known)
-    assert known["models"].default == "@fig2"
+    assert known["models"].default == ("@fig2",)
     assert known["causal"].annotation is bool
     assert known["fill"].annotation == bool | None
     assert not {"on", "shards", "options"} & set(known)

@@ -16,7 +16,7 @@ from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Causality, Level, Mode, Outcome, Selection
 from attnbench.verify.checks import verify
 from attnbench.workloads import reader
-from attnbench.workloads.options import Options
+from attnbench.workloads.options import read
 from attnbench.workloads.plan import plan
 from attnbench.workloads.requests import request
 from tests import sweeps
@@ -70,7 +70,7 @@ def test_what_it_does_not_declare_is_counted(answer):
 @pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
 def test_it_is_planned_as_if_it_were_linear(level):
     options = {"models": named("Mean"), "lengths": "128,256", "tokens": 256, "level": level}
-    asked = request(Options.of({**options, "mode": "inference", "device": "cpu"}))
+    asked = request(read({**options, "mode": "inference", "device": "cpu"}))
     short, long = plan(Selection(name=named("Mean")), asked)
     assert not short.refusal
     assert short.core_flops == long.core_flops == 0

@@ -16,7 +16,7 @@ from attnbench.records import Level, Mode, Selection, Shell, Workload
 from attnbench.records.selection import layers, mechanisms, parts
 from attnbench.render.styles import labels
 from attnbench.verify.checks import verify
-from attnbench.workloads.options import Options
+from attnbench.workloads.options import read
 from attnbench.workloads.plan import plan
 from attnbench.workloads.presets import expand, preset
 from attnbench.workloads.requests import request
@@ -171,11 +171,11 @@ def test_layers_have_the_options_of_the_preset():
 
 def test_a_model_has_layers_for_every_stack():
     three = {"models": "local,stack(2*local+fnet)", "device": "cpu"}
-    assert request(Options.of(three)).layers == 6
-    assert request(Options.of({**three, "layers": 9})).layers == 9
+    assert request(read(three)).layers == 6
+    assert request(read({**three, "layers": 9})).layers == 9
     with pytest.raises(UsageError, match=r"multiple of the 3 layers of .*; write --layers 12"):
-        request(Options.of({**three, "layers": 4}))
-    assert request(Options.of({**three, "level": "attention"})).layers == 2
+        request(read({**three, "layers": 4}))
+    assert request(read({**three, "level": "attention"})).layers == 2
 
 
 @pytest.mark.parametrize("mode", Mode)

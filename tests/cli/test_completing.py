@@ -10,7 +10,7 @@ import pytest
 from attnbench.catalogue.registry import names
 from attnbench.cli.main import run
 from attnbench.cli.verbs import application
-from attnbench.workloads.options import option_specs
+from attnbench.workloads.options import options
 from attnbench.workloads.presets import groups
 from tests.cli.commands import environment, here, python
 
@@ -80,15 +80,15 @@ def test_the_help_has_words_for_values_and_no_types_or_bounds(verb):
 def test_the_help_shows_every_option_in_its_group_with_its_default():
     shown = here("sweep", "--help", COLUMNS="80").stdout
     flat = " ".join(shown.split())
-    titles = [option.panel for option in option_specs().values()]
+    titles = [option.panel for option in options().values()]
     assert all(f"\n{title}:\n" in shown for title in titles)
-    for name, option in option_specs().items():
+    for name, option in options().items():
         start = shown.index(f"\n{option.panel}:\n")
         assert shown.find(f"  --{name.replace('_', '-')} ", start) > 0 or not option.kind.metavar, (
             name
         )
-        if option.default_text:
-            assert f"[default: {option.default_text}]" in flat, name
+        if option.chosen:
+            assert f"[default: {option.chosen}]" in flat, name
     assert "[default: 128..65536:x2]" in flat
 
 

@@ -12,7 +12,7 @@ from attnbench.errors import DifferentSweep, UsageError
 from attnbench.records import Shard
 from attnbench.store.journal import Journal, load
 from attnbench.store.schema import Start
-from attnbench.workloads.options import Options, texts
+from attnbench.workloads.options import read
 from attnbench.workloads.requests import request
 from tests.cli.commands import here
 from tests.store.recorded import CROSSED, OPTIONS, SWEEP
@@ -20,7 +20,7 @@ from tests.store.recorded import CROSSED, OPTIONS, SWEEP
 
 def asking(before, *, anyway=False, **given):
     """The request that goes on with a sweep, and these options beside `--resume`."""
-    return resumed_request(before, texts(given), anyway)
+    return resumed_request(before, read(given), anyway)
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +42,8 @@ def before(tmp_path):
         "rounds": 6,
         "lengths": "128..512",
     }
-    wanted = request(Options.of({**options, "dtype": "fp32,bf16", "mode": "inference"}))
-    with Journal.create(tmp_path, "a sweep", Start(wanted, SWEEP.sessions[0])):
+    wanted = request(read({**options, "dtype": "fp32,bf16", "mode": "inference"}))
+    with Journal.open(tmp_path, Start(wanted, SWEEP.sessions[0])):
         pass
     return load(tmp_path)
 
@@ -51,9 +51,9 @@ def before(tmp_path):
 def test_a_recorded_sweep_goes_on_with_its_options_in_any_words():
     sweep = load(OPTIONS)
     settings = replace(sweep.request.settings, memory_limit_bytes=1 << 33)
-    same = {"lengths": "16..32", "dtype": "fp32", "quick": True, "tokens": 64}
+    same = {"lengths": "16..32", "dtype": "fp32", "tokens": 64}
     assert asking(sweep, **same) == replace(sweep.request, settings=settings)
-    with pytest.raises(DifferentSweep, match="--tokens: 64 there, 8k here"):
+    with pytest.raises(DifferentSweep, match="--tokens: 64 there, 8192 here"):
         asking(sweep, tokens="8k")
 
 
@@ -68,7 +68,7 @@ def test_nothing_else_need_be_written(before):
         ({"width": 64}, "--width: 16,32 there, 64 here"),
         (
             {"case_timeout": "1h", "lengths": "16..33"},
-            "--lengths: 128..512 there, 16..33 here",
+            "--lengths: 128..512:x2 there, 16,32 here",
         ),
         ({"quick": True, "cold": False}, "--quick: off there, on here"),
         ({"share_layers": False}, "--share-layers: the default there, off here"),
@@ -89,18 +89,12 @@ def test_anyway_another_sweep_goes_on(before):
     assert asking(before, anyway=True) == before.request
     other = asking(before, anyway=True, width=64, rounds=2)
     assert (other.width, other.rounds, other.heads) == (64, 2, 2)
-    assert (other.options["width"], other.options["rounds"]) == ("64", "2")
 
 
 def test_limits_may_be_new_and_change_nothing_else(before):
     now = asking(before, budget="none", rounds=7, case_timeout="2h")
     assert (now.budget_s, now.rounds, now.case_timeout_s) == (None, 7, 7200.0)
     assert now.settings.sample_s == before.request.settings.sample_s
-    assert now.options == before.request.options | {
-        "budget": "none",
-        "rounds": "7",
-        "case_timeout": "2h",
-    }
 
 
 def test_the_precision_stays_where_none_is_written_and_is_refused_in_too_few_rounds(before):
@@ -119,7 +113,7 @@ def test_a_fleet_goes_on_with_its_file(tmp_path):
     (tmp_path / "fleet.json").write_text("{}")
     assert resuming.load_earlier(tmp_path) == ({}, None)
     (tmp_path / "sweep.toml").write_text("on = 'slurm'\nshards = 3\n")
-    assert resuming.load_earlier(tmp_path) == ({"on": "slurm", "shards": "3"}, None)
+    assert resuming.load_earlier(tmp_path) == ({"on": "slurm", "shards": 3}, None)
 
 
 def test_the_folder_is_named_once(tmp_path):

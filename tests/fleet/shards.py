@@ -17,15 +17,11 @@ FACTS = (sweeps.facts("slow"), sweeps.facts("fast"))
 SLOW = {"slow": 0.4, "fast": 0.1}
 
 
-def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, seconds=None, **machine):
+def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **machine):
     """The folder, after a sweep on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
-    if resume:
-        journal = Journal.resume(folder, Start(request, here, shard))
-    else:
-        journal = Journal.create(folder, folder.name, Start(request, here, shard))
     fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
-    with journal:
+    with Journal.open(folder, Start(request, here, shard)) as journal:
         if not journal.sweep.plan:
             journal.append(*FACTS, *plan)
         runs, finished = journal.sweep.runs, done(journal.sweep)

@@ -6,9 +6,9 @@ from pathlib import Path
 from hypothesis import given
 from msgspec import convert
 
+from attnbench.gate.baseline import Baseline
 from attnbench.gate.check import stored_cases
 from attnbench.records import Case, Level, Selection, Workload
-from attnbench.store.baseline import Baseline
 from tests.cases import CASES
 
 WORKLOAD = Workload(batch=8, seq_len=128, level=Level.ATTENTION)

@@ -19,9 +19,9 @@ import typer
 from attnbench.cli import main
 from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
+from attnbench.gate.baseline import Baseline, save
 from attnbench.records import Mode
 from attnbench.run.processes import ServerHandle
-from attnbench.store.baseline import Baseline, save
 from attnbench.store.journal import FILE, Journal
 from attnbench.store.schema import Start
 from attnbench.workloads import reader, reading
@@ -139,7 +139,8 @@ def furnish(folder: Path) -> None:
 
 def write(folder: Path, sweep: Any) -> None:
     """A sweep as the journal of a folder."""
-    with Journal.create(folder, sweep.name, Start(sweep.request, sweep.sessions[0])) as journal:
+    start = Start(sweep.request, sweep.sessions[0])
+    with Journal.open(folder, start, name=sweep.name) as journal:
         journal.append(*sweep.cards, *sweep.plan, *sweep.runs)
 
 

@@ -8,7 +8,7 @@ from attnbench.devices.protocol import Unavailable
 from attnbench.errors import UsageError
 from attnbench.measure import energy as measured
 from attnbench.measure.energy import WINDOW_S, energy
-from attnbench.workloads.options import Options
+from attnbench.workloads.options import read
 from attnbench.workloads.requests import request
 
 IDLE_W, BUSY_W = 60.0, 300.0
@@ -83,4 +83,4 @@ def test_why_energy_is_unknown_is_a_note(found):
 
 def test_a_device_whose_energy_nothing_counts_is_refused():
     with pytest.raises(UsageError, match="--energy needs a GPU"):
-        request(Options.of({"energy": True, "device": "cpu"}))
+        request(read({"energy": True, "device": "cpu"}))

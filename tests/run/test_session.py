@@ -23,7 +23,7 @@ from attnbench.run.costs import MARGIN, Costs
 from attnbench.statistics.curves import series_names
 from attnbench.store.schema import read_error
 from attnbench.workloads import reading
-from attnbench.workloads.options import Options
+from attnbench.workloads.options import read
 from attnbench.workloads.requests import request
 from tests.run.machine import Machine
 from tests.run.sessions import (
@@ -188,7 +188,7 @@ H100_BYTES = 84 * 10**9
 
 def test_the_first_round_of_the_figure_on_a_gpu_starts_each_process_once():
     """Starting one there takes a second or two, and most of its memory is never full."""
-    options = Options.of({"device": "cuda", "rounds": 1})
+    options = read({"device": "cuda", "rounds": 1})
     asked = request(options, elsewhere=True)
     assert asked.tokens == 131_072
     with own_server(1) as server:

@@ -26,12 +26,8 @@ SMALL = numbered(*LINES[:5], *LINES[16:18], LINES[-1])
 SMALL_LINES = SMALL.splitlines(keepends=True)
 
 
-def create(folder, request: Request = SWEEP.request) -> Journal:
-    return Journal.create(folder, "a sweep", Start(request, SWEEP.sessions[0]))
-
-
-def resume(folder, request: Request = SWEEP.request, **options) -> Journal:
-    return Journal.resume(folder, Start(request, SWEEP.sessions[0]), **options)
+def opened(folder, request: Request = SWEEP.request) -> Journal:
+    return Journal.open(folder, Start(request, SWEEP.sessions[0]), name="a sweep")
 
 
 def entries(folder) -> list[Entry]:

@@ -11,7 +11,7 @@ import pytest
 from attnbench.errors import StoreError, SweepBusy
 from attnbench.store import journal, reading
 from attnbench.store.journal import FILE, TORN, list_sweeps, load
-from tests.store.recorded import SMALL, create, entries, resume
+from tests.store.recorded import SMALL, entries, opened
 
 WRITER = Path(__file__).with_name("writer.py")
 
@@ -28,23 +28,21 @@ def start_writer(*arguments: object) -> subprocess.Popen[str]:
 
 
 def test_two_writers_in_one_process_are_one_too_many(tmp_path):
-    with create(tmp_path):
-        with pytest.raises(SweepBusy, match=f"by process {os.getpid()}; wait for it to end"):
-            resume(tmp_path)
-        with pytest.raises(SweepBusy):
-            create(tmp_path)
-    resume(tmp_path).close()
+    said = f"by process {os.getpid()}; wait for it to end"
+    with opened(tmp_path), pytest.raises(SweepBusy, match=said):
+        opened(tmp_path)
+    opened(tmp_path).close()
 
 
 def test_two_processes_never_write_one_folder(tmp_path):
     with start_writer(tmp_path, 1, "wait") as other:
         assert other.stdout.readline() == "0\n"
         with pytest.raises(SweepBusy, match=f"is being written by process {other.pid};"):
-            resume(tmp_path)
+            opened(tmp_path)
         assert len(load(tmp_path).runs) == 1
         other.stdin.close()
         assert other.wait() == 0
-    resume(tmp_path).close()
+    opened(tmp_path).close()
 
 
 def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
@@ -91,7 +89,7 @@ def test_a_journal_is_a_regular_file(tmp_path):
     with pytest.raises(StoreError, match=r"sweep.jsonl' is not a regular file"):
         load(tmp_path)
     assert tmp_path.name not in list_sweeps(tmp_path.parent)
-    for write in (create, journal.refuse_unwritable):
+    for write in (opened, journal.refuse_unwritable):
         with pytest.raises(StoreError, match=r"sweep.jsonl is not a regular file; move .* or"):
             write(tmp_path)
     (tmp_path / FILE).rename(tmp_path / "pipe")
@@ -99,17 +97,17 @@ def test_a_journal_is_a_regular_file(tmp_path):
     (tmp_path / FILE).symlink_to("other")
     assert load(tmp_path).warnings == ()
     with pytest.raises(StoreError, match=r"sweep.jsonl is a symbolic link; move .* --resume"):
-        resume(tmp_path)
+        opened(tmp_path)
     assert (tmp_path / "other").read_bytes() == SMALL
     (tmp_path / FILE).unlink()
     (tmp_path / FILE).write_bytes(SMALL[:-5])
     (tmp_path / TORN).symlink_to("pipe")
     with pytest.raises(StoreError, match="torn is a symbolic link"):
-        resume(tmp_path)
+        opened(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("\0"), Path("x" * 5000)):
         with pytest.raises(StoreError, match=r"cannot write .*; .*, or choose another folder"):
-            create(folder)
+            opened(folder)

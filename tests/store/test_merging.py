@@ -75,7 +75,7 @@ def test_shards_that_are_missing_are_named(shards, tmp_path):
     assert first.kind is WarningKind.INCOMPLETE
     assert list(merge(shards, tmp_path).missing) == []
     merge(shards[:2], tmp_path / "m")
-    measured(tmp_path / "m", resume=True)
+    measured(tmp_path / "m")
     assert list(load(tmp_path / "m").missing) == []  # resumed as a whole sweep
 
 
@@ -111,7 +111,7 @@ def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(shards, copy, tmp_
     (copy / FILE).write_bytes(b"".join(lines[:-2]))
     merged = merge([copy, *shards[1:]], tmp_path / "merged")
     assert not merged.finished
-    measured(copy, Shard(1, 3), resume=True)
+    measured(copy, Shard(1, 3))
     again = merge([copy, *shards[1:]], tmp_path / "merged")
     assert again.finished
     attempts = {run.origin.attempt for run in again.runs if run.origin.shard == Shard(1, 3)}
@@ -122,10 +122,10 @@ def test_a_clock_that_is_behind_does_not_undo_a_resume(shards, copy, tmp_path):
     """The shard was interrupted, and went on where it was five minutes earlier."""
     file = copy / FILE
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
-    with Journal.resume(copy, Start(REQUEST, environment(), Shard(1, 3))) as journal:
+    with Journal.open(copy, Start(REQUEST, environment(), Shard(1, 3))) as journal:
         journal.end(EndReason.INTERRUPTED)
     before = len(file.read_bytes().splitlines())
-    measured(copy, Shard(1, 3), resume=True)
+    measured(copy, Shard(1, 3))
     lines = entries(copy)
     early = lines[0].at.replace("T", "A")  # which sorts before every time of that day
     lines[before:] = [replace(entry, at=early) for entry in lines[before:]]
@@ -137,7 +137,7 @@ def test_a_clock_that_is_behind_does_not_undo_a_resume(shards, copy, tmp_path):
 def test_what_a_shard_has_replaced_since_does_not_come_back(shards, copy, tmp_path):
     merge([copy, *shards[1:]], tmp_path / "merged")
     run = next(run for run in load(copy).runs if run.part is Part.TIME)
-    with Journal.resume(copy, Start(REQUEST, environment(host="later"), Shard(1, 3))) as journal:
+    with Journal.open(copy, Start(REQUEST, environment(host="later"), Shard(1, 3))) as journal:
         journal.append(replace(run, elapsed_s=run.elapsed_s + 1))
         journal.end(EndReason.FINISHED)
     for order in ([copy, *shards[1:]], [*shards[1:], copy]):
@@ -191,7 +191,7 @@ def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(shards
     runs = {key(run): run for folder in shards for run in load(folder).runs}
     case = PLAN[0].case.key
     first = runs[case, Part.TIME, 0]
-    with Journal.resume(
+    with Journal.open(
         copies[first.origin.shard.number - 1], Start(REQUEST, environment(), first.origin.shard)
     ) as journal:
         left = Run(
@@ -222,7 +222,7 @@ def test_a_plain_resume_of_merged_shards_measures_what_they_lack(shards, whole, 
     merge(shards[:2], tmp_path)
     missing = contents(load(whole))[-1].keys() - contents(load(tmp_path))[-1].keys()
     assert missing
-    measured(tmp_path, resume=True)
+    measured(tmp_path)
     sweep = load(tmp_path)
     assert sweep.finished
     assert contents(sweep)[-1].keys() == contents(load(whole))[-1].keys()
@@ -233,22 +233,22 @@ def test_a_shard_is_resumed_by_one_version_alone(shards, whole, tmp_path):
     copies = [shutil.copytree(folder, tmp_path / folder.name) for folder in (shards[0], whole)]
     later = environment(attnbench="0.2.0")
     with pytest.raises(DifferentSweep, match=r"attnbench: 0.1.0 there, 0.2.0 here"):
-        Journal.resume(copies[0], Start(REQUEST, later, Shard(1, 3)))
-    Journal.resume(copies[1], Start(REQUEST, later)).close()
+        Journal.open(copies[0], Start(REQUEST, later, Shard(1, 3)))
+    Journal.open(copies[1], Start(REQUEST, later)).close()
 
 
 @pytest.mark.parametrize(("shard", "said"), [(Shard(2, 3), "1/3 there, 2/3"), (None, "there, all")])
 def test_a_shard_is_resumed_as_itself_alone(copy, shard, said):
     with pytest.raises(DifferentSweep, match=f"shard: .*{said} here"):
-        Journal.resume(copy, Start(REQUEST, environment(), shard))
+        Journal.open(copy, Start(REQUEST, environment(), shard))
 
 
 def test_a_shard_needs_a_lock(copy, tmp_path, monkeypatch):
     monkeypatch.setattr(locked, "lock", lambda fd: False)
     with pytest.raises(StoreError, match="cannot be locked: two attempts at a shard might write"):
-        Journal.create(tmp_path / "new", "new", Start(REQUEST, environment(), Shard(1, 3)))
+        Journal.open(tmp_path / "new", Start(REQUEST, environment(), Shard(1, 3)))
     with pytest.raises(StoreError, match="cannot be locked"):
-        Journal.resume(copy, Start(REQUEST, environment(), Shard(1, 3)))
+        Journal.open(copy, Start(REQUEST, environment(), Shard(1, 3)))
 
 
 def test_a_damaged_line_is_reported_of_the_merged_sweep_too(shards, copy, tmp_path):
@@ -258,7 +258,7 @@ def test_a_damaged_line_is_reported_of_the_merged_sweep_too(shards, copy, tmp_pa
         merged = merge([copy, *shards[1:]], tmp_path / "merged")
         (said,) = merged.warnings
         assert said.endswith("not a whole line of a journal; set aside")
-    Journal.resume(tmp_path / "merged", Start(REQUEST, environment())).close()
+    Journal.open(tmp_path / "merged", Start(REQUEST, environment())).close()
     assert load(tmp_path / "merged").warnings == merged.warnings
 
 

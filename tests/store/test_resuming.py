@@ -7,22 +7,22 @@ from attnbench.records import Cause, Outcome
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done, refuse_other
 from attnbench.store.schema import Start
-from tests.store.recorded import SWEEP, create
+from tests.store.recorded import SWEEP, opened
 
 
 def test_another_request_or_machine_is_refused_without_anyway(tmp_path):
-    create(tmp_path).close()
+    opened(tmp_path).close()
     request = replace(
         SWEEP.request, lengths=(512,), settings=replace(SWEEP.request.settings, seed=4)
     )
     machine = replace(SWEEP.sessions[0], torch="1.0")
     before = (tmp_path / FILE).read_bytes()
     with pytest.raises(DifferentSweep) as caught:
-        Journal.resume(tmp_path, Start(request, machine))
+        Journal.open(tmp_path, Start(request, machine))
     text = "lengths: 512,2048,8192 there, 512 here; seed: 0 there, 4 here; torch: 2.13.0+cpu there"
     assert text in str(caught.value)
     assert (tmp_path / FILE).read_bytes() == before
-    with Journal.resume(tmp_path, Start(request, machine), anyway=True) as open_journal:
+    with Journal.open(tmp_path, Start(request, machine), anyway=True) as open_journal:
         assert load(open_journal.folder).request == request
 
 

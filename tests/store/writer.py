@@ -4,14 +4,12 @@ writer.py FOLDER ROUNDS [wait | limit BYTES]
 """
 
 import sys
-from pathlib import Path
 
 from attnbench.errors import StoreError
 from attnbench.records import Outcome, Part, Run
-from attnbench.store.journal import FILE
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason
-from tests.store.recorded import SWEEP, create, resume
+from tests.store.recorded import SWEEP, opened
 
 
 def main(folder: str, rounds: str, how: str = "", limit: str = "") -> None:
@@ -20,8 +18,7 @@ def main(folder: str, rounds: str, how: str = "", limit: str = "") -> None:
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
     case = SWEEP.plan[0]
-    begin = resume if (Path(folder) / FILE).exists() else create
-    with begin(folder) as journal:
+    with opened(folder) as journal:
         journal.append(case)
         for number in range(int(rounds)):
             if (case.case.key, Part.TIME, number) in done(journal.sweep):

@@ -1,18 +1,27 @@
 """Options as users write them: to requests and back, and in files."""
 
+import shlex
 import tomllib
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 import numpy
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnbench.cli.resuming import differences
+from attnbench.cli.typer_options import is_given
+from attnbench.cli.verbs import application
 from attnbench.devices.finding import find
 from attnbench.errors import UsageError
 from attnbench.records import Clock
+from attnbench.store import schema
+from attnbench.store.schema import Head
 from attnbench.workloads import config, requests
-from attnbench.workloads.options import Options, option_specs, texts
+from attnbench.workloads.options import of_request, options, read
 from attnbench.workloads.requests import request
 
 SIZES = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=3, unique=True)
@@ -34,6 +43,7 @@ MEASURED = {
     "case-timeout": TIMES,
     "rounds": st.integers(1, 99),
     "quick": st.booleans(),
+    "cold": st.just(False),
     "seed": st.integers(0, (1 << 32) - 1),
 }
 OF_MODEL = {
@@ -58,29 +68,41 @@ def alike(first, second):
     return first == replace(second, settings=settings)
 
 
-@given(VALUES)
-def test_a_request_has_the_options_that_ask_for_it(values):
-    asked = request(Options.of(values))
-    assert alike(asked, request(Options.of(asked.options)))
+SWEEP: Any = typer.main.get_command(application())
+COMMAND = SWEEP.commands["sweep"]
 
 
-@given(VALUES)
-def test_the_file_of_a_sweep_repeats_it(tmp_path_factory, values):
-    asked = Options.of(values)
-    file = tmp_path_factory.mktemp("config") / config.FILE
-    file.write_bytes(config.content(asked, request(asked)))
-    assert Options.of(config.read(file)) == asked
+def on_the_command_line(words):
+    """The values of the options in these words after `attnbench sweep`."""
+    context = COMMAND.make_context("sweep", words)
+    return read({n: v for n, v in context.params.items() if is_given(context, n)})
 
 
-@given(TEXT)
-def test_any_text_survives_the_file(tmp_path_factory, text):
-    asked = replace(Options(), slurm=text)
-    content = config.content(asked, request(Options()))
-    assert Options.of(tomllib.loads(content.decode())) == asked
+def through_a_journal(asked):
+    """The request, stored and read again."""
+    line = schema.seal(schema.to_entry(Head(name="x", attnbench="1", request=asked), ""))
+    return schema.from_entry(schema.unseal(line)).request
+
+
+@given(VALUES, TEXT)
+def test_every_way_to_write_a_request_asks_for_the_same(values, slurm):
+    """From Python to the command line, the file of the sweep, its journal, and a resume."""
+    given = read({**values, "slurm": slurm})
+    asked = {name: value for name, value in given.items() if value != options()[name].default}
+    wanted = request(given)
+    words = [options()[name].words(value) for name, value in asked.items()]
+    assert on_the_command_line([*chain.from_iterable(words)]) == asked
+    assert asked.items() <= read(tomllib.loads(config.content(given, wanted).decode())).items()
+    stored = through_a_journal(wanted)
+    assert stored == wanted
+    assert alike(request(of_request(stored)), wanted)
+    del given["slurm"]
+    assert not list(differences(of_request(stored), given))
+    assert alike(request(on_the_command_line(shlex.split(config.command(stored))[2:])), wanted)
 
 
 def test_what_the_program_chose_is_a_comment():
-    asked = Options.of({"models": ["fastformer"], "threads": 3})
+    asked = read({"models": ["fastformer"], "threads": 3})
     content = config.content(asked, request(asked)).decode()
     assert "\nthreads = 3\n" in content
     assert "\n# chosen: tokens = 8192\n" in content
@@ -89,14 +111,14 @@ def test_what_the_program_chose_is_a_comment():
 
 def test_numbers_lists_and_hyphens_are_read_as_text_is():
     values = {"lengths": [128, "1k"], "case-timeout": 90, "width": 64, "cold": False, "heads": None}
-    assert texts(values) == {
-        "lengths": "128,1k",
-        "case_timeout": "90",
-        "width": "64",
+    assert read(values) == {
+        "lengths": (128, 1024),
+        "case_timeout": 90.0,
+        "width": (64,),
         "cold": False,
     }
     arrays = {"lengths": numpy.array([128, 256]), "batch": range(1, 4), "rounds": numpy.int64(5)}
-    assert texts(arrays) == {"lengths": "128,256", "batch": "1,2,3", "rounds": "5"}
+    assert read(arrays) == {"lengths": (128, 256), "batch": (1, 2, 3), "rounds": 5}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +149,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path, content, wor
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
     (tmp_path / "mine.toml").write_bytes(b"\xef\xbb\xbfwidth = 64\n")
-    assert config.read(tmp_path / "mine.toml") == {"width": "64"}
+    assert config.read(tmp_path / "mine.toml") == {"width": (64,)}
 
 
 def test_a_folder_is_no_file_of_options(tmp_path):
@@ -139,26 +161,26 @@ def test_a_folder_is_no_file_of_options(tmp_path):
     ("width", "tokens"), [("256", 8192), ("1024", 8192), ("2048", 2048), ("256,4096", 512)]
 )
 def test_a_batch_of_wide_layers_costs_a_cpu_what_one_of_1024_does(width, tokens):
-    assert request(Options.of({"width": width, "device": "cpu"})).tokens == tokens
-    asked = Options.of({"width": width, "device": "cpu", "tokens": "4k"})
+    assert request(read({"width": width, "device": "cpu"})).tokens == tokens
+    asked = read({"width": width, "device": "cpu", "tokens": "4k"})
     assert request(asked).tokens == 4096
 
 
 def test_a_batch_and_tokens_are_not_both_asked_for():
     with pytest.raises(UsageError, match="--batch fixes the batch, so --tokens has no effect"):
-        request(Options.of({"batch": 4, "tokens": "8k"}))
+        request(read({"batch": 4, "tokens": "8k"}))
 
 
 def test_states_are_filled_only_in_decode():
     for fill, expected in (({}, None), ({"fill": True}, True), ({"fill": False}, False)):
-        asked = request(Options.of({"mode": "decode", "device": "cpu", **fill}))
+        asked = request(read({"mode": "decode", "device": "cpu", **fill}))
         assert asked.fill is expected
     with pytest.raises(UsageError, match="--fill has no effect without --mode decode"):
-        request(Options.of({"fill": False}))
+        request(read({"fill": False}))
 
 
 def test_every_combination_of_sizes_is_asked_for():
-    asked = request(Options.of({"width": [64, 128], "heads": 2, "dtype": "fp32,bf16", "batch": 4}))
+    asked = request(read({"width": [64, 128], "heads": 2, "dtype": "fp32,bf16", "batch": 4}))
     assert [(v.width, v.dtype, v.batch) for v in asked.sizes] == [
         (64, "float32", 4),
         (64, "bfloat16", 4),
@@ -166,36 +188,67 @@ def test_every_combination_of_sizes_is_asked_for():
         (128, "bfloat16", 4),
     ]
     assert (asked.width, asked.dtype, asked.batch) == (64, "float32", 4)
-    assert [one.width for one in request(Options.of({"width": 64})).sizes] == [64]
+    assert [one.width for one in request(read({"width": 64})).sizes] == [64]
 
 
 def test_a_divided_sweep_chooses_no_budget():
-    assert request(Options(), divided=True).budget_s is None
-    assert request(Options()).budget_s == find("cpu").budget_s
+    assert request({}, divided=True).budget_s is None
+    assert request({}).budget_s == find("cpu").budget_s
 
 
-@pytest.mark.parametrize("name", list(option_specs()))
+@pytest.mark.parametrize("name", list(options()))
 def test_every_option_says_what_it_is(name):
-    option = option_specs()[name]
+    option = options()[name]
     assert option.help.endswith(".")
     assert (option.kind.read is None) == (not option.kind.metavar), "a flag has neither"
-    assert (
-        (getattr(Options(), name) is not None) or option.default_text or option.panel == "Cluster"
-    )
+    assert option.default is not None or option.chosen or not option.affects_measurement
     if option.kind.known is not None:
         assert len(tuple(option.kind.known(""))) > 1
 
 
 @pytest.mark.parametrize(
     ("threads", "chosen", "clock"),
-    [(None, 1, Clock.CPU), ("1", 1, Clock.CPU), ("3", 3, Clock.WALL)],
+    [(None, 1, Clock.CPU), (1, 1, Clock.CPU), (3, 3, Clock.WALL)],
 )
 def test_a_cpu_is_timed_by_cpu_time_unless_several_threads_are_asked_for(threads, chosen, clock):
-    settings = request(Options(device="cpu", threads=threads)).settings
+    settings = request(read({"device": "cpu", "threads": threads})).settings
     assert (settings.threads, settings.clock) == (chosen, clock)
 
 
 def test_a_gpu_has_all_cores_and_a_clock_of_its_own(monkeypatch):
     monkeypatch.setattr(requests, "cores", lambda: 7)
-    settings = request(Options(device="cuda"), elsewhere=True).settings
+    settings = request({"device": "cuda"}, elsewhere=True).settings
     assert (settings.threads, settings.clock, settings.faulting_s) == (7, Clock.WALL, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        ({}, ""),
+        (
+            {"models": "transformer,linear_transformer", "lengths": "128,300", "budget": "90s"},
+            " --models transformer,linear_transformer --lengths 128,300 --budget 90s",
+        ),
+        (
+            {"lengths": "512,1k,2k", "mode": "decode", "fill": False, "budget": "none"},
+            " --lengths 512..2048:x2 --mode decode --no-fill --budget none",
+        ),
+        (
+            {"width": "64,128", "causal": True, "models": "linformer[rank=4]", "seed": "7"},
+            " --models 'linformer[rank=4]' --causal --width 64,128 --seed 7",
+        ),
+        ({"quick": True, "rounds": "2"}, " --rounds 2 --quick"),
+        (
+            {"budget": "1234567s", "precision": "1.234567%"},
+            " --budget 1234567s --precision 1.234567%",
+        ),
+    ],
+)
+def test_the_command_asks_for_the_same_again(options, written):
+    asked = request(read({"device": "cpu", **options}))
+    assert config.command(asked) == f"attnbench sweep{written}"
+
+
+def test_a_preset_that_is_unknown_here_is_no_error():
+    asked = replace(request({"device": "cpu"}), preset="of-later")
+    assert "--preset of-later" in config.command(asked)

@@ -8,7 +8,7 @@ import pytest
 from attnbench.errors import CannotRun
 from attnbench.records import Selection
 from attnbench.workloads import reading
-from attnbench.workloads.options import Options
+from attnbench.workloads.options import read
 from attnbench.workloads.plan import plan
 from attnbench.workloads.requests import request
 
@@ -33,7 +33,7 @@ def test_on_a_busy_machine_the_package_own_cards_may_take_minutes():
 
 @pytest.mark.parametrize(("budget", "limit"), [("20s", 20), ("1s", 5), ("10m", 30), ("none", 30)])
 def test_a_users_file_has_no_more_time_than_the_budget(budget, limit):
-    asked = request(Options.of({"models": "mine.py:CARD", "budget": budget, "device": "cpu"}))
+    asked = request(read({"models": "mine.py:CARD", "budget": budget, "device": "cpu"}))
     with pytest.raises(CannotRun, match=f"'mine.py:CARD' could not be read within {limit} s"):
         reading.plan(replace(asked, models=("mine.py:CARD",)), Slow(300.0))
 
@@ -59,6 +59,6 @@ def test_a_users_file_may_not():
     ],
 )
 def test_only_code_of_this_package_is_its_own(name, form, own):
-    asked = request(Options.of({"models": "transformer", "lengths": "64", "device": "cpu"}))
+    asked = request(read({"models": "transformer", "lengths": "64", "device": "cpu"}))
     cases = plan(Selection(name=name, form=form), asked)
     assert {planned.own for planned in cases} == {own}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.errors import OtherSchema, StoreError
-from attnbench.store.baseline import Baseline, dump, load, parse, save
+from attnbench.gate.baseline import Baseline, dump, load, parse, save
 from tests.cases import CASES
 
 LABEL = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu/padding=0.3"
