@@ -59,6 +59,11 @@ def faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
+def kernel_s() -> float:
+    """Seconds that the kernel has worked for this process, such as on page faults."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_stime
+
+
 def waited_s(proc: Path = PROC) -> float | None:
     """Seconds that the threads of this process have waited for a core."""
     # time on a core, time waiting for one, turns

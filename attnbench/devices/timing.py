@@ -18,8 +18,8 @@ SLOPE = 0.02  # times drift by less than 2 %
 # longer than later ones, with 65,790 faults.
 FAULT_S = 1.2e-6
 HUGE_FAULT_S = 1.4e-4  # of 2 MiB: the iterations of a case, with 6,400 faults, took 0.9 s longer
-MOST_FAULT_S = 16e-6  # where the host of a virtual machine maps the page too, also measured
 COLD = 0.005  # an iteration that spends this share of its time on page faults is not warm
+LEAST_SHARE = 0.1  # of its time that an iteration is taken to compute while its pages are mapped
 MOST_COLD = 6  # iterations; some mechanisms still fault in each one after that
 
 
@@ -77,16 +77,12 @@ def warm_up(
     calibrates extends the warm-up until calibration ends. `faulted` gives the page faults since its
     last call; because of them alone the warm-up lasts `MOST_COLD` iterations or `faulting_s` at
     most. Where one takes all of `limit_s`, another would cost as much as a sample: `map_ahead` maps
-    pages instead, and the meter of the next sample tells whether they were enough. Only if most of
-    the first may have been page faults does another show how long one takes without them.
+    pages instead, and the meter of the next sample tells whether they were enough.
     """
-    faults = faulted()
-    warm, cold = [first], is_cold(faults, first)
+    warm, cold = [first], is_cold(faulted(), first)
     if cold and faulting_s and spent_s(warm) >= limit_s:
         map_ahead()
         cold = False
-        if 2 * MOST_FAULT_S * faults > first.seconds:
-            warm.append(sample(iterate, clear, watch, 1))
     while (
         watch.calibrating
         or (spent_s(warm) < limit_s and not is_steady([s.seconds for s in warm]))
@@ -95,6 +91,15 @@ def warm_up(
         warm.append(sample(iterate, clear, watch, 1))
         cold = is_cold(faulted(), warm[-1])
     return warm
+
+
+def without_faults_s(taken: Sample, kernel_s: float) -> float:
+    """Seconds of one iteration, roughly, without the `kernel_s` in which its pages were mapped.
+
+    Mapping a page takes 1 µs, or 16 where the host of a virtual machine maps it too, so that the
+    first iteration of a long case can take eight times as long as later ones.
+    """
+    return max(LEAST_SHARE * taken.seconds, taken.seconds - kernel_s / taken.iterations)
 
 
 def is_steady(times: Sequence[float]) -> bool:

@@ -106,6 +106,8 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
     certain, widths = block_certainties(laps), widest(laps)
     undecided, timed = widest(laps, undecided=True), agenda.times_timed()
     for block, cases in blocks(agenda.repeatable()).items():
+        if until_decided and len(cases) == 1:  # it is compared with nothing
+            continue
         known, most = certain.get(block), len(agenda.rounds[block])
         precise = known is not None and precision is not None and known.reaches(precision)
         if precise or agenda.round >= most:

@@ -12,6 +12,7 @@ from attnbench.devices.timing import (
     is_steady,
     sample,
     warm_up,
+    without_faults_s,
 )
 from attnbench.records import Clock, Sample
 
@@ -112,16 +113,19 @@ def test_a_warm_up_for_the_sake_of_page_faults_ends_at_its_cap(faulting_s, itera
 
 
 @pytest.mark.parametrize(
-    ("faults", "faulting_s", "iterations", "mapped"),
-    [(5_000, 3.0, 1, 1), (99_999, 3.0, 2, 1), (9, 3.0, 1, 0), (99_999, 0.0, 1, 0)],
+    ("faults", "faulting_s", "mapped"),
+    [(5_000, 3.0, 1), (99_999, 3.0, 1), (9, 3.0, 0), (9, 0.0, 0)],
 )
-def test_a_long_case_maps_pages_ahead_and_runs_once_more_only_if_faults_may_be_its_time(
-    faults, faulting_s, iterations, mapped
-):
+def test_a_long_case_maps_pages_ahead_in_place_of_further_iterations(faults, faulting_s, mapped):
     world, calls = World(itertools.repeat(0.05)), []
     limits = 0.2, lambda: faults, faulting_s, lambda: calls.append(1)
     warm = warm_up(world.iterate, world.clear, world.watch(), took(0.3), *limits)
-    assert (len(warm), len(calls)) == (iterations, mapped)
+    assert (len(warm), len(calls)) == (1, mapped)
+
+
+@pytest.mark.parametrize(("kernel_s", "expected"), [(0.0, 3.0), (2.5, 0.5), (3.5, 0.3)])
+def test_an_iteration_without_its_page_faults_takes_less(kernel_s, expected):
+    assert without_faults_s(took(3.0), kernel_s) == pytest.approx(expected)
 
 
 def test_a_count_is_told_by_its_growth():

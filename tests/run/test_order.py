@@ -127,6 +127,21 @@ def test_memory_is_measured_after_the_first_visit_of_a_case():
         assert all(run.round == 0 for run in machine.stored[:weighed])
 
 
+def test_what_is_compared_with_nothing_is_repeated_last():
+    """It has no ratio that laps could narrow; alone in a sweep it is repeated too."""
+    longest = max(line.case.workload.seq_len for line in PLAN)
+    plan = [line for line in PLAN if line.case.mechanism == "fast"]
+    machine = Machine(slow_is(1.05))
+    shorter = [line for line in PLAN if line.case.workload.seq_len < longest]
+    sweep(machine, [*dict.fromkeys([*plan, *shorter])], replace(REQUEST, budget_s=60.0))
+    again = [n for round_, _, n in order(machine) if round_]
+    assert set(again[: again.index(longest)]) == {line.case.workload.seq_len for line in shorter}
+    assert again.index(longest) >= 2 * len(shorter), "after two rounds of all others"
+    machine = Machine()
+    sweep(machine, plan, replace(REQUEST, budget_s=60.0))
+    assert Counter(n for _, _, n in order(machine))[longest] > 1
+
+
 def test_what_is_decided_is_not_repeated_before_what_is_not():
     """Of three series two tie; the third takes three times as long."""
     times = {"a": 0.5, "b": 0.5, "c": 1.5}
