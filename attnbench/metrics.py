@@ -43,6 +43,9 @@ class Join(StrEnum):
     EXACT = "exact"  # every round gives the same value
 
 
+LAYERED = (Unit.SECONDS, Unit.BYTES, Unit.JOULES, Unit.RATE)  # what adds up over layers
+
+
 @dataclass(frozen=True)
 class Metric:
     """One row of the table; its `key` ends in its unit.
@@ -84,6 +87,11 @@ class Metric:
     def offered(self) -> bool:
         """Whether people compare it: a cost with an interval, a count, or what has a name."""
         return self.interval or self.compared or bool(self.name)
+
+    @property
+    def of_a_layer(self) -> bool:
+        """Whether that of a stack is one of its layers', where stacks are compared per layer."""
+        return self.better is not Better.NEITHER and self.unit in LAYERED
 
     @property
     def interval(self) -> bool:

@@ -79,8 +79,7 @@ def main():
     parser.add_argument("-j", type=int, default=1, help="How many bugs stand at a time.")
     parser.add_argument("--write", type=Path, metavar="FILE", help="Write the table here too.")
     asked = parser.parse_args()
-    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["bug"]
-    bugs = [Bug(**row) for row in rows]
+    bugs = stored()
     if problems := [problem for bug in bugs for problem in bug.problems()]:
         sys.exit("\n".join(problems))
     bugs = [bug for bug in bugs if any(part in str(bug) for part in asked.parts)]
@@ -104,6 +103,12 @@ def main():
     if asked.write:
         asked.write.write_text(page)
     sys.exit(share < LEAST)
+
+
+def stored():
+    """All bugs, in the order of the file."""
+    text = Path(__file__).with_suffix(".toml").read_text()
+    return [Bug(**row) for row in tomllib.loads(text)["bug"]]
 
 
 def copy(tree):

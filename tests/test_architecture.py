@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.devices.finding import kinds
+from tests import planted
 
 ROOT = Path(__file__).parents[1] / "attnbench"
 
@@ -322,3 +323,7 @@ for arguments in (
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_every_planted_bug_can_still_be_planted():
+    assert not [problem for bug in planted.stored() for problem in bug.problems()]

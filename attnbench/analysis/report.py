@@ -9,19 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import starmap
 from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis import scaling, stacks, summary, trust
+from attnbench.analysis import scaling, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
-from attnbench.analysis.scaling import crossovers, speedups
+from attnbench.analysis.scaling import crossovers, one_order, speedups
 from attnbench.analysis.standings import Standings, comparable, timed_alike
 from attnbench.analysis.summary import Frame
 from attnbench.analysis.suspects import rankable
-from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
+from attnbench.analysis.warnings import SweepWarning, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism
 from attnbench.metrics import MEMORY, TIME
 from attnbench.records import AT, Sweep, split_sizes
@@ -98,7 +97,7 @@ class Analysis:
     @cached_property
     def answers(self) -> Answers:
         """What the sweep found."""
-        deviating = {w.details["series"] for w in self.warnings if w.kind is WarningKind.DEVIATES}
+        deviating = {found.deviating for found in self.warnings}
         return answers(self.cases, self.standings, deviating, self.at_length)
 
     @cached_property
@@ -120,15 +119,15 @@ class Analysis:
         return crossovers(rankable(self.compared), baselines=self.against, ratios=self.ratios)
 
     @cached_property
-    def memory_crossovers(self) -> Frame:
-        """The same of allocated peaks."""
-        ranked = rankable(self.cases)
-        return crossovers(comparable(ranked, across=True), MEMORY, self.against)
+    def crossings(self) -> Frame:
+        """The same with each pair once, in the order that crosses or wins."""
+        return one_order(self.crossovers)
 
     @cached_property
-    def stacks(self) -> Frame:
-        """`stacks.stacks`: stacks beside their layers; empty without stacks."""
-        return stacks.stacks(self.sweep, self.cases)
+    def memory_crossings(self) -> Frame:
+        """`crossings` of allocated peaks."""
+        ranked = comparable(rankable(self.cases), across=True)
+        return one_order(crossovers(ranked, MEMORY, self.against))
 
     @cached_property
     def exponents(self) -> Frame:
@@ -160,8 +159,7 @@ class Analysis:
     @cached_property
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
-        found = warnings(self.sweep, self.cases, self.drift)
-        return tuple(starmap(SweepWarning, found))
+        return tuple(warnings(self.sweep, self.cases, self.drift))
 
 
 def analyse(sweep: Sweep, against: str | None = None, at_length: int | None = None) -> Analysis:

@@ -61,6 +61,12 @@ class CrossoverKind(StrEnum):
     UNCLEAR = "cannot tell"
 
 
+# how much an answer says: a crossing more than a win in all modes, a win more than nothing
+WORTH = MappingProxyType(
+    {CrossoverKind.FROM: 100, CrossoverKind.ALWAYS: 10, CrossoverKind.UNCLEAR: 1}
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Crossover:
     """An answer; lengths are known for `FROM` alone.
@@ -174,6 +180,23 @@ def crossovers(
             rows.append((mode, metric, series, other, *answer, *_extent(log_ratio)[:2]))
     columns = "mode metric series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
+
+
+def one_order(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Of both orders of each pair of series, the one that crosses or, else, wins in more modes.
+
+    `pairs` are those of `crossovers`.
+    """
+    worth = pairs["answer"].map(WORTH).fillna(0).astype(int)
+    told = worth.groupby([pairs["series"], pairs["other"]]).transform("sum")
+    best: dict[frozenset[str], tuple[int, str]] = {}
+    for series, other, points in zip(pairs["series"], pairs["other"], told, strict=True):
+        pair = frozenset((series, other))
+        if pair not in best or points > best[pair][0]:
+            best[pair] = points, series
+    sides = zip(pairs["series"], pairs["other"], strict=True)
+    chosen = [best[frozenset(pair)][1] == pair[0] for pair in sides]
+    return pairs[np.array(chosen, bool)].reset_index(drop=True)
 
 
 def find_crossover(log_ratio: LogCurve) -> Crossover:

@@ -13,7 +13,7 @@ import pandas as pd
 from attnbench.analysis.extrapolation import extrapolated
 from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
-from attnbench.metrics import ROWS, TABLE, TIME, Better, Join, Unit
+from attnbench.metrics import ROWS, TABLE, TIME, Better, Join
 from attnbench.records import (
     ITEM_BYTES,
     REMAPPED,
@@ -37,8 +37,6 @@ Frame = pd.DataFrame
 Row = pd.Series
 
 MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
-
-COSTS = (Unit.SECONDS, Unit.BYTES, Unit.JOULES)  # of a stack, compared per layer
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
@@ -90,10 +88,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     the state was filled with random numbers, not left by a prompt.
 
     Work: `WORK`; for a module without a card, only what was counted. Predictions: predicted_s and
-    predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran. The
-    refined_s of a case that was not timed is predicted from the estimates of all that was, with the
-    95 % band refined_lo_s to refined_hi_s (`extrapolation`); of others the band is NaN. Then a
-    column for every other metric.
+    predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran, or,
+    of what was not measured, from all that was: times with the 95 % band refined_lo_s to
+    refined_hi_s (`extrapolation`), which is NaN for others. Then a column for every other metric.
     """
     names, sizes = series_names(sweep.plan), size_names(sweep.plan)
     runs = _by_case(sweep.runs)
@@ -134,11 +131,17 @@ def _per_layer(cases: pd.DataFrame) -> pd.DataFrame:
     """The cases with the costs of each stack over its `depth`."""
     if cases.empty or (cases["depth"] == 1).all():
         return cases
-    per_layer = [row for row in ROWS if row.better is Better.LOWER and row.unit in COSTS]
-    costs = [n for row in per_layer for n in (row.estimate[:3] if row.interval else (row.key,))]
+    costs, rates = (
+        [
+            column
+            for row in ROWS
+            if row.of_a_layer and row.better is better
+            for column in (row.estimate[:3] if row.interval else (row.key,))
+        ]
+        for better in (Better.LOWER, Better.HIGHER)
+    )
     costs += ["predicted_s", "predicted_bytes", "refined_s", "refined_lo_s", "refined_hi_s"]
     costs += ["refined_bytes"]
-    rates = list(TABLE["tokens_per_s"].estimate[:3])
     divided = cases[costs].div(cases["depth"], axis="index")
     multiplied = cases[rates].mul(cases["depth"], axis="index")
     others = cases.drop(columns=[*costs, *rates])

@@ -1,13 +1,13 @@
 """What a block shows as soon as series of it have been timed."""
 
 import math
-from collections.abc import Iterable, Mapping
-from statistics import fmean, median
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from attnbench.modes import find
 from attnbench.records import Block, Run
-from attnbench.statistics.laps import Laps, by_pair, log_ratio
+from attnbench.statistics.laps import by_pair
 
 
 class Timed(NamedTuple):
@@ -15,7 +15,7 @@ class Timed(NamedTuple):
 
     series: str
     seconds: float  # of a batch of the sweep's tokens, or of a step
-    log_ratio: float | None
+    log_ratio: float | None  # of the seconds shown, where the two took turns
 
 
 def timed(
@@ -40,21 +40,21 @@ def timed(
     if not new:
         return []
     first = min(times, key=lambda name: times[name])
-    laps = {name: {run.round: by_pair(run.samples) for run in runs[name]} for name in (first, *new)}
-    found = []
-    for name in sorted(laps, key=lambda name: times[name]):
-        log = _ratio(laps[name], laps[first])
-        deeper = math.log(depths.get(name, 1) / depths.get(first, 1))
-        found.append(Timed(name, times[name], None if log is None else log - deeper))
-    return found
+    pairs = {
+        name: {(run.round, pair) for run in runs[name] for pair in by_pair(run.samples)}
+        for name in (first, *new)
+    }
+    return [
+        Timed(
+            name,
+            times[name],
+            math.log(times[name] / times[first]) if pairs[name] & pairs[first] else None,
+        )
+        for name in sorted(pairs, key=lambda name: times[name])
+    ]
 
 
-def _seconds(runs: tuple[Run, ...]) -> float:
-    return median(sample.seconds for run in runs for sample in run.samples)
-
-
-def _ratio(laps: Mapping[int, Laps], first: Mapping[int, Laps]) -> float | None:
-    """The mean log ratio over the rounds in which both took turns; None if there are none."""
-    logs = [log_ratio(laps[r], first[r]) for r in laps.keys() & first.keys()]
-    known = [log for log in logs if log is not None]
-    return fmean(known) if known else None
+def _seconds(runs: Sequence[Run]) -> float:
+    """The median over pairs of laps of the faster one, as in ratios; of all laps without pairs."""
+    pairs = [seconds for run in runs for seconds in by_pair(run.samples).values()]
+    return median(pairs or [sample.seconds for run in runs for sample in run.samples])

@@ -1,18 +1,19 @@
-"""Reasons to trust the numbers of a sweep less."""
+"""Reasons to trust the numbers of a sweep less: the test and the sentence of each."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from statistics import median
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from attnbench import units
 from attnbench.analysis.summary import Frame, other_types, shows_launches, timed_runs
 from attnbench.analysis.trust import Drift
-from attnbench.records import AWAY, OTHERS, Clock, Run, Sweep
+from attnbench.records import AWAY, OTHERS, Clock, Disturbance, Planned, Run, Sweep
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import IntervalKind
+from attnbench.units import many, percent
 
 # limits above which a warning is given
 DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
@@ -26,114 +27,112 @@ CHANGES = MappingProxyType({
     "changed": "changed {}", "autocast": "ran under autocast ({})",
     "odd": "{}", "recompiled": "{}", "processes": "{}", "later": "{}",
 })  # fmt: skip
-
-
-class WarningKind(StrEnum):
-    """Reasons to trust the numbers of a sweep less; the comments name the details of each."""
-
-    INCOMPLETE = "shards are missing"  # shards, of, missing: the first of them
-    JOURNAL = "part of the journal was set aside"  # text
-    UNFINISHED = "the sweep did not finish"
-    CAUSAL = "causal and full attention are compared"  # series: those that are causal
-    MIXED = "sessions ran on different machines or versions"
-    SIDE_EFFECTS = "a mechanism changed the state of its process"  # series, change
-    OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
-    SPLITS = "a form multiplies float32 in a way of its own"  # series, arithmetic
-    DEVIATES = "a form of another package computes another function"  # series, package, departs
-    SUSPECT = "a mechanism does not do its work"  # series, signs
-    NOTED = "something to know of a series"  # series, change
-    AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
-    REMAPPED = "memory was too short to keep pages"  # series, lengths
-    BUSY = "the machine was busy at the start"  # load, cores
-    LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
-    THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
-    LOW_CLOCK = "the clock of the GPU was low"  # runs, of
-    UNEVEN_CLOCK = "the clock of the GPU differed between cases that are compared"  # series, share
-    NO_ENERGY = "energy was not measured"  # reason
-    LAUNCH_BOUND = "the host was slower than the GPU"  # cases, of, visible
-    SHARED = "other processes used the GPU at the start"  # others
-    HIDDEN = "NVML did not show the memory of processes"  # reason
-    DISTURBED = "laps were disturbed"  # laps: how many by each `Disturbance`; of
-    DRIFTED = "times drifted over the sweep"  # drift
-    ONE_ROUND = "there was one round only"
+# what disturbed laps even when they were taken again
+BESIDE = MappingProxyType({
+    Disturbance.FAULTS: "{} paid for page faults",
+    Disturbance.SLOW_CORE: "{} ran while the core was slow",
+})  # fmt: skip
 
 
 class SweepWarning(NamedTuple):
-    """A warning as data, with the details that `WarningKind` names."""
+    """A warning of a sweep in one line.
 
-    kind: WarningKind
-    details: Mapping[str, Any]
+    `deviating` is the series of a form that computes another function than its mechanism. What
+    calls for no action is a `note` among the conditions.
+    """
+
+    text: str
+    note: bool = False
+    deviating: str = ""
 
 
-Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
-
-
-def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Warnings:
-    """The warnings of a sweep, the most serious first: the kind of each with its details."""
-    if missing := (*islice(sweep.missing, SHOWN),):
-        held = sweep.shards
-        details = {"shards": len(held), "of": held[0].of, "missing": missing}
-        yield WarningKind.INCOMPLETE, details
-    for text in sweep.warnings:
-        yield WarningKind.JOURNAL, {"text": text}
-    if not sweep.finished:
-        yield WarningKind.UNFINISHED, {}
-    if len({session.fingerprint for session in sweep.sessions}) > 1:
-        yield WarningKind.MIXED, {}
+def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Iterator[SweepWarning]:
+    """The warnings of a sweep, the most serious first."""
     names = series_names(sweep.plan)
-    found_causal = {names.get(run.case) for run in sweep.runs if "causal" in run.notes}
-    passes = [planned.case for planned in sweep.plan if not planned.case.workload.steps]
-    all_series = dict.fromkeys(names[case.key] for case in passes)
-    asked = {names[case.key] for case in passes if case.workload.causal}
-    causal = [series for series in all_series if series in asked | found_causal]
-    if 0 < len(causal) < len(all_series):
-        yield WarningKind.CAUSAL, {"series": causal}
-    pairs = cases.loc[cases["suspect"] != "", ["series", "suspect"]].drop_duplicates()
-    for series, signs in pairs.itertuples(index=False):
-        yield WarningKind.SUSPECT, {"series": series, "signs": signs}
-    yield from _side_effects(sweep.runs, names)
-    for (mechanism, dtype), types in other_types(cases).items():
-        details = {"mechanism": mechanism, "types": types, "dtype": dtype}
-        yield WarningKind.OTHER_TYPE, details
-    yield from _splitting(cases)
+    yield from map(SweepWarning, _of_the_sweep(sweep))
+    causal = {run.case for run in sweep.runs if "causal" in run.notes}
+    yield from map(SweepWarning, mixed_causality(sweep.plan, causal))
+    yield from map(SweepWarning, _of_mechanisms(sweep.runs, cases, names))
     yield from _deviating(sweep.runs, names)
-    yield from _away(sweep.runs, names)
-    remapped = cases[cases["remapped"]].groupby("series", sort=False)["seq_len"]
-    for series, lengths in remapped.unique().items():
-        yield WarningKind.REMAPPED, {"series": series, "lengths": [*map(int, lengths)]}
-    for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
-        yield WarningKind.SHARED, {"others": others}
+    yield from map(SweepWarning, _of_times(sweep, cases, names))
     yield from _of_a_gpu(sweep.runs, cases)
+    if sweep.request.settings.clock is not Clock.CPU:
+        yield from map(SweepWarning, _loaded(sweep))
     yield from _disturbed(sweep, drift)
     kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
     if kinds and IntervalKind.ROUNDS not in kinds:
-        yield WarningKind.ONE_ROUND, {}
+        yield SweepWarning(
+            "one round only: confidence intervals do not include variation between processes; a"
+            " larger --budget or more --rounds do"
+        )
 
 
-def _side_effects(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
-    """Each change that a mechanism made to its process, and each note on it, once."""
-    changes: dict[tuple[WarningKind, str, str], None] = {}
+def _of_the_sweep(sweep: Sweep) -> Iterator[str]:
+    """What is missing of the sweep, or was measured elsewhere."""
+    if missing := (*islice(sweep.missing, SHOWN),):
+        held = sweep.shards
+        yield (
+            f"incomplete: {len(held)} of {many(held[0].of, 'shard')}; missing"
+            f" {units.few(missing)}; attnbench merge adds them"
+        )
+    yield from sweep.warnings
+    if not sweep.finished:
+        yield "the sweep did not finish; --resume continues it"
+    if len({session.fingerprint for session in sweep.sessions}) > 1:
+        yield (
+            "times come from sessions on different machines or versions; measure everything again"
+            " on one"
+        )
+
+
+def mixed_causality(plan: Sequence[Planned], found: Collection[str] = ()) -> Iterator[str]:
+    """A warning if some series of passes are causal, but not all; `found` are cases seen to be."""
+    names = series_names(plan)
+    passes = [planned.case for planned in plan if not planned.case.workload.steps]
+    causal = {names[case.key] for case in passes if case.workload.causal or case.key in found}
+    every = dict.fromkeys(names[case.key] for case in passes)
+    if 0 < len(causal) < len(every):
+        listed = ", ".join(series for series in every if series in causal)
+        yield (
+            f"always causal, while the others attend to all tokens: {listed}; --causal makes all"
+            " causal"
+        )
+
+
+def _of_mechanisms(runs: Sequence[Run], cases: Frame, names: Mapping[str, str]) -> Iterator[str]:
+    """What mechanisms do to their process, and how they compute; each once."""
+    for series, signs in _marked(cases, "suspect"):
+        yield f"{series} {signs}: it is shown, and not ranked"
+    changes: dict[str, None] = {}
     examined = {names.get(run.case) for run in runs if "examined" in run.notes}
     for run in runs:
         name = names.get(run.case, run.case)
         for note, text in CHANGES.items():
             if found := run.notes.get(note):
-                changes[WarningKind.SIDE_EFFECTS, name, text.format(found)] = None
+                changes[f"{name} {text.format(found)}; times and results may depend on it"] = None
         for note in ("unexamined", "unseen", "garbage"):
             if (found := run.notes.get(note)) and (note != "unexamined" or name not in examined):
-                changes[WarningKind.NOTED, name, found] = None
-    for kind, name, change in changes:
-        yield kind, {"series": name, "change": change}
+                changes[f"{name} {found}"] = None
+    yield from changes
+    for (mechanism, dtype), types in other_types(cases).items():
+        yield (
+            f"{mechanism} computed in {', '.join(types)}, through autocast or its own casts;"
+            f" compare its costs with those of that type, not {dtype}"
+        )
+    for series, arithmetic in _marked(cases, "arithmetic"):
+        yield (
+            f"{series} multiplies float32 on tensor cores ({arithmetic}: each number is split in"
+            " two), and other forms do not; --dtype bf16 compares both on the same units"
+        )
 
 
-def _splitting(cases: Frame) -> Warnings:
-    """Each series whose float32 products are not those of the other forms, once."""
-    noted = cases.loc[cases["arithmetic"] != "", ["series", "arithmetic"]].drop_duplicates()
-    for series, arithmetic in noted.itertuples(index=False):
-        yield WarningKind.SPLITS, {"series": series, "arithmetic": arithmetic}
+def _marked(cases: Frame, column: str) -> Iterator[tuple[str, str]]:
+    """Each series that has texts in a column of the cases, with each of these once."""
+    rows = cases.loc[cases[column] != "", ["series", column]].drop_duplicates()
+    yield from rows.itertuples(index=False)
 
 
-def _deviating(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
+def _deviating(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[SweepWarning]:
     """Each series with a form of another package that departs from the equations, once."""
     deviating = {
         (names.get(run.case, run.case), run.notes.get("package", ""), run.notes["departs"]): None
@@ -141,11 +140,30 @@ def _deviating(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
         if "departs" in run.notes
     }
     for name, package, departs in deviating:
-        yield WarningKind.DEVIATES, {"series": name, "package": package, "departs": departs}
+        text = f"{name} ({package}) departs from the equations: {departs}"
+        yield SweepWarning(text, deviating=name)
 
 
-def _away(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
-    """Each series away over `AWAY` of the median lap of a case, once, with the largest share."""
+def _of_times(sweep: Sweep, cases: Frame, names: Mapping[str, str]) -> Iterator[str]:
+    """Series whose times are not those of the others, and a GPU that others use."""
+    for name, share in _away(sweep.runs, names).items():
+        yield (
+            f"{name} sleeps or lets other processes compute for {percent(share)} of its time, which"
+            " CPU time does not see; its times are wall time without waiting for a core"
+        )
+    remapped = cases[cases["remapped"]].groupby("series", sort=False)["seq_len"]
+    for series, lengths in remapped.unique().items():
+        yield (
+            f"{series} had too little memory to keep pages at N = {', '.join(map(str, lengths))}:"
+            " large tensors were mapped again in each iteration, which may double its time; no"
+            " ratio, rank or exponent uses it. Free memory, or measure fewer --tokens"
+        )
+    for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
+        yield f"other processes used the GPU when the sweep began: {others}"
+
+
+def _away(runs: Sequence[Run], names: Mapping[str, str]) -> dict[str, float]:
+    """Series away over `AWAY` of the median lap of a case, with the largest of these shares."""
     shares: dict[str, list[float]] = {}
     for run in timed_runs(runs):
         timed = [s for s in run.samples if s.clock == Clock.CPU]
@@ -155,68 +173,87 @@ def _away(runs: Sequence[Run], names: Mapping[str, str]) -> Warnings:
         if own and (share := median(own)) > AWAY:
             name = names.get(case, case)
             most[name] = max(share, most.get(name, 0.0))
-    for name, share in most.items():
-        yield WarningKind.AWAY, {"series": name, "share": share}
+    return most
 
 
-def _clocks(cases: Frame) -> Warnings:
-    """Each series whose clock was lower than that of another it raced with, at its lowest share.
+def _of_a_gpu(runs: Sequence[Run], cases: Frame) -> Iterator[SweepWarning]:
+    """What times and memory of a GPU do not include."""
+    if bound := int(cases["launch_bound"].sum()):
+        visible = len({run.case for run in runs if shows_launches(run)})
+        yield SweepWarning(
+            f"{bound} of {cases['time_s'].notna().sum()} cases are launch-bound: the host enqueues"
+            " an iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
+            " --cuda-graphs times replays without launches"
+            + (f"; the GPU's times of {visible} of them include it" if visible else "")
+        )
+    for series, share in _clocks(cases).items():
+        yield SweepWarning(
+            f"{series} ran at {percent(share)} of the GPU's clock in others that it is compared"
+            " with"
+        )
+    for reason in dict.fromkeys(run.notes["energy"] for run in runs if "energy" in run.notes):
+        yield SweepWarning(f"energy was not measured: {reason}")
+    for reason in dict.fromkeys(run.notes["nvml"] for run in runs if "nvml" in run.notes):
+        text = f"NVML does not show the memory of single processes ({reason})"
+        yield SweepWarning(text, note=True)
+
+
+def _clocks(cases: Frame) -> dict[str, float]:
+    """Series whose clock was lower than that of another they raced with, with the lowest share.
 
     A clock that is low for all of them biases no ratio.
     """
-    clocks = cases.get("sm_clock_hz")
-    if clocks is None:
-        return
     blocks = [cases[name] for name in ("mode", "seq_len", "width", "heads", "dtype", "batch")]
-    shares = clocks / clocks.groupby(blocks).transform("max")
-    for series, share in shares.groupby(cases["series"], sort=False).min().items():
-        if share < CLOCK:
-            yield WarningKind.UNEVEN_CLOCK, {"series": series, "share": share}
+    shares = cases["sm_clock_hz"] / cases["sm_clock_hz"].groupby(blocks).transform("max")
+    least = shares.groupby(cases["series"], sort=False).min()
+    return {str(series): share for series, share in least.items() if share < CLOCK}
 
 
-def _of_a_gpu(runs: Sequence[Run], cases: Frame) -> Warnings:
-    """What times and memory of a GPU do not include."""
-    if len(bound := cases.loc[cases["launch_bound"], "key"]):
-        visible = len({run.case for run in runs if shows_launches(run)})
-        measured = int(cases["time_s"].notna().sum())
-        yield WarningKind.LAUNCH_BOUND, {"cases": len(bound), "of": measured, "visible": visible}
-    yield from _clocks(cases)
-    for kind, note in ((WarningKind.NO_ENERGY, "energy"), (WarningKind.HIDDEN, "nvml")):
-        for reason in dict.fromkeys(run.notes[note] for run in runs if note in run.notes):
-            yield kind, {"reason": reason}
+def _loaded(sweep: Sweep) -> Iterator[str]:
+    """The load of other programs, at the start and when runs began.
 
-
-def _disturbed(sweep: Sweep, drift: Drift | None) -> Warnings:
-    """Disturbances of the machine: before the first run, during runs, and over the sweep.
-
-    Load alone does not disturb CPU time on one core; what it does to caches and clock rates is seen
-    beside each lap.
+    It does not disturb CPU time on one core; what it does to caches and clock rates is seen beside
+    each lap.
     """
-    if sweep.request.settings.clock is not Clock.CPU:
-        yield from _loaded(sweep)
-    timed = timed_runs(sweep.runs)
-    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
-        yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
-    if low := sum("clock" in run.notes for run in timed):
-        yield WarningKind.LOW_CLOCK, {"runs": low, "of": len(timed)}
-    laps = [sample.disturbed for run in timed for sample in run.samples]
-    if (disturbed := Counter(filter(None, laps))).total() > LAPS * len(laps):
-        yield WarningKind.DISTURBED, {"laps": disturbed, "of": len(laps)}
-    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
-        yield WarningKind.DRIFTED, {"drift": drift}
-
-
-def _loaded(sweep: Sweep) -> Warnings:
-    """The load of other programs, at the start and when runs began."""
     at_start = [session.load for session in sweep.sessions if session.load is not None]
     cores = max((session.cores for session in sweep.sessions), default=1)
     threads = max((session.threads for session in sweep.sessions), default=1)
     if at_start and max(at_start) > BUSY * cores:
-        yield WarningKind.BUSY, {"load": max(at_start), "cores": cores}
+        yield (
+            f"the machine was busy: load {max(at_start):.1f} on {many(cores, 'core')} at the start;"
+            " measure again when it is idle"
+        )
     # the sweep itself loads the machine with its threads
     timed, limit = timed_runs(sweep.runs), threads + BUSY * cores
     loads = [run.values["load_before"] for run in timed if "load_before" in run.values]
-    above = [load for load in loads if load > limit]
-    if above:
-        details = {"runs": len(above), "of": len(loads), "load": max(above)}
-        yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
+    if above := [load for load in loads if load > limit]:
+        yield (
+            f"{len(above)} of {len(loads)} timed runs began under a load above {limit:g}, up to"
+            f" {max(above):.1f}: other programs ran next to the sweep's {many(threads, 'thread')};"
+            " measure again without them"
+        )
+
+
+def _disturbed(sweep: Sweep, drift: Drift | None) -> Iterator[SweepWarning]:
+    """Disturbances of the machine during runs and over the sweep."""
+    timed = timed_runs(sweep.runs)
+    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
+        parts = "; ".join(f"{by} in {many(runs, 'run')}" for by, runs in reasons.items())
+        text = f"the GPU was throttled: {parts}; cool it or raise its limits, and measure again"
+        yield SweepWarning(text)
+    if low := sum("clock" in run.notes for run in timed):
+        yield SweepWarning(
+            f"the GPU's clock was far below its maximum in samples of {low} of {len(timed)} timed"
+            " runs; lock its clock, and measure again"
+        )
+    laps = [sample.disturbed for run in timed for sample in run.samples]
+    if (disturbed := Counter(filter(None, laps))).total() > LAPS * len(laps):
+        parts = " and ".join(BESIDE[by].format(count) for by, count in sorted(disturbed.items()))
+        yield SweepWarning(f"of {many(len(laps), 'lap')}, {parts}", note=True)
+    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
+        ends = (drift.change.point, drift.change.low, drift.change.high)
+        changed = units.interval(*(percent(end - 1) for end in ends))
+        text = f"the machine drifted: times changed by {changed} over the sweep"
+        if drift.widening:
+            text += f", which widens intervals {units.plain(drift.widening, 2)}×"
+        yield SweepWarning(text, note=True)

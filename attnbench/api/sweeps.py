@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.analysis.compare import compare
-from attnbench.analysis.recommend import recommend_each
+from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame
@@ -63,6 +63,16 @@ class Chart:
         return self.content if self.suffix == "png" else None
 
 
+class Answer(str):
+    """Markdown, which a notebook renders and anything else prints as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
 class Sweep:
     """A stored sweep; a notebook shows what it found, its times as tables, and a chart.
 
@@ -79,7 +89,7 @@ class Sweep:
         """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
         return self._analysis.cases.drop(columns=[*KEYS])
 
-    def answer(self, at_length: int | str | None = None) -> str:
+    def answer(self, at_length: int | str | None = None) -> Answer:
         """What the sweep found: a sentence for each question, then one table, in Markdown.
 
         The table is that of one length, by default the longest that all mechanisms reached. Raises
@@ -87,9 +97,9 @@ class Sweep:
         """
         length = None if at_length is None else axes.size(str(at_length), "at_length")
         analysis = replace(self._analysis, at_length=length)
-        said = [paragraph.text for paragraph in paragraphs(analysis.answers)]
+        said = [f"- {markdown.escape(found.text)}" for found in paragraphs(analysis.answers)]
         shown = named([answer(analysis)], analysis.answers.series)
-        return "\n".join([*said, *map(markdown.table, shown)])
+        return Answer("\n".join([*said, "", *map(markdown.table, shown)]))
 
     @property
     def warnings(self) -> list[str]:
@@ -111,9 +121,10 @@ class Sweep:
     def crossovers(self, against: str | None = None) -> Frame:
         """The lengths from which one series is faster than another, with confidence intervals.
 
-        Only those with the series `against`, if given. Raises what `ratios` raises.
+        Each pair once, in the order that crosses or wins; only those with the series `against`, if
+        given. Raises what `ratios` raises.
         """
-        return self._against(against).crossovers
+        return self._against(against).crossings
 
     def recommend(
         self, length: int | str, mode: str | None = None, memory: int | str | None = None
@@ -127,7 +138,7 @@ class Sweep:
         one, seq_len = self._analysis, axes.size(str(length), "length", axes.LONGEST)
         limit = axes.memory(memory, "memory") if isinstance(memory, str) else memory
         chosen = one.modes if mode is None else modes(mode, "mode")
-        return recommend_each(one, seq_len, chosen, limit)
+        return recommend(one, seq_len, chosen, limit)
 
     def compare(self, earlier: "Sweep", anyway: bool = False) -> Frame:
         """This sweep against an earlier one: a row for each case and metric, with its verdict.

@@ -21,7 +21,7 @@ def recommend(
 
     The exit code is 1 if no mechanism fits into --memory.
     """
-    from attnbench.analysis.recommend import recommend_each
+    from attnbench.analysis.recommend import recommend as recommend_
     from attnbench.analysis.report import analyse
     from attnbench.render.conditions import warnings
     from attnbench.render.names import named
@@ -34,7 +34,7 @@ def recommend(
     analysis = analyse(load_results(sweep))
     console.warn(warnings(analysis))
     modes = analysis.modes if mode is None else options.read("mode", mode)
-    rows = recommend_each(analysis, seq_len, modes, limit)
+    rows = recommend_(analysis, seq_len, modes, limit)
     if json_:
         console.data(rows)
     blocks = rows.groupby(["mode", "sizes"], sort=False)

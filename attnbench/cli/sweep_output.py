@@ -23,7 +23,7 @@ CROWDED = 0.5  # and the load average may be this share of all cores
 
 def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
     """`api.measuring.measure`, with choices, warnings, first times and progress on the terminal."""
-    how["announce"] = partial(show_choices, request)
+    how["announce"] = partial(show_choices, request, plan)
     series = series_names(plan.cases)
     names = labels(series.values())
     depths = {series[planned.case.key]: planned.depth for planned in plan.cases}
@@ -40,7 +40,7 @@ def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
     console.err().print(f"finished in {took:.0f} s ({useful:.0f} % measuring)")
 
 
-def show_choices(request: Request, here: Environment, journal: Journal) -> None:
+def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:
     """Print what the program chose by itself, and warnings, before it starts."""
     show, clock = console.err().print, request.settings.clock
     console.warn(journal.sweep.warnings)
@@ -57,7 +57,15 @@ def show_choices(request: Request, here: Environment, journal: Journal) -> None:
         from attnbench.render.conditions import gpu_settings
 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
+    console.warn(causality_warnings(plan))
     console.warn(noise_warnings(here, clock, request.budget_s))
+
+
+def causality_warnings(plan: Plan) -> Iterator[str]:
+    """A warning that causal and full attention will be compared, as in the report."""
+    from attnbench.analysis.warnings import mixed_causality
+
+    yield from mixed_causality(plan.cases)
 
 
 def timed_by(here: Environment, clock: Clock) -> str:

@@ -36,7 +36,6 @@ def kept(context: Context, query: ContextQuery, title: str) -> Table:
         columns=tuple(columns),
         rows=tuple(zip(*columns.values(), strict=True)),
         note=_note(context, query, any(heading.endswith(KEPT) for heading in columns)),
-        kept=tuple(columns),
     )
 
 

@@ -40,7 +40,8 @@ NEVER = "never"  # faster than the baseline
 NO_WINNER = "One round only, so no winner yet; lowest so far:"
 PER_PAIR = (
     "Speed-ups and the lengths from which they hold are at 95 % for each pair; “fastest” and “tie”"
-    " hold at 95 % for all pairs and lengths at once."
+    " hold at 95 % for all pairs and lengths at once, so series may tie though the interval of"
+    " their own ratio excludes 1."
 )
 WITHIN = "“Within 1.1×”: faster or slower by at most that factor."
 
@@ -205,7 +206,6 @@ def answer(analysis: Analysis) -> Table:
         name="answer",
         title=f"The answer at N = {units.count(found.seq_len)} ({timed_by(analysis.rows)}{of}"
         f"{per_layer(analysis.rows)})",
-        together=len(columns) // len(modes),
     )
     notes = []
     if analysis.speedups is not None:
@@ -255,7 +255,8 @@ def _speedup(baselines: Sequence[str], row: Row) -> Cell:
     if not units.has_value(point):
         return Cell("1", 1.0) if row["series"] in baselines and row[TIME] > 0 else EMPTY
     if low <= 1 <= high:
-        return Cell(f"within {units.ratio(max(high, 1 / low))}", point, low, high)
+        within = f"within {units.ratio(max(high, 1 / low))}"
+        return Cell(within, point, low, high, worded=True)
     return speedup_cell(point, low, high, factor)
 
 
@@ -295,7 +296,6 @@ def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
         note="outcomes.csv has every case, with its reason in full and its predicted cost."
         if said
         else "",
-        kept=("Mode", "Lengths"),
     )
 
 

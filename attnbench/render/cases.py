@@ -90,14 +90,12 @@ def plan_tables(
         name="plan",
         title=f"Plan ({common})",
         leading=3,
-        kept=("Measured",) * any(planned.refusal for planned in plan),
     )
     missing = Table(
         name="left_out",
         title="Left out",
         columns=("Reason", "Mechanism", "Mode", "N"),
         rows=tuple(tuple(map(words, row)) for row in _left_out(named, foreseen.left_out)),
-        kept=("N",),
     )
     return [cases, *[missing] * bool(missing.rows), _total(plan, request, foreseen, memory_bytes)]
 

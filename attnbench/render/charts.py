@@ -20,7 +20,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import MEMORY, ROWS, TABLE, TIME, Metric, Unit
 from attnbench.records import AT, PASSES
 from attnbench.render.cases import outcome_phrase
-from attnbench.render.cost_tables import batch, timed_by
+from attnbench.render.cost_tables import batch, per_layer, timed_by
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
 from attnbench.render.names import compared_with
@@ -107,11 +107,15 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
     time, token, rate, memory = (TABLE[key] for key in COSTS)
     per_batch = cases["batch_scale"].where(cases["mode"].isin(PASSES)).to_numpy(float)
     sizes, guess = (cases[key].to_numpy(float) for key in ("outputs", time.predictions[1]))
-    label, clock = f"time per batch of {batch(cases, tokens)}", timed_by(cases)
-    named, by_token = (text.replace("time", clock, 1) for text in (label, token.label))
+    label, clock, of = (
+        f"time per batch of {batch(cases, tokens)}",
+        timed_by(cases),
+        per_layer(cases),
+    )
+    named, by_token = (text.replace("time", clock, 1) + of for text in (label, token.label))
     yield replace(_drawn(time, cases, per_batch), label=label, axis=named, note=INTERVALS)
     yield replace(_drawn(token, cases), axis=by_token, predicted=guess / sizes)
-    yield replace(_drawn(rate, cases), axis=str(rate.unit), predicted=sizes / guess)
+    yield replace(_drawn(rate, cases), axis=f"{rate.unit}{of}", predicted=sizes / guess)
     yield _drawn(memory, cases)
     for metric in ROWS:
         if metric.offered and metric.key in cases and metric.key not in COSTS:
@@ -124,8 +128,9 @@ def _speedup(cases: Frame, speedups: Frame, baselines: Sequence[str]) -> Drawn:
     base = compared_with(cases["series"], baselines)
     label, note = f"speed-up over {base}", f"Above 1 is faster than {base}. {INTERVALS}"
     return Drawn(
-        key="speedup", label=label, axis=f"{label}, ×", values=values, ends=ends, note=note
-    )
+        key="speedup", label=label, axis=f"{label}, ×{per_layer(cases)}", values=values, ends=ends,
+        note=note,
+    )  # fmt: skip
 
 
 def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Drawn:
@@ -138,7 +143,8 @@ def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Dra
         ends = [np.where(known, *pair) for pair in zip(ends, bands, strict=True)]
     text = f"{units.capitalised(metric.description)}."
     return Drawn(
-        key=metric.key, label=metric.label, axis=metric.label, unit=metric.unit,
+        key=metric.key, label=metric.label, unit=metric.unit,
+        axis=metric.label + per_layer(cases) * metric.of_a_layer,
         text=lambda value: quantity(value, metric.unit),
         values=values, ends=ends, predicted=guesses,
         note=f"{text} {INTERVALS}" if metric.interval else text,

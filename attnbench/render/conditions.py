@@ -1,16 +1,12 @@
 """The lines above every report: the request, the machine, how it measured, and warnings."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from string import Formatter
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Row
-from attnbench.analysis.warnings import SweepWarning, WarningKind
-from attnbench.records import PASSES, Clock, Disturbance, Environment, Level, Request, Shell, Sweep
+from attnbench.records import PASSES, Clock, Environment, Level, Request, Shell, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 from attnbench.workloads.config import command
@@ -28,61 +24,6 @@ KEPT = (
     " by 3 to 47 %, and a ratio of 2.2 was 1.55."
 )
 MOST_NODES = 8  # that are named
-
-# what disturbed laps even when they were taken again
-BESIDE = MappingProxyType({
-    Disturbance.FAULTS: "{} paid for page faults",
-    Disturbance.SLOW_CORE: "{} ran while the core was slow",
-})  # fmt: skip
-
-# warnings that call for no action are listed among the conditions
-NOTES = frozenset({WarningKind.HIDDEN, WarningKind.DISTURBED, WarningKind.DRIFTED})
-
-# templates of warnings; after the colon, how `_Sentence` formats a detail
-SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
-    WarningKind.INCOMPLETE: "incomplete: {shards} of {of:many shard}; missing {missing:few};"
-    " attnbench merge adds them",
-    WarningKind.JOURNAL: "{text}",
-    WarningKind.UNFINISHED: "the sweep did not finish; --resume continues it",
-    WarningKind.CAUSAL: "always causal, while the others attend to all tokens: {series:listed};"
-    " --causal makes all causal",
-    WarningKind.MIXED: "times come from sessions on different machines or versions;"
-    " measure everything again on one",
-    WarningKind.SIDE_EFFECTS: "{series} {change}; times and results may depend on it",
-    WarningKind.OTHER_TYPE: "{mechanism} computed in {types:listed}, through autocast or its own"
-    " casts; compare its costs with those of that type, not {dtype}",
-    WarningKind.SPLITS: "{series} multiplies float32 on tensor cores ({arithmetic}: each number is"
-    " split in two), and other forms do not; --dtype bf16 compares both on the same units",
-    WarningKind.DEVIATES: "{series} ({package}) departs from the equations: {departs}",
-    WarningKind.SUSPECT: "{series} {signs}: it is shown, and not ranked",
-    WarningKind.NOTED: "{series} {change}",
-    WarningKind.AWAY: "{series} sleeps or lets other processes compute for {share:percent} of its"
-    " time, which CPU time does not see; its times are wall time without waiting for a core",
-    WarningKind.REMAPPED: "{series} had too little memory to keep pages at N = {lengths:listed}:"
-    " large tensors were mapped again in each iteration, which may double its time; no ratio, rank"
-    " or exponent uses it. Free memory, or measure fewer --tokens",
-    WarningKind.BUSY: "the machine was busy: load {load:.1f} on {cores:many core} at the start;"
-    " measure again when it is idle",
-    WarningKind.LOADED: "{runs} of {of} timed runs began under a load above {limit:g}, up to"
-    " {load:.1f}: other programs ran next to the sweep's {threads:many thread}; measure again"
-    " without them",
-    WarningKind.THROTTLED: "the GPU was throttled: {reasons:counted}; cool it or raise its limits,"
-    " and measure again",
-    WarningKind.LOW_CLOCK: "the GPU's clock was far below its maximum in samples of {runs} of {of}"
-    " timed runs; lock its clock, and measure again",
-    WarningKind.UNEVEN_CLOCK: "{series} ran at {share:percent} of the GPU's clock in others that it"
-    " is compared with",
-    WarningKind.NO_ENERGY: "energy was not measured: {reason}",
-    WarningKind.LAUNCH_BOUND: "{cases} of {of} cases are launch-bound: the host enqueues an"
-    " iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
-    " --cuda-graphs times replays without launches",
-    WarningKind.SHARED: "other processes used the GPU when the sweep began: {others}",
-    WarningKind.HIDDEN: "NVML does not show the memory of single processes ({reason})",
-    WarningKind.DISTURBED: "of {of:many lap}, {laps:disturbed}",
-    WarningKind.DRIFTED: "the machine drifted: times changed by {drift:changed} over the sweep",
-    WarningKind.ONE_ROUND: "one round only: confidence intervals do not include variation between"
-    " processes; a larger --budget or more --rounds do",
-})  # fmt: skip
 
 
 def origin(sweep: Sweep) -> list[str]:
@@ -102,8 +43,7 @@ def conditions(analysis: Analysis) -> list[str]:
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
-    notes = (_sentence(found) for found in analysis.warnings if found.kind in NOTES)
-    lines += (f"{units.capitalised(note)}." for note in notes)
+    lines += (f"{units.capitalised(found.text)}." for found in analysis.warnings if found.note)
     if parts := [_score(row) for _, row in analysis.prediction_errors.iterrows()]:
         lines.append(f"Prediction errors before a case first ran: {'; '.join(parts)}.")
     return [clean(line) for line in lines]
@@ -111,8 +51,7 @@ def conditions(analysis: Analysis) -> list[str]:
 
 def warnings(analysis: Analysis) -> list[str]:
     """One line of plain text for each warning that calls for action, the most serious first."""
-    asking = (warning for warning in analysis.warnings if warning.kind not in NOTES)
-    return [clean(_sentence(warning)) for warning in asking]
+    return [clean(found.text) for found in analysis.warnings if not found.note]
 
 
 def ended(analysis: Analysis) -> str:
@@ -139,38 +78,6 @@ def gpu_settings(session: Environment) -> str:
     """The GPU settings that affect time or memory: `TF32 off; …`."""
     notes = (f"{name} {text}" for name, text in sorted(session.notes.items()))
     return "; ".join(("TF32 on" if session.tf32 else "TF32 off", *notes))
-
-
-def _sentence(warning: SweepWarning) -> str:
-    details = warning.details
-    text = _Sentence().format(SENTENCES[warning.kind], **details)
-    match warning.kind:
-        case WarningKind.LAUNCH_BOUND if shown := details["visible"]:
-            return f"{text}; the GPU's times of {shown} of them include it"
-        case WarningKind.DRIFTED if wider := details["drift"].widening:
-            return f"{text}, which widens intervals {units.plain(wider, 2)}×"
-    return text
-
-
-class _Sentence(Formatter):
-    """Writes `{bytes:size}` as `units.size` does, and `{cores:many core}` as `2 cores`."""
-
-    def format_field(self, value: Any, spec: str) -> str:
-        match spec.split():
-            case ["listed"]:
-                return ", ".join(map(str, value))
-            case ["counted"]:
-                return "; ".join(f"{by} in {units.many(n, 'run')}" for by, n in value.items())
-            case ["disturbed"]:
-                return " and ".join(BESIDE[by].format(laps) for by, laps in sorted(value.items()))
-            case ["changed"]:
-                point, low, high = value.change.point, value.change.low, value.change.high
-                return units.interval(*(units.percent(end - 1) for end in (point, low, high)))
-            case ["many", noun]:
-                return units.many(value, noun)
-            case ["few" | "size" | "percent" as name]:
-                return str(getattr(units, name)(value))
-        return str(super().format_field(value, spec))
 
 
 def _score(row: Row) -> str:

@@ -86,7 +86,6 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
         " attention: with projections; model: the classifier of a sweep. FLOPs are matrix products"
         f" of the forward pass. {intervals(cases, cases['mode'].iloc[0])}",
         leading=2,
-        kept=("Level",),
     )
 
 

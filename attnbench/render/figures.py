@@ -222,7 +222,7 @@ def notes(rows: Iterable[Sequence[Curve]]) -> Iterator[str]:
     drawn = [curve for row in rows for curve in row]
     guessed = [curve for curve in drawn if np.isfinite(curve.guesses).any()]
     if causes := dict.fromkeys(cause for curve in guessed for cause in curve.causes):
-        yield f"Open markers: predicted, not measured ({', '.join(causes)})."
+        yield f"Open markers: predicted ({', '.join(causes)})."
     if any((curve.guesses > _heights(row)[1]).any() for row in rows for curve in row):
         yield "Arrows: predictions above the axis."
     if any(np.isfinite(curve.low).any() for curve in drawn):

@@ -19,6 +19,8 @@ class Cell(NamedTuple):
     """The text shown and its value in full precision; `low` and `high` bound an estimate.
 
     `at_most`: the value, and with it `low`, is only a bound of the true one, as in `≤ 128`.
+    `worded`: the text tells the value in other words, as `2.8× slower` does. `mark` is the sign, as
+    in `~1.02`, that the text adds to the number.
     """
 
     text: str
@@ -26,6 +28,15 @@ class Cell(NamedTuple):
     low: float | None = None
     high: float | None = None
     at_most: bool = False
+    worded: bool = False
+    mark: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The ends of the interval of the number that the text shows, if it has any width."""
+        if self.low is None or self.high is None or self.at_most or self.worded:
+            return None
+        return (self.low, self.high) if self.low < self.high else None
 
     @property
     def is_number(self) -> bool:
@@ -43,9 +54,7 @@ class Table:
     `keys` are the names of the columns in a CSV file, by default derived from `columns`. `across`
     is set where the columns after the first are lengths: the file then has a row for each of their
     cells, with the numbers in a column of that name. The first `leading` columns tell the rows
-    apart, so that on a narrow terminal they start every block of columns. A terminal moves words
-    that all rows share into the title, but not those of the columns `kept`. The other columns stay
-    in groups of `together`.
+    apart, so that on a narrow terminal they start every block of columns.
     """
 
     name: str
@@ -56,8 +65,6 @@ class Table:
     keys: tuple[str, ...] = ()
     across: str = ""
     leading: int = 1
-    kept: tuple[str, ...] = ()
-    together: int = 1
 
     @property
     def anchor(self) -> str:
@@ -114,7 +121,7 @@ def table(rows: Iterable[Any], columns: Sequence[Column], **further: Any) -> Tab
 def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
     """A number with its confidence interval, rounded to the digits that it supports."""
     value, *ends = map(none_if_nan, (float(point), low, high))
-    return Cell(units.estimate(point, low, high) + mark, value, ends[0], ends[1])
+    return Cell(units.estimate(point, low, high) + mark, value, ends[0], ends[1], mark=mark)
 
 
 def number(value: Any, text: Callable[[Any], str] = units.plain) -> Cell:

@@ -64,29 +64,23 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     )
 
 
-def crossovers(pairs: Frame, baselines: Sequence[str] = ()) -> Table:
+def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Table:
     """The length from which one series is cheaper than another, for pairs that have an answer.
 
-    `pairs` holds every ordered pair; of the two orders the one that crosses, or wins, is shown.
-    Pairs without a crossing are shown only if one of them is a baseline.
+    `pairs` are in `scaling.one_order`; those without a crossing are shown only if one of them is a
+    baseline. `of` ends the title.
     """
 
     def in_mode(mode: str) -> Column:
-        return Column(mode.capitalize(), lambda row: crossing(row[2][mode]))
+        return Column(mode.capitalize(), lambda row: crossing(row[2].get(mode)))
 
     modes = list(dict.fromkeys(pairs["mode"]))
     timed = set(pairs["metric"]) <= {TIME}
-    answers = {(r["series"], r["other"], r["mode"]): r for _, r in pairs.iterrows()}
     rows = []
-    for a, b in dict.fromkeys(zip(pairs["series"], pairs["other"], strict=True)):
-        mine, back = ([answers.get((*pair, m)) for m in modes] for pair in ((a, b), (b, a)))
-        crosses = any(
-            r is not None and r["answer"] in (CrossoverKind.FROM, CrossoverKind.UNCLEAR)
-            for r in mine
-        )
-        if _rank(mine) >= _rank(back) and (crosses or {a, b} & {*baselines}):
-            rows.append((a, b, dict(zip(modes, mine, strict=True))))
-            answers = {key: row for key, row in answers.items() if key[:2] != (b, a)}
+    for (a, b), own in pairs.groupby(["series", "other"], sort=False):
+        crosses = own["answer"].isin((CrossoverKind.FROM, CrossoverKind.UNCLEAR)).any()
+        if crosses or {a, b} & {*baselines}:
+            rows.append((a, b, {row["mode"]: row for _, row in own.iterrows()}))
     return table(
         rows,
         [
@@ -95,18 +89,12 @@ def crossovers(pairs: Frame, baselines: Sequence[str] = ()) -> Table:
             *map(in_mode, modes),
         ],
         name="crossovers" if timed else "crossovers_memory",
-        title=f"Crossover lengths ({'time' if timed else 'memory'}), tokens",
+        title=f"Crossover lengths ({'time' if timed else 'memory'}{of}), tokens",
         note=f"The length from which the first needs less {'time' if timed else 'memory'} than the"
         " second, interpolated between measured lengths"
         f"{', with a 95 % confidence interval' if timed else '; peaks are exact'}; ≤ marks a"
         " crossing at or before the shortest length. Pairs that are not listed do not cross.",
     )
-
-
-def _rank(answers: Sequence[Row | None]) -> int:
-    """How informative a row is: a crossing counts more than a win, a win more than nothing."""
-    worth = {CrossoverKind.FROM: 100, CrossoverKind.ALWAYS: 10, CrossoverKind.UNCLEAR: 1}
-    return sum(worth.get(CrossoverKind(r["answer"]), 0) for r in answers if r is not None)
 
 
 def crossing(row: Row | None, suffix: str = "") -> Cell:
@@ -154,7 +142,8 @@ def exponent(fit: Row | None) -> Cell:
     if units.has_value(fit["low"]):
         text = units.interval(text, units.exponent(fit["low"]), units.exponent(fit["high"]))
     mark = "~" if fit["tail"] == Tail.BENDING else ""
-    return Cell(mark + text, fit["exponent"], none_if_nan(fit["low"]), none_if_nan(fit["high"]))
+    low, high = (none_if_nan(fit[name]) for name in ("low", "high"))
+    return Cell(mark + text, fit["exponent"], low, high, mark=mark)
 
 
 def _disagreements(fits: Frame) -> str:
@@ -239,7 +228,8 @@ def _step(row: Row | None) -> Cell:
     if row is None:
         return EMPTY
     step = milliseconds(row)
-    return step._replace(text=f"{step.text} at {units.count(row['seq_len'])}")
+    at = f" at {units.count(row['seq_len'])}"
+    return step._replace(text=step.text + at, mark=at)
 
 
 def _state(row: Row | None) -> Cell:
@@ -266,6 +256,5 @@ def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
     if fit["metric"] == TIME and fit["mode"] not in PASSES:
         power = max(power - STEPS, 0.0)
     steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
-    if fit["low"] > steepest + BEND:
-        return cell._replace(text=f"{cell.text} ↑")
-    return cell._replace(text=f"{cell.text} ↓") if fit["high"] < power - BEND else cell
+    mark = "↑" if fit["low"] > steepest + BEND else "↓" if fit["high"] < power - BEND else ""
+    return cell._replace(text=f"{cell.text} {mark}", mark=f" {mark}") if mark else cell

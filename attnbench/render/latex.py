@@ -13,7 +13,7 @@ from attnbench.render.cost_tables import BOUNDS, WIDE
 from attnbench.render.grid import Cell, Table, clean, pieces
 from attnbench.render.names import SERIES
 from attnbench.render.styles import labels
-from attnbench.units import NOTHING, magnitude
+from attnbench.units import NOTHING, magnitude, supported_places, to_places
 
 PREAMBLE = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
@@ -40,8 +40,6 @@ SPECIAL = MappingProxyType({
     "≤": r"$\le$", "≥": r"$\ge$", "σ": r"$\sigma$", "ε": r"$\epsilon$",
     "✓": r"$\surd$", "✗": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
 })  # fmt: skip
-
-NUMBER = re.compile(r"(\D*)(\d[\d,]*)(\.\d+)?(?: ±[\d.,]+| \[[^]]*\])?(.*)", re.DOTALL)
 
 # in letters at \footnotesize: a narrow text width, and the space between columns
 TEXT, SPACE = 90, 3
@@ -206,30 +204,23 @@ def _centred(text: str) -> str:
 
 
 def _number(cell: Cell, bold: bool) -> str:
-    """The number of a cell as its text has it, its uncertainty never bold; empty for words."""
-    match = NUMBER.fullmatch(clean(cell.text)) if cell.is_number else None
-    if match is None or not isinstance(cell.value, int | float):
+    """The value of a cell and its uncertainty, which is never bold; empty for words."""
+    if not isinstance(cell.value, int | float) or not cell.is_number:
         return ""
-    before, whole, fraction, rest = (text or "" for text in match.groups())
-    uncertainty = ""
-    # `≤ 139`, `within 1.1×` and `2.8× slower [2.3, 3.3]` are not the value
-    other = cell.at_most or re.search("within|slower", cell.text)
-    if cell.low is not None and cell.high is not None and not other:
-        above, below = cell.high - cell.value, cell.value - cell.low
-        places = len(fraction) - 1 if fraction else min(0, 1 - magnitude(max(above, below)))
-        up, down = (f"{round(max(x, 0.0), places):,.{max(0, places)}f}" for x in (above, below))
-        if up != down:
-            up, down = (half.replace(",", "{,}") for half in (up, down))
-            uncertainty = f"$^{{+{up}}}_{{-{down}}}$"
-        elif float(up.replace(",", "")):
-            uncertainty = rf"$\,\pm\,${escape(up)}"
+    text, uncertainty, mark = cell.text, "", ""
+    if cell.interval:
+        above, below = cell.interval[1] - cell.value, cell.value - cell.interval[0]
+        places = supported_places(cell.value, max(above, below))
+        text = to_places(cell.value, max(places, 1 - magnitude(cell.value)))
+        up, down = (to_places(side, places).replace(",", "{,}") for side in (above, below))
+        uncertainty = f"$^{{+{up}}}_{{-{down}}}$" if up != down else rf"$\,\pm\,${up}"
+        mark = rf"\,{escape(cell.mark.strip())}" if cell.mark else ""
+    whole, point, fraction = text.partition(".")
     left, right = (
-        rf"\textbf{{{escape(text)}}}" if bold and text else escape(text)
-        for text in (before + whole, fraction)
+        rf"\textbf{{{escape(part)}}}" if bold and part else escape(part)
+        for part in (whole, point + fraction)
     )
-    # a cell would lose the space in front of a unit
-    unit = re.sub("^ ", r"\\,", escape(rest))
-    return f"{left} & {right}{uncertainty}{unit}"
+    return f"{left} & {right}{uncertainty}{mark}"
 
 
 def escape(text: str) -> str:

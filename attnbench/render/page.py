@@ -13,7 +13,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
 from attnbench.modes import find
 from attnbench.records import AT, PASSES, FigureSize, Sweep
-from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown, stacks
+from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown
 from attnbench.render.answers import Paragraph, answer, not_measured, paragraphs
 from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
@@ -278,16 +278,13 @@ def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
     for mode in dict.fromkeys(analysis.decoding["mode"]):
         yield partial(decoding.first_token, cases, mode)
         yield partial(decoding.state, cases, mode)
-    if len(analysis.stacks):
-        yield partial(stacks.split, analysis.stacks)
-        yield from (partial(replace, total) for total in stacks.sums(analysis.stacks))
     cards = analysis.sweep.cards
     papers = paper_tables(analysis.exponents, cards, request.level, analysis.decoding)
     for table in (complexity(cases, analysis.exponents, cards), *papers):
         yield partial(explained, table, cases, cards)
     yield from (
-        partial(crossovers, pairs, bases)
-        for pairs in (analysis.crossovers, analysis.memory_crossovers)
+        partial(crossovers, pairs, bases, cost_tables.per_layer(cases))
+        for pairs in (analysis.crossings, analysis.memory_crossings)
     )
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         yield from (partial(cost_tables.measured, cases, mode, row) for mode in modes)
@@ -319,7 +316,7 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {"answer", "filled", "stacks", "not_measured"}
+    names = {"answer", "not_measured"}
     names |= {f"latency_{mode}" for mode in analysis.modes}
     if analysis.against:
         names.add("crossovers")

@@ -1,26 +1,27 @@
 """Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import rich.table
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Column
 from rich.text import Text
 
 from attnbench import units
-from attnbench.render.grid import Table, clean, pieces
+from attnbench.render.grid import Table, clean
 
 if TYPE_CHECKING:
     from attnbench.analysis.visits import Timed
     from attnbench.run import sweep
 
 GAP = 2  # after a column
+NAMES = 2  # the share of the width that names may take before they are folded
 INDENT = 2  # of lines of prose after the first
 BAR = 24  # width of the progress bar
 WIDE = 100  # a terminal with room for the bar
@@ -29,160 +30,68 @@ REFRESH_PER_S = 2  # the machine is being measured, so the display must cost alm
 
 
 def table(table: Table, width: int) -> RenderableType:
-    """The title, the grid in as many blocks as `width` requires, and the note.
+    """The title, the grid in as many blocks of columns as `width` requires, and the note.
 
-    A table of numbers has the same rows at every width, so that tables can be compared.
+    Lengths at which nothing was measured are left out, unless that is all of them.
     """
-    table = without_shared(without_empty(table))
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
+    kept = [i for i in range(len(table.columns)) if i not in table.unmeasured]
+    kept = kept if len(kept) > 1 else [*range(len(table.columns))]
     if not table.rows:
         parts.append(Text("none"))
-    elif all(blocks := [_widths(table, block, width) for block in _blocks(table, width)]):
-        parts += [part for block in blocks for part in (_grid(table, block), Text())][:-1]
     else:
-        parts.append(_list(table, width))
+        blocks = [_grid(table, block) for block in _blocks(table, kept, width)]
+        parts += [part for block in blocks for part in (block, Text())][:-1]
     if table.note:
         parts.append(Text(clean(table.note), style="dim"))
     return Group(*parts)
 
 
-def without_empty(table: Table) -> Table:
-    """The table without lengths at which nothing was measured, unless that is all of them."""
-    kept = [i for i in range(len(table.columns)) if i not in table.unmeasured]
-    return _only(table, kept) if len(kept) > 1 else table
-
-
-def without_shared(table: Table) -> Table:
-    """The table without columns of words that are the same in every row; its title has them."""
-    kept, shared = [0], []
-    for i in range(1, len(table.columns)):
-        texts = {row[i].text for row in table.rows}
-        stays = table.across or table.numeric[i] or table.columns[i] in table.kept
-        if stays or len(table.rows) < 2 or len(texts) > 1:
-            kept.append(i)
-        elif (text := texts.pop()) not in ("", units.NOTHING):
-            shared.append(f"{table.columns[i]}: {text}")
-    return replace(
-        _only(table, kept),
-        title="; ".join([table.title, *shared]),
-        leading=sum(i < table.leading for i in kept),
-    )
-
-
-def _only(table: Table, kept: Sequence[int]) -> Table:
-    """The table with these columns."""
-    return replace(
-        table,
-        columns=tuple(table.columns[i] for i in kept),
-        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
-        keys=(),
-    )
-
-
-def _blocks(table: Table, width: int) -> list[list[int]]:
-    """The columns in blocks that fit; the leading ones start each block. Words are one block."""
-    leading, others = [*range(table.leading)], range(table.leading, len(table.columns))
-    # a table across lengths counts as numbers even where few of them were measured
-    if not table.across and 2 * sum(table.numeric) <= len(table.columns):
-        return [[*leading, *others]]
-    start = _name(table, width) + GAP
-    start += sum(_width(table, column) + GAP for column in leading[1:])
-
-    def fit(columns: Sequence[int]) -> bool:
-        return start + sum(_narrowest(table, i) + GAP for i in columns) - GAP <= width
-
-    groups = [others[i : i + table.together] for i in range(0, len(others), table.together)]
+def _blocks(table: Table, kept: Sequence[int], width: int) -> list[list[int]]:
+    """The columns in blocks that fit; the leading ones start each block."""
+    leading, others = kept[: table.leading], kept[table.leading :]
+    left = width - sum(_least(table, i) + GAP for i in leading)
+    left -= max(0, min(_widest(table, 0), width // NAMES) - _least(table, 0))
     blocks: list[list[int]] = [[]]
-    for group in groups:
-        for columns in [group] if fit(group) else ([column] for column in group):
-            if blocks[-1] and not fit((*blocks[-1], *columns)):
-                blocks.append([])
-            blocks[-1] += columns
+    for i in others:
+        wide = sum(_least(table, j) + GAP for j in (*blocks[-1], i)) - GAP
+        if blocks[-1] and wide > left:
+            blocks.append([])
+        blocks[-1].append(i)
     return [[*leading, *block] for block in blocks]
 
 
-def _widths(table: Table, columns: Sequence[int], width: int) -> dict[int, int]:
-    """The width of each column, at least its longest piece; empty if they do not fit."""
-    widths = {column: _least(table, column) for column in columns}
-    if any(table.numeric):  # headings fold before names do
-        widths[0] = _name(table, width)
-    left = width + GAP - GAP * len(columns) - sum(widths.values())
-    if left < 0:
-        return {}
-    # the remaining width goes first to the columns that need least of it
-    wishes = {column: _width(table, column) - widths[column] for column in columns}
-    for served, column in enumerate(sorted(columns, key=lambda column: wishes[column])):
-        more = min(wishes[column], left // (len(columns) - served))
-        widths[column] += more
-        left -= more
-    return widths
+def _least(table: Table, column: int) -> int:
+    """The width of a column whose heading and words are folded; numbers are not."""
+    texts = [clean(row[column].text) for row in table.rows]
+    whole = column > 0 and table.aligned[column]
+    parts = texts if whole else " ".join(texts).split()
+    return max(map(cell_len, [*parts, *clean(table.columns[column]).split()]), default=1)
 
 
-def _list(table: Table, width: int) -> Text:
-    """One line per cell, for a terminal too narrow for columns of words."""
-    rows = [zip(table.columns, row, strict=True) for row in table.rows]
-    blocks = ["\n".join(folded(f"{name}: {c.text}", width) for name, c in row) for row in rows]
-    return Text("\n\n".join(blocks))
+def _widest(table: Table, column: int) -> int:
+    return max(cell_len(clean(row[column].text)) for row in table.rows)
 
 
-def _grid(table: Table, widths: Mapping[int, int]) -> rich.table.Table:
+def _grid(table: Table, columns: Sequence[int]) -> rich.table.Table:
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for column, width in widths.items():
+    for i in columns:
         grid.add_column(
-            Text(folded(table.columns[column], width)),
-            justify="right" if column > 0 and table.aligned[column] else "left",
-            no_wrap=True,
+            Text(clean(table.columns[i])),
+            justify="right" if i > 0 and table.aligned[i] else "left",
             overflow="fold",
+            width=_least(table, i) if i > 0 and table.aligned[i] else None,
         )
     for row in table.rows:
-        grid.add_row(*(Text(folded(row[column].text, w)) for column, w in widths.items()))
+        grid.add_row(*(Text(clean(row[i].text)) for i in columns))
     return grid
-
-
-def folded(text: str, width: int) -> str:
-    """The text in lines of at most `width` cells; only longer words are broken."""
-    lines = [""]
-    for piece in pieces(text):
-        if lines[-1] and cell_len((lines[-1] + piece).rstrip()) > width:
-            lines.append("")
-        lines[-1] += piece
-        while cell_len(lines[-1].rstrip()) > width:
-            start = set_cell_size(lines[-1], width).rstrip() or lines[-1][0]
-            lines[-1:] = [start, lines[-1][len(start) :]]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _texts(table: Table, column: int) -> list[str]:
-    return [clean(t) for t in (table.columns[column], *(row[column].text for row in table.rows))]
-
-
-def _width(table: Table, column: int) -> int:
-    return max(map(cell_len, _texts(table, column)))
-
-
-def _name(table: Table, width: int) -> int:
-    """The width of the first column: a name is broken only if it takes more than half of all."""
-    return max(_least(table, 0), min(_width(table, 0), width // 2))
-
-
-def _narrowest(table: Table, column: int) -> int:
-    """The width of a column in which only the heading is folded."""
-    heading, *texts = _texts(table, column)
-    return max(cell_len(part.rstrip()) for part in (*pieces(heading), *texts))
-
-
-def _least(table: Table, column: int) -> int:
-    """The width of a column's longest piece; numbers must not be broken at all."""
-    heading, *texts = _texts(table, column)
-    whole = column > 0 and table.numeric[column]
-    parts = [*pieces(heading), *(texts if whole else (p for text in texts for p in pieces(text)))]
-    return max((cell_len(part.rstrip()) for part in parts), default=1)
 
 
 def prose(lines: Iterable[str], width: int) -> Text:
     """Paragraphs of text, whose lines after the first are indented."""
-    indented = f"\n{' ' * INDENT}"
-    return Text("\n".join(folded(line, width - INDENT).replace("\n", indented) for line in lines))
+    indent = " " * INDENT
+    folded = (textwrap.fill(clean(line), width, subsequent_indent=indent) for line in lines)
+    return Text("\n".join(folded))
 
 
 def _slower(log_ratio: float | None) -> str:

@@ -54,7 +54,7 @@ class Costs:
     of the series, the series in the other mode, the other series of the mechanism, and then all
     mechanisms, first in the same mode. Of them the nearest lengths count: the first guess is
     multiplied by the median ratio of their measured times to their first guesses. Peak bytes are
-    predicted from the same form at the longest measured length. `names` gives the series of each
+    predicted from the same form at the nearest measured length. `names` gives the series of each
     case; without `rates` the first guess is that of the plan. A process takes `context_bytes` of
     the device before any tensor.
     """
@@ -188,13 +188,14 @@ class Costs:
         return first_guess(self.rates, *work, planned.case.workload.mode)
 
     def peak_bytes(self, planned: Planned) -> float:
-        """Bytes at the peak: the plan's, corrected by its error at the longest measured length."""
+        """Bytes at the peak: the plan's, corrected by its error at the nearest measured length."""
         curve = self.curve(planned, Part.MEMORY)
         if not curve:
             return planned.predicted_bytes
         if not planned.declared and len(curve) >= SLOPE_LENGTHS:
             return by_slope(planned, curve)
-        known, peak = curve[-1]
+        length = seq_len(planned)
+        known, peak = min(curve, key=lambda pair: abs(math.log(seq_len(pair[0]) / length)))
         return planned.predicted_bytes * peak / known.predicted_bytes
 
     def needed_bytes(self, planned: Planned) -> float:
@@ -317,8 +318,10 @@ def predicted_costs(
 ) -> dict[str, Prediction]:
     """The predicted cost of each case before it first ran, by its key; NaN if it cannot run.
 
-    That of a case without a run is predicted here, from all that ran.
+    That of a case without a run is predicted here, from all that ran, as is a peak that was not
+    measured.
     """
+    weighed = {run.case for run in runs if run.values.get("allocated_peak_bytes")}
     costs, cases = Costs.of(plan, rates), {p.case.key: p for p in plan}
     found: dict[str, Prediction] = {}
     for run in runs:
@@ -332,7 +335,9 @@ def predicted_costs(
             seconds = math.nan
         if not peak_bytes or costs.is_unknown(planned, Part.MEMORY):
             peak_bytes = math.nan
-        found.setdefault(planned.case.key, Prediction(seconds, peak_bytes))
+        before = found.get(planned.case.key, Prediction(seconds, peak_bytes))
+        known = planned.case.key in weighed
+        found[planned.case.key] = before if known else before._replace(bytes=peak_bytes)
     refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
     refused |= {planned.case.key for planned in plan if planned.refusal}
     return found | dict.fromkeys(refused & cases.keys(), Prediction(math.nan, math.nan))

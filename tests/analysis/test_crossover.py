@@ -8,6 +8,7 @@ from attnbench.analysis.scaling import (
     CrossoverKind,
     crossovers,
     find_crossover,
+    one_order,
     speedups,
 )
 from attnbench.analysis.summary import summary
@@ -101,6 +102,15 @@ def test_a_sweep_finds_the_true_crossing():
     assert row["length"] == pytest.approx((COSTS["longformer"][0] - constant) / growing, rel=0.15)
     back = found[(found["series"] == "transformer:eager") & (found["mode"] == "inference")]
     assert back.iloc[0]["answer"] == CrossoverKind.NEVER
+
+
+def test_each_pair_is_told_once_in_the_order_that_crosses():
+    found = crossovers(summary(sweep(("longformer", "transformer", "fastformer"))))
+    told = one_order(found)
+    pairs = [frozenset(pair) for pair in zip(told["series"], told["other"], strict=True)]
+    assert len(pairs) == len({*zip(pairs, told["mode"], strict=True)}) == len(found) / 2
+    ours = told[(told["series"] == "longformer:eager") & (told["other"] == "transformer:eager")]
+    assert len(ours) == 2, "and not the Transformer, which is never faster for good"
 
 
 def test_a_baseline_selects_the_pairs_that_include_it():

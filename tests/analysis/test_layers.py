@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
-from attnbench.analysis.stacks import BUILT
 from attnbench.records import Level
+from attnbench.render.charts import charts
 from attnbench.render.page import report_tables
+from attnbench.render.recommendation import ranking
 from tests.sweeps import decoded, raced
 
 STACK = "stack(3*transformer+fastformer)"
@@ -47,11 +49,13 @@ def test_a_stack_is_compared_per_layer():
     titles = {table.name: table.title for table in report_tables(found)}
     for name in ("answer", "latency_decode", "speedup_decode", "memory_decode", "state"):
         assert "per layer" in titles[name], name
-
-
-def test_a_stack_beside_its_layers_is_the_whole_one():
-    built = analyse(stacked()).stacks.set_index(["seq_len", "layer"])
-    assert built.loc[(512, BUILT), "time_s"] == pytest.approx(0.4)
+    assert "per layer" in titles["crossovers"]
+    assert "per layer" in titles["crossovers_memory"]
+    assert "per layer" in ranking(recommend(found, 512, ["decode"]), found.sweep.request).title
+    axes = {one["key"]: one["axis"] for one in charts(found)["quantities"]}
+    of = {key for key, axis in axes.items() if "per layer" in axis}
+    assert of >= {"tokens_per_s", "state_bytes", "speedup"}
+    assert "flops" not in of
 
 
 def test_at_level_model_and_without_stacks_nothing_is_divided():

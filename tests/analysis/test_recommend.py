@@ -16,7 +16,7 @@ QUIET = {"restart": 0.002, "noise": 0.002, "lengths": SHORT, "modes": (Mode.INFE
 
 
 def ranking(whole, seq_len, memory=None):
-    return recommend(analyse(whole), seq_len, "inference", memory)
+    return recommend(analyse(whole), seq_len, ["inference"], memory)
 
 
 def test_a_measured_length_is_ranked_by_measured_times():
@@ -80,4 +80,4 @@ def test_a_length_or_mode_of_another_sweep_is_refused_with_those_of_this_one():
     with pytest.raises(UsageError, match=said):
         ranking(whole, 1024)
     with pytest.raises(UsageError, match="--mode 'training': the sweep measured inference"):
-        recommend(analyse(whole), 128, "training")
+        recommend(analyse(whole), 128, ["training"])

@@ -90,7 +90,8 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch):
 def test_a_sweep_says_what_it_found_and_what_to_take():
     """Of several sizes, all in one table."""
     sweep = attnbench.load(CROSSED)
-    assert sweep.answer().startswith("Fastest")
+    assert sweep.answer().startswith("- Fastest")
+    assert sweep.answer()._repr_markdown_() == repr(sweep.answer()) == str(sweep.answer())
     assert sweep.answer().count("## The answer at N = ") == 1
     shortest = int(sweep.cases["seq_len"].min())
     assert f"## The answer at N = {shortest} (" in sweep.answer(at_length=shortest)
@@ -119,8 +120,9 @@ def test_a_stored_sweep_has_its_cases_ratios_and_crossovers(sweep):
     assert {"series", "mode", "seq_len", "ratio", "low", "high", "paired"} <= set(ratios)
     name = sweep.cases["series"].iloc[0]
     assert name not in set(sweep.ratios(against=name)["series"])
-    pairs = sweep.crossovers(against=name)[["series", "other"]].to_numpy()
+    pairs = sweep.crossovers(against=name)[["mode", "series", "other"]].to_numpy()
     assert all(name in pair for pair in pairs)
+    assert len({frozenset(pair) for pair in pairs}) == len(pairs)
     with pytest.raises(UnknownMechanism, match="linfromer"):
         sweep.ratios(against="linfromer")
 

@@ -10,13 +10,19 @@ from attnbench.api import measuring
 from attnbench.api.measuring import main_reason, refuse_empty
 from attnbench.cli.doctor import load
 from attnbench.cli.dry_run import show_plan
-from attnbench.cli.sweep_output import interruption_message, noise_warnings, timed_by
+from attnbench.cli.sweep_output import (
+    causality_warnings,
+    interruption_message,
+    noise_warnings,
+    timed_by,
+)
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, SweepBusy
 from attnbench.records import Cause, Outcome, Part, Run, Shard
 from attnbench.run.processes import ServerHandle
 from attnbench.store.journal import Journal
 from attnbench.store.schema import Start
+from attnbench.workloads.reading import Plan
 from tests import sweeps
 from tests.cli.commands import here
 
@@ -52,6 +58,15 @@ def test_what_makes_times_noisy_is_reported(changes, words):
     said = list(noise_warnings(machine, find("cpu").host_clock(machine.threads), 300.0))
     assert len(said) == len(words)
     assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
+
+
+def test_that_some_series_are_always_causal_is_said_before_anything_is_measured():
+    full, causal = sweeps.sweep(("fastformer", "mamba2"), lengths=(128,), modes=("training",)).plan
+    workload = replace(causal.case.workload, causal=True)
+    causal = replace(causal, case=replace(causal.case, workload=workload))
+    (said,) = causality_warnings(Plan(cases=(full, causal), cards=()))
+    assert said.startswith("always causal, while the others attend to all tokens: mamba2:eager;")
+    assert not list(causality_warnings(Plan(cases=(causal,), cards=())))
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
     lengths = sorted(set(analysis.cases["seq_len"]))
     seq_len = data.draw(st.sampled_from(lengths))
     limit = data.draw(st.none() | st.floats(1e6, 1e12))
-    found = recommend(analysis, seq_len, mode, limit)
+    found = recommend(analysis, seq_len, [mode], limit)
     fit_to_read(recommended(found, limit))
     shown = ranking(found, whole.request)
     assert not any(re.search(r"\b(nan|inf)\b", cell.text) for row in shown.rows for cell in row)

@@ -101,7 +101,7 @@ def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
     lengths = {winner.seq_len for winner in long.answers.least_memory}
     assert lengths == {128, 256, 512, 32_768, 65_536}
     for each in (mixed, long):
-        assert each.memory_crossovers["to_len"].max() == 512
+        assert each.memory_crossings["to_len"].max() == 512
     alike = analyse(replace(found.sweep, plan=tuple(replace(p, filled=True) for p in plan)))
     assert len(alike.answers.least_memory) == len(found.answers.least_memory) == 10
     table = cost_tables.memory(mixed.cases, "decode")
@@ -154,6 +154,6 @@ def test_the_answers_name_the_smallest_state_and_the_least_peak(found):
 
 
 def test_a_ranking_shows_states(found):
-    table = ranking(recommend(found, 65_536, Mode.DECODE), found.sweep.request)
+    table = ranking(recommend(found, 65_536, [Mode.DECODE]), found.sweep.request)
     at = table.columns.index("State")
     assert {row[0].text: row[at].value for row in table.rows}["performer:eager"] == 16_384

@@ -193,7 +193,7 @@ def test_predictions_leave_room_to_what_was_measured(censored):
     assert top < figure.axes[0].get_ylim()[1] < 5 * top < guessed
     lines = [line for axes in figure.axes for line in axes.lines]
     assert sum(line.get_markerfacecolor() == "white" for line in lines) == 2
-    assert "predicted, not measured (over budget)" in written(figure)
+    assert "Open markers: predicted (over budget)." in written(figure)
 
 
 def test_arrows_mark_predictions_above_the_axis(censored):

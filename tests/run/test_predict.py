@@ -7,7 +7,7 @@ from itertools import groupby
 import pytest
 
 from attnbench.analysis.summary import prediction_errors, summary
-from attnbench.records import Mode, Outcome, Part
+from attnbench.records import Mode, Outcome, Part, Prediction
 from attnbench.run.costs import Costs, predicted_costs
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import load
@@ -57,6 +57,21 @@ def test_a_case_that_never_ran_is_predicted_from_all_runs():
     # the later rounds were known too, so the nearest times differ by their noise
     assert found.loc[65_536, "refined_s"] == pytest.approx(predicted(last, *known), rel=0.2)
     assert found.loc[65_536, "refined_s"] != last.predicted_s
+
+
+def test_a_peak_that_was_not_measured_is_predicted_from_its_neighbours():
+    """Whatever was predicted of the case when it was timed, before these were measured."""
+    whole = sweep(("fastformer",), modes=(Mode.INFERENCE,), lengths=(128, 512, 2048))
+    middle, high = whole.plan[1].case.key, Prediction(1.0, 1.33 * whole.plan[1].predicted_bytes)
+    runs = tuple(
+        replace(run, predicted=high if run.case == middle else run.predicted)
+        for run in whole.runs
+        if run.case != middle or run.part is Part.TIME
+    )
+    found = summary(replace(whole, runs=runs)).set_index("seq_len")
+    truth = summary(whole).set_index("seq_len")["allocated_peak_bytes"]
+    assert found.loc[512, "refined_bytes"] == pytest.approx(truth[512])
+    assert predicted_costs(whole.plan, runs)[middle].seconds == high.seconds
 
 
 def test_without_measurements_the_first_guess_remains():
