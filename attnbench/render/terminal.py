@@ -40,7 +40,7 @@ def table(table: Table, width: int) -> RenderableType:
     if not table.rows:
         parts.append(Text("none"))
     else:
-        blocks = [_grid(table, block) for block in _blocks(table, kept, width)]
+        blocks = [_grid(table, block, width) for block in _blocks(table, kept, width)]
         parts += [part for block in blocks for part in (block, Text())][:-1]
     if table.note:
         parts.append(Text(clean(table.note), style="dim"))
@@ -70,17 +70,20 @@ def _least(table: Table, column: int) -> int:
 
 
 def _widest(table: Table, column: int) -> int:
-    return max(cell_len(clean(row[column].text)) for row in table.rows)
+    texts = (table.columns[column], *(row[column].text for row in table.rows))
+    return max(cell_len(clean(text)) for text in texts)
 
 
-def _grid(table: Table, columns: Sequence[int]) -> rich.table.Table:
+def _grid(table: Table, columns: Sequence[int], width: int) -> rich.table.Table:
+    """These columns; where they do not fit without it, headings of numbers and words are folded."""
+    folds = sum(_widest(table, i) + GAP for i in columns) - GAP > width
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for i in columns:
         grid.add_column(
             Text(clean(table.columns[i])),
             justify="right" if i > 0 and table.aligned[i] else "left",
             overflow="fold",
-            width=_least(table, i) if i > 0 and table.aligned[i] else None,
+            width=_least(table, i) if folds and i > 0 and table.aligned[i] else None,
         )
     for row in table.rows:
         grid.add_row(*(Text(clean(row[i].text)) for i in columns))
