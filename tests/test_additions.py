@@ -76,10 +76,10 @@ class ForwardBackward(Training):
         self.target = self._target()
 '''
 
-NOTE = """    note: str = option(TIME, "text", "A remark to store with the sweep.", "")
+NOTE = """    note: str = TIME("A remark to store with the sweep.", "text", "")
 """
-NAPS = """    naps: Count | None = option(
-        TIME, "whole", "Naps before each case.", None, worker=True, compared=True, said="naps"
+NAPS = """    naps: Count | None = TIME(
+        "Naps before each case.", "whole", None, worker=True, compared=True, said="naps"
     )
 """
 

@@ -8,6 +8,7 @@ the program chooses.
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from attnbench.modes import BOTH, Mode
@@ -42,10 +43,9 @@ class HelpPanel(StrEnum):
     OUTPUT = "Output"
 
 
-WHAT, SIZES, NUMBERS, TIME, CLUSTER, _ = HelpPanel
-
-
-def option(panel: HelpPanel, kind: str, text: str, default: Any = MISSING, **how: Any) -> Any:
+def option(
+    panel: HelpPanel, text: str, kind: str = "flag", default: Any = MISSING, **how: Any
+) -> Any:
     """A field that is an option of `sweep`, with the help `text`.
 
     `kind` is a key of `workloads.kinds.KINDS`, which reads its text. `chosen` says what the program
@@ -54,6 +54,13 @@ def option(panel: HelpPanel, kind: str, text: str, default: Any = MISSING, **how
     """
     about = {"panel": panel, "kind": kind, "help": text}
     return field(default=default, metadata={**about, **how})
+
+
+WHAT = partial(option, HelpPanel.WHAT)
+SIZES = partial(option, HelpPanel.SIZES)
+NUMBERS = partial(option, HelpPanel.NUMBERS)
+TIME = partial(option, HelpPanel.TIME)
+CLUSTER = partial(option, HelpPanel.CLUSTER)
 
 
 def setting(default: Any, **uses: Any) -> Any:
@@ -69,40 +76,33 @@ def setting(default: Any, **uses: Any) -> Any:
 class Settings:
     """How a sweep measures; the same for all cases."""
 
-    threads: Size = option(
-        NUMBERS,
-        "whole",
+    threads: Size = NUMBERS(
         "CPU threads. One is timed by CPU time, more by wall time, which is less certain.",
+        "whole",
         1,
         chosen="1 on a CPU, else all available cores",
     )
-    cold: bool = option(
-        NUMBERS,
-        "flag",
+    cold: bool = NUMBERS(
         "On CUDA: flush the L2 cache before each iteration.",
-        False,
+        default=False,
         worker=True,
         compared=True,
         said="cold cache",
     )
-    cuda_graphs: bool = option(
-        NUMBERS,
-        "flag",
+    cuda_graphs: bool = NUMBERS(
         "On CUDA: time replays of captured iterations.",
-        False,
+        default=False,
         worker=True,
         compared=True,
         said="CUDA graphs",
     )
-    energy: bool = option(
-        NUMBERS,
-        "flag",
+    energy: bool = NUMBERS(
         "On NVIDIA GPUs: measure the energy of an iteration, in 4 s more for each run.",
-        False,
+        default=False,
         worker=True,
         said="energy",
     )
-    seed: Count = option(TIME, "seed", "Random seed for parameters, inputs and order.", 0)
+    seed: Count = TIME("Random seed for parameters, inputs and order.", "seed", 0)
     sample_s: Seconds = 0.8  # timed work of one run, over all laps
     interval_s: Seconds = 0.01  # a shorter iteration is repeated within one sample
     # what counts where there is no device time
@@ -145,113 +145,94 @@ class Request:
     Of several `variants`, width, heads, dtype and batch are those of the first.
     """
 
-    models: tuple[str, ...] = option(
-        WHAT,
-        "models",
+    models: tuple[str, ...] = WHAT(
         "Names, patterns (synth*), forms (transformer:eager), options (linformer[rank=64]), groups"
         " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME, stacks of"
         " layers (stack(3*gated_delta_net+grouped_query)).",
+        "models",
         ("@fig2",),
     )
-    lengths: tuple[Size, ...] = option(
-        WHAT,
-        "lengths",
+    lengths: tuple[Size, ...] = WHAT(
         "Sequence lengths or ranges: 128..65536:x2 (doubling), 100..500:+100 (steps).",
+        "lengths",
         DOUBLING,
     )
-    modes: tuple[Mode, ...] = option(
-        WHAT, "modes", f"{', '.join(Mode)}, or both: training and inference.", BOTH, name="mode"
+    modes: tuple[Mode, ...] = WHAT(
+        f"{', '.join(Mode)}, or both: training and inference.", "modes", BOTH, name="mode"
     )
-    level: Level = option(
-        WHAT,
-        "level",
+    level: Level = WHAT(
         "What to time: core (q, k, v to output), attention (with projections),"
         " model (a whole classifier).",
+        "level",
         chosen="model; attention for decode",
     )
-    causal: bool = option(WHAT, "flag", "Causal attention: no token sees later ones.", False)
-    fill: bool | None = option(
-        WHAT,
-        "flag",
+    causal: bool = WHAT("Causal attention: no token sees later ones.", default=False)
+    fill: bool | None = WHAT(
         "In decode: fill states with random numbers in place of running prompts.",
-        None,
+        default=None,
         chosen="where a prompt takes longer than the steps",
     )
-    padding: Share = option(WHAT, "padding", "Share of each sequence that is padding.", 0.0)
-    tokens: Many = option(  # without effect if the batch is fixed
-        SIZES,
-        "size",
+    padding: Share = WHAT("Share of each sequence that is padding.", "padding", 0.0)
+    tokens: Many = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",
+        "size",
         chosen="8k on a CPU, 128k on a GPU",
     )
-    batch: Many | None = option(
-        SIZES,
-        "wholes",
+    batch: Many | None = SIZES(
         "Sequences per batch, the same at every length; lists are crossed.",
+        "wholes",
         None,
         chosen="c // N; 1 for decode",
     )
-    preset: str = option(
-        SIZES,
-        "preset",
+    preset: str = SIZES(
         "Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
+        "preset",
         "mind-classification",
     )
-    width: Size = option(
-        SIZES, "wholes", "Width of the model, D; lists are crossed.", chosen="the preset's"
+    width: Size = SIZES(
+        "Width of the model, D; lists are crossed.", "wholes", chosen="the preset's"
     )
-    heads: Size = option(
-        SIZES, "wholes", "Attention heads, H; lists are crossed.", chosen="the preset's"
+    heads: Size = SIZES("Attention heads, H; lists are crossed.", "wholes", chosen="the preset's")
+    layers: Size = SIZES("Layers of the model.", "whole", chosen="the preset's")
+    dropout: Share = SIZES("Dropout of hidden states in training.", "dropout", 0.2, chosen="0.2")
+    share_layers: bool | None = SIZES(
+        "Share attention parameters among layers.", default=None, chosen="as each paper does"
     )
-    layers: Size = option(SIZES, "whole", "Layers of the model.", chosen="the preset's")
-    dropout: Share = option(
-        SIZES, "dropout", "Dropout of hidden states in training.", 0.2, chosen="0.2"
-    )
-    share_layers: bool | None = option(
-        SIZES, "flag", "Share attention parameters among layers.", None, chosen="as each paper does"
-    )
-    reversible: bool | None = option(
-        SIZES,
-        "flag",
+    reversible: bool | None = SIZES(
         "Reversible layers, which keep no activations, as in Reformer.",
-        None,
+        default=None,
         chosen="as each paper does",
     )
-    dtype: Dtype = option(
-        NUMBERS,
-        "dtypes",
+    dtype: Dtype = NUMBERS(
         "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are crossed.",
+        "dtypes",
         "float32",
     )
-    device: str = option(NUMBERS, "device", "auto, cpu, cuda or cuda:1.", chosen="auto")
-    budget_s: Seconds | None = option(
-        TIME,
-        "seconds",
+    device: str = NUMBERS("auto, cpu, cuda or cuda:1.", "device", chosen="auto")
+    budget_s: Seconds | None = TIME(
         "Time for the whole sweep: 90s, 10m, none.",
+        "seconds",
         chosen="5m on a CPU, else none",
         name="budget",
         limit=True,
     )
-    precision: Share | None = option(  # half-width
-        TIME,
-        "percent",
+    precision: Share | None = TIME(
         "Stop repeating a block once all its ratios are known to this half-width.",
+        "percent",
         None,
         chosen="2%",
         limit=True,
     )
-    rounds: Size = option(
-        TIME,
-        "whole",
+    rounds: Size = TIME(
         "Maximum number of repetitions of each case, each in a new process.",
+        "whole",
         chosen="3, or up to 12 within a budget or with --precision",
         limit=True,
     )
-    quick: bool = option(TIME, "flag", "One repetition, fewer samples.", False)
-    case_timeout_s: Seconds | None = option(
-        TIME,
-        "seconds",
+    quick: bool = TIME("One repetition, fewer samples.", default=False)
+    case_timeout_s: Seconds | None = TIME(
         "Time limit for one process of one case.",
+        "seconds",
         1200.0,
         name="case_timeout",
         limit=True,
@@ -275,11 +256,8 @@ class Request:
 class Cluster:
     """On which machines the shards of a sweep are measured."""
 
-    on: EngineKind | None = option(
-        CLUSTER,
-        "engine",
-        "Measure all shards on a cluster, slurm or ray, then merge and report them.",
-        None,
+    on: EngineKind | None = CLUSTER(
+        "Measure all shards on a cluster, slurm or ray, then merge and report them.", "engine", None
     )
-    shards: Size | None = option(CLUSTER, "whole", "Number of shards, for --on.", None)
-    slurm: str = option(CLUSTER, "text", 'Options for sbatch: "--gres=gpu:h100:1 -t 60".', "")
+    shards: Size | None = CLUSTER("Number of shards, for --on.", "whole", None)
+    slurm: str = CLUSTER('Options for sbatch: "--gres=gpu:h100:1 -t 60".', "text", "")
