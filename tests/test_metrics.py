@@ -90,7 +90,7 @@ RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_
 RECORDED = (*RECORDED, "kernels", "over_bound", "peak_share")
 RECORDED = (*RECORDED, "load_before", "load_after", "sm_clock_hz", "throttled_s")
 RECORDED = (*RECORDED, "context_bytes", "workspace_bytes", "retaken_s", "fault_share")
-RECORDED = (*RECORDED, "stolen_share", "probe_s")
+RECORDED = (*RECORDED, "probe_s")
 
 
 @pytest.mark.parametrize("key", [key for key, row in TABLE.items() if not row.interval])

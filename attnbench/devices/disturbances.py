@@ -1,10 +1,9 @@
-"""What disturbs work on a CPU: page faults, waiting for a core, other guests.
+"""What disturbs work on a CPU: page faults, and waiting for a core.
 
-Waiting and stolen time are read from Linux's files; elsewhere they are left out.
+Waiting is read from Linux's files; elsewhere it is left out.
 """
 
 import math
-import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +30,6 @@ class Account(NamedTuple):
     cpu_s: float
     faults: int
     waited_s: float | None  # of all threads, ready but without a core
-    stolen_s: float | None  # of all cores, by other guests of the host
 
     def since(self, before: "Account") -> "Account":
         """What was used since an earlier account."""
@@ -42,9 +40,7 @@ class Account(NamedTuple):
 
 def account(proc: Path = PROC) -> Account:
     """The account of this process now."""
-    return Account(
-        time.perf_counter(), time.process_time(), faults(), waited_s(proc), stolen_s(proc)
-    )
+    return Account(time.perf_counter(), time.process_time(), faults(), waited_s(proc))
 
 
 def share(used: Account) -> float | None:
@@ -70,12 +66,6 @@ def waited_s(proc: Path = PROC) -> float | None:
     texts = (read(task, "schedstat") for task in (proc / "self" / "task").glob("*"))
     waits = [int(text.split()[1]) for text in texts if text]
     return sum(waits) / 1e9 if waits else None
-
-
-def stolen_s(proc: Path = PROC) -> float | None:
-    """Seconds that a hypervisor has taken from the cores of this machine."""
-    fields = read(proc, "stat").partition("\n")[0].split()
-    return int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else None
 
 
 class CoreMeter(Meter):
@@ -122,8 +112,4 @@ class CoreMeter(Meter):
         found = {"retaken_s": self.again_s}
         if cpu_s := sum(used.cpu_s for used in self.used):
             found["fault_share"] = self.fault_s * sum(used.faults for used in self.used) / cpu_s
-        stolen = [used.stolen_s for used in self.used if used.stolen_s is not None]
-        if stolen:
-            cores_s = sum(used.wall_s for used in self.used) * (os.cpu_count() or 1)
-            found["stolen_share"] = sum(stolen) / cores_s
         return found

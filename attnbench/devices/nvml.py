@@ -35,31 +35,22 @@ COUNTERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-Question = Callable[[Any, Any], Any]  # of the library and its handle for a GPU
+Question = Callable[[Any, Any], Any]  # of the library and its handle for a GPU, if one is named
 
 
-def ask(uuid: str, question: Question, whole: bool = False) -> Any:
+def ask(question: Question, uuid: str = "", whole: bool = False) -> Any:
     """The result of a call with the library and its handle for the GPU. Raises `Unavailable`.
 
     With `whole` it is the handle of the whole GPU, of which a MIG instance is a part.
     """
-
-    def asked(nvml: Any) -> Any:
-        gpu = nvml.nvmlDeviceGetHandleByUUID(uuid)
-        if whole and uuid.startswith(PART):
-            gpu = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu)
-        return question(nvml, gpu)
-
-    return ask_library(asked)
-
-
-def ask_library(question: Callable[[Any], Any]) -> Any:
-    """The result of a call with the library alone. Raises `Unavailable`."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-        return question(pynvml)
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid) if uuid else None
+        if whole and uuid.startswith(PART):
+            gpu = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu)
+        return question(pynvml, gpu)
     except Exception as error:  # a driver that lacks the call raises no NVMLError
         raise Unavailable(str(error)) from error
 
@@ -67,7 +58,7 @@ def ask_library(question: Callable[[Any], Any]) -> Any:
 def answer(uuid: str, question: Question, default: Any) -> Any:
     """What NVML says about the whole GPU, or the default where it does not say."""
     try:
-        return ask(uuid, question, whole=True)
+        return ask(question, uuid, whole=True)
     except Unavailable:
         return default
 
@@ -75,18 +66,22 @@ def answer(uuid: str, question: Question, default: Any) -> Any:
 def knows(uuid: str) -> bool:
     """Whether NVML finds a GPU with this UUID."""
     with suppress(Unavailable):
-        ask(uuid, lambda nvml, gpu: None)
+        ask(lambda nvml, gpu: None, uuid)
         return True
     return False
 
 
 def process_bytes(uuid: str) -> int:
     """Device memory that the driver charges to this process. Raises `Unavailable`."""
-    processes = ask(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetComputeRunningProcesses(gpu))
-    for process in processes:
+    for process in ask(running, uuid):
         if process.pid == os.getpid() and process.usedGpuMemory:
             return int(process.usedGpuMemory)
     raise Unavailable("NVML does not show this process; containers often hide it")
+
+
+def running(nvml: Any, gpu: Any) -> Any:
+    """The processes that compute on the GPU."""
+    return nvml.nvmlDeviceGetComputeRunningProcesses(gpu)
 
 
 class GpuMeter(Meter):
@@ -151,10 +146,8 @@ def temperatures_c(nvml: Any, gpu: Any) -> list[float]:
 
 def joules(uuid: str) -> float:
     """Energy that the GPU has used since its driver was loaded. Raises `Unavailable`."""
-    millijoules = ask(
-        uuid, lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu), whole=True
-    )
-    return float(millijoules) / 1000
+    spent = ask(lambda lib, gpu: lib.nvmlDeviceGetTotalEnergyConsumption(gpu), uuid, whole=True)
+    return float(spent) / 1000  # from millijoules
 
 
 def lowered(nvml: Any, gpu: Any) -> dict[str, float]:
@@ -195,25 +188,26 @@ def others(uuid: str) -> str:
     """
     found = []
     with suppress(Unavailable):
-        running = ask(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetComputeRunningProcesses(gpu))
-        held = [each.usedGpuMemory or 0 for each in running if each.pid != os.getpid()]
-        found += [f"{len(held)} with {sum(held) >> 20} MiB"] * bool(held)
+        others = (each for each in ask(running, uuid) if each.pid != os.getpid())
+        if held := [each.usedGpuMemory or 0 for each in others]:
+            found.append(f"{len(held)} with {sum(held) >> 20} MiB")
     busy = answer(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu, 0)
-    found += [f"busy {busy} % of the time"] * (busy > BUSY)
+    if busy > BUSY:
+        found.append(f"busy {busy} % of the time")
     return ", ".join(found)
 
 
 def driver() -> str:
     """The driver's version, or nothing."""
     with suppress(Unavailable):
-        return str(ask_library(lambda nvml: nvml.nvmlSystemGetDriverVersion()))
+        return str(ask(lambda nvml, _: nvml.nvmlSystemGetDriverVersion()))
     return ""
 
 
 def state() -> str:
     """Whether NVML answers, or why not."""
     try:
-        count = ask_library(lambda nvml: nvml.nvmlDeviceGetCount())
+        count = ask(lambda nvml, _: nvml.nvmlDeviceGetCount())
         return f"answers, {count} device{'s' * (count != 1)}"
     except Unavailable as error:
         return f"does not answer: {error}"

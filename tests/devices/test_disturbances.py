@@ -8,24 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnbench.devices.disturbances import (
-    Account,
-    CoreMeter,
-    account,
-    share,
-    stolen_s,
-    waited_s,
-)
+from attnbench.devices.disturbances import Account, CoreMeter, account, share, waited_s
 from attnbench.devices.timing import FAULT_S, HostStopwatch
 from attnbench.measure import built
 from attnbench.measure.built import Built
 from attnbench.measure.worker import Worker
 from attnbench.records import Clock, Disturbance
 from tests.measure.cases import case, sent, timing
-
-STAT = (
-    "cpu  136494 1694 21760 38117 370 0 293 701 0 0\ncpu0 65390 757 9645 23385 111 0 36 351 0 0\n"
-)
 
 
 @pytest.fixture
@@ -36,19 +25,16 @@ def proc(tmp_path):
         folder.mkdir(parents=True)
         if text is not None:  # or the thread has just ended
             (folder / "schedstat").write_text(text)
-    (tmp_path / "stat").write_text(STAT)
     return tmp_path
 
 
-def test_waiting_and_stolen_time_are_read_in_seconds(proc, monkeypatch):
-    monkeypatch.setattr("os.sysconf", lambda name: 100)
+def test_waiting_is_read_in_seconds(proc):
     assert waited_s(proc) == pytest.approx(1.75)
-    assert stolen_s(proc) == pytest.approx(7.01)
 
 
 def test_what_a_system_does_not_say_is_left_out(tmp_path):
     found = account(tmp_path)
-    assert (found.waited_s, found.stolen_s) == (None, None)
+    assert found.waited_s is None
     assert min(found.wall_s, found.cpu_s, found.faults) > 0
     meter = CoreMeter(account=lambda: account(tmp_path))
     with meter:
@@ -62,20 +48,20 @@ def test_what_a_system_does_not_say_is_left_out(tmp_path):
     ("cpu_s", "waited_s", "found"), [(1.0, 0.0, 1.0), (1.0, 3.0, 0.25), (1.0, None, None)]
 )
 def test_the_share_of_a_core_is_what_was_computed_of_what_was_wanted(cpu_s, waited_s, found):
-    assert share(Account(9.0, cpu_s, 0, waited_s, None)) == found
-    assert share(Account(9.0, 0.0, 0, waited_s, None)) is None
+    assert share(Account(9.0, cpu_s, 0, waited_s)) == found
+    assert share(Account(9.0, 0.0, 0, waited_s)) is None
 
 
 class Core:
     """A core on which laps take CPU time, wait and fault, as a test scripts it."""
 
     def __init__(self):
-        self.now = Account(0.0, 0.0, 0, 0.0, 0.0)
+        self.now = Account(0.0, 0.0, 0, 0.0)
         self.meter = CoreMeter(lambda: self.now)
 
-    def lap(self, cpu_s=0.1, faults=0, waited_s=0.0, stolen_s=0.0):
+    def lap(self, cpu_s=0.1, faults=0, waited_s=0.0):
         with self.meter:
-            used = (cpu_s + waited_s, cpu_s, faults, waited_s, stolen_s)
+            used = (cpu_s + waited_s, cpu_s, faults, waited_s)
             self.now = Account(*(a + b for a, b in zip(self.now, used, strict=True)))
 
     def takes(self, left_s=math.inf, **lap):
@@ -129,11 +115,10 @@ def test_a_lap_is_taken_again_for_the_share_of_faults_however_long_it_took(facto
     assert Core().takes(cpu_s=0.1 * factor, faults=round(factor * MANY / 2)) == 1
 
 
-def test_a_meter_says_what_disturbed_the_samples_in_all(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+def test_a_meter_says_what_disturbed_the_samples_in_all():
     core = Core()
-    core.lap(cpu_s=0.6, faults=1000, waited_s=0.4, stolen_s=0.1)
-    values = {"retaken_s": 0.0, "fault_share": 1000 * FAULT_S / 0.6, "stolen_share": 0.05}
+    core.lap(cpu_s=0.6, faults=1000, waited_s=0.4)
+    values = {"retaken_s": 0.0, "fault_share": 1000 * FAULT_S / 0.6}
     assert core.meter.values() == pytest.approx(values)
 
 

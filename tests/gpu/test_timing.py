@@ -56,7 +56,7 @@ def test_a_kernel_of_known_length_takes_as_long_as_the_clock_says(answer):
     try:
         question = lambda library, gpu: library.nvmlDeviceGetClockInfo(gpu, library.NVML_CLOCK_SM)  # noqa: E731
         spinning(10 * LONG)(lambda phase: None)  # the clock is read under load
-        clock = 1e6 * nvml.ask(device.uuid(), question)
+        clock = 1e6 * nvml.ask(question, device.uuid())
     except nvml.Unavailable as error:
         pytest.skip(f"NVML gives no clock: {error}")
     answer("clock by the stopwatch and by NVML, Hz", (LONG / took_s, clock))

@@ -75,7 +75,7 @@ class Cuda(Device):
     def memory_bytes(self) -> int | None:
         with suppress(Unavailable):
             return int(
-                nvml.ask(self.uuid(), lambda lib, gpu: lib.nvmlDeviceGetMemoryInfo(gpu).free)
+                nvml.ask(lambda lib, gpu: lib.nvmlDeviceGetMemoryInfo(gpu).free, self.uuid())
             )
         return None
 
