@@ -214,7 +214,7 @@ def stored_option(copy):
 
 
 def measuring_option(copy):
-    copy.insert("records/request.py", 'inputs and order.", 0)\n', NAPS)
+    copy.insert("records/request.py", 'inputs and order.", "seed", 0)\n', NAPS)
     copy.insert(
         "measure/built.py",
         "    core: int | None = None  # to which the process is bound from now on\n",
