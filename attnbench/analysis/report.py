@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis import scaling, summary, trust
+from attnbench.analysis import recorded, scaling, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, one_order, speedups
 from attnbench.analysis.standings import Standings, comparable, timed_alike
@@ -69,9 +69,9 @@ class Analysis:
     wall_factor = _of_sweep(trust.wall_factor)
     decoding = _of_cases(scaling.decoding)
     compared = _of_cases(timed_alike)
-    precision = _of_cases(summary.precision)
-    kernels = _of_cases(summary.kernels)
-    prediction_errors = _of_cases(summary.prediction_errors)
+    precision = _of_cases(recorded.precision)
+    kernels = _of_cases(recorded.kernels)
+    prediction_errors = _of_cases(recorded.prediction_errors)
 
     @property
     def modes(self) -> list[str]:

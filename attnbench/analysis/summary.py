@@ -15,7 +15,6 @@ from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
 from attnbench.metrics import ROWS, TABLE, TIME, Better, Join
 from attnbench.records import (
-    ITEM_BYTES,
     REMAPPED,
     Outcome,
     Part,
@@ -154,62 +153,6 @@ def clock(sweep: Sweep) -> str:
     samples = (sample for run in sweep.runs for sample in run.samples)
     on_device = any(sample.device_s is not None for sample in samples)
     return DEVICE_TIME if on_device else str(sweep.request.settings.clock)
-
-
-def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
-    """Prediction errors of all cases as factors: at least 1, in either direction.
-
-    Columns: quantity (the name of the metric), cases, first_median, first_worst, refined_median,
-    refined_worst.
-    """
-    rows = []
-    for row in (row for row in ROWS if row.predicted):
-        ratios = (summary[row.key] / summary[by] for by in row.predictions)
-        errors = [pd.Series(np.log(ratio[ratio > 0])).abs() for ratio in ratios]
-        if len(errors[0]):
-            factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
-            rows.append((row.name, len(errors[0]), *factors))
-    ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
-    return pd.DataFrame(rows, columns=["quantity", "cases", *ends])
-
-
-def precision(summary: pd.DataFrame) -> pd.DataFrame:
-    """The largest relative error of each form, least precise first; empty if none was measured.
-
-    Columns: mechanism, form, options, sizes, error (of the output, against float64).
-    """
-    known = summary[summary["error"].notna()]
-    worst = known.groupby(["mechanism", "form", "options", "sizes"], sort=False)["error"].max()
-    return worst.reset_index().sort_values("error", ascending=False, kind="stable")
-
-
-def kernels(summary: pd.DataFrame) -> pd.DataFrame:
-    """The kernels of fused attention, one row for each that a series used in a mode.
-
-    Columns: series, form, mode, attention_kernel, attention_device_kernels; lengths, their number;
-    shortest and longest.
-    """
-    groups = ["series", "form", "mode", "attention_kernel", "attention_device_kernels"]
-    used = (summary["attention_kernel"] != "") | (summary["attention_device_kernels"] != "")
-    found = summary[used].groupby(groups, sort=False)["seq_len"]
-    return found.agg(lengths="count", shortest="min", longest="max").reset_index()
-
-
-def other_types(summary: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
-    """The number types in which a mechanism computed, if they are not those of the case.
-
-    Keys are mechanisms with the dtype of their cases. Types wider than that are meant: sums and
-    softmax often use them.
-    """
-    found: dict[tuple[str, str], list[str]] = {}
-    keys = ["mechanism", "dtype"]
-    for key, recorded in summary.groupby(keys, sort=False)["number_types"]:
-        mechanism, dtype = map(str, key)
-        names = {name for text in recorded for name in text.split(", ") if name}
-        wider = {name for name in names if ITEM_BYTES.get(name, 0) > ITEM_BYTES.get(dtype, 0)}
-        if others := sorted(names - wider - {dtype}):
-            found[mechanism, dtype] = others
-    return found
 
 
 def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench import units
-from attnbench.analysis.summary import Frame, other_types, shows_launches, timed_runs
+from attnbench.analysis.recorded import other_types
+from attnbench.analysis.summary import Frame, shows_launches, timed_runs
 from attnbench.analysis.trust import Drift
 from attnbench.records import AWAY, OTHERS, Clock, Disturbance, Planned, Run, Sweep
 from attnbench.statistics.curves import series_names

@@ -6,7 +6,8 @@ from itertools import groupby
 
 import pytest
 
-from attnbench.analysis.summary import prediction_errors, summary
+from attnbench.analysis.recorded import prediction_errors
+from attnbench.analysis.summary import summary
 from attnbench.records import Mode, Outcome, Part, Prediction
 from attnbench.run.costs import Costs, predicted_costs
 from attnbench.statistics.curves import series_names

@@ -1,0 +1,64 @@
+"""What the cases of a `summary` show besides their costs: predictions, accuracy, kernels, types."""
+
+import numpy as np
+import pandas as pd
+
+from attnbench.analysis.summary import Frame
+from attnbench.metrics import ROWS
+from attnbench.records import ITEM_BYTES
+
+
+def prediction_errors(cases: Frame) -> Frame:
+    """Prediction errors of all cases as factors: at least 1, in either direction.
+
+    Columns: quantity (the name of the metric), cases, first_median, first_worst, refined_median,
+    refined_worst.
+    """
+    rows = []
+    for row in (row for row in ROWS if row.predicted):
+        ratios = (cases[row.key] / cases[by] for by in row.predictions)
+        errors = [pd.Series(np.log(ratio[ratio > 0])).abs() for ratio in ratios]
+        if len(errors[0]):
+            factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
+            rows.append((row.name, len(errors[0]), *factors))
+    ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
+    return Frame(rows, columns=["quantity", "cases", *ends])
+
+
+def precision(cases: Frame) -> Frame:
+    """The largest relative error of each form, least precise first; empty if none was measured.
+
+    Columns: mechanism, form, options, sizes, error (of the output, against float64).
+    """
+    known = cases[cases["error"].notna()]
+    worst = known.groupby(["mechanism", "form", "options", "sizes"], sort=False)["error"].max()
+    return worst.reset_index().sort_values("error", ascending=False, kind="stable")
+
+
+def kernels(cases: Frame) -> Frame:
+    """The kernels of fused attention, one row for each that a series used in a mode.
+
+    Columns: series, form, mode, attention_kernel, attention_device_kernels; lengths, their number;
+    shortest and longest.
+    """
+    groups = ["series", "form", "mode", "attention_kernel", "attention_device_kernels"]
+    used = (cases["attention_kernel"] != "") | (cases["attention_device_kernels"] != "")
+    found = cases[used].groupby(groups, sort=False)["seq_len"]
+    return found.agg(lengths="count", shortest="min", longest="max").reset_index()
+
+
+def other_types(cases: Frame) -> dict[tuple[str, str], list[str]]:
+    """The number types in which a mechanism computed, if they are not those of the case.
+
+    Keys are mechanisms with the dtype of their cases. Types wider than that are meant: sums and
+    softmax often use them.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    keys = ["mechanism", "dtype"]
+    for key, recorded in cases.groupby(keys, sort=False)["number_types"]:
+        mechanism, dtype = map(str, key)
+        names = {name for text in recorded for name in text.split(", ") if name}
+        wider = {name for name in names if ITEM_BYTES.get(name, 0) > ITEM_BYTES.get(dtype, 0)}
+        if others := sorted(names - wider - {dtype}):
+            found[mechanism, dtype] = others
+    return found
