@@ -6,6 +6,7 @@
     │   ├── UnknownOption               2   a mechanism has no such option, or not that value
     │   └── BadAxis                     2   a length, size, time or list that does not parse
     ├── CannotRun                       2   what was asked is clear but this machine cannot do it
+    │   └── OverBudget                  2   the whole budget ended before a process answered
     ├── StoreError                      2   the folder or journal cannot be read or written
     │   ├── SweepExists                 2   the folder already holds a sweep
     │   ├── SweepBusy                   2   another process is writing the sweep
@@ -47,6 +48,10 @@ class BadAxis(UsageError):
 
 class CannotRun(AttnbenchError):
     """What was asked is clear, but this machine cannot do it."""
+
+
+class OverBudget(CannotRun):
+    """The whole budget ended before a process answered; the text continues a sentence about it."""
 
 
 class StoreError(AttnbenchError):

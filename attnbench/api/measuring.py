@@ -14,11 +14,10 @@ from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run.agenda import Agenda, kept_bytes
 from attnbench.run.costs import peak_rates
-from attnbench.run.layouts import Layouts
 from attnbench.run.pace import Pace, of_quietest_core
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
+from attnbench.run.process import Process
 from attnbench.run.sweep import ObserveBlock, Progress, sweep
-from attnbench.run.workers import WorkerHandle
 from attnbench.store import output
 from attnbench.store.journal import Journal, begun, load, refuse_unwritable
 from attnbench.store.resuming import done
@@ -41,7 +40,7 @@ class Spent(NamedTuple):
 def measure(
     request: Request,
     plan: Plan,
-    server: ServerHandle,
+    server: Pool,
     folder: Path,
     anyway: bool = False,
     shard: Shard | None = None,
@@ -71,18 +70,17 @@ def measure(
     keep_bytes = kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
-    def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> WorkerHandle:
-        return layouts.server(round_).worker(
+    def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:
+        return server.of_round(round_, request.rounds, spare).process(
             measures_memory=measures_memory, keep_bytes=keep_bytes, limit_bytes=limit_bytes
         )
 
     journal = opened(folder, Start(request, here, shard, division), anyway)
     with journal, ExitStack() as stack:
         pace = None
-        if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.worker)):
+        if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.process)):
             stack.enter_context(pace)
         spare = spare_cores(request.settings.threads, pace)
-        layouts = stack.enter_context(Layouts(server, request.rounds, spare))
         if shard is None and options_file:
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
@@ -130,7 +128,7 @@ def opened(folder: Path, start: Start, anyway: bool) -> Journal:
 
 
 def environment(
-    server: ServerHandle, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
+    server: Pool, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
 ) -> Environment:
     """This machine as a worker sees it, with measured peak rates. Raises `CannotRun`."""
     about: dict[str, Any] = {"device": device, "threads": threads, "dtypes": dtypes}

@@ -16,7 +16,7 @@ from attnbench.records import Environment
 from attnbench.units import many, rate, size
 
 if TYPE_CHECKING:
-    from attnbench.run.processes import ServerHandle
+    from attnbench.run.pool import Pool
 
 # for each package that computes forms: `package`, `version` or '', `install`, `departs`
 Packages = dict[str, dict[str, str]]
@@ -132,7 +132,7 @@ def load(here: Environment) -> str:
     return "; ".join(filter(None, (now, minute))) + on if now or minute else "not known"
 
 
-def examine(device: str, server: "ServerHandle") -> tuple[dict[str, str], Packages]:
+def examine(device: str, server: "Pool") -> tuple[dict[str, str], Packages]:
     """What does not run on the device, with reasons, and all packages that compute forms.
 
     That is forms, in either mode, and installed mechanisms that cannot be read.

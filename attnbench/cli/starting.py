@@ -7,13 +7,13 @@ from typing import Any
 from attnbench.api.servers import SCRIPT
 from attnbench.cli import console
 from attnbench.gate.measuring import Runner
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
 
 
 @contextmanager
 def runner(seed: int, **about: Any) -> Iterator[Runner]:
     """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain."""
-    with ServerHandle(SCRIPT, seed=seed, **about) as server, show_progress() as (observe, announce):
+    with Pool(SCRIPT, seed=seed, **about) as server, show_progress() as (observe, announce):
         yield Runner(server=server, observe=observe, announce=announce)
 
 

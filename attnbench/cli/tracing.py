@@ -8,12 +8,12 @@ from pathlib import Path
 from attnbench.cli import console
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Planned, Request
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
 from attnbench.store import output
 
 
 def trace(
-    wanted: str, plan: Sequence[Planned], request: Request, server: ServerHandle, folder: Path
+    wanted: str, plan: Sequence[Planned], request: Request, server: Pool, folder: Path
 ) -> None:
     """Write the trace of a case of the plan into the folder.
 
@@ -27,7 +27,7 @@ def trace(
     if found[0].refusal:
         raise CannotRun(f"--trace {wanted}: {found[0].refusal}")
     asked = {**request.settings.worker_settings, **asdict(case), "path": str(part)}
-    with server.worker(limit_bytes=request.settings.memory_limit_bytes) as worker:
+    with server.process(limit_bytes=request.settings.memory_limit_bytes) as worker:
         answer = worker.ask(request.case_timeout_s, do="trace", **asked)
     if answer["outcome"] != "ok":
         raise CannotRun(f"--trace {wanted}: {answer['outcome']}: {answer['reason']}")

@@ -12,7 +12,7 @@ from attnbench.fleet.folder import Fleet, Job
 from attnbench.fleet.split import Units, visits_s
 from attnbench.records import Part, Planned, Request, Sweep
 from attnbench.run.agenda import blocks
-from attnbench.run.workers import last_line, tail
+from attnbench.run.process import last_line, tail
 
 MOST_TRIES = 3
 PAUSE_S, LONGEST_PAUSE_S, GROWTH = 1.0, 30.0, 1.2  # between polls; short while something happens

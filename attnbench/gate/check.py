@@ -138,7 +138,7 @@ def expand_forms(
             yield mechanism
             continue
         name = mechanism.head.name
-        with runner.server.worker(root) as worker:
+        with runner.server.process(root) as worker:
             answer = worker.ask(LOAD_TIMEOUT_S, do="forms", mechanism=name)
         known = tuple(answer.get("forms", ()))
         forms = [form for form in known if fnmatchcase(form, pattern)]

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from msgspec import convert
 
 from attnbench.devices.cgroups import cores
 from attnbench.devices.host import load
-from attnbench.errors import CannotRun
+from attnbench.errors import CannotRun, OverBudget
 from attnbench.gate import rule
 from attnbench.gate.cases import (
     CheckedCase,
@@ -30,9 +30,9 @@ from attnbench.gate.cases import (
 from attnbench.metrics import TIME
 from attnbench.records import Outcome
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
+from attnbench.run.process import Process
 from attnbench.run.race import Round
-from attnbench.run.workers import OverBudget, WorkerHandle
 from attnbench.units import many
 
 COUNT_TIMEOUT_S = 300.0
@@ -49,7 +49,7 @@ class Runner:
     `observe` is called with what is running now, `announce` with what deserves a separate line.
     """
 
-    server: ServerHandle
+    server: Pool
     observe: Callable[[str], None] = lambda _: None
     announce: Callable[[str], None] = lambda _: None
 
@@ -67,9 +67,9 @@ class Runner:
             raise CannotRun(f"--budget of {budget_s:.0f} s {error}; raise it") from error
 
 
-def loaded(server: ServerHandle, side: str, tree: Path, **about: Any) -> WorkerHandle:
+def loaded(server: Pool, side: str, tree: Path, **about: Any) -> Process:
     """A process on a side. Raises `CannotRun` if its package does not load."""
-    worker = server.worker(tree, **about)
+    worker = server.process(tree, **about)
     if worker.started["outcome"] != Outcome.OK:
         worker.end()
         raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
@@ -81,7 +81,7 @@ def crowding() -> float:
     return max(1.0, (1.0 + (load() or 0.0)) / cores())
 
 
-def on_sides(server: ServerHandle, sides: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
+def on_sides(server: Pool, sides: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
     """What `ask` gives for each side, asked at the same time."""
     with ThreadPoolExecutor(len(sides)) as pool:
         try:
@@ -103,8 +103,6 @@ class CheckSession:
         self.draw = random.Random(plan.seed)
         self.begun = time.monotonic()
         self.expected_s = self.took_s = 0.0  # of all visits to single cases so far
-        self.servers = {0: self.server}  # by memory layout
-        self.stack = ExitStack()
 
     @property
     def due(self) -> list[CheckedCase]:
@@ -113,16 +111,15 @@ class CheckSession:
 
     def race(self) -> None:
         """Count every case, race those to be timed, and race the doubtful ones again."""
-        with self.stack:
-            if self.plan.times:
-                self.serves(layout(0, 1))  # loads torch while cases are counted
-            self.count()
-            self.cases = [case for case in self.cases if not self.is_needless(case)]
-            for case in self.cases:
-                case.due = self.plan.times and case.compared.timed and case.ran
-            if self.due:
-                with suppress(OverBudget):
-                    self.race_due()
+        if self.plan.times:
+            self.server.of_layout(layout(0, 1))  # loads torch while cases are counted
+        self.count()
+        self.cases = [case for case in self.cases if not self.is_needless(case)]
+        for case in self.cases:
+            case.due = self.plan.times and case.compared.timed and case.ran
+        if self.due:
+            with suppress(OverBudget):
+                self.race_due()
 
     def race_due(self) -> None:
         """Race the cases that are due. Raises `OverBudget`."""
@@ -146,7 +143,7 @@ class CheckSession:
         pairs, least = self.plan.looks[stage], self.plan.least
         reserved = 0 if stage else least[1]
         for pair in (0, 1) if cases else ():  # both servers load torch at the same time
-            self.serves(layout(stage, pair))
+            self.server.of_layout(layout(stage, pair))
         for pair in range(pairs):
             if not stage:
                 cases = self.affordable(cases)
@@ -222,7 +219,7 @@ class CheckSession:
     def count_side(self, side: str, cases: Sequence[CheckedCase]) -> list[Counted]:
         """The counts of every case on one side; a process that a case spoils is replaced."""
         answers: list[Counted] = []
-        worker: WorkerHandle | None = None
+        worker: Process | None = None
         try:
             for case in cases:
                 if worker is None or not worker.alive:
@@ -272,7 +269,7 @@ class CheckSession:
 
     def visit(self, cases: Sequence[CheckedCase], stage: int, pair: int) -> None:
         """One visit of fresh processes to every case, in random order."""
-        server = self.serves(layout(stage, pair))
+        server = self.server.of_layout(layout(stage, pair))
         server.wait()
         with tree_round(server, self.trees, self.draw) as processes:
             for case in self.draw.sample(cases, len(cases)):
@@ -288,12 +285,6 @@ class CheckSession:
                 finally:
                     self.took_s += time.monotonic() - begun
                     self.expected_s += case.race.cost_s
-
-    def serves(self, number: int) -> ServerHandle:
-        """The server of a memory layout, started when it is first needed."""
-        if number not in self.servers:
-            self.servers[number] = self.stack.enter_context(self.server.with_layout(number))
-        return self.servers[number]
 
     def doubtful(
         self, cases: list[CheckedCase], doubt: Callable[[rule.Evidence, float], bool]

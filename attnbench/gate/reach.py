@@ -22,7 +22,7 @@ from attnbench.gate.repository import Change, files_with
 from attnbench.records import Selection
 from attnbench.records.selection import mechanisms
 from attnbench.run.pairs import BASE, HEAD
-from attnbench.run.workers import Answer
+from attnbench.run.process import Answer
 from attnbench.units import many
 
 LOAD_TIMEOUT_S = 60.0

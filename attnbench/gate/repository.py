@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.run.processes import HOOK_VARIABLES
+from attnbench.run.pool import HOOK_VARIABLES
 from attnbench.store.scratch import PREFIX, Scratch
 
 TREE = "tree"  # the worktree's folder inside a scratch folder

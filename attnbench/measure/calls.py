@@ -14,7 +14,7 @@ from attnbench.devices.timing import HostStopwatch, increments, repeated, sample
 from attnbench.measure import allocator
 from attnbench.measure.server import described, end_children
 from attnbench.records import Clock
-from attnbench.run.workers import Answer, left_running
+from attnbench.run.process import Answer, left_running
 
 
 class Missing(Exception):

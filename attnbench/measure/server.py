@@ -1,11 +1,10 @@
-"""The server that forks measuring processes, and the loop that runs in each of them.
+"""The program that forks measuring processes, and the loop that runs in each of them.
 
 Run as a script, by its path. It imports torch where mechanisms are measured, computes nothing, and
-forks a process whenever a connection arrives on its standard input. A process that measures this
-package has the modules already; one that measures another source tree puts that tree first on the
-import path and uses the tree's contract, registry, model and mechanisms, but this package's records
-and measuring code: the same loop times every tree. Questions and answers are JSON; every question
-gets an answer.
+forks a process whenever it is asked to on its standard input. A process that measures this package
+has the modules already; one that measures another source tree puts that tree first on the import
+path: where the tree has this package, its own measuring code answers. Questions and answers are
+JSON; every question gets an answer.
 """
 
 import ctypes
@@ -35,96 +34,103 @@ COMPILER = "torch._inductor.compile_fx"
 
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
-# a message on the control socket: a word, a process id, an exit code, a number of processes
-MESSAGE = struct.Struct("<4siii")
-# taken from this package even when another tree is measured; in import order
-MEASURING_ROOMS = ("version", "modes", "records", "devices", "run", "verify", "measure")
+STATUS = struct.Struct("<iii")  # a process id, an exit code, a number of processes
 
 
-class Server:
-    """Forks workers and keeps their process ids; the parent is at the other end of `control`."""
+def fork_until_closed(control: socket.socket) -> None:
+    """Fork a process whenever one is asked for; at the end of the connection, end all of them.
 
-    def __init__(self, control: socket.socket) -> None:
-        self.control = control
-        self.own: tuple[socket.socket, ...] = ()  # closed in every worker
-        self.workers: set[int] = set()
-
-    def run(self) -> None:
-        """Serve until the other end is closed, then end every descendant process."""
-        woken, wake = socket.socketpair()
-        wake.setblocking(False)
-        self.own = (self.control, woken, wake)
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.tell(b"open")
-        while True:
-            ready, _, _ = select.select([self.control, woken], [], [])
-            if woken in ready:
-                woken.recv(4096)
-                self.reap()
-            if self.control in ready and not self.serve_one():
+    Each comes with a connection of its own, on which this program says that the process was born,
+    and how it ended. It is killed once the parent shuts that connection down.
+    """
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    status: dict[int, socket.socket] = {}  # by process id
+    killed: set[int] = set()
+    control.sendall(b"o")
+    while True:
+        poll = select.poll()
+        heard = {status[pid].fileno(): pid for pid in status.keys() - killed}
+        for descriptor in (control.fileno(), woken.fileno(), *heard):
+            poll.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        for descriptor in ready & heard.keys():
+            killed.add(heard[descriptor])
+            os.kill(heard[descriptor], signal.SIGKILL)
+        if woken.fileno() in ready:
+            woken.recv(4096)
+            reap(status)
+            killed &= status.keys()  # ids are given again
+        if control.fileno() in ready:
+            own = (control, woken, wake, *status.values())
+            if not serve_one(control, own, status):
                 break
-        end_children()
+    end_children()
 
-    def serve_one(self) -> bool:
-        """Handle one message; False at the end of the connection."""
+
+def serve_one(
+    control: socket.socket, own: tuple[socket.socket, ...], status: dict[int, socket.socket]
+) -> bool:
+    """Do what is asked on the control connection; False at its end.
+
+    The system drops descriptors when this program has too many open; then nothing is forked. The
+    connections that are its `own` are closed in a new process.
+    """
+    try:
+        asked, descriptors, _, _ = socket.recv_fds(control, 1, 3)
+    except OSError:
+        return False
+    if asked == b"c":
+        load_shared(COMPILER)
+    if asked != b"f":
+        return bool(asked)
+    pid, code, parent = -1, errno.EMFILE, os.getpid()
+    if len(descriptors) == 3:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE.size, 2)
-        except OSError:
-            return False
-        if not data:
-            return False
-        word, pid, *_ = MESSAGE.unpack(data)
-        match word:
-            case b"fork":
-                self.fork(descriptors)
-            case b"kill" if pid in self.workers:
-                os.kill(pid, signal.SIGKILL)
-            case b"load":
-                load_shared(COMPILER)
-        return True
-
-    def fork(self, descriptors: list[int]) -> None:
-        """Fork a worker that answers on the first descriptor and prints to the second.
-
-        The system drops descriptors when this process has too many open; then none is forked.
-        """
-        pid, code, own = -1, errno.EMFILE, os.getpid()
-        if len(descriptors) == 2:
-            try:
-                pid = os.fork()
-            except OSError as error:
-                code = error.errno or 0
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for mine in self.own:
-                mine.close()
-            try:
-                start_worker(*descriptors, parent=own)
-            finally:
-                os._exit(1)
-        for descriptor in descriptors:
-            os.close(descriptor)
+            pid = os.fork()
+        except OSError as error:
+            code = error.errno or 0
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for mine in own:
+            mine.close()
+        try:
+            os.close(descriptors[0])
+            start_worker(*descriptors[1:], parent=parent)
+        finally:
+            os._exit(1)
+    for descriptor in descriptors[1:]:
+        os.close(descriptor)
+    if descriptors:
+        told = socket.socket(fileno=descriptors[0])
+        tell(told, pid, code)
         if pid > 0:
-            self.workers.add(pid)
-        self.tell(b"born", pid, code)
+            status[pid] = told
+        else:
+            told.close()
+    return True
 
-    def reap(self) -> None:
-        """Collect children that have ended, and report those that were workers."""
-        with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                pid, status = ended
-                if pid in self.workers:
-                    self.workers.remove(pid)
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(pid, signal.SIGKILL)  # what it left in its process group
-                    left = end_children(self.workers)
-                    with suppress(OSError):  # the other end is closed, which ends this loop too
-                        self.tell(b"died", pid, os.waitstatus_to_exitcode(status), left)
 
-    def tell(self, word: bytes, pid: int = 0, code: int = 0, left: int = 0) -> None:
-        self.control.sendall(MESSAGE.pack(word, pid, code, left))
+def reap(status: dict[int, socket.socket]) -> None:
+    """Collect children that have ended, and tell how those did that were asked for."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, exit_status = ended
+            if told := status.pop(pid, None):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)  # what it left in its process group
+                left = end_children(set(status))
+                with told:
+                    tell(told, pid, os.waitstatus_to_exitcode(exit_status), left)
+
+
+def tell(told: socket.socket, pid: int, code: int, left: int = 0) -> None:
+    """Say that a process was born, or how it ended, unless nobody listens any more."""
+    with suppress(OSError):
+        told.sendall(STATUS.pack(pid, code, left))
 
 
 def main() -> None:
@@ -137,7 +143,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=os.dup(0))
-    parent, cores, modules = json.loads(control.recv(MESSAGE.size * 100))
+    parent, cores, modules = json.loads(control.recv(1 << 16))
     end_with(parent)
     allowed = os.sched_getaffinity(0) if cores else set[int]()
     if cores:  # elsewhere something is being timed
@@ -146,7 +152,7 @@ def main() -> None:
     if cores:
         os.sched_setaffinity(0, allowed)
     prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
-    Server(control).run()
+    fork_until_closed(control)
 
 
 def load_shared(*modules: str) -> None:
@@ -247,28 +253,19 @@ def load(
     """
     if torch := sys.modules.get("torch"):  # otherwise OMP_NUM_THREADS sets it
         torch.set_num_threads(threads)
+    places = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()] if tree is not None else []
+    if tree is not None:
+        sys.pycache_prefix = caches  # a tree is read, never written
+        sys.path[:0] = places
+        os.chdir(tree)
     try:
-        if tree is not None:
-            sys.pycache_prefix = caches  # a tree is read, never written
-            places = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
-            sys.path[:0] = places
-            os.chdir(tree)
-            if any(Path(p, "attnbench").is_dir() for p in places):
-                graft(Path(__file__).parents[1])
-        import_own_package()
+        if not any(Path(place, "attnbench").is_dir() for place in places):
+            import_own_package()
         worker = importlib.import_module(module).Worker
     except (ImportError, AttributeError) as error:
-        raise ImportError(f"its attnbench does not fit this measuring code: {error}") from error
+        raise ImportError(f"its attnbench does not fit this one: {error}") from error
     answer: Callable[..., Mapping[str, Any]] = worker(tree, **about).answer
     return answer
-
-
-def graft(package: Path) -> None:
-    """Import records and measuring code from this package, whatever the tree contains."""
-    import attnbench
-
-    for room in MEASURING_ROOMS:
-        setattr(attnbench, room, imported(f"attnbench.{room}", package))
 
 
 def described(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from attnbench.measure.process import OFF, changes, is_out_of_memory, torch_stat
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
 from attnbench.records import Case
-from attnbench.run.workers import Answer, left_running
+from attnbench.run.process import Answer, left_running
 
 NAMES = ("mechanism", "form", "options", "workload")  # what names a case
 

@@ -18,7 +18,7 @@ from statistics import harmonic_mean, median
 
 from attnbench.devices.host import quietest_core
 from attnbench.records import Disturbance, Sample
-from attnbench.run.workers import WorkerHandle
+from attnbench.run.process import Process
 
 LIMIT_S = 60.0  # of an answer
 # A lap whose probes took longer than usual by this share ran on a slow core.
@@ -32,19 +32,19 @@ class Pace(AbstractContextManager["Pace"]):
     `start` starts it, and again if it has ended.
     """
 
-    def __init__(self, start: Callable[[], WorkerHandle], core: int) -> None:
+    def __init__(self, start: Callable[[], Process], core: int) -> None:
         self.start, self.core = start, core
-        self.worker: WorkerHandle | None = None
+        self.process: Process | None = None
         self.lately: deque[float] = deque(maxlen=LATELY)
 
     def __exit__(self, *error: object) -> None:
-        if self.worker is not None:
-            self.worker.end()
+        if self.process is not None:
+            self.process.end()
 
     def ready(self) -> None:
         """Make sure that the core is probed; the probes so far belong to no lap."""
-        if self.worker is None or not self.worker.alive:
-            self.worker = self.start()
+        if self.process is None or not self.process.alive:
+            self.process = self.start()
         self.lately.extend(self.taken())
 
     def beside(self, sample: Sample) -> Sample:
@@ -61,8 +61,8 @@ class Pace(AbstractContextManager["Pace"]):
 
     def taken(self) -> list[float]:
         """Seconds of each probe since the last call; none if the process has ended."""
-        assert self.worker is not None
-        answer = self.worker.ask(LIMIT_S, do="probed", core=self.core)
+        assert self.process is not None
+        answer = self.process.ask(LIMIT_S, do="probed", core=self.core)
         return [s for s in answer.get("probes", ()) if 0 < s < math.inf]
 
 
@@ -72,7 +72,7 @@ def typical(samples: Iterable[Sample]) -> dict[str, float]:
     return {"probe_s": median(probes)} if probes else {}
 
 
-def of_quietest_core(start: Callable[[], WorkerHandle]) -> Pace | None:
+def of_quietest_core(start: Callable[[], Process]) -> Pace | None:
     """The pace of the core that others use least; None where processes cannot be bound to one."""
     if not hasattr(os, "sched_setaffinity"):
         return None

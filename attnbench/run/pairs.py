@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench.metrics import RACED, TIME
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
+from attnbench.run.process import Answer
 from attnbench.run.race import Entry, Round
 from attnbench.run.turns import Turns
-from attnbench.run.workers import Answer
 
 BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
 LEAST_TIMEOUT_S = 60.0
@@ -76,6 +76,6 @@ def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
     return (number, number) if number > 0 else ()
 
 
-def tree_round(server: ServerHandle, trees: Mapping[str, Path], draw: random.Random) -> Round:
+def tree_round(server: Pool, trees: Mapping[str, Path], draw: random.Random) -> Round:
     """One visit: a fresh process for the tree of each entrant."""
-    return Round(lambda name: server.worker(trees[name]), draw)
+    return Round(lambda name: server.process(trees[name]), draw)

@@ -24,9 +24,9 @@ from msgspec import ValidationError, convert
 
 from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample
 from attnbench.run.pace import Pace, typical
+from attnbench.run.process import Answer, Process
 from attnbench.run.seen import ObservedTimes, contradiction
 from attnbench.run.turns import Turns, in_turns, next_pair
-from attnbench.run.workers import Answer, WorkerHandle
 from attnbench.store.schema import read_error
 
 SAMPLED = re.compile(r"sample\[(\d+)\]")  # how msgspec names a field of a sample
@@ -82,8 +82,9 @@ class Entry:
 class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
 
-    Memory is measured in processes of their own, since a profiler that has run makes the process
-    slower. `start` is called with the name of a series, for these with `measures_memory=True`.
+    The memory of each case is measured in a process of its own, since a profiler that has run makes
+    the process slower. `start` is called with the name of a series, for these with
+    `measures_memory=True`.
     `left_s` gives the seconds left of the budget; once none are left, no case is built, no pair of
     laps begins, and questions are limited to `LEAST_S`. With a `pace`, processes are measured on
     its core.
@@ -91,7 +92,7 @@ class Round(AbstractContextManager["Round"]):
 
     def __init__(
         self,
-        start: Callable[..., WorkerHandle],
+        start: Callable[..., Process],
         draw: random.Random,
         clock: Callable[[], float] = time.monotonic,
         pace: Pace | None = None,
@@ -100,8 +101,7 @@ class Round(AbstractContextManager["Round"]):
         self.start, self.draw, self.clock, self.pace = start, draw, clock, pace
         self.left_s = left_s
         self.observe: Callable[[str], None] = lambda series: None  # called with whose turn it is
-        self.running: dict[str, WorkerHandle] = {}
-        self.weighing: dict[str, WorkerHandle] = {}
+        self.running: dict[str, Process] = {}
         self.stack = ExitStack()
 
     def __exit__(self, *error: object) -> None:
@@ -125,8 +125,8 @@ class Round(AbstractContextManager["Round"]):
         `end_others`, processes that do not take part end first, since the race may need the memory
         that they keep. Those of the series `killed` were so in this race before.
         """
-        if end_others:
-            self.end_others(builds)
+        for name in self.running.keys() - builds.keys() if end_others else ():
+            self.running[name].end()
         entries = {name: Entry(partial(limit_s, name)) for name in builds}
         self.build(entries, builds)
         self.take_turns(entries, turns, first_lap)
@@ -157,13 +157,6 @@ class Round(AbstractContextManager["Round"]):
                 if name in again or entry.failed is not CUT_OFF:
                     entries[name] = entry
         return entries
-
-    def end_others(self, builds: Builds) -> None:
-        """End the processes that take no part in a race of these."""
-        for name in self.running.keys() - builds.keys():
-            self.running[name].end()
-        for process in self.weighing.values():
-            process.end()
 
     def build(self, entries: Mapping[str, Entry], builds: Builds) -> None:
         """Build and warm up every case, in a random order."""
@@ -243,32 +236,19 @@ class Round(AbstractContextManager["Round"]):
     def measure_memory(
         self, name: str, limit_s: float, *, end_others: bool = False, **asked: Any
     ) -> Answer:
-        """The memory of a case of a series; the process is kept if it may measure another.
+        """The memory of a case of a series, measured in a process of its own.
 
-        With `end_others`, all others end first. A case that ends a kept process, or whose process
-        is killed, is measured once more in a new one: something else may have ended it, or needed
-        the memory.
+        With `end_others`, those that race end first. A case whose process is killed is measured
+        once more: something else may have ended it, or needed the memory.
         """
-        others = [kept for other, kept in self.weighing.items() if other != name]
-        for kept in (*others, *self.running.values()) if end_others else ():
-            kept.end()
-        for is_last in (False, True):
-            process = self.weighing.get(name)
-            if is_new := process is None or not process.alive:
-                process = self.weighing[name] = self.start(name, measures_memory=True)
-                self.stack.callback(process.end)
-            answer = process.ask(limit_s, do="measure_memory", **asked)
-            if answer.get("needs_new_process", True):
-                process.end()
-            died = answer["outcome"] in ("crashed", "oom")
-            if is_last or not died or (is_new and answer.get("cause") != Cause.KILLED):
+        for process in self.running.values() if end_others else ():
+            process.end()
+        for _ in range(2):
+            with self.start(name, measures_memory=True) as process:
+                answer = process.ask(limit_s, do="measure_memory", **asked)
+            if answer.get("cause") != Cause.KILLED:
                 break
         return answer
-
-    @property
-    def alive(self) -> int:
-        """The number of processes."""
-        return sum(process.alive for process in (*self.running.values(), *self.weighing.values()))
 
 
 def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:

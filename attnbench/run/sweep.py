@@ -16,9 +16,9 @@ from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
 from attnbench.run import order
 from attnbench.run.agenda import FRAGMENTED, Agenda
 from attnbench.run.pace import Pace
+from attnbench.run.process import Process
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Round, run_of
 from attnbench.run.turns import turns
-from attnbench.run.workers import WorkerHandle
 
 # Called with a block, the series just timed, and the runs of each series timed so far, by round.
 ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run, ...]]], None]
@@ -42,7 +42,7 @@ class Progress:
 
 def sweep(
     agenda: Agenda,
-    start: Callable[..., WorkerHandle],
+    start: Callable[..., Process],
     store: Callable[..., None],
     *,
     pace: Pace | None = None,
@@ -160,7 +160,8 @@ def weigh(
     name, begun = agenda.series(planned), agenda.clock()
     show(f"{name}, memory")
     limit_s = min(agenda.timeout_s(planned), max(LEAST_S, agenda.left_s()))
-    crowded = agenda.exceeds_memory([planned], processes.alive)
+    alive = sum(process.alive for process in processes.running.values())
+    crowded = agenda.exceeds_memory([planned], alive)
     error = agenda.errors.get(planned.case.slice)
     about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
     answer = processes.measure_memory(name, limit_s, end_others=crowded, **about)

@@ -14,7 +14,7 @@ from attnbench import errors
 from attnbench.catalogue.registry import is_built_in
 from attnbench.errors import CannotRun
 from attnbench.records import CardFacts, Planned, Request, Selection
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
 from attnbench.workloads.presets import expand, preset
 
 # of a user's file or package: importing a large library from a cold disk takes some seconds
@@ -35,7 +35,7 @@ class Plan:
     cards: tuple[CardFacts, ...]
 
 
-def plan(request: Request, server: ServerHandle) -> Plan:
+def plan(request: Request, server: Pool) -> Plan:
     """Every requested case once, in the order of models, modes and lengths.
 
     Raises `UsageError`, or `CannotRun` if a card's process ends or does not answer in time.
@@ -67,7 +67,7 @@ def _planned(chosen: Selection, cases: Sequence[Mapping[str, Any]]) -> list[Plan
         raise CannotRun(f"{chosen} cannot be planned: {error}; ask for smaller sizes") from error
 
 
-def describe(names: Sequence[str], device: str, server: ServerHandle) -> list[Row]:
+def describe(names: Sequence[str], device: str, server: Pool) -> list[Row]:
     """What `attnbench models` prints of each mechanism. Raises what `plan` raises."""
     rows: dict[str, Row] = {}
     for group in process_groups(names):
@@ -76,7 +76,7 @@ def describe(names: Sequence[str], device: str, server: ServerHandle) -> list[Ro
     return [rows[name] for name in names]
 
 
-def verify(name: str, server: ServerHandle) -> list[dict[str, str]]:
+def verify(name: str, server: Pool) -> list[dict[str, str]]:
     """Check, trial, result and reason of each of the contract's checks on a mechanism.
 
     Raises `CannotRun` if the process ends or takes too long.
@@ -96,7 +96,7 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def ask(
-    server: ServerHandle, names: tuple[str, ...], user_limit_s: float = TIMEOUT_S, **asked: Any
+    server: Pool, names: tuple[str, ...], user_limit_s: float = TIMEOUT_S, **asked: Any
 ) -> Mapping[str, Any]:
     """The reader's answer about some mechanisms, about those of users within `user_limit_s`.
 

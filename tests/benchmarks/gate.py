@@ -32,7 +32,7 @@ from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
 from attnbench.metrics import TIME
 from attnbench.records import Mode
 from attnbench.run.pairs import AGAIN, BASE, TreeRace, tree_round
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
 
 NEIGHBOUR = """
 import os, numpy as n
@@ -108,7 +108,7 @@ def main():
     rows = [tuple(kinds)] * asked.injected + [(NOTHING,)] * plain
     draw.shuffle(rows)
     with ExitStack() as stack:
-        server = stack.enter_context(ServerHandle(SCRIPT, seed=asked.seed))
+        server = stack.enter_context(Pool(SCRIPT, seed=asked.seed))
         server.wait()
         for _ in range(asked.neighbours):
             stack.enter_context(Neighbour())
@@ -116,7 +116,7 @@ def main():
         mechanism, _, form = asked.form.partition(":")
         (root / "slowed.py").write_text(SLOWED.format(mechanism=mechanism, form=form))
         race = prepared(server, root, plan.workload(Mode.INFERENCE, asked.length), plan)
-        others = [stack.enter_context(server.with_layout(number)) for number in range(1, 4)]
+        others = [server.of_layout(number) for number in range(1, 4)]
         servers = dict(enumerate((server, *others)))
         about = {
             "case": f"{asked.form}, N = {asked.length}, inference, one thread",

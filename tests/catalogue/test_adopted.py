@@ -41,7 +41,7 @@ def answer(server):
 
     def ask(name, measures_memory=False, options=(), **sizes):
         one = asdict(case(named(name), "eager", options, **sizes))
-        with server.worker(measures_memory=measures_memory) as worker:
+        with server.process(measures_memory=measures_memory) as worker:
             if measures_memory:
                 return worker.ask(120, do="measure_memory", **one)
             built = worker.ask(120, do="build", **one)

@@ -19,7 +19,7 @@ from attnbench.cli.sweep_output import (
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, SweepBusy
 from attnbench.records import Cause, Outcome, Part, Run, Shard
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
 from attnbench.store.journal import Journal
 from attnbench.store.schema import Start
 from attnbench.workloads.reading import Plan
@@ -104,13 +104,13 @@ SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device
 def test_a_folder_that_cannot_be_written_is_refused_before_a_process_is_started(
     tmp_path, path, monkeypatch
 ):
-    start = ServerHandle.worker
+    start = Pool.process
 
     def reading(server, **about):
         assert about.get("module") == "attnbench.workloads.reader", "a process was started"
         return start(server, **about)
 
-    monkeypatch.setattr(ServerHandle, "worker", reading)
+    monkeypatch.setattr(Pool, "process", reading)
     (tmp_path / "file").touch()
     done = here("sweep", "--lengths", "16", *SMALL, "--out", tmp_path / path, code=2)
     assert "attnbench: cannot write" in done.stderr

@@ -29,7 +29,7 @@ ALL = (
 def asked(wanted, **settings):
     """What the process of a trace is asked; it fails."""
     server = MagicMock()
-    ask = server.worker().__enter__().ask
+    ask = server.process().__enter__().ask
     ask.return_value = {"outcome": "failed", "reason": "no"}
     request = replace(REQUEST, settings=Settings(**settings))
     with pytest.raises(CannotRun, match="failed: no"):

@@ -69,7 +69,7 @@ HIDDEN = "mount -t tmpfs tmpfs /proc"
 def test_a_process_starts_without_proc(mounts):
     code = (
         "from attnbench.api.servers import own_server\n"
-        "with own_server(1) as server, server.worker() as worker:\n"
+        "with own_server(1) as server, server.process() as worker:\n"
         "    print(worker.ask(60, do='forms', mechanism='transformer')['outcome'])\n"
     )
     done = python(code, before=mounts(HIDDEN))

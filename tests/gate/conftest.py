@@ -3,11 +3,11 @@
 import pytest
 
 from attnbench.api.servers import SCRIPT
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
 
 
 @pytest.fixture(scope="session")
 def server():
-    with ServerHandle(SCRIPT, own=True, seed=0) as running:
+    with Pool(SCRIPT, own=True, seed=0) as running:
         running.wait()
         yield running

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.cli import options
-from attnbench.errors import CannotRun, UsageError
+from attnbench.errors import CannotRun, OverBudget, UsageError
 from attnbench.gate.cases import CheckPlan
 from attnbench.gate.check import against_file, against_revision, check_functions, save_baseline
 from attnbench.gate.finding import traded
@@ -13,7 +13,6 @@ from attnbench.gate.measuring import CheckSession, Runner
 from attnbench.gate.repository import root
 from attnbench.records import Mode
 from attnbench.render.check_page import headline, remarks
-from attnbench.run.workers import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
 COUNTING = CheckPlan(

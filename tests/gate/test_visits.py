@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
+from attnbench.errors import OverBudget
 from attnbench.gate.cases import (
     CheckedCase,
     CheckPlan,
@@ -26,7 +27,6 @@ from attnbench.gate.measuring import CheckSession, Runner, crowding, layout
 from attnbench.metrics import TIME
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
-from attnbench.run.workers import OverBudget
 from tests.cases import CASES
 from tests.gate.repositories import Repository, planted
 
@@ -137,9 +137,9 @@ class Machine:
     def left_s(self):
         return self.end_s - self.now
 
-    def with_layout(self, number):
+    def of_layout(self, number):
         self.layouts.append(number)
-        return nullcontext(self)
+        return self
 
     def wait(self):
         pass
@@ -280,9 +280,8 @@ def test_layouts_have_other_hashes_and_another_environment(server, tmp_path):
     case = CheckedCase(compared=CASE.compared, workload=CASE.workload)
     case.race = TreeRace(builds={HEAD: CASE.build_request(HEAD)}, rounds=1)
     measuring = CheckSession(PLAN, [case], Runner(server=server), {HEAD: made.folder})
-    with measuring.stack:
-        for pair in (0, 1, 2):
-            measuring.visit([case], 0, pair)
+    for pair in (0, 1, 2):
+        measuring.visit([case], 0, pair)
     first, second, third = (line.split() for line in told.read_text().splitlines())
     assert (first, second[0]) == (third, "1")
     assert len(first[1]) != len(second[1])
@@ -299,7 +298,7 @@ def test_no_wait_is_longer_than_the_remaining_budget(server, tmp_path):
     made = Repository(tmp_path / "repo")
     made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))
     over = pytest.raises(OverBudget, match=r"waiting for hangs\.py:CARD")
-    with server.worker(made.folder) as worker, server.until(time.monotonic()), over:
+    with server.process(made.folder) as worker, server.until(time.monotonic()), over:
         worker.ask(300.0, do="forms", mechanism="hangs.py:CARD")
     assert not worker.alive
     assert server.left_s == float("inf")

@@ -21,7 +21,7 @@ from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
 from attnbench.gate.baseline import Baseline, save
 from attnbench.records import Mode
-from attnbench.run.processes import ServerHandle
+from attnbench.run.pool import Pool
 from attnbench.store.journal import FILE, Journal
 from attnbench.store.schema import Start
 from attnbench.workloads import reader, reading
@@ -73,15 +73,15 @@ def unmeasured() -> Iterator[None]:
     def refuse(*_: Any, **__: Any) -> Any:
         raise CannotRun(STARTED)
 
-    def read(self: ServerHandle, tree: Any = None, module: str = "", **about: Any) -> Any:
+    def read(self: Pool, tree: Any = None, module: str = "", **about: Any) -> Any:
         return Reader() if module == reading.READER else refuse()
 
     with (
-        mock.patch.object(ServerHandle, "__init__", return_value=None),
-        mock.patch.object(ServerHandle, "close"),
-        mock.patch.object(ServerHandle, "until", return_value=nullcontext()),
-        mock.patch.object(ServerHandle, "wait"),
-        mock.patch.object(ServerHandle, "worker", read),
+        mock.patch.object(Pool, "__init__", return_value=None),
+        mock.patch.object(Pool, "close"),
+        mock.patch.object(Pool, "until", return_value=nullcontext()),
+        mock.patch.object(Pool, "wait"),
+        mock.patch.object(Pool, "process", read),
     ):
         yield
 

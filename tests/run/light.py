@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attnbench.api.servers import SCRIPT
-from attnbench.run import processes
-from attnbench.run.processes import ServerHandle
+from attnbench.run import pool
+from attnbench.run.pool import Pool
 
 ROOT = Path(__file__).parents[2]
 ODD = str(Path(__file__).with_name("odd.py"))
@@ -43,9 +43,9 @@ def light_environment(folder):
 @contextmanager
 def light_server(folder, monkeypatch, script=SCRIPT):
     """A server whose workers run what `do` says; the modules are in the folder."""
-    monkeypatch.setattr(processes, "subprocess", subprocess)  # not forked from one with torch
+    monkeypatch.setattr(pool, "subprocess", subprocess)  # not forked from one with torch
     monkeypatch.setenv("PYTHONPATH", light_environment(folder)["PYTHONPATH"])
-    with ServerHandle(script, module="obeying") as server:
+    with Pool(script, module="obeying") as server:
         yield server
 
 

@@ -14,9 +14,8 @@ class Machine:
     A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
     compiled in `compile_s(case)` when it is built or weighed; either takes `overhead_s` besides. A
-    process measures the memory of one case only if `memory_needs_fresh_process`, and finds
-    `peak_bytes(case)`. On a machine that is `shared`, everything takes that many times as long, and
-    CPU time counts.
+    process that measures memory finds `peak_bytes(case)`. On a machine that is `shared`, everything
+    takes that many times as long, and CPU time counts.
     """
 
     def __init__(
@@ -26,7 +25,6 @@ class Machine:
         hold_s=None,
         compile_s=lambda case: 0.0,
         overhead_s=0.1,
-        memory_needs_fresh_process=True,
         shared=None,
         peak_bytes=lambda case: 4000,
     ):
@@ -34,7 +32,7 @@ class Machine:
         self.started, self.asked, self.builds, self.errors = [], [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
         self.overhead_s = overhead_s
-        self.memory_needs_fresh_process, self.shared = memory_needs_fresh_process, shared
+        self.shared = shared
         self.peak_bytes = peak_bytes
         self.pids = itertools.count(1)
 
@@ -59,6 +57,12 @@ class Worker:
     def end(self):
         self.alive = False
         return 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.end()
 
     def ask(self, timeout_s, do, **asked):
         assert self.alive, "asked after its end"
@@ -107,7 +111,7 @@ class Worker:
             "measure_memory": {
                 "values": weighed,
                 "notes": {},
-                "needs_new_process": machine.memory_needs_fresh_process,
+                "needs_new_process": True,
             },
         }
         return {"outcome": "ok", **answers[do]}

@@ -12,9 +12,9 @@ from io import FileIO
 import pytest
 
 from attnbench.api.servers import SCRIPT
-from attnbench.errors import CannotRun
-from attnbench.run import processes
-from attnbench.run.workers import LOG_BYTES, OverBudget, WorkerHandle
+from attnbench.errors import CannotRun, OverBudget
+from attnbench.run import pool, process
+from attnbench.run.process import LOG_BYTES, Process
 from attnbench.store.scratch import abandoned
 from tests.run.light import MODULES, ends, install, light_server
 
@@ -39,7 +39,7 @@ def size(folder):
 
 
 def test_what_a_process_prints_takes_no_room(server):
-    with server.worker() as worker:
+    with server.process() as worker:
         asked = "import os\nfor _ in range(1 << 9): os.write(1, bytes(1 << 16))"
         assert worker.ask(60, do=asked) == {"outcome": "ok"}
         assert size(server.folder) < 1 << 16
@@ -49,16 +49,16 @@ def test_what_a_process_prints_takes_no_room(server):
 
 
 def test_a_process_that_prints_without_end_is_ended_in_time(server):
-    with server.worker() as worker:
+    with server.process() as worker:
         answer = worker.ask(0.2, do="import os\nwhile True: os.write(1, bytes(1 << 16))")
         assert answer["outcome"] == "timeout"
     ours, theirs = socket.socketpair()
     with ours, theirs, FileIO("/dev/zero") as endless:
-        assert WorkerHandle(server, ours, endless, pid=0).line(0.01) == b""
+        assert Process(server, 0, ours, ours, endless).line(0.01) == b""
 
 
 def test_a_process_that_closes_what_it_prints_to_goes_on(server):
-    with server.worker() as worker:
+    with server.process() as worker:
         assert worker.ask(60, do="import os; os.close(1); os.close(2)") == {"outcome": "ok"}
         assert worker.output.closed, "or it would be read for ever"
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}
@@ -66,7 +66,7 @@ def test_a_process_that_closes_what_it_prints_to_goes_on(server):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_a_signal_that_no_fault_raises_may_come_from_outside(server, number):
-    with server.worker() as worker:
+    with server.process() as worker:
         answer = worker.ask(60, do=f"import os; os.kill(os.getpid(), {int(number)})")
         assert worker.ask(60, do=PASS)["outcome"] == "crashed", "and it stays dead"
     assert answer["reason"] == f"the process was killed by signal {int(number)}"
@@ -91,24 +91,24 @@ def test_a_server_that_is_killed_while_it_imports_is_started_once_more(tmp_path,
     text = f"import os\ntry:\n    open({str(once)!r}, 'x')\n    os.kill(os.getpid(), 9)\n"
     text += "except FileExistsError:\n    set_num_threads = int\n"
     monkeypatch.setitem(MODULES, "torch/__init__.py", text)
-    with light_server(tmp_path / "modules", monkeypatch) as server, server.worker() as worker:
+    with light_server(tmp_path / "modules", monkeypatch) as server, server.process() as worker:
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}
     assert once.exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
 def test_a_death_with_the_server_may_come_from_outside(server):
-    with server.worker() as idle, server.worker() as busy:
+    with server.process() as idle, server.process() as busy:
         answers = [
-            busy.ask(60, do=f"import os, time; os.kill({server.process.pid}, 9); time.sleep(600)"),
+            busy.ask(60, do=f"import os, time; os.kill({server.program.pid}, 9); time.sleep(600)"),
             idle.ask(60, do=PASS),
         ]
     assert [(answer["cause"], answer["lost"]) for answer in answers] == [("killed", True)] * 2
 
 
 def test_a_process_that_closes_its_connection_is_not_killed_from_outside(server, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE_S", 0.1)
-    with server.worker() as worker:
+    monkeypatch.setattr(process, "GRACE_S", 0.1)
+    with server.process() as worker:
         answer = worker.ask(60, do="import os, time; os.closerange(3, 99); time.sleep(600)")
     assert answer["reason"] == "the process closed its connection and went on"
     assert "cause" not in answer
@@ -116,29 +116,29 @@ def test_a_process_that_closes_its_connection_is_not_killed_from_outside(server,
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_a_process_that_stops_the_server_fails_and_the_others_go_on(server):
-    with server.worker() as worker, server.worker() as other:
+    with server.process() as worker, server.process() as other:
         answer = worker.ask(60, do=STOP)
         assert answer == {"outcome": "failed", "reason": "it stopped the process that started it"}
         assert not worker.alive
         assert other.ask(60, do=PASS) == {"outcome": "ok"}
-        with server.worker() as third:
+        with server.process() as third:
             assert third.ask(60, do=PASS) == {"outcome": "ok"}
 
 
 def stop(server):
     """Stop the server, and wait until it is."""
-    server.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, server.process.pid, os.WSTOPPED | os.WNOWAIT)
+    server.program.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, server.program.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
 def test_a_stopped_server_starts_processes(server):
     server.wait()
     stop(server)
-    pid = server.process.pid
-    with server.worker() as worker:
+    pid = server.program.pid
+    with server.process() as worker:
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}
-    assert server.process.pid == pid, "it is not started anew"
+    assert server.program.pid == pid, "it is not started anew"
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
@@ -148,20 +148,27 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(s
     stop(server)
     over = pytest.raises(OverBudget, match="ended before a process was started")
     with server.until(time.monotonic() + 0.1), over:
-        server.worker()
-    monkeypatch.setattr(processes, "STUCK_S", 0.1)
-    monkeypatch.setattr(processes, "GRACE_S", 0.1)
-    with server.worker() as worker:
+        server.process()
+    start = server.start
+
+    def anew():
+        monkeypatch.setattr(pool, "STUCK_S", 60.0)
+        start()
+
+    monkeypatch.setattr(server, "start", anew)
+    monkeypatch.setattr(pool, "STUCK_S", 0.1)
+    monkeypatch.setattr(pool, "GRACE_S", 0.1)
+    with server.process() as worker:
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}, "it is started anew"
 
 
 @pytest.mark.parametrize("how", ["shutil.rmtree('{}')", "os.remove('{}/lock')"])
 def test_a_folder_that_a_process_removes_is_created_again(server, how):
-    with server.worker() as worker:
+    with server.process() as worker:
         asked = "import os, shutil; " + how.format(server.folder)
         assert worker.ask(60, do=asked) == {"outcome": "ok"}
     assert not (server.folder / "lock").exists()
-    with server.worker() as worker:
+    with server.process() as worker:
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}
         assert server.folder not in abandoned()
         assert (server.folder / "lock").exists()
@@ -170,11 +177,11 @@ def test_a_folder_that_a_process_removes_is_created_again(server, how):
 
 
 def test_a_folder_that_cannot_be_created_again_is_one_line(server, tmp_path, monkeypatch):
-    with server.worker():
+    with server.process():
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
         (server.folder / "lock").unlink()
         with pytest.raises(CannotRun, match="could be started: no such file or directory"):
-            server.worker()
+            server.process()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")
@@ -185,8 +192,8 @@ def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
     install(tmp_path, {"torch/__init__.py": slow})
     code = (
         "import time\n"
-        "from attnbench.api.servers import SCRIPT, ServerHandle\n"
-        "server = ServerHandle(SCRIPT)\n"
+        "from attnbench.api.servers import SCRIPT, Pool\n"
+        "server = Pool(SCRIPT)\n"
         "time.sleep(600)\n"
     )
     paths = os.pathsep.join([str(tmp_path), os.getcwd()])

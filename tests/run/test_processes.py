@@ -19,9 +19,8 @@ from attnbench.api.servers import SCRIPT, own_server
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
-from attnbench.run import processes
-from attnbench.run.layouts import Layouts
-from attnbench.run.processes import ServerHandle
+from attnbench.run import pool, process
+from attnbench.run.pool import Pool
 from tests import emulated
 from tests.run.light import ends, install, light_environment, light_server, odd
 
@@ -44,18 +43,18 @@ def light(tmp_path, monkeypatch):
 
 
 def test_a_case_is_built_timed_and_measured(server):
-    with server.worker() as worker:
+    with server.process() as worker:
         assert worker.ask(60, **build())["outcome"] == "ok"
         iterations, wall, *_ = worker.ask(60, do="lap", iterations=3)["sample"]
         assert (iterations, wall > 0) == (3, True)
         assert worker.ask(60, do="finish")["needs_new_process"] is False
-    with server.worker(measures_memory=True) as worker:
+    with server.process(measures_memory=True) as worker:
         answer = worker.ask(60, **{**build(), "do": "measure_memory"})
         assert answer["values"]["allocated_peak_bytes"] > 0
 
 
 def test_what_a_mechanism_raises_is_an_answer(server):
-    with server.worker() as worker:
+    with server.process() as worker:
         answer = worker.ask(60, **build("no_such_mechanism"))
         assert answer["outcome"] == "failed"
         assert "no_such_mechanism" in answer["reason"]
@@ -63,11 +62,11 @@ def test_what_a_mechanism_raises_is_an_answer(server):
 
 
 def test_a_hanging_worker_is_ended_in_time(light):
-    with light.worker() as worker:
+    with light.process() as worker:
         answer = worker.ask(0.5, do=odd("hang"))
         assert answer["outcome"] == "timeout"
         assert not worker.alive
-        assert worker.server.ending(worker) == (-signal.SIGKILL, 0)
+        assert worker.exit == (-signal.SIGKILL, 0)
 
 
 INDUCTOR = {"torch/_inductor/__init__.py": "", "torch/_inductor/compile_fx.py": ""}
@@ -75,15 +74,15 @@ INDUCTOR = {"torch/_inductor/__init__.py": "", "torch/_inductor/compile_fx.py": 
 
 def test_the_compiler_is_loaded_once_for_all_processes(light, tmp_path):
     install(tmp_path / "modules", INDUCTOR)
-    loaded = {"do": f"import sys; answer['loaded'] = {processes.COMPILER!r} in sys.modules"}
-    with light.worker() as worker:
+    loaded = {"do": f"import sys; answer['loaded'] = {pool.COMPILER!r} in sys.modules"}
+    with light.process() as worker:
         assert not worker.ask(60, **loaded)["loaded"]
     light.load_compiler()
-    with light.worker() as worker:
+    with light.process() as worker:
         assert worker.ask(60, **loaded)["loaded"]
-    os.kill(light.process.pid, signal.SIGKILL)
-    light.process.wait()
-    with light.worker() as worker:
+    os.kill(light.program.pid, signal.SIGKILL)
+    light.program.wait()
+    with light.process() as worker:
         assert worker.ask(60, **loaded)["loaded"], "by a server that was started again"
 
 
@@ -96,30 +95,30 @@ def test_a_module_that_starts_cuda_before_the_fork_is_named(tmp_path, monkeypatc
     ask = {"do": "import os; answer['begun'] = os.environ.get('ATTNBENCH_CUDA_BEGUN')"}
     with light_server(tmp_path / "modules", monkeypatch) as server:
         server.load_compiler()
-        with server.worker() as worker:
+        with server.process() as worker:
             found = worker.ask(60, **ask)["begun"]
-    assert found == (processes.COMPILER if begins else None)
+    assert found == (pool.COMPILER if begins else None)
 
 
 def test_a_mechanism_that_forks_is_answered_once(light):
-    with light.worker() as worker:
+    with light.process() as worker:
         assert worker.ask(60, do=odd("fork")) == {"outcome": "ok"}
         assert worker.ask(60, do="answer['more'] = 1")["more"] == 1
 
 
 @pytest.mark.parametrize("what", ["write", "forge"])
 def test_what_a_mechanism_writes_into_the_connection_is_no_answer(light, what):
-    with light.worker() as worker:
+    with light.process() as worker:
         answer = worker.ask(60, do=odd(what))
         assert answer["outcome"] == "crashed"
         assert answer["reason"] == "the process sent something other than its answer"
         assert not worker.alive
-    with light.worker() as worker:
+    with light.process() as worker:
         assert worker.ask(60, do="") == {"outcome": "ok"}
 
 
 def test_a_worker_that_leaves_is_reported_with_its_last_words(light, capfd):
-    with light.worker() as worker:
+    with light.process() as worker:
         answer = worker.ask(60, do=odd("leave"))
         assert answer["outcome"] == "crashed"
         assert "exit 3" in answer["reason"]
@@ -135,7 +134,7 @@ def test_a_worker_that_leaves_is_reported_with_its_last_words(light, capfd):
 def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_reported(light, tmp_path, how, then):
     started = tmp_path / "started"
     started.touch()
-    with light.worker() as worker:
+    with light.process() as worker:
         answer = worker.ask(2 if then == "hang" else 60, do=odd(how, then, started))
         if then == "answer":
             end = "from attnbench.measure.server import end_children as end"
@@ -166,9 +165,9 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
     script = tmp_path / "parent.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from attnbench.api.servers import SCRIPT, ServerHandle\n"
-        "with ServerHandle(SCRIPT, module='obeying') as server, server.worker() as worker:\n"
-        f"    Path({str(started)!r}).write_text(f'{{server.process.pid}} {{worker.pid}}\\n')\n"
+        "from attnbench.api.servers import SCRIPT, Pool\n"
+        "with Pool(SCRIPT, module='obeying') as server, server.process() as worker:\n"
+        f"    Path({str(started)!r}).write_text(f'{{server.program.pid}} {{worker.pid}}\\n')\n"
         f"    worker.ask(None, do={odd('twice', 'hang', started)!r})\n"
     )
     env = light_environment(tmp_path / "modules")
@@ -186,7 +185,7 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
 def test_a_script_that_cannot_start_is_reported(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit('no torch here')")
-    with ServerHandle(script) as broken, pytest.raises(CannotRun, match="no torch here"):
+    with Pool(script) as broken, pytest.raises(CannotRun, match="no torch here"):
         broken.wait()
 
 
@@ -204,9 +203,9 @@ def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_pat
     about = {"imports": (), "module": "attnbench.place"}
     (tmp_path / "tree").mkdir()
     for preload in ((), ("attnbench.place",)):
-        with ServerHandle(script, preload=preload, **about) as server:
+        with Pool(script, preload=preload, **about) as server:
             for tree in (None, tmp_path / "tree"):
-                with server.worker(tree) as worker:
+                with server.process(tree) as worker:
                     file = worker.ask(60)["file"]
                 assert Path(file).is_relative_to(tmp_path / "clone")
 
@@ -214,27 +213,26 @@ def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_pat
 def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
     (tmp_path / "attnbench").mkdir()
     (tmp_path / "attnbench" / "__init__.py").write_text("")
-    with ServerHandle(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
+    with Pool(SCRIPT, seed=0) as server, server.process(tmp_path) as worker:
         answer = worker.ask(60.0, do="forms", mechanism="transformer")
     assert answer["outcome"] == "failed"
-    assert "its attnbench does not fit this measuring code" in answer["reason"]
+    assert "its attnbench does not fit this one" in answer["reason"]
 
 
-def test_an_older_tree_is_measured_by_this_package(tmp_path):
-    """The tree's mechanisms run; it has no device, no checks, and other samples."""
+def test_a_tree_with_this_package_is_measured_by_its_own_code(tmp_path):
     package = Path(shutil.copytree(SCRIPT.parents[1], tmp_path / "attnbench"))
-    for room in ("devices", "measure", "verify"):
-        shutil.rmtree(package / room)
-    records = package / "records" / "run.py"
-    records.write_text(records.read_text().replace("def seconds(", "def of_later_versions("))
     mechanism = package / "mechanisms" / "transformer.py"
     mechanism.write_text(mechanism.read_text().replace('"sdpa": ', '"older": '))
-    with ServerHandle(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
+    worker = package / "measure" / "worker.py"
+    worker.write_text(worker.read_text() + "\nWorker.name = lambda self: {'file': __file__}\n")
+    with Pool(SCRIPT, seed=0) as server, server.process(tmp_path) as worker:
         forms = worker.ask(60.0, do="forms", mechanism="transformer")["forms"]
         asked = build("fastformer") | {"warmup_s": 0.01}
         answers = [worker.ask(60.0, **asked), worker.ask(60.0, do="lap", iterations=1)]
         answers += [worker.ask(60.0, **{**build("fastformer"), "do": "measure_memory"})]
+        own = Path(worker.ask(60.0, do="name")["file"])
     assert "older" in forms
+    assert own.is_relative_to(tmp_path)
     assert [answer["outcome"] for answer in answers] == ["ok"] * 3, answers
 
 
@@ -253,47 +251,47 @@ def test_each_round_has_a_server_with_another_layout_which_starts_beside_the_las
     text += "import os; core = os.sched_getaffinity(0)\n"
     (tmp_path / "modules" / "torch" / "__init__.py").write_text(text)
     found = []
-    with Layouts(light, most=3, starts_on={core}) as layouts:
-        for round_ in (0, 1, 1, 2):
-            with layouts.server(round_).worker() as worker:
-                found.append(worker.ask(60, do=PLACE))
-            assert set(layouts.others) == {round_, min(2, round_ + 1)} - {0}
-        processes = [server.process for server in layouts.others.values()]
+    for round_ in (0, 1, 1, 2):
+        with light.of_round(round_, 3, {core}).process() as worker:
+            found.append(worker.ask(60, do=PLACE))
+        assert set(light.others) == {round_, min(2, round_ + 1)} - {0}
+    programs = [other.program for other in light.others.values()]
+    light.close()
     assert [place["seed"] for place in found] == ["0", "1", "1", "2"]
     assert len({place["address"] for place in found}) > 1
     assert found[1] == found[2], "the same server"
     assert [set(place["core"]) for place in found[1:]] == [{core}] * 3, "not where laps are timed"
     assert all(set(place["allowed"]) == whole for place in found)
-    assert all(process.poll() is not None for process in processes)
+    assert all(program.poll() is not None for program in programs)
 
 
 def test_a_server_with_another_layout_has_what_the_first_one_loaded(light, tmp_path):
     install(tmp_path / "modules", INDUCTOR)
     light.load_compiler()
-    asked = {"do": f"import sys; answer['loaded'] = {processes.COMPILER!r} in sys.modules"}
-    with Layouts(light) as layouts, layouts.server(7).worker() as worker:
+    asked = {"do": f"import sys; answer['loaded'] = {pool.COMPILER!r} in sys.modules"}
+    with light.of_layout(7).process() as worker:
         assert worker.ask(60, **asked)["loaded"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
 def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(light):
-    with light.worker() as idle, light.worker() as busy:
+    with light.process() as idle, light.process() as busy:
         file = os.pidfd_open(busy.pid)
-        light.process.kill()
+        light.program.kill()
         assert ends(file), "the worker outlived its server"
         assert busy.ask(60, do="")["lost"]
-        with light.worker() as fresh:
+        with light.process() as fresh:
             assert idle.ask(60, do="")["lost"], "it is no worker of the new one"
             assert fresh.ask(60, do="") == {"outcome": "ok"}
 
 
 def test_a_server_that_was_stopped_goes_on(light, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE_S", 0.1)
-    with light.worker() as worker:
-        light.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(process, "GRACE_S", 0.1)
+    with light.process() as worker:
+        light.program.send_signal(signal.SIGSTOP)
         worker.end()
         assert worker.exit
-    with light.worker() as worker:
+    with light.process() as worker:
         assert worker.ask(60, do="") == {"outcome": "ok"}
 
 
@@ -301,8 +299,8 @@ def test_a_server_that_is_closed_starts_nothing(light):
     light.wait()
     light.close()
     with pytest.raises(CannotRun):
-        light.worker()
-    assert light.process.poll() is not None
+        light.process()
+    assert light.program.poll() is not None
 
 
 def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path, monkeypatch):
@@ -323,10 +321,10 @@ def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path, m
         )
     )
     light = light_server(tmp_path / "modules", monkeypatch, script)
-    with light as server, server.worker() as one:
+    with light as server, server.process() as one:
         with pytest.raises(CannotRun, match=os.strerror(errno.EAGAIN).lower()):
-            server.worker()
-        with server.worker() as other:
+            server.process()
+        with server.process() as other:
             assert one.ask(60, do="") == {"outcome": "ok"}
             assert other.ask(60, do="") == {"outcome": "ok"}
 
@@ -334,7 +332,7 @@ def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path, m
 def test_what_torch_compiles_is_kept_in_the_folder_of_the_server_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "32")
-    own = processes.environment(2, tmp_path)
+    own = pool.environment(2, tmp_path)
     assert own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
     assert own["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
     assert own["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
@@ -355,16 +353,16 @@ def running_for(folder):
 @pytest.mark.skipif(bool(find("cpu").cannot_compile()), reason="there is no compiler")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc")
 def test_a_killed_process_takes_its_compiler_with_it(monkeypatch):
-    monkeypatch.setattr(processes, "subprocess", subprocess)  # its environment is in /proc
+    monkeypatch.setattr(pool, "subprocess", subprocess)  # its environment is in /proc
     with own_server(1) as server:
-        worker = server.worker()
+        worker = server.process()
         asking = threading.Thread(target=worker.ask, args=(300,), kwargs=build(form="compiled"))
         asking.start()
         while "cc1plus" not in running_for(server.folder).values():
             assert asking.is_alive(), "it was compiled before its compiler was seen"
         worker.pipe.shutdown(socket.SHUT_RDWR)
         asking.join()
-        assert set(running_for(server.folder)) == {server.process.pid}
+        assert set(running_for(server.folder)) == {server.program.pid}
         folder = server.folder
     assert not running_for(folder)
     assert not folder.exists()

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Level, Workload
+from attnbench.run.process import LOST
 from attnbench.run.race import CUT_OFF, Round
 from attnbench.run.turns import Turns, in_turns
-from attnbench.run.workers import LOST
 from tests.run.machine import Machine, Worker
 
 CASES = {
@@ -287,29 +287,6 @@ def test_what_hangs_when_the_budget_ends_did_not_time_out():
     }
 
 
-def test_processes_that_measure_memory_end_where_a_race_needs_theirs():
-    machine = Machine(memory_needs_fresh_process=False)
-    with Round(machine.start, random.Random(0), machine.clock) as round_:
-        for end_others in (False, True):
-            round_.measure_memory("c", 1e9, **asdict(CASES["c"]))
-            race(round_, end_others=end_others)
-        round_.measure_memory("c", 1e9, **asdict(CASES["c"]))
-    weighed = [pid for do, _, pid in machine.asked if do == "measure_memory"]
-    assert weighed[0] == weighed[1] != weighed[2]
-
-
-@pytest.mark.parametrize("outcome", ["crashed", "oom"])
-def test_what_ends_a_kept_process_is_weighed_again_in_a_new_one(outcome):
-    """Something else may have ended it, as the kernel does where the host has no memory left."""
-    ends = [None, {"outcome": outcome, "reason": ""}, None]
-    machine = Machine(fate=lambda case, do: ends.pop(0), memory_needs_fresh_process=False)
-    with Round(machine.start, random.Random(0), machine.clock) as round_:
-        answers = [round_.measure_memory("c", 1e9, **asdict(CASES["c"])) for _ in range(2)]
-        assert round_.alive == 1
-    assert [answer["outcome"] for answer in answers] == ["ok", "ok"]
-    assert len(machine.started) == 2
-
-
 @pytest.mark.parametrize(("times", "outcome"), [(1, "ok"), (2, "crashed")])
 def test_what_is_killed_is_weighed_once_more(times, outcome):
     machine = Machine(fate=of_b("measure_memory", times=times))
@@ -318,7 +295,7 @@ def test_what_is_killed_is_weighed_once_more(times, outcome):
     assert len(machine.started) == 2
 
 
-def test_what_ends_a_new_process_is_not_weighed_again():
+def test_what_ends_its_process_by_itself_is_not_weighed_again():
     machine = Machine(fate=lambda case, do: {"outcome": "crashed", "reason": ""})
     with Round(machine.start, random.Random(0), machine.clock) as round_:
         assert round_.measure_memory("c", 1e9, **asdict(CASES["c"]))["outcome"] == "crashed"

@@ -17,7 +17,6 @@ from attnbench.records import (
     Part,
     Run,
 )
-from attnbench.run import sweep as loop
 from attnbench.run.agenda import Agenda
 from attnbench.run.costs import MARGIN, Costs
 from attnbench.statistics.curves import series_names
@@ -121,55 +120,18 @@ def test_steps_are_sampled_for_longer_where_processes_take_long():
     assert sampled[1][0] > 2 * sampled[0][0]
 
 
-@pytest.mark.parametrize(("afresh", "weighing"), [(True, 3), (False, 1)])
-def test_memory_takes_a_process_for_each_case_or_where_the_device_allows_it_each_series(
-    afresh, weighing
-):
-    machine = Machine(memory_needs_fresh_process=afresh)
+def test_the_memory_of_each_case_takes_a_process_of_its_own():
+    machine = Machine()
     sweep(machine)
     assert Counter(machine.started) == {
-        ("slow:eager", False): 3,
-        ("fast:eager", False): 3,
-        ("slow:eager", True): weighing,
-        ("fast:eager", True): weighing,
+        (series, measures_memory): 3
+        for series in ("slow:eager", "fast:eager")
+        for measures_memory in (False, True)
     }
     pids = {do: {pid for d, _, pid in machine.asked if d == do} for do in ("lap", "measure_memory")}
     assert not pids["lap"] & pids["measure_memory"], "a profiler that has run slows a process"
     weighed = [case for do, case, _ in machine.asked if do == "measure_memory"]
     assert len(weighed) == len(PLAN)
-
-
-def test_a_process_that_failed_to_measure_memory_measures_no_other():
-    oom, failing = {"outcome": "oom", "reason": ""}, ("measure_memory", 256)
-    machine = Machine(
-        fate=lambda case, do: oom if (do, case.workload.seq_len) == failing else None,
-        memory_needs_fresh_process=False,
-    )
-    sweep(machine)
-    assert Counter(machine.started)["fast:eager", True] == 3  # one that was new for this case
-
-
-@pytest.mark.parametrize(
-    ("size", "context", "most"), [(1000, 0, 18), (GIB * 7 // 10, 0, 1), (1000, GIB / 10, 5)]
-)
-def test_processes_are_kept_to_measure_memory_only_where_it_has_room_for_them(size, context, most):
-    """Two of each of nine series; they end for one another only where memory is short."""
-    workers, alive = [], []
-
-    def look(case, do):
-        if do == "measure_memory":
-            alive.append(sum(worker.alive for worker in workers))
-
-    def start(series, **how):
-        workers.append(machine.start(series, **how))
-        return workers[-1]
-
-    machine = Machine(fate=look, memory_needs_fresh_process=False)
-    plan = tuple(planned(f"m{i}", 128, 10**8, size=size) for i in range(9))
-    agenda = Agenda(request=REQUEST, plan=plan, memory_bytes=GIB, clock=machine.clock)
-    agenda.costs.context_bytes = context
-    loop.sweep(agenda, start, machine.append)
-    assert max(alive) == most
 
 
 def test_processes_have_the_memory_layout_of_their_round():
@@ -197,10 +159,9 @@ def test_the_first_round_of_the_figure_on_a_gpu_starts_each_process_once():
     machine = Machine(
         seconds=lambda case: predicted[case].predicted_s,
         peak_bytes=lambda case: predicted[case].predicted_bytes,
-        memory_needs_fresh_process=False,
     )
     sweep(machine, plan, asked, memory=H100_BYTES)
-    assert Counter(measures_memory for _, measures_memory in machine.started) == {False: 8, True: 8}
+    assert sum(not measures_memory for _, measures_memory in machine.started) == 8
     assert len({series for series, _ in machine.started}) == 8
     assert sum(bool(run.samples) for run in machine.stored) > 140
 

@@ -9,6 +9,7 @@ import math
 import select
 import signal
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
@@ -16,38 +17,42 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from attnbench.devices.cgroups import oom_kills
 from attnbench.devices.host import process_s
 from attnbench.devices.timing import increments
-from attnbench.errors import CannotRun
+from attnbench.errors import OverBudget
 from attnbench.records import Cause
 from attnbench.run.seen import ObservedTimes
 
 if TYPE_CHECKING:
-    from attnbench.run.processes import ServerHandle
+    from attnbench.run.pool import Pool
 
+GRACE_S = 5.0  # from the end of a connection to the end of its process
+STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
+STATUS = struct.Struct("<iii")  # as measure/server.py has it: process id, exit code, processes left
 LOG_BYTES = 4_000  # kept of what a process prints
 PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
 # signals by which schedulers, users and guards of memory end processes; no fault raises them
 SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
-Answer = Mapping[str, Any]
+Answer: TypeAlias = Mapping[str, Any]
 LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED, "lost": True})
 
 
-class OverBudget(CannotRun):
-    """The whole budget ended before a process answered; the text continues a sentence about it."""
+class Process(AbstractContextManager["Process"]):
+    """One measuring process; `started` says whether its package could be loaded.
 
-
-class WorkerHandle(AbstractContextManager["WorkerHandle"]):
-    """One measuring process; `started` says whether its package could be loaded."""
+    The program that forked it says on the connection `status` how it ended, and kills it once this
+    end is shut down.
+    """
 
     def __init__(
-        self, server: "ServerHandle", pipe: socket.socket, output: FileIO, pid: int
+        self, pool: "Pool", pid: int, status: socket.socket, pipe: socket.socket, output: FileIO
     ) -> None:
-        self.server, self.pipe, self.output, self.pid = server, pipe, output, pid
+        self.pool, self.pid = pool, pid
+        self.status, self.pipe, self.output = status, pipe, output
         self.printed = b""  # the end of it
         self.kills = oom_kills()
         self.is_killed = False  # by its parent
@@ -75,7 +80,7 @@ class WorkerHandle(AbstractContextManager["WorkerHandle"]):
             return self.started
         if not self.alive:
             return {**LOST, "reason": "its process is gone"}
-        begun, left_s = time.monotonic(), self.server.left_s
+        begun, left_s = time.monotonic(), self.pool.left_s
         limit_s = left_s if timeout_s is None else min(timeout_s, left_s)
         self.asked += 1
         self.seen.rested_s += begun - self.answered_s
@@ -89,25 +94,30 @@ class WorkerHandle(AbstractContextManager["WorkerHandle"]):
             self.seen.used_s += self.computed_s()
             self.seen.user_s += self.user_s()
             if line:
-                number, answer = json.loads(line)
-                if number != self.asked or not isinstance(answer["outcome"], str):
-                    raise ValueError
-                if self.server.resumed():
-                    self.end()
-                    return {"outcome": "failed", "reason": "it stopped the process that started it"}
-                return cast(Answer, answer)
+                return self.read(line)
         except OSError:
             self.pipe.close()
             return self.death()
-        except (ValueError, TypeError, KeyError):
-            self.end()
-            reason = "the process sent something other than its answer"
-            return {"outcome": "crashed", "reason": reason}
         left = self.end()
         if left_s <= limit_s:
             raise OverBudget(f"ended while waiting for {asked.get('mechanism', 'a process')}")
         reason = f"no answer after {time.monotonic() - begun:.0f} s; killed"
         return {"outcome": "timeout", "reason": reason, "notes": left_running(left)}
+
+    def read(self, line: bytes) -> Answer:
+        """The answer in a line; a process that sent another line is killed."""
+        try:
+            number, answer = json.loads(line)
+            if number != self.asked or not isinstance(answer["outcome"], str):
+                raise ValueError
+        except (ValueError, TypeError, KeyError):
+            self.end()
+            reason = "the process sent something other than its answer"
+            return {"outcome": "crashed", "reason": reason}
+        if self.pool.resumed():
+            self.end()
+            return {"outcome": "failed", "reason": "it stopped the process that started it"}
+        return cast(Answer, answer)
 
     def line(self, timeout_s: float) -> bytes:
         """The next line that the process sends; empty if it is not complete in time.
@@ -140,7 +150,7 @@ class WorkerHandle(AbstractContextManager["WorkerHandle"]):
 
     def death(self) -> Answer:
         """Outcome and reason of a process that ended without an answer."""
-        code, left = self.server.ending(self)
+        code, left = self.ending(GRACE_S)
         self.listen()
         self.output.close()
         printed = f": {line}" if (line := last_line(self.printed)) else ""
@@ -160,20 +170,29 @@ class WorkerHandle(AbstractContextManager["WorkerHandle"]):
                 died["cause"] = Cause.KILLED
         return {**died, "reason": f"the process {how}{printed}"}
 
+    def ending(self, grace_s: float) -> tuple[int | None, int]:
+        """Exit code, if known, and how many processes it left running.
+
+        It is killed if it has not ended by itself after `grace_s`.
+        """
+        if self.exit is None:
+            self.exit = None, 0
+            self.pool.resumed()
+            with self.status, suppress(OSError, ValueError):
+                if not readable(grace_s, self.status):
+                    self.is_killed = True
+                    self.status.shutdown(socket.SHUT_WR)
+                _, code, left = STATUS.unpack(receive(self.status, STATUS.size, STUCK_S))
+                self.exit = code, left
+        return self.exit
+
     def end(self) -> int:
         """End the process and any it left running; returns how many those were."""
-        if self.alive:
-            self.hang_up()
-            with suppress(OSError), self.server.lock:
-                self.server.kill(self.pid)
-                _, left = self.server.ending(self)
-                return left
-        return 0
-
-    def hang_up(self) -> None:
-        """Close the connection, and the pipe of what it prints."""
+        if not self.alive:
+            return 0
         self.pipe.close()
         self.output.close()
+        return self.ending(0.0)[1]
 
     def __exit__(self, *error: object) -> None:
         self.end()
@@ -190,6 +209,16 @@ def readable(timeout_s: float, *sources: socket.socket | FileIO) -> list[socket.
         poll.register(descriptor, select.POLLIN)
     ready = poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000)
     return [of_descriptor[descriptor] for descriptor, _ in ready]
+
+
+def receive(source: socket.socket, size: int, timeout_s: float) -> bytes:
+    """So many bytes. Raises `TimeoutError` if none come, `OSError` at the end of the connection."""
+    if not readable(timeout_s, source):
+        raise TimeoutError
+    data = source.recv(size, socket.MSG_WAITALL)
+    if len(data) < size:
+        raise ConnectionResetError
+    return data
 
 
 def left_running(count: int) -> dict[str, str]:
