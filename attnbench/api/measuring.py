@@ -31,7 +31,7 @@ BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost attempt at a shard may take this lon
 
 
 class Spent(NamedTuple):
-    """How long a session took, and the share of it in laps."""
+    """How long measuring took, and the share of it in laps."""
 
     took_s: float
     useful: float

@@ -1,6 +1,6 @@
 """One plan for several machines: which shard measures which rounds of which blocks.
 
-A unit is one round of one block, so that whatever is compared runs on one machine. Units are dealt
+A unit is one round of one block, so that whatever is compared runs on one machine. Units are handed
 out longest first, each to the shard with the least work so far, which takes at most 4/3 of the
 shortest possible time (Graham 1969, "Bounds on multiprocessing timing anomalies"). The rounds of a
 block go to different shards as long as the slowest shard stays within 4/3 of an even division, or
@@ -61,13 +61,13 @@ def split(units: Sequence[BlockRound], shards: int) -> tuple[Units, ...]:
             f"{shards} shards: the plan has only {len(units)} units (rounds × lengths × modes);"
             " ask for fewer shards or more rounds"
         )
-    apart = dealt(units, shards, lambda held, load_s: (held, load_s))
+    apart = handed_out(units, shards, lambda held, load_s: (held, load_s))
     if makespan_s(apart) <= max(SLACK * total_s(units) / shards, longest_s(units)):
         return apart
-    return dealt(units, shards, lambda held, load_s: (load_s, held))
+    return handed_out(units, shards, lambda held, load_s: (load_s, held))
 
 
-def dealt(
+def handed_out(
     units: Sequence[BlockRound], shards: int, rank: Callable[[int, float], tuple[float, float]]
 ) -> tuple[Units, ...]:
     """Each unit, longest first, to the shard of the lowest rank.

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
+from attnbench.gate.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace, Visit
 from attnbench.gate.rule import FEWEST, Evidence, Pair, Stage, Statistic, mean, mean_of
 from attnbench.metrics import RACED, TIME
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
-from attnbench.run.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace, Visit
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
@@ -86,9 +86,9 @@ class CheckPlan:
         wanted = max(1.0, self.iteration_s / per_sequence)
         return int(min(2 ** math.ceil(math.log2(wanted)), 2 ** int(math.log2(most))))
 
-    def rounds_for(self, entrants: int, sample_s: float) -> int:
+    def rounds_for(self, sides: int, sample_s: float) -> int:
         """Rounds of a pair such that both looks together take at most `VERDICT_S`."""
-        round_s = 2 * entrants * (self.pairs + self.confirm) * sample_s
+        round_s = 2 * sides * (self.pairs + self.confirm) * sample_s
         return min(self.rounds, max(FEWEST_ROUNDS, int(VERDICT_S / round_s)))
 
 

@@ -22,11 +22,11 @@ from attnbench.gate.cases import (
 )
 from attnbench.gate.finding import Finding, Report, counted, covered_by_nothing, reported
 from attnbench.gate.measuring import CheckSession, Runner, crowding
+from attnbench.gate.pairs import BASE, HEAD
 from attnbench.gate.reach import LOAD_TIMEOUT_S, chosen, describe_reach, file_of, reach
 from attnbench.metrics import COUNTED
 from attnbench.records import Case, Outcome, Selection
 from attnbench.records.selection import layers, stack_of
-from attnbench.run.pairs import BASE, HEAD
 from attnbench.units import few
 
 

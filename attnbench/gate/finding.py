@@ -19,9 +19,9 @@ from attnbench.gate.cases import (
     unmeasured,
 )
 from attnbench.gate.measuring import CheckSession
+from attnbench.gate.pairs import BASE, HEAD
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME
 from attnbench.records import Outcome
-from attnbench.run.pairs import BASE, HEAD
 from attnbench.statistics.verdict import Verdict, count_verdict
 from attnbench.units import few
 
@@ -194,10 +194,10 @@ def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
         if case.failed is None:
             continue
         ok = Counted(outcome=Outcome.OK)
-        side = HEAD if case.failed.entrant == HEAD else BASE
+        side = HEAD if case.failed.side == HEAD else BASE
         failed = Counted(outcome=case.failed.outcome, reason=case.failed.reason)
         # base survived where head was killed
-        if case.kills and {kill.entrant for kill in case.kills} != {HEAD}:
+        if case.kills and {kill.side for kill in case.kills} != {HEAD}:
             failed = unmeasured(side, failed.reason)
         yield from counted(case, *((ok, failed) if side == HEAD else (failed, ok)))
 

@@ -27,9 +27,9 @@ from attnbench.gate.cases import (
     families,
     unmeasured,
 )
+from attnbench.gate.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
 from attnbench.metrics import TIME
 from attnbench.records import Outcome
-from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.race import Round
@@ -259,10 +259,10 @@ class CheckSession:
             batch = case.batch = self.plan.batch_for(case.workload, took_s)
         batch_s = took_s * batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
-        entrants = (BASE, HEAD, AGAIN)
+        sides = (BASE, HEAD, AGAIN)
         case.race = TreeRace(
-            builds={entrant: case.build_request(entrant, batch) for entrant in entrants},
-            rounds=self.plan.rounds_for(len(entrants), iterations * batch_s),
+            builds={side: case.build_request(side, batch) for side in sides},
+            rounds=self.plan.rounds_for(len(sides), iterations * batch_s),
             iterations=iterations,
             iteration_s=batch_s,
         )

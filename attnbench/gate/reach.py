@@ -18,10 +18,10 @@ from typing import NamedTuple
 from attnbench.catalogue.registry import GROUP
 from attnbench.gate.cases import MISSING, CheckPlan, MechanismPair
 from attnbench.gate.measuring import Runner, loaded, on_sides
+from attnbench.gate.pairs import BASE, HEAD
 from attnbench.gate.repository import Change, files_with
 from attnbench.records import Selection
 from attnbench.records.selection import mechanisms
-from attnbench.run.pairs import BASE, HEAD
 from attnbench.run.process import Answer
 from attnbench.units import many
 

@@ -13,7 +13,7 @@ from attnbench.devices.finding import find
 from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Request, Run, Settings
 from attnbench.run.costs import MARGIN, Costs, Rates
 from attnbench.run.race import run_of
-from attnbench.run.turns import next_pair
+from attnbench.run.turns import groups, next_pair
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
@@ -317,35 +317,6 @@ def blocks(plan: Iterable[Planned]) -> dict[Block, list[Planned]]:
 def curve(case: Case) -> Case:
     """What the cases of one curve have in common, over all lengths."""
     return replace(case, workload=replace(case.workload, batch=1, seq_len=1))
-
-
-def groups(
-    cases: Sequence[Planned],
-    needed: Callable[[Planned], float],
-    room: float,
-    memory_bytes: float,
-    link: Planned | None = None,
-) -> list[list[Planned]]:
-    """The races of a block: one if memory allows, otherwise several that share the link.
-
-    A race may use `room` of the memory. The `link` has raced before; without one it is the case
-    that needs least. A case that does not fit into memory together with it runs alone.
-    """
-    rest, has_raced = sorted(cases, key=needed), link is not None
-    if link is None:
-        link, *rest = rest
-    groups: list[list[Planned]] = []
-    for planned in rest:
-        together = needed(link) + needed(planned)
-        for group in groups:
-            if link in group and sum(map(needed, group)) + needed(planned) <= room:
-                group.append(planned)
-                break
-        else:
-            groups.append([planned] if together > memory_bytes else [link, planned])
-    if not has_raced and not any(link in group for group in groups):
-        groups.insert(0, [link])
-    return groups
 
 
 def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:

@@ -1,10 +1,10 @@
-"""How often a case runs in a race, and in which order the cases take turns."""
+"""Which cases race together, how often each runs, and in which order they take turns."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnbench.records import Settings
+from attnbench.records import Planned, Settings
 
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
 REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
@@ -26,6 +26,35 @@ class Turns:
     def total(self) -> int:
         """How many iterations run."""
         return 2 * self.pairs * (self.iterations + self.rehearsed)
+
+
+def groups(
+    cases: Sequence[Planned],
+    needed: Callable[[Planned], float],
+    room: float,
+    memory_bytes: float,
+    link: Planned | None = None,
+) -> list[list[Planned]]:
+    """The races of a block: one if memory allows, otherwise several that share the link.
+
+    A race may use `room` of the memory. The `link` has raced before; without one it is the case
+    that needs least. A case that does not fit into memory together with it runs alone.
+    """
+    rest, has_raced = sorted(cases, key=needed), link is not None
+    if link is None:
+        link, *rest = rest
+    groups: list[list[Planned]] = []
+    for planned in rest:
+        together = needed(link) + needed(planned)
+        for group in groups:
+            if link in group and sum(map(needed, group)) + needed(planned) <= room:
+                group.append(planned)
+                break
+        else:
+            groups.append([planned] if together > memory_bytes else [link, planned])
+    if not has_raced and not any(link in group for group in groups):
+        groups.insert(0, [link])
+    return groups
 
 
 def turns(iteration_s: float, settings: Settings) -> Turns:

@@ -28,10 +28,10 @@ from attnbench.api.servers import SCRIPT
 from attnbench.devices.host import processor
 from attnbench.gate.cases import CheckPlan, workload_request
 from attnbench.gate.measuring import layout
+from attnbench.gate.pairs import AGAIN, BASE, TreeRace, tree_round
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
 from attnbench.metrics import TIME
 from attnbench.records import Mode
-from attnbench.run.pairs import AGAIN, BASE, TreeRace, tree_round
 from attnbench.run.pool import Pool
 
 NEIGHBOUR = """
@@ -188,7 +188,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
     """A verdict for each kind, as `check` would give it, with the samples it needed.
 
     Undecided kinds share the visits and the base; the samples of a verdict are those of its three
-    entrants.
+    sides.
     """
     stages = {kind: [] for kind in kinds}
     samples_s = dict.fromkeys(kinds, 0.0)
@@ -199,12 +199,12 @@ def verdicts(servers, root, race, kinds, plan, draw):
         ]
         if not opened:
             break
-        entrants = (BASE, AGAIN, *opened)
-        visited = replace(race, builds={key: race.builds[key] for key in entrants})
+        sides = (BASE, AGAIN, *opened)
+        visited = replace(race, builds={key: race.builds[key] for key in sides})
         visits = {kind: {"head": [], "again": []} for kind in opened}
         for pair in range(pairs):
             server = servers[layout(stage, pair)]
-            with tree_round(server, dict.fromkeys(entrants, root), draw) as processes:
+            with tree_round(server, dict.fromkeys(sides, root), draw) as processes:
                 laps = visited.run(processes)[TIME]
             for kind in opened:
                 visits[kind]["head"].append(Pair.of(laps[BASE], laps[kind]))

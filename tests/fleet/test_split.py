@@ -66,7 +66,7 @@ def test_rounds_of_a_block_are_apart_where_that_costs_little(division, more):
     parts = split.split(units, shards)
     held = [Counter(unit.block for unit in part) for part in parts]
     if any(count > 1 for blocks in held for count in blocks.values()) and shards >= rounds:
-        apart = split.dealt(units, shards, lambda held, load_s: (held, load_s))
+        apart = split.handed_out(units, shards, lambda held, load_s: (held, load_s))
         even_s = split.total_s(units) / shards
         assert split.makespan_s(apart) > max(4 / 3 * even_s, split.longest_s(units))
 

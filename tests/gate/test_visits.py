@@ -24,9 +24,9 @@ from attnbench.gate.cases import (
 )
 from attnbench.gate.finding import Report, broken, reported, runs
 from attnbench.gate.measuring import CheckSession, Runner, crowding, layout
+from attnbench.gate.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
 from attnbench.metrics import TIME
 from attnbench.records import Level, Mode, Selection, Workload
-from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
 from tests.cases import CASES
 from tests.gate.repositories import Repository, planted
 
@@ -121,8 +121,8 @@ def test_a_side_is_at_fault_only_where_it_is_killed_twice_and_the_other_runs_twi
 )
 def test_a_kill_while_timing_costs_a_visit_and_a_second_one_the_case(kills, fails, unmeasured):
     case = replace(CASE, kills=[])
-    for entrant in kills:
-        case.fail(Failed(entrant, {"outcome": "oom", "reason": "killed"}))
+    for side in kills:
+        case.fail(Failed(side, {"outcome": "oom", "reason": "killed"}))
     found = [(finding.fails, finding.unmeasured) for finding in broken([case])]
     assert found == ([(fails, unmeasured)] if len(kills) > 1 else [])
 

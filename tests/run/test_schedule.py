@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Settings
-from attnbench.run.agenda import groups
-from attnbench.run.turns import Turns, turns
+from attnbench.run.turns import Turns, groups, turns
 
 MEMORY, SHARED = 1000.0, 0.6
 

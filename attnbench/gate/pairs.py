@@ -19,32 +19,32 @@ PATIENCE = 50.0  # times the expected time of a visit
 START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
 WARM_UP = MappingProxyType({"warmup_s": 0.05, "faulting_s": 0.25})
 
-Laps = Mapping[str, tuple[float, ...]]  # by entrant, two samples a round
+Laps = Mapping[str, tuple[float, ...]]  # by side, two samples a round
 Visit = Mapping[str, Laps]  # by metric: times are seconds of one iteration
 
 
 class Failed(Exception):
-    """An entrant did not run: `entrant`, `outcome`, `cause` and `reason`."""
+    """One side did not run: `side`, `outcome`, `cause` and `reason`."""
 
-    def __init__(self, entrant: str, answer: Answer) -> None:
-        self.entrant = entrant
+    def __init__(self, side: str, answer: Answer) -> None:
+        self.side = side
         self.outcome, self.reason = answer["outcome"], answer.get("reason", "")
         self.cause = answer.get("cause")
-        super().__init__(f"{self.outcome} on {entrant}: {self.reason}")
+        super().__init__(f"{self.outcome} on {side}: {self.reason}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeRace:
-    """What each entrant builds, and how a sample of it is taken."""
+    """What each side builds, and how a sample of it is taken."""
 
-    builds: Mapping[str, Mapping[str, Any]]  # entrant -> mechanism, form, options, workload, …
+    builds: Mapping[str, Mapping[str, Any]]  # side -> mechanism, form, options, workload, …
     rounds: int = 2
-    iterations: int = 1  # per sample; a round has two samples of each entrant
+    iterations: int = 1  # per sample; a round has two samples of each side
     iteration_s: float = 0.0  # expected
 
     @property
     def timeout_s(self) -> float:
-        """Seconds after which an entrant is killed."""
+        """Seconds after which one is killed."""
         return max(LEAST_TIMEOUT_S, PATIENCE * self.cost_s)
 
     @property
@@ -54,7 +54,7 @@ class TreeRace:
         return len(self.builds) * (START_S + iterations * self.iteration_s)
 
     def run(self, processes: Round) -> Visit:
-        """What every entrant measured. Raises `Failed`."""
+        """What every side measured. Raises `Failed`."""
         turns = Turns(pairs=self.rounds, iterations=self.iterations)
         entries = processes.race(
             {name: {**WARM_UP, **asked} for name, asked in self.builds.items()},
@@ -69,7 +69,7 @@ class TreeRace:
 
 
 def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
-    """The samples of an entrant, or twice the one value of its process; empty without one."""
+    """The samples of a side, or twice the one value of its process; empty without one."""
     if key == TIME:
         return tuple(sample.seconds for sample in entry.laps.values())
     number = entry.finished["values"].get(key, 0.0)
@@ -77,5 +77,5 @@ def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
 
 
 def tree_round(server: Pool, trees: Mapping[str, Path], draw: random.Random) -> Round:
-    """One visit: a fresh process for the tree of each entrant."""
+    """One visit: a fresh process for the tree of each side."""
     return Round(lambda name: server.process(trees[name]), draw)
