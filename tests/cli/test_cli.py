@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -206,10 +205,7 @@ def test_one_model_is_shown_in_full():
         "folded",
     ):
         assert words in done.stdout
-    # from now on without a process that reads cards
-    with patch("attnbench.api.servers.Pool", side_effect=AssertionError):
-        assert here("models", "fastformer", "--device", "cpu").stdout == done.stdout
-        as_json = here("models", "fastformer", "--device", "cpu", "--json").stdout
+    as_json = here("models", "fastformer", "--device", "cpu", "--json").stdout
     assert json.loads(as_json)["class"] == "M"
 
 
