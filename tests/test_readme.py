@@ -31,11 +31,12 @@ README, CONTRIBUTING, REPORTS = (
     for file in ("README.md", ".github/CONTRIBUTING.md", "reports/README.md")
 )
 BLOCKS = re.findall(r"```sh\n(.*?)```", README + REPORTS, re.DOTALL)
-TEXTS = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+TEXTS = re.findall(r"```text\n(.*?)```", README + REPORTS, re.DOTALL)
+ROWS = re.findall(r"^\| .* \| `(attnbench .*)` \|$", README, re.MULTILINE)
 LINES = tuple(
     dict.fromkeys(
         line.partition("  #")[0].rstrip()
-        for block in BLOCKS
+        for block in (*BLOCKS, *ROWS)
         for line in block.splitlines()
         if line.strip()
     )
@@ -43,7 +44,7 @@ LINES = tuple(
 COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
 # the files of the user that the commands name
 ((MODULE, NOTEBOOK), (CLAIMS,)) = (
-    re.findall(rf"```{kind}\n(.*?)```", README, re.DOTALL) for kind in ("python", "csv")
+    re.findall(rf"```{kind}\n(.*?)```", README + REPORTS, re.DOTALL) for kind in ("python", "csv")
 )
 
 
@@ -90,7 +91,7 @@ def test_what_measures_nothing_runs(line, folder):
 
 
 def test_the_bytes_shown_are_those_counted(folder):
-    (line,) = of("bytes")
+    line, *_ = of("bytes")
     shown = next(text for text in TEXTS if text.startswith("Bytes"))
     counted = [row.rstrip() for row in run(line, folder).stdout.splitlines()]
     assert counted[: len(shown.splitlines())] == shown.splitlines()
@@ -98,7 +99,8 @@ def test_the_bytes_shown_are_those_counted(folder):
 
 def test_captions_are_those_of_the_journals():
     picture = r"!\[[^]]*\]\(reports/([\w-]+)/(\w+)\.png\)\n\n\*(.*?)\*\n\n"
-    found = re.findall(picture, README, re.DOTALL)
+    shown = README + REPORTS.replace("](cpu-", "](reports/cpu-")
+    found = re.findall(picture, shown, re.DOTALL)
     assert [stem for _, stem, _ in found] == ["fig2", "decode"]
     for name, stem, text in found:
         sweep, said = load(ROOT / "reports" / name), " ".join(text.split())

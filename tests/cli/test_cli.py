@@ -236,6 +236,7 @@ def test_help_and_version():
     done = attnbench("--help")
     for verb in ("sweep", "models", "report", "doctor"):
         assert verb in done.stdout
+    assert "...\n" not in done.stdout.partition("Commands:")[2], "a description is cut"
 
 
 def test_a_user_file_is_a_mechanism(tmp_path):
