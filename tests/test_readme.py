@@ -149,6 +149,12 @@ def test_the_floors_are_those_of_the_architecture():
     assert shown == {number: set(rooms) for number, rooms in enumerate(FLOORS)}
 
 
+@pytest.mark.parametrize("file", ["README.md", ".github/CONTRIBUTING.md", "reports/README.md"])
+def test_links_lead_somewhere(file):
+    links = re.findall(r"\]\(([^)#:]+)[^):]*\)", (ROOT / file).read_text(encoding="utf-8"))
+    assert [link for link in links if not (ROOT / file).parent.joinpath(link).exists()] == []
+
+
 def test_files_to_add_something_to_exist():
     table = CONTRIBUTING.partition("## Where to add what")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| a")]
