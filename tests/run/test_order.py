@@ -117,6 +117,16 @@ def test_curves_begin_then_cheap_cases_come_first_and_their_block_races_along():
         assert shared[0] <= shared[1], "the fast one ran again beside the slow one"
 
 
+def test_a_cheaper_longer_case_comes_before_a_dear_shorter_one():
+    """As the longest of a linear mechanism before softmax attention at a tenth of its length."""
+    seconds = {("a", 128): 1.0, ("a", 4096): 2.0, ("b", 128): 1.0, ("b", 512): 6.0}
+    plan = [planned(*case, int(each_s * 1e9)) for case, each_s in seconds.items()]
+    machine = Machine(lambda case: seconds[case.mechanism, case.workload.seq_len])
+    sweep(machine, plan, replace(REQUEST, budget_s=200.0))
+    first = [(name, n) for round_, name, n in order(machine) if round_ == 0]
+    assert first.index(("a", 4096)) < first.index(("b", 512))
+
+
 def test_memory_is_measured_after_the_first_visit_of_a_case():
     machine = Machine()
     sweep(machine, request=replace(REQUEST, budget_s=60.0))
