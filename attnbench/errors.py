@@ -50,6 +50,10 @@ class CannotRun(AttnbenchError):
     """What was asked is clear, but this machine cannot do it."""
 
 
+class NoProgram(CannotRun):
+    """The program that forks has ended, or does not answer."""
+
+
 class OverBudget(CannotRun):
     """The whole budget ended before a process answered; the text continues a sentence about it."""
 

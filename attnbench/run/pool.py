@@ -20,7 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from attnbench.errors import CannotRun, OverBudget
+from attnbench.errors import CannotRun, NoProgram, OverBudget
 from attnbench.records import Cause
 from attnbench.run.process import (
     GRACE_S,
@@ -258,10 +258,6 @@ class Pool(AbstractContextManager["Pool"]):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.program.pid, signal.SIGKILL)
             self.program.wait()
-
-
-class NoProgram(CannotRun):
-    """The program that forks has ended, or does not answer."""
 
 
 def open_pipe() -> tuple[FileIO, FileIO]:

@@ -1,0 +1,139 @@
+"""Lines are a budget: what is counted here may only shrink towards its goal.
+
+Whoever makes something smaller lowers its number; whoever needs more pays for it elsewhere.
+"""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from attnbench.cli.verbs import application
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "attnbench"
+SLACK = 60  # lines by which a room may stay below its number
+
+# lines of each room: now, and the goal; each mechanism and each form of another package is a file
+# of its own, and they are not counted
+LINES = {
+    "cli": (2_400, 1_000),
+    "api": (580, 170),
+    "gate": (2_080, 1_200),
+    "claims": (410, 350),
+    "render": (4_540, 1_700),
+    "render/web": (860, 600),
+    "workloads": (1_250, 650),
+    "kvbytes": (760, 460),
+    "measure": (2_410, 910),
+    "analysis": (2_200, 1_240),
+    "fleet": (740, 440),
+    "catalogue": (660, 450),
+    "run": (2_110, 940),
+    "attention": (2_410, 2_000),
+    "verify": (680, 450),
+    "devices": (1_950, 1_300),
+    "statistics": (890, 650),
+    "store": (1_220, 430),
+    "records": (1_110, 500),
+    "modes": (110, 90),
+    "units.py": (200, 140),
+    "metrics.py": (230, 170),
+    "errors.py": (110, 90),
+    "__init__.py": (25, 25),
+    "__main__.py": (19, 19),
+    "version.py": (3, 3),
+}
+TESTS = (37_380, 22_000)
+ALL = (29_860, 17_500)  # of the package
+CLASSES = (12, 12)  # in `run`
+OPTIONS = (106, 90)  # of all verbs, with --help
+LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
+
+# those that are still longer
+FUNCTIONS = {
+    "analysis/summary.py:summary": 62,
+    "api/measuring.py:measure": 68,
+    "cli/check.py:check": 113,
+    "cli/sweep.py:sweep": 105,
+    "workloads/plan.py:describe": 62,
+}
+FILES = {"gate/finding.py": 353}
+
+
+def lines(path):
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def room(path):
+    """The room of a file; a file above the rooms is its own."""
+    first, *rest = path.relative_to(PACKAGE).parts
+    return "render/web" if rest[:1] == ["web"] else first
+
+
+def counted():
+    """The files of the package that count."""
+    kinds = (".py", ".js", ".css", ".html", ".json")
+    files = (path for path in PACKAGE.rglob("*") if path.suffix in kinds)
+    return [path for path in files if room(path) not in ("mechanisms", "peers", "published")]
+
+
+@pytest.fixture(scope="module")
+def rooms():
+    found = Counter()
+    for path in counted():
+        found[room(path)] += lines(path)
+    return found
+
+
+def test_a_room_only_shrinks(rooms):
+    assert rooms.keys() == LINES.keys()
+    assert not {name: (n, LINES[name]) for name, n in rooms.items() if n > LINES[name][0]}
+    assert rooms.total() <= ALL[0]
+
+
+def test_what_a_room_gained_is_written_down(rooms):
+    """The number of a room that shrank is lowered, so that it stays small."""
+    assert not {name: n for name, n in rooms.items() if n < LINES[name][0] - SLACK}
+
+
+def test_goals_are_goals():
+    every = (*LINES.values(), TESTS, ALL, CLASSES, OPTIONS)
+    assert all(now >= goal for now, goal in every), "a goal that is reached becomes the limit"
+    assert sum(goal for _, goal in LINES.values()) <= ALL[1]
+
+
+def test_tests_only_shrink():
+    assert sum(map(lines, (ROOT / "tests").rglob("*.py"))) <= TESTS[0]
+
+
+def test_no_function_and_no_file_is_long():
+    longer, larger = {}, {}
+    for path in counted():
+        where = path.relative_to(PACKAGE).as_posix()
+        if lines(path) > LARGEST and path.suffix == ".py":
+            larger[where] = lines(path)
+        for node in ast.walk(ast.parse(path.read_text())) if path.suffix == ".py" else ():
+            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST:
+                longer[f"{where}:{node.name}"] = 1 + node.end_lineno - node.lineno
+    assert not {name: n for name, n in longer.items() if n > FUNCTIONS.get(name, LONGEST)}
+    assert not {name: n for name, n in larger.items() if n > FILES.get(name, LARGEST)}
+    assert longer.keys() == FUNCTIONS.keys(), "what is no longer long is taken off the list"
+    assert larger.keys() == FILES.keys()
+
+
+def test_few_classes_run_a_sweep():
+    trees = (ast.parse(path.read_text()) for path in (PACKAGE / "run").rglob("*.py"))
+    classes = sum(isinstance(node, ast.ClassDef) for tree in trees for node in ast.walk(tree))
+    assert classes <= CLASSES[0]
+
+
+def test_few_options():
+    verbs = get_command(application()).commands.values()
+    options = sum(
+        1 + sum(parameter.param_type_name == "option" for parameter in verb.params)
+        for verb in verbs
+    )
+    assert options <= OPTIONS[0]
