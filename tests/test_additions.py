@@ -205,7 +205,7 @@ def figure(copy):
 def verb(copy):
     copy.write("cli/hello.py", VERB)
     copy.insert("cli/verbs.py", "    doctor,\n", "    hello,\n")
-    copy.insert("cli/verbs.py", "VERBS = (\n", '    (hello.hello, "Greet."),\n')
+    copy.insert("cli/verbs.py", "    return (\n", '        (hello.hello, "Greet."),\n')
 
 
 def stored_option(copy):

@@ -23,7 +23,7 @@ LINES = {
     "api": (580, 170),
     "gate": (2_080, 1_200),
     "claims": (410, 350),
-    "render": (4_540, 1_700),
+    "render": (4_550, 1_700),
     "render/web": (860, 600),
     "workloads": (1_250, 650),
     "kvbytes": (760, 460),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (37_380, 22_000)
-ALL = (29_860, 17_500)  # of the package
+ALL = (29_880, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (106, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -1,6 +1,7 @@
 """The verbs of the command line, one file each, as a Typer application."""
 
 import os
+from collections.abc import Callable
 
 import typer
 
@@ -27,20 +28,22 @@ EXIT_CODES = """Exit codes: 0 done, 1 check found something slower or larger or 
 recommend --memory, 2 bad usage or nothing could be measured, 3 unsure under check --strict or it
 lost a process, 4 shards of sweep --on are missing, 130 interrupted (143 by TERM, 129 by HUP)."""
 
-# each verb with its line in the list of commands, which cuts what is longer than these
-VERBS = (
-    (sweep.sweep, "Measure time and memory against length, and draw them."),
-    (models.models, "List mechanisms and their forms, or show one in full."),
-    (report.report, "Draw the figures and tables of a stored sweep again."),
-    (recommend.recommend, "Rank the mechanisms of a sweep at one length."),
-    (compare.compare, "Say what changed between two sweeps."),
-    (explain.explain, "Say why one mechanism takes longer than another."),
-    (claims.claims, "Judge what papers claim by what a sweep measured."),
-    (check.check, "Fail if anything is slower or larger than it was."),
-    (bytes_, "Count what a model keeps of its context, by its config."),
-    (merge.merge, "Join the shards of a sweep."),
-    (doctor.doctor, "Show device, versions, peak rates and usable forms."),
-)
+
+def verbs() -> tuple[tuple[Callable[..., None], str], ...]:
+    """Each verb with its line in the list of commands, which cuts what is longer than these."""
+    return (
+        (sweep.sweep, "Measure time and memory against length, and draw them."),
+        (models.models, "List mechanisms and their forms, or show one in full."),
+        (report.report, "Draw the figures and tables of a stored sweep again."),
+        (recommend.recommend, "Rank the mechanisms of a sweep at one length."),
+        (compare.compare, "Say what changed between two sweeps."),
+        (explain.explain, "Say why one mechanism takes longer than another."),
+        (claims.claims, "Judge what papers claim by what a sweep measured."),
+        (check.check, "Fail if anything is slower or larger than it was."),
+        (bytes_, "Count what a model keeps of its context, by its config."),
+        (merge.merge, "Join the shards of a sweep."),
+        (doctor.doctor, "Show device, versions, peak rates and usable forms."),
+    )
 
 
 def application() -> typer.Typer:
@@ -53,7 +56,7 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(about)
-    for verb, line in VERBS:
+    for verb, line in verbs():
         app.command(verb.__name__.rstrip("_"), cls=Verb, short_help=line)(verb)
     return app
 

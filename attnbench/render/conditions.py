@@ -33,7 +33,16 @@ def origin(sweep: Sweep) -> list[str]:
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
     begun = f" on {sweep.begun[:10]}" * bool(sweep.begun)
-    return [clean(line) for line in [*lines, f"Measured{begun} by: {command(sweep.request)}"]]
+    lines.append(f"Measured{begun} by: {command(sweep.request)}{_resumed(sweep)}")
+    return [clean(line) for line in lines]
+
+
+def _resumed(sweep: Sweep) -> str:
+    """How often a sweep went on, whose request has the limits of the last time."""
+    again = len(sweep.sessions) - 1
+    if again < 1 or any(run.origin.shard for run in sweep.runs):
+        return ""
+    return f" (the last of {units.many(again + 1, 'session')}, each with a budget of its own)"
 
 
 def conditions(analysis: Analysis) -> list[str]:
