@@ -154,7 +154,7 @@ def test_every_choice_is_drawn_without_a_complaint(opened):
     assert not page.locator(".static").first.is_visible()
     assert page.locator("[name=show] option").all_inner_texts()[:5] == [
         "time per batch of 8,192 tokens",
-        "speed-up over transformer:eager",
+        "speed-up over Transformer",
         "time per token",
         "tokens per second",
         "allocated peak",
