@@ -21,11 +21,15 @@ HELPER = Path(__file__).with_name("raylets.py")
 
 
 @pytest.fixture(scope="module")
-def ray():
-    """The process that holds the nodes, and its address."""
+def installed():
     if find_spec("ray") is None:
         assert not os.environ.get(REQUIRED), "Ray is not installed"
         pytest.skip("Ray is not installed; nox -s fleet installs it")
+
+
+@pytest.fixture(scope="module")
+def ray(installed):
+    """The process that holds the nodes, and its address."""
     (port,) = free_ports(1)
     holder = subprocess.Popen(
         [sys.executable, str(HELPER), str(port)],
@@ -81,7 +85,7 @@ def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
 
 
 @pytest.mark.long
-def test_an_address_without_a_cluster_is_named(tmp_path):
+def test_an_address_without_a_cluster_is_named(installed, tmp_path):
     env = {**os.environ, "RAY_ADDRESS": "http://127.0.0.1:1"}
     done = start(tmp_path / "out", "--on", "ray", "--shards", "2", env=env)
     _, err = ended(done, 2)
