@@ -22,7 +22,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.analysis.suspects import rankable
 from attnbench.analysis.warnings import SweepWarning, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism
-from attnbench.metrics import MEMORY, TIME
+from attnbench.metrics import MEMORY
 from attnbench.records import AT, Sweep, split_sizes
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
@@ -134,14 +134,6 @@ class Analysis:
         """`scaling.scaling`, judged by the cards."""
         fits = scaling.scaling(self.compared)
         return scaling.judged(fits, self.sweep.cards, self.sweep.request.level)
-
-    @cached_property
-    def local_slopes(self) -> Frame:
-        """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
-        slopes = scaling.local_slopes(self.compared)
-        rows = slopes.assign(metric=TIME)
-        stated = scaling.expected(rows, self.sweep.cards, self.sweep.request.level)
-        return slopes.assign(expected=stated)
 
     @cached_property
     def nodes(self) -> list[str]:

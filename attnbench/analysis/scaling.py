@@ -17,7 +17,7 @@ the ratio's 95 % band last falls through zero, and ends where the upper edge doe
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise, permutations
+from itertools import permutations
 from types import MappingProxyType
 
 import numpy as np
@@ -120,21 +120,6 @@ def expected(rows: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> pd
     stated = pd.Series([powers.get(key, np.nan) for key in keys], rows.index, float)
     of_steps = (stated - STEPS).clip(0.0).where(rows["metric"] == TIME)
     return stated.where(rows["mode"].isin(PASSES), of_steps)
-
-
-def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:
-    """The slope of time between neighbouring lengths, with its interval, per series and mode.
-
-    Columns: series, mechanism, mode, from_len, to_len, slope, low, high.
-    """
-    rows = []
-    for (series, mode), cases in summary.groupby(["series", "mode"], sort=False):
-        curve, mechanism = cost_curve(cases, TIME), cases["mechanism"].iloc[0]
-        ends, slopes = pairwise(curve.lengths.astype(int)), curve.slopes()
-        for pair, *values in zip(ends, slopes.logs, slopes.low, slopes.high, strict=True):
-            rows.append((series, mechanism, mode, *pair, *values))
-    columns = ["series", "mechanism", "mode", "from_len", "to_len", "slope", "low", "high"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def decoding(cases: pd.DataFrame) -> pd.DataFrame:

@@ -11,9 +11,9 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.completing import completer
-from attnbench.cli.options import option, switch
+from attnbench.cli.options import option
 from attnbench.errors import AttnbenchError, UsageError
-from attnbench.records import PASSES, FigureSize
+from attnbench.records import FigureSize
 from attnbench.units import many
 from attnbench.workloads import axes
 from attnbench.workloads.kinds import FORMATS
@@ -49,7 +49,6 @@ def report(
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
     ),
-    slopes: bool = switch("--slopes", "Draw local exponents below the figure of times."),
     at_length: str | None = option(
         "N", "Length of the table of answers.  [default: the longest that all reached]"
     ),
@@ -62,11 +61,10 @@ def report(
     if len(sweeps) == 1:
         with gc_disabled():
             length = axes.size(at_length, "--at-length") if at_length else None
-            shown = against, length, slopes
-            publish(sweeps[0], figures, json_, *shown, drawn, out)
+            publish(sweeps[0], figures, json_, against, length, drawn, out)
         return
-    if against or slopes or at_length:
-        alone = "--against, --slopes and --at-length"
+    if against or at_length:
+        alone = "--against and --at-length"
         raise UsageError(f"{alone} are for one sweep; report each separately")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
@@ -118,7 +116,6 @@ def publish(
     as_json: bool = False,
     against: str | None = None,
     at_length: int | None = None,
-    slopes: bool = False,
     size: FigureSize = FigureSize.TEXT,
     out: Path | None = None,
 ) -> None:
@@ -133,11 +130,9 @@ def publish(
     into = out or (folder if folder.is_dir() else folder.parent)
     with nothing_lost(sweep, folder) as failed:
         analysis = analyse(sweep, against, at_length)
-        if slopes and not set(sweep.request.modes) & set(PASSES):
-            console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
         tables = report_tables(analysis, failed)
         console.warn(warnings(analysis))
-        files = report_files(analysis, formats, slopes, size, tables, failed)
+        files = report_files(analysis, formats, size, tables, failed)
         output.fill(into, files, then=INTACT)
         if as_json:
             console.data(as_data(analysis))

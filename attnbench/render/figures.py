@@ -20,7 +20,7 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import TIME, Metric, Unit
 from attnbench.modes import find
-from attnbench.records import PASSES, FigureSize, Mode
+from attnbench.records import PASSES, FigureSize
 from attnbench.render.answers import between
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, per_layer, timed_by
@@ -33,10 +33,7 @@ ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 # predictions beyond what was measured leave the panel after this factor, so that curves keep room
 BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
-SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
-MARGIN = 0.25  # below the least and above the greatest local exponent
 LONGEST = 22  # characters of the reason in a legend
-TOO_FEW = "fewer than 2 lengths"  # for a slope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +73,8 @@ def cost_figure(
     metric: Metric,
     tokens: int | None,
     size: FigureSize = FigureSize.TEXT,
-    slopes: Frame | None = None,
 ) -> Figure:
-    """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
-
-    `slopes`, from `scaling.local_slopes` with the column `expected`, adds a row of panels.
-    """
+    """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token."""
     sheet, timed = SHEETS[size], metric.key == TIME
     named = clock(summary) if timed else metric.title or metric.label
     axis = f"{named}{per_layer(summary)} per"
@@ -89,16 +82,12 @@ def cost_figure(
     rows = sheet.rows([mode for mode in PASSES if mode in set(summary["mode"])])
     drawn = {mode: curves(summary, mode, metric) for row in rows for mode in row}
     with styled(sheet):
-        count, grey = len(rows) * (1 if slopes is None else 2), faded(drawn.values())
-        panels = PanelGrid(sheet, summary["series"], count, len(rows[0]), faded=grey)
+        grey = faded(drawn.values())
+        panels = PanelGrid(sheet, summary["series"], len(rows), len(rows[0]), faded=grey)
         legends = [
             draw_row(panels, i, {find(mode).title: drawn[mode] for mode in row}, axis, metric.unit)
             for i, row in enumerate(rows)
         ]
-        if slopes is not None:
-            for i, row in enumerate(rows, len(rows)):
-                by_mode = {mode: slopes[slopes["mode"] == mode] for mode in row}
-                legends.append(_draw_slopes(panels, i, by_mode, set(summary["seq_len"])))
         above = clock_note(summary) if timed else ()
         said = notes([[curve for mode in row for curve in drawn[mode]] for row in rows])
         return panels.finished(legends, [*above, *said])
@@ -288,41 +277,3 @@ def _drawn(parts: Sequence[np.ndarray]) -> np.ndarray:
     """All numbers of some arrays that a logarithmic axis can show."""
     values = np.concatenate([np.empty(0), *parts])
     return np.asarray(values[np.isfinite(values) & (values > 0)])
-
-
-def _draw_slopes(
-    panels: PanelGrid, i: int, slopes: Mapping[Mode, Frame], lengths: Iterable[int]
-) -> list[LegendEntry]:
-    """Local exponents at geometric means of lengths; dashed lines are published exponents."""
-    row = panels.rows[i]
-    expected = sorted({power for rows in slopes.values() for power in rows["expected"].dropna()})
-    entries: dict[str, LegendEntry] = {}
-    for axes, (mode, frame) in zip(row, slopes.items(), strict=True):
-        axes.set_title(f"{find(mode).title}: local exponent")
-        panels.length_axis(axes, lengths)
-        for name, rows in frame.groupby("series", sort=False):
-            entries[str(name)] = _draw_slope(axes, rows, panels.styles[str(name)])
-        if frame["slope"].isna().all():
-            axes.text(0.03, 0.05, "fewer than two lengths timed", transform=axes.transAxes)
-        for power in expected:
-            axes.axhline(power, color="0.45", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
-    row[0].set_ylabel("exponent of N")
-    measured = [power for frame in slopes.values() for power in frame["slope"].dropna()]
-    reach = [*np.clip(measured, *SPAN), *expected] or [0.0, 1.0]
-    low, high = min(reach) - MARGIN, max(reach) + MARGIN
-    row[0].set_ylim(low, high)
-    halves = {n / 2 for n in range(math.ceil(2 * low), math.floor(2 * high) + 1)}
-    ticks = {y: f"{y:g}" for y in sorted(halves)} | {y: f"paper: {y:g}" for y in expected}
-    fixed_ticks(row[0].yaxis, ticks)
-    return [*entries.values()]
-
-
-def _draw_slope(axes: Axes, rows: Frame, style: Mapping[str, Any]) -> LegendEntry:
-    """Draw one series with its intervals."""
-    middle = np.sqrt((rows["from_len"] * rows["to_len"]).to_numpy(float))
-    slope, low, high = (rows[key].to_numpy(float) for key in ("slope", "low", "high"))
-    axes.plot(middle, slope, **style)
-    # bands of many series would overprint to grey
-    axes.vlines(middle, low, high, color=style["color"], linewidth=0.6, alpha=0.6, zorder=2)
-    known, name = slope[np.isfinite(slope)], str(rows["series"].iloc[0])
-    return LegendEntry(name, known[-1]) if len(known) else LegendEntry(name, None, TOO_FEW)

@@ -49,23 +49,21 @@ Failures = list[Exception] | None  # of parts of a report; None: the first one i
 def report_files(
     analysis: Analysis,
     formats: Sequence[str] = ("png",),
-    slopes: bool = False,
     size: FigureSize = FigureSize.TEXT,
     tables: Sequence[Table] = (),
     failed: Failures = None,
 ) -> dict[str, bytes]:
     """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
 
-    `size` is that of the figures. `slopes` adds local exponents below Fig. 2. `tables` are those of
-    `report_tables` unless given. A figure that cannot be made is left out, and added to `failed`.
+    `size` is that of the figures, and `tables` are those of `report_tables` unless given. A figure
+    that cannot be made is left out, and added to `failed`.
     """
     cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
-    below = analysis.local_slopes if slopes else None
     interactive = next(kept(map(charts.charts, [analysis]), failed), None)
     return _files(
         analysis.sweep.name,
         (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
-        _drawn(_figures(cases, tokens, size, below), formats, failed),
+        _drawn(_figures(cases, tokens, size), formats, failed),
         captions(cases, [analysis.sweep]),
         tables or report_tables(analysis),
         cases,
@@ -246,14 +244,13 @@ def _drawn(
 
 
 def _figures(
-    cases: Frame, tokens: int | None, size: FigureSize, slopes: Frame | None = None
+    cases: Frame, tokens: int | None, size: FigureSize
 ) -> Iterator[tuple[str, Callable[[], "Figure"]]]:
     """The stem of each figure for which these cases have numbers, and what draws it."""
     passes = cases[cases["mode"].isin(PASSES)]
     for metric in DRAWN:
         if len(passes) and (metric.key == TIME or passes[metric.key].notna().any()):
-            below = slopes if metric.key == TIME else None
-            yield metric.figure, partial(cost_figure, cases, metric, tokens, size, below)
+            yield metric.figure, partial(cost_figure, cases, metric, tokens, size)
     for mode, steps in cases[~cases["mode"].isin(PASSES)].groupby("mode", sort=False):
         if steps[TIME].notna().any():
             yield str(mode), partial(decode_figure, cases, str(mode), size)

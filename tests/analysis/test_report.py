@@ -22,7 +22,7 @@ SMALL = Path(__file__).parents[1] / "data" / "small"
 # functions that `summary` calls exactly once
 ONCE = (summary, "predicted_costs")
 PARTS = (
-    *((scaling, "scaling"), (scaling, "judged"), (scaling, "local_slopes")),
+    *((scaling, "scaling"), (scaling, "judged")),
     *((report, "crossovers"), (report, "speedups")),
 )
 KEPT = ("precision", "prediction_errors", "drift", "widening", "decoding", "kernels")
@@ -56,7 +56,7 @@ def test_a_report_computes_each_part_once():
     with Calls(ONCE, *PARTS, (Ratios, "__init__")) as counts:
         found = analyse(sweep(lengths=(128, 512, 2048, 8192)), "linformer")
         tables = report_tables(found)
-        report_files(found, ("png", "svg"), slopes=True, tables=tables)
+        report_files(found, ("png", "svg"), tables=tables)
         headlines(found, tables)
     # crossovers of times, and of memory
     assert counts == {name: 1 for _, name in (ONCE, *PARTS)} | {"crossovers": 2, "__init__": 1}
@@ -185,8 +185,7 @@ def test_times_where_memory_was_short_are_shown_and_compared_with_none():
     assert said in warned(found)
     assert "to keep pages" not in warned(before)
     assert found.cases["time_s"].equals(before.cases["time_s"])
-    for frame in ("speedups", "local_slopes"):
-        assert len(getattr(before, frame)) - len(getattr(found, frame)) == 1
+    assert len(before.speedups) - len(found.speedups) == 1
     lengths = [
         a.exponents.query("mode == 'inference' and metric == 'time_s'").set_index("series")[
             "to_len"

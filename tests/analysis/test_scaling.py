@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.scaling import Tail, judged, local_slopes, scaling
+from attnbench.analysis.scaling import Tail, judged, scaling
 from attnbench.analysis.summary import summary
 from attnbench.records import Level
 from tests.sweeps import facts, sweep
@@ -89,12 +89,6 @@ def test_unknown_errors_leave_the_point_without_an_interval():
     fit = scaling(curve(1.0).assign(time_log_se=np.nan, time_df=np.nan), ("time_s",)).iloc[0]
     assert fit["exponent"] == pytest.approx(1)
     assert np.isnan(fit["low"])
-
-
-def test_slopes_between_neighbours_are_those_of_the_curve():
-    slopes = local_slopes(curve(1.7))
-    assert len(slopes) == 9
-    assert np.allclose(slopes["slope"], 1.7)
 
 
 def test_disagreement_with_the_card_is_marked_and_agreement_is_not():

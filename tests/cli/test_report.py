@@ -46,20 +46,6 @@ def test_a_report_and_its_page_open_with_what_the_sweep_found(folder: Path):
     assert found["answers"]["fastest"][0]["first"] == "fastformer:eager"
 
 
-def test_slopes_change_the_figure_alone(folder: Path):
-    report(folder)
-    before = {name: (folder / name).read_bytes() for name in names(folder)}
-    report(folder, "--slopes")
-    changed = {name for name in names(folder) if (folder / name).read_bytes() != before[name]}
-    assert changed == {"fig2.png", "report.html"}
-
-
-def test_slopes_without_a_figure_are_not_ignored_in_silence(tmp_path: Path):
-    done = report(DATA.parents[2] / "reports" / "cpu-decode", "--slopes", "--out", tmp_path)
-    line = "warning: --slopes: a sweep that only decodes has no figure with slopes"
-    assert done.stderr.splitlines().count(line) == 1
-
-
 def test_figures_have_the_size_that_was_asked_for(folder: Path):
     report(folder, "--size", "column", "--formats", "png,svg,pdf")
     points = b"234"  # 3.25 inches

@@ -92,7 +92,7 @@ def test_the_report_of_one_sweep_goes_into_any_folder(copies, tmp_path):
 def test_the_report_on_one_device_needs_no_folder_and_that_on_several_does(copies, tmp_path):
     for arguments, words in (
         (copies, "several sweeps need --out"),
-        ([*copies, "--out", tmp_path, "--slopes"], "are for one sweep"),
+        ([*copies, "--out", tmp_path, "--at-length", "128"], "are for one sweep"),
     ):
         assert words in refused("report", *arguments)
 

@@ -117,7 +117,7 @@ def shown(place: Path, seed: int, nasty=hostile.NASTY) -> None:
     hostile.stored(two, seed, nasty)
     before = {path for path in place.parent.rglob("*") if path.is_dir()}
     with driving.inside(place), driving.unmeasured():
-        terminal(driving.run("report", one.name, "--formats", "png,svg", "--slopes"))
+        terminal(driving.run("report", one.name, "--formats", "png,svg"))
         terminal(driving.run("claims", one.name, "--csv", "a.csv"))
         terminal(driving.run("recommend", one.name, "--length", "128"))
         ended = driving.run("report", two.name, "--json")

@@ -167,7 +167,7 @@ def test_any_two_sweeps_of_the_same_cases_are_compared(whole, data):
 @given(sweeps())
 def test_every_figure_is_drawn_of_any_sweep(whole):
     analysis = analyse(whole)
-    page.report_files(analysis, ("png",), slopes=True)
+    page.report_files(analysis, ("png",))
     of(analysis)._repr_html_()
 
 

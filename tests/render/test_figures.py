@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from matplotlib.markers import CARETUP
 from matplotlib.text import Text
 
-from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.metrics import TABLE
 from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run, Sample
@@ -86,9 +85,7 @@ def figures(whole, size):
     if cases["mode"].eq(Mode.DECODE).all():
         yield decode_figure(cases, Mode.DECODE, size)
         return
-    local = local_slopes(cases).assign(expected=1.0)
-    slopes = local if len(local.dropna(subset="slope")) else None
-    yield cost_figure(cases, TIME, whole.request.tokens, size, slopes)
+    yield cost_figure(cases, TIME, whole.request.tokens, size)
     yield cost_figure(cases, MEMORY, whole.request.tokens, size)
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from attnbench import units
 from attnbench.analysis.report import analyse
-from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import MISSING, summary
 from attnbench.errors import UnknownMechanism
 from attnbench.metrics import TABLE
@@ -341,20 +340,6 @@ def test_times_over_the_bound_have_a_table_where_peaks_are_known():
     made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))))
     assert "Time over the bound, training" in made["tables.md"].decode()
     assert not any("over_bound" in name for name in page.report_files(analyse(blind)))
-
-
-def test_slopes_are_drawn_below_the_times():
-    cases = summary(sweep(lengths=(128, 512, 2048)))
-    local = local_slopes(cases).assign(expected=1.0)
-    plain = saved(cost_figure(cases, TIME, 8192), "svg")
-    both = saved(cost_figure(cases, TIME, 8192, slopes=local), "svg")
-    assert plain.count(b"local exponent") == 0
-    assert both.count(b": local exponent</text>") == 2
-    assert both.count(b"paper: 1</text>") == 1
-    short = summary(sweep(lengths=(128,)))
-    local = local_slopes(short).assign(expected=1.0)
-    single = saved(cost_figure(short, TIME, 8192, slopes=local), "svg")
-    assert single.count(b"fewer than two lengths") == 2
 
 
 def test_the_digits_of_each_form_are_shown():
