@@ -19,16 +19,16 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_400, 1_000),
+    "cli": (2_360, 1_000),
     "api": (580, 170),
     "gate": (2_080, 1_200),
     "claims": (410, 350),
-    "render": (4_500, 1_700),
+    "render": (4_320, 1_700),
     "render/web": (860, 600),
     "workloads": (1_250, 650),
     "kvbytes": (760, 460),
     "measure": (2_410, 910),
-    "analysis": (2_180, 1_240),
+    "analysis": (2_140, 1_240),
     "fleet": (740, 440),
     "catalogue": (660, 450),
     "run": (2_110, 940),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (37_060, 22_000)
-ALL = (29_800, 17_500)  # of the package
+TESTS = (36_940, 22_000)
+ALL = (29_530, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (106, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -1,18 +1,15 @@
 """Everything that a report states about a sweep, computed once; `render` only writes it.
 
 Ratios, winners and crossovers are of series of equal sizes, which were measured in turns; where a
-sweep crosses sizes, they are part of the names of its series. Sweeps of several devices become
-curves side by side, each named after its device.
+sweep crosses sizes, they are part of the names of its series.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 
 from attnbench.analysis import recorded, scaling, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
@@ -21,20 +18,14 @@ from attnbench.analysis.standings import Standings, comparable, timed_alike
 from attnbench.analysis.summary import Frame
 from attnbench.analysis.suspects import rankable
 from attnbench.analysis.warnings import SweepWarning, warnings
-from attnbench.errors import DifferentSweep, UnknownMechanism
+from attnbench.errors import UnknownMechanism
 from attnbench.metrics import MEMORY
-from attnbench.records import AT, Sweep, split_sizes
+from attnbench.records import Sweep, split_sizes
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 
-
-# what has to agree for a series to be the same on each device
-SAME = (
-    *("level", "dtype", "width", "heads", "layers", "padding", "causal", "dropout"),
-    *("share_layers", "reversible"),
-)
 
 T = TypeVar("T")
 
@@ -174,35 +165,3 @@ def _series(cases: Frame, name: str) -> tuple[str, ...]:
             return tuple(map(str, found.drop_duplicates("sizes")["series"]))
     known = ", ".join(dict.fromkeys(cases["mechanism"])) or "none"
     raise UnknownMechanism(f"no mechanism {name!r} in the sweep; known: {known}")
-
-
-def device_names(sweeps: Sequence[Sweep]) -> list[str]:
-    """The device of each sweep, numbered where several have the same one."""
-    names = [sweep.sessions[0].device if sweep.sessions else "unknown device" for sweep in sweeps]
-    uses = Counter(names)
-    return [
-        name if uses[name] == 1 else f"{name} ({names[:i].count(name) + 1})"
-        for i, name in enumerate(names)
-    ]
-
-
-def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
-    """The `summary` of all sweeps, with series such as `transformer:sdpa @ NVIDIA H100`.
-
-    Raises `DifferentSweep` unless they measured the same model and dtype.
-    """
-    for other in sweeps[1:]:
-        pairs = ((n, getattr(sweeps[0].request, n), getattr(other.request, n)) for n in SAME)
-        differences = [f"{name}: {a} and {b}" for name, a, b in pairs if a != b]
-        if differences:
-            raise DifferentSweep(
-                f"{sweeps[0].name!r} and {other.name!r} do not belong in one figure"
-                f" ({'; '.join(differences)}); report each separately"
-            )
-    frames = []
-    for sweep, device in zip(sweeps, device_names(sweeps), strict=True):
-        first = sweeps[0].request
-        same = replace(sweep.request, tokens=first.tokens, batch=first.batch)
-        cases = summary.summary(replace(sweep, request=same))  # times of the same tokens
-        frames.append(cases.assign(series=cases["series"] + AT + device))
-    return pd.concat(frames, ignore_index=True)

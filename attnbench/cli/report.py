@@ -12,7 +12,7 @@ import typer
 from attnbench.cli import console, options
 from attnbench.cli.completing import completer
 from attnbench.cli.options import option
-from attnbench.errors import AttnbenchError, UsageError
+from attnbench.errors import AttnbenchError
 from attnbench.records import FigureSize
 from attnbench.units import many
 from attnbench.workloads import axes
@@ -29,10 +29,7 @@ MOST = 3  # series that a list in the answers names on a terminal
 
 
 def report(
-    sweeps: Annotated[
-        list[Path],
-        typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
-    ],
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
     formats: str = option(
         "FORMATS",
         "File formats of figures: png, svg, pdf.",
@@ -52,24 +49,13 @@ def report(
     at_length: str | None = option(
         "N", "Length of the table of answers.  [default: the longest that all reached]"
     ),
-    out: Path | None = option(
-        "FOLDER", "Folder for the report; several devices need one.  [default: that of the sweep]"
-    ),
+    out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
 ) -> None:
-    """Redraw the figures and tables of a stored sweep, or show several devices side by side."""
+    """Redraw the figures and tables of a stored sweep."""
     figures, drawn = read_formats(formats), axes.word(size, "--size", FigureSize)
-    if len(sweeps) == 1:
-        with gc_disabled():
-            length = axes.size(at_length, "--at-length") if at_length else None
-            publish(sweeps[0], figures, json_, against, length, drawn, out)
-        return
-    if against or at_length:
-        alone = "--against and --at-length"
-        raise UsageError(f"{alone} are for one sweep; report each separately")
-    if out is None:
-        raise UsageError("several sweeps need --out, the folder for their report")
+    length = axes.size(at_length, "--at-length") if at_length else None
     with gc_disabled():
-        publish_devices(sweeps, out, figures, json_, drawn)
+        publish(sweep, figures, json_, against, length, drawn, out)
 
 
 @contextmanager
@@ -80,34 +66,6 @@ def gc_disabled() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def publish_devices(
-    folders: Sequence[Path],
-    out: Path,
-    formats: tuple[str, ...],
-    as_json: bool,
-    size: FigureSize,
-) -> None:
-    """Write the report of several devices into `out`, and print its tables."""
-    from attnbench.analysis.report import analyse, device_names, side_by_side
-    from attnbench.render.names import named
-    from attnbench.render.page import devices_files, devices_tables
-    from attnbench.store import output
-    from attnbench.store.journal import load_results
-
-    loaded = [load_results(folder) for folder in folders]
-    cases = side_by_side(loaded)
-    analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
-    files = devices_files(analyses, cases, formats, size)
-    output.fill(out, files, then=f"{output.ELSEWHERE}; the journals are intact")
-    if as_json:
-        console.data(cases)
-        return
-    for table in named(devices_tables(analyses, cases), cases["series"]):
-        console.show(table)
-        console.out().print()
-    console.err().print(f"figures and tables are in {out}; report.html has them all")
 
 
 def publish(

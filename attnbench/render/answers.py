@@ -256,7 +256,7 @@ def _speedup(baselines: Sequence[str], row: Row) -> Cell:
         return Cell("1", 1.0) if row["series"] in baselines and row[TIME] > 0 else EMPTY
     if low <= 1 <= high:
         within = f"within {units.ratio(max(high, 1 / low))}"
-        return Cell(within, point, low, high, worded=True)
+        return Cell(within, point, low, high)
     return speedup_cell(point, low, high, factor)
 
 

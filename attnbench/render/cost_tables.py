@@ -208,7 +208,7 @@ def speedup_cell(
     shown = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
     if point >= 1:
         shown = text(point, low, high)
-    return Cell(shown, point, none_if_nan(low), none_if_nan(high), worded=point < 1)
+    return Cell(shown, point, none_if_nan(low), none_if_nan(high))
 
 
 def factor(point: float, low: float, high: float) -> str:

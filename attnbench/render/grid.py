@@ -19,8 +19,6 @@ class Cell(NamedTuple):
     """The text shown and its value in full precision; `low` and `high` bound an estimate.
 
     `at_most`: the value, and with it `low`, is only a bound of the true one, as in `≤ 128`.
-    `worded`: the text tells the value in other words, as `2.8× slower` does. `mark` is the sign, as
-    in `~1.02`, that the text adds to the number.
     """
 
     text: str
@@ -28,15 +26,6 @@ class Cell(NamedTuple):
     low: float | None = None
     high: float | None = None
     at_most: bool = False
-    worded: bool = False
-    mark: str = ""
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The ends of the interval of the number that the text shows, if it has any width."""
-        if self.low is None or self.high is None or self.at_most or self.worded:
-            return None
-        return (self.low, self.high) if self.low < self.high else None
 
     @property
     def is_number(self) -> bool:
@@ -120,8 +109,8 @@ def table(rows: Iterable[Any], columns: Sequence[Column], **further: Any) -> Tab
 
 def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
     """A number with its confidence interval, rounded to the digits that it supports."""
-    value, *ends = map(none_if_nan, (float(point), low, high))
-    return Cell(units.estimate(point, low, high) + mark, value, ends[0], ends[1], mark=mark)
+    text = units.estimate(point, low, high) + mark
+    return Cell(text, none_if_nan(float(point)), none_if_nan(low), none_if_nan(high))
 
 
 def number(value: Any, text: Callable[[Any], str] = units.plain) -> Cell:

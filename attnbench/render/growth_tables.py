@@ -143,7 +143,7 @@ def exponent(fit: Row | None) -> Cell:
         text = units.interval(text, units.exponent(fit["low"]), units.exponent(fit["high"]))
     mark = "~" if fit["tail"] == Tail.BENDING else ""
     low, high = (none_if_nan(fit[name]) for name in ("low", "high"))
-    return Cell(mark + text, fit["exponent"], low, high, mark=mark)
+    return Cell(mark + text, fit["exponent"], low, high)
 
 
 def _disagreements(fits: Frame) -> str:
@@ -229,7 +229,7 @@ def _step(row: Row | None) -> Cell:
         return EMPTY
     step = milliseconds(row)
     at = f" at {units.count(row['seq_len'])}"
-    return step._replace(text=step.text + at, mark=at)
+    return step._replace(text=step.text + at)
 
 
 def _state(row: Row | None) -> Cell:
@@ -257,4 +257,4 @@ def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
         power = max(power - STEPS, 0.0)
     steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
     mark = "↑" if fit["low"] > steepest + BEND else "↓" if fit["high"] < power - BEND else ""
-    return cell._replace(text=f"{cell.text} {mark}", mark=f" {mark}") if mark else cell
+    return cell._replace(text=f"{cell.text} {mark}") if mark else cell

@@ -1,29 +1,26 @@
 """Tables as LaTeX with booktabs: a piece for each, to be input, and a document that shows them.
 
-Every character that is special to TeX is escaped.
+Every character that is special to TeX is escaped. In the document a table that is too wide is made
+smaller; one that is too tall is a `longtable`, which TeX breaks.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import starmap
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from attnbench.render.cost_tables import BOUNDS, WIDE
 from attnbench.render.grid import Cell, Table, clean, pieces
-from attnbench.render.names import SERIES
-from attnbench.render.styles import labels
-from attnbench.units import NOTHING, magnitude, supported_places, to_places
 
 PREAMBLE = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
-\usepackage{array,booktabs,textcomp}
+\usepackage{array,booktabs,graphicx,longtable,textcomp}
 \usepackage[margin=2cm]{geometry}
+\setlength{\tabcolsep}{3pt}
 \begin{document}
 """
 END = "\\end{document}\n"
-DASH = "—"  # in place of a number
+SMALLER = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 
 SPECIAL = MappingProxyType({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "[": "{[}", "]": "{]}",
@@ -41,17 +38,13 @@ SPECIAL = MappingProxyType({
     "✓": r"$\surd$", "✗": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
 })  # fmt: skip
 
-# in letters at \footnotesize: a narrow text width, and the space between columns
-TEXT, SPACE = 90, 3
 LONG = 30  # letters; columns with longer texts are paragraphs
-LETTER = 4.3  # points
-TALL = 40  # lines; a taller table is cut
-
-SIDES = "Superscripts and subscripts are the two sides of the 95 % confidence interval"
+PARAGRAPH = r">{\raggedright\arraybackslash}p{130pt}"
+TALL = 50  # rows; a page has no room for more
 
 
 class Best(NamedTuple):
-    """The cells of a table that are bold, by series and heading, and what that says of them."""
+    """The cells of a table that are bold, by row and heading, and what that says of them."""
 
     cells: frozenset[tuple[str, str]]
     note: str
@@ -61,25 +54,15 @@ NONE = Best(frozenset(), "")
 NO_BEST: Mapping[str, Best] = MappingProxyType({})
 
 
-class _Column(NamedTuple):
-    """A column as TeX: declaration, heading, cells, width in letters, and lines of a row."""
-
-    declared: str
-    head: str
-    cells: list[str]
-    width: int
-    lines: int = 1
-
-
 def files(tables: Sequence[Table], best: Mapping[str, Best] = NO_BEST) -> dict[str, str]:
     """File name to text: a piece for `\\input` for each table, and a document that shows all.
 
     `best` are the bold cells of tables, by the names of the tables.
     """
     marked = [(table, _within(table, best.get(table.name, NONE))) for table in tables if table.rows]
-    shown = [(table, _columns(table, bold.cells), bold.note) for table, bold in marked]
-    inputs = {f"{one[0].name}.tex": _piece(*one) for one in shown}
-    return {**inputs, "tables.tex": PREAMBLE + "\n".join(starmap(_shown, shown)) + END}
+    inputs = {f"{table.name}.tex": _piece(table, bold) for table, bold in marked}
+    shown = [_shown(table, bold.note) for table, bold in marked]
+    return {**inputs, "tables.tex": PREAMBLE + "\n".join(shown) + END}
 
 
 def _within(table: Table, best: Best) -> Best:
@@ -89,138 +72,45 @@ def _within(table: Table, best: Best) -> Best:
     return best._replace(cells=cells) if cells and len(names) > 1 else NONE
 
 
-def _piece(table: Table, columns: Sequence[_Column], bold: str) -> str:
-    """The grid alone, one `tabular` below another where it is wider than a text or too tall.
-
-    Numbers are aligned at the decimal point and followed by their uncertainty, one for each side
-    where they differ. Lengths at which nothing was measured have no column.
-    """
-    first, *rest = columns
-    grids = [
-        _tabular([first, *block], slice(i, i + step))
-        for block in _blocks(first, rest)
-        for step in [_rows_at_once([first, *block])]
-        for i in range(0, len(table.rows), step)
-    ]
-    comment = f"% {escape(table.title)}; needs \\usepackage{{array,booktabs}}\n"
-    comment += f"% {escape(bold)}\n" if bold else ""
-    return comment + "\\par\\medskip\n".join(grids)
+def _environment(table: Table) -> str:
+    return "longtable" if len(table.rows) > TALL else "tabular"
 
 
-def _blocks(first: _Column, rest: Sequence[_Column]) -> list[Sequence[_Column]]:
-    """The columns in groups of one size that fit next to the first, or one by one."""
-    for size in range(len(rest), 0, -1):
-        blocks = [rest[i : i + size] for i in range(0, len(rest), size)]
-        if all(sum(column.width for column in (first, *block)) <= TEXT for block in blocks):
-            even = -(-len(rest) // len(blocks))
-            return [rest[i : i + even] for i in range(0, len(rest), even)]
-    return [[column] for column in rest] or [[]]
+def _piece(table: Table, best: Best) -> str:
+    """The grid alone, below comments on what it shows and needs."""
+
+    def shown(name: str, heading: str, cell: Cell, folds: bool) -> str:
+        parts = pieces(cell.text) if folds else [cell.text]
+        text = r"\allowbreak{}".join(map(escape, parts))
+        return rf"\textbf{{{text}}}" if (name, heading) in best.cells else text
+
+    longest = [max(len(row[i].text) for row in table.rows) for i in range(len(table.columns))]
+    folds = [length > LONG for length in longest]
+    kinds = zip(folds, table.aligned, strict=True)
+    declared = "".join(PARAGRAPH if fold else "r" if right else "l" for fold, right in kinds)
+    rows = [map(shown, [row[0].text] * len(row), table.columns, row, folds) for row in table.rows]
+    lines = [" & ".join(cells) + r" \\" for cells in (map(escape, table.columns), *rows)]
+    kind = _environment(table)
+    packages = "array,booktabs" + ",longtable" * (kind == "longtable")
+    comments = [f"{escape(table.title)}; needs \\usepackage{{{packages}}}"]
+    comments += [escape(best.note)] if best.note else []
+    grid = [
+        rf"\begin{{{kind}}}{{{declared}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
+        r"\bottomrule", rf"\end{{{kind}}}",
+    ]  # fmt: skip
+    return "\n".join([*(f"% {comment}" for comment in comments), *grid, ""])
 
 
-def _shown(table: Table, columns: Sequence[_Column], bold: str) -> str:
+def _shown(table: Table, bold: str) -> str:
     """A table with its title and note: it floats, unless it is too tall for a page."""
-    bounds = table.note.replace(BOUNDS, SIDES).replace(f"; {WIDE}", ".")
-    notes = (bold, bounds, _unmeasured(table))
-    lines = [f"\\input{{{table.name}}}", *(rf"\par\smallskip {escape(n)}" for n in notes if n)]
-    title = escape(table.title)
-    if len(table.rows) > _rows_at_once(columns):
-        start = f"\\begin{{center}}\\footnotesize\n{title}\\par\\nobreak\\medskip"
-        return "\n".join([start, *lines, "\\end{center}\n"])
-    start = f"\\begin{{table}}[htbp]\n\\centering\\footnotesize\n\\caption{{{title}}}"
-    label = f"\\label{{tab:{table.anchor}}}"
-    return "\n".join([start, label, *lines, "\\end{table}\n"])
-
-
-def _columns(table: Table, bold: frozenset[tuple[str, str]]) -> list[_Column]:
-    """Numbers take two columns each, which meet at the decimal point."""
-    return [
-        _numbers(table, i, bold) if numeric else _words(table, i)
-        for i, numeric in enumerate(table.numeric)
-        if i not in table.unmeasured
-    ]
-
-
-def _rows_at_once(columns: Iterable[_Column]) -> int:
-    """How many rows a page has room for."""
-    return max(1, TALL // max(column.lines for column in columns))
-
-
-def _unmeasured(table: Table) -> str:
-    """What a dash stands for, and which lengths have no column."""
-    if not table.across:
-        return ""
-    lengths = [table.columns[i] for i in table.unmeasured]
-    cells = (cell for row in table.rows for cell in row[1:] if not cell.is_number)
-    words = ", ".join(dict.fromkeys(cell.text for cell in cells if cell.text != NOTHING))
-    left_out = f" Nothing was measured at {', '.join(lengths)} tokens." if lengths else ""
-    return (f"{DASH} not measured: {words}." if words else "") + left_out
-
-
-def _tabular(columns: Sequence[_Column], part: slice) -> str:
-    declared = "".join(column.declared for column in columns)
-    rows = zip(*(column.cells[part] for column in columns), strict=True)
-    lines = [_line([column.head for column in columns]), r"\midrule", *map(_line, rows)]
-    grid = "\n".join([r"\toprule", *lines, r"\bottomrule"])
-    return f"\\begin{{tabular}}{{{declared}}}\n{grid}\n\\end{{tabular}}\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _numbers(table: Table, i: int, bold: frozenset[tuple[str, str]]) -> _Column:
-    head, cells = table.columns[i], [row[i] for row in table.rows]
-    shown = [
-        _number(row[i], (row[0].text, head) in bold)
-        or _centred(DASH if table.across else row[i].text)
-        for row in table.rows
-    ]
-    # raised and lowered, both sides of an interval are as wide as one
-    widest = [cell.text.partition(", ")[0] for cell in cells if cell.is_number or not table.across]
-    return _Column("r@{}l", _centred(head), shown, _width([head, *widest]))
-
-
-def _words(table: Table, i: int) -> _Column:
-    head, texts = table.columns[i], [row[i].text for row in table.rows]
-    if head in SERIES:
-        every = [r[j].text for r in table.rows for j, c in enumerate(table.columns) if c in SERIES]
-        names = labels(every, longest=3 * LONG)
-        texts = [names[text] for text in texts]
-    width = _width([head, *texts])
-    if width <= LONG + SPACE:
-        return _Column("l", escape(head), [*map(escape, texts)], width)
-    declared = rf">{{\raggedright\arraybackslash}}p{{{LONG * LETTER:.0f}pt}}"
-    folded = [r"\allowbreak{}".join(map(escape, pieces(text))) for text in texts]
-    return _Column(declared, escape(head), folded, LONG + SPACE, lines=-(-width // LONG))
-
-
-def _width(texts: Iterable[str]) -> int:
-    return SPACE + max(map(len, texts))
-
-
-def _centred(text: str) -> str:
-    """Words in place of a number."""
-    return rf"\multicolumn{{2}}{{c}}{{{escape(text)}}}"
-
-
-def _number(cell: Cell, bold: bool) -> str:
-    """The value of a cell and its uncertainty, which is never bold; empty for words."""
-    if not isinstance(cell.value, int | float) or not cell.is_number:
-        return ""
-    text, uncertainty, mark = cell.text, "", ""
-    if cell.interval:
-        above, below = cell.interval[1] - cell.value, cell.value - cell.interval[0]
-        places = supported_places(cell.value, max(above, below))
-        text = to_places(cell.value, max(places, 1 - magnitude(cell.value)))
-        up, down = (to_places(side, places).replace(",", "{,}") for side in (above, below))
-        uncertainty = f"$^{{+{up}}}_{{-{down}}}$" if up != down else rf"$\,\pm\,${up}"
-        mark = rf"\,{escape(cell.mark.strip())}" if cell.mark else ""
-    whole, point, fraction = text.partition(".")
-    left, right = (
-        rf"\textbf{{{escape(part)}}}" if bold and part else escape(part)
-        for part in (whole, point + fraction)
-    )
-    return f"{left} & {right}{uncertainty}{mark}"
+    title, body = escape(table.title), f"\\input{{{table.name}}}"
+    notes = [rf"\par\smallskip {escape(note)}" for note in (bold, table.note) if note]
+    if _environment(table) == "longtable":
+        heading = f"{{\\footnotesize\\noindent {title}\\nopagebreak"
+        return "\n".join([heading, body, *notes, "\\par}\n"])
+    heading = "\\begin{table}[htbp]\n\\centering\\footnotesize\n"
+    heading += f"\\caption{{{title}}}\n\\label{{tab:{table.anchor}}}"
+    return "\n".join([heading, f"{SMALLER}{{%\n{body}}}", *notes, "\\end{table}\n"])
 
 
 def escape(text: str) -> str:

@@ -1,20 +1,19 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from operator import call
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
 from attnbench.modes import find
-from attnbench.records import AT, PASSES, FigureSize, Sweep
+from attnbench.records import PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown
-from attnbench.render.answers import Paragraph, answer, not_measured, paragraphs
+from attnbench.render.answers import answer, not_measured, paragraphs
 from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
@@ -22,7 +21,7 @@ from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
-from attnbench.render.names import named
+from attnbench.render.names import labels_of, named
 from attnbench.render.panels import saved
 from attnbench.render.symbols import explained
 
@@ -58,20 +57,51 @@ def report_files(
     `size` is that of the figures, and `tables` are those of `report_tables` unless given. A figure
     that cannot be made is left out, and added to `failed`.
     """
-    cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
+    sweep, cases = analysis.sweep, analysis.cases
     interactive = next(kept(map(charts.charts, [analysis]), failed), None)
-    return _files(
-        analysis.sweep.name,
-        (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
-        _drawn(_figures(cases, tokens, size), formats, failed),
-        captions(cases, [analysis.sweep]),
-        tables or report_tables(analysis),
-        cases,
-        formats,
-        interactive,
-        best(analysis),
-        origin(analysis.sweep),
+    figures = _figures(cases, sweep.request.batch_tokens, size)
+    drawn = _drawn(figures, formats, failed)
+    answers, warned, said = paragraphs(analysis.answers), warnings(analysis), conditions(analysis)
+    tables = tables or report_tables(analysis)
+    files = {name: content for name, content in drawn.items() if _end(name) in formats}
+    shown = [file for file in files if file.endswith(".png")]
+    labelled = named(tables, cases["series"])
+    first = sum(table.name == "answer" for table in labelled)
+    sections = [*map(markdown.table, labelled)]
+    files["tables.md"] = markdown.page(
+        sweep.name, warned, said, shown, sections, answers=answers, first=first
     )
+    files |= {file: text.encode() for file, text in latex.files(labelled, best(analysis)).items()}
+    sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
+    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
+    sheets["cases.csv"] = delimited.frame(recorded)
+    sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
+    head = origin(sweep)
+    files["report.html"] = html.page(
+        sweep.name,
+        labelled[first:],
+        head=head,
+        answer=next(iter(labelled[:first]), None),
+        answers=answers,
+        warnings=warned,
+        conditions=[line for line in said if line not in head],
+        pictures=_pictures(analysis, drawn, formats),
+        charts=interactive,
+        files=sheets,
+    )
+    return files | sheets
+
+
+def _pictures(
+    analysis: Analysis, drawn: Mapping[str, bytes], formats: Sequence[str]
+) -> dict[str, tuple[bytes, str]]:
+    """The pictures of a page with their captions, by the names of their files."""
+    said = captions(analysis.cases, [analysis.sweep])
+    return {
+        name: (content, said.get(stem := name.rpartition(".")[0], f"{stem.capitalize()}."))
+        for name, content in drawn.items()
+        if _end(name) == _page_format(formats)
+    }
 
 
 def kept(parts: Iterator[T], failed: Failures) -> Iterator[T]:
@@ -90,8 +120,11 @@ def kept(parts: Iterator[T], failed: Failures) -> Iterator[T]:
 
 
 def best(analysis: Analysis) -> dict[str, latex.Best]:
-    """The cheapest series at each length and those that tie with it, by the name of the table."""
-    answers = analysis.answers
+    """The cheapest series at each length and those that tie with it, by the name of the table.
+
+    Series have their labels.
+    """
+    answers, names = analysis.answers, labels_of(analysis.answers.series)
     faster = [winner for winner in answers.fastest if not winner.unsure]
     kinds = [
         (faster, ("latency", "speedup"), SIMULTANEOUS),
@@ -101,97 +134,17 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
     return {
         name if name == "state" else f"{name}_{mode}": latex.Best(
             frozenset(
-                (series, units.count(winner.seq_len))
+                (names[series], units.count(winner.seq_len))
                 for winner in winners
                 if winner.mode == mode
                 for series in (winner.first, *(rival.series for rival in winner.ties))
             ),
             note,
         )
-        for winners, names, note in kinds
+        for winners, tables, note in kinds
         for mode in dict.fromkeys(winner.mode for winner in winners)
-        for name in names
+        for name in tables
     }
-
-
-def devices_files(
-    analyses: Mapping[str, Analysis],
-    cases: Frame,
-    formats: Sequence[str],
-    size: FigureSize,
-) -> dict[str, bytes]:
-    """The costs on several devices side by side, from the analysis of each by its name.
-
-    `cases` are those of `side_by_side`; times are per batch of the first device.
-    """
-    first, *_ = analyses.values()
-    lines = [
-        [f"{device}: {line}" for device, analysis in analyses.items() for line in said(analysis)]
-        for said in (warnings, conditions)
-    ]
-    answers = [
-        Paragraph(f"{device}, {answer.heading[0].lower()}{answer.heading[1:]}", answer.sentences)
-        for device, analysis in analyses.items()
-        for answer in paragraphs(analysis.answers)
-    ]
-    tokens = first.sweep.request.batch_tokens
-    return _files(
-        " and ".join(analyses),
-        (answers, lines[0], lines[1]),
-        _drawn(_figures(cases, tokens, size), formats),
-        captions(cases, [analysis.sweep for analysis in analyses.values()]),
-        devices_tables(analyses, cases),
-        cases,
-        formats,
-        charts.page_data(cases, charts.costs(cases, tokens)),
-    )
-
-
-def _files(
-    name: str,
-    above: tuple[Sequence[Paragraph], Sequence[str], Sequence[str]],
-    drawn: Mapping[str, bytes],
-    captions: Mapping[str, str],
-    tables: Sequence[Table],
-    cases: Frame,
-    formats: Sequence[str],
-    interactive: Mapping[str, Any] | None,
-    best: Mapping[str, latex.Best] = latex.NO_BEST,
-    head: Sequence[str] = (),
-) -> dict[str, bytes]:
-    """The files of a report, below its answers, warnings and conditions."""
-    answers, warned, conditions = above
-    files = {name: content for name, content in drawn.items() if _end(name) in formats}
-    pictures = {
-        name: (content, captions.get(stem := name.rpartition(".")[0], f"{stem.capitalize()}."))
-        for name, content in drawn.items()
-        if _end(name) == _page_format(formats)
-    }
-    shown = [file for file in files if file.endswith(".png")]
-    labelled = named(tables, cases["series"])
-    first = sum(table.name == "answer" for table in labelled)
-    sections = [*map(markdown.table, labelled)]
-    files["tables.md"] = markdown.page(
-        name, warned, conditions, shown, sections, answers=answers, first=first
-    )
-    files |= {file: text.encode() for file, text in latex.files(tables, best).items()}
-    sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
-    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
-    sheets["cases.csv"] = delimited.frame(recorded)
-    sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
-    files["report.html"] = html.page(
-        name,
-        labelled[first:],
-        head=head,
-        answer=next(iter(labelled[:first]), None),
-        answers=answers,
-        warnings=warned,
-        conditions=[line for line in conditions if line not in head],
-        pictures=pictures,
-        charts=interactive,
-        files=sheets,
-    )
-    return files | sheets
 
 
 def captions(cases: Frame, sweeps: Sequence[Sweep]) -> dict[str, str]:
@@ -291,21 +244,6 @@ def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
     if len(analysis.kernels):
         yield partial(cost_tables.kernels, analysis.kernels)
     yield partial(not_measured, analysis.answers.missing, analysis.answers.lengths)
-
-
-def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table]:
-    """Times and peaks of every series on every device, and the cases that were not measured."""
-    first, *_ = analyses.values()
-    modes = dict.fromkeys(mode for analysis in analyses.values() for mode in analysis.modes)
-    tokens = first.sweep.request.batch_tokens
-    tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
-    tables += [cost_tables.memory(cases, mode) for mode in modes]
-    missing = [
-        replace(lost, series=f"{lost.series}{AT}{device}")
-        for device, analysis in analyses.items()
-        for lost in analysis.answers.missing
-    ]
-    return [*tables, not_measured(missing, sorted(set(cases["seq_len"])))]
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:

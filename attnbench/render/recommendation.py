@@ -103,7 +103,7 @@ def _time(row: Row) -> Cell:
     if row["basis"] != PREDICTED:
         return milliseconds(row) if units.has_value(row[TIME]) else EMPTY
     found = milliseconds(row) if row["time_hi_s"] > 0 else number(1e3 * row[TIME])
-    return found._replace(text=f"≈ {found.text}", mark="≈")
+    return found._replace(text=f"≈ {found.text}")
 
 
 def _ratio(row: Row) -> Cell:

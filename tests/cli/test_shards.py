@@ -74,12 +74,6 @@ def test_another_machine_is_refused_in_one_line(copies, tmp_path):
     said = refused("merge", *copies, "--out", tmp_path / "merged")
     assert "(device: cpu there, NVIDIA H100 here)" in said
     assert not (tmp_path / "merged").exists()
-    both = here("report", *copies, "--out", tmp_path / "both")
-    assert {"fig2.png", "memory.png", "report.html", "tables.md", "cases.csv"} <= {
-        path.name for path in (tmp_path / "both").iterdir()
-    }
-    assert " @ NVIDIA H100 " in both.stdout
-    assert "NVIDIA H100: Machine: " in (tmp_path / "both" / "tables.md").read_text()
 
 
 def test_the_report_of_one_sweep_goes_into_any_folder(copies, tmp_path):
@@ -87,14 +81,6 @@ def test_the_report_of_one_sweep_goes_into_any_folder(copies, tmp_path):
     here("report", copies[0], "--out", tmp_path / "new" / "report")
     assert {"report.html", "tables.md"} <= {p.name for p in (tmp_path / "new/report").iterdir()}
     assert sorted(copies[0].iterdir()) == before
-
-
-def test_the_report_on_one_device_needs_no_folder_and_that_on_several_does(copies, tmp_path):
-    for arguments, words in (
-        (copies, "several sweeps need --out"),
-        ([*copies, "--out", tmp_path, "--at-length", "128"], "are for one sweep"),
-    ):
-        assert words in refused("report", *arguments)
 
 
 @pytest.mark.long
