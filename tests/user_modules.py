@@ -104,7 +104,9 @@ def softmax(q, k, v, mask=None, is_causal=False):
     """A core that masks, and may be causal."""
     if mask is not None:
         mask = mask[:, None, None]
-    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal)
+    if mask is not None and is_causal:  # which torch does not take together
+        mask = mask & torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
+    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal and mask is None)
 
 
 class Summed(nn.Module):

@@ -176,14 +176,17 @@ def _compressed(config: Fields, kind: str, index: int) -> LayerCache:
     ratio = next(ratio for ratio, name in RATIOS.items() if name == kind)
     ratio = Fields(config.file, rates).size(kind) if isinstance(rates, dict) else ratio
     parts = [CachePart(width, max_entries=config.size("sliding_window") - 1)]
-    overlaps = kind == SPARSE
+    overlaps, needed, kept = kind == SPARSE, [], []
     for pooled in [width, config.size("index_head_dim")] if overlaps else [width]:
         gated = 2 * pooled * (2 if overlaps else 1)
         waiting = CachePart(gated, stride=ratio, remainder_only=True)
         parts += [CachePart(pooled, stride=ratio), waiting]
-        parts += [CachePart(2 * pooled * ratio, stride=ratio, max_entries=1)] * overlaps
+        if overlaps:  # keys, and gates, to which transformers adds a bias in float32
+            last = CachePart(pooled * ratio, stride=ratio, max_entries=1)
+            needed += [last, last]
+            kept += [last, last._replace(item_bytes=FLOAT32)]
     name = kind.removesuffix("_attention").replace("_", " ")
-    return f"{name} {ratio:,}, {words}", tuple(parts), tuple(parts)
+    return f"{name} {ratio:,}, {words}", (*parts, *needed), (*parts, *kept)
 
 
 def _linear(config: Fields, kind: str, index: int) -> LayerCache:

@@ -9,7 +9,7 @@ from attnbench.kvbytes.context import Context, ContextBytes, ContextQuery
 from attnbench.render.grid import EMPTY, Cell, Table, number, words
 
 BREAK_EVEN = "Break-even"
-CHECKED = "5.23"  # the release of transformers whose caches were compared
+CHECKED = "5.24"  # the release of transformers whose caches were compared
 KEPT = ", kept"
 
 
