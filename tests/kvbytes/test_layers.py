@@ -5,6 +5,7 @@ import re
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,7 @@ FAMILIES = {
 # fmt: on
 # types with the layers of another one that transformers has no class for
 SAME = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}
+CACHES = ("cache", "past_key_values", "cache_params")  # its names, of releases before 5.24 too
 DATA_DEPENDENT = ("glm5_next_text", "qwen4_exp_text")  # which the meta device cannot run
 
 
@@ -182,8 +184,8 @@ def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
         own(sys.modules[type(built).__module__])
         for prompt in PROMPTS:
             done = built(torch.ones(BATCH, prompt, dtype=torch.long), use_cache=True)
-            name = "past_key_values" if "past_key_values" in done else "cache_params"
-            cache = {name: done[name]}
+            names = [name for name in CACHES if name in signature(built.forward).parameters]
+            cache = {names[0]: next(done[name] for name in CACHES if name in done)}
             sizes[prompt] = size(cache, {})
             built(torch.ones(BATCH, 1, dtype=torch.long), **cache, use_cache=True)
             sizes[prompt + 1] = size(cache, {})
