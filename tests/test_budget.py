@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_360, 1_000),
+    "cli": (2_320, 1_000),
     "api": (580, 170),
     "gate": (2_080, 1_200),
     "claims": (410, 350),
@@ -36,7 +36,7 @@ LINES = {
     "verify": (680, 450),
     "devices": (1_950, 1_300),
     "statistics": (890, 650),
-    "store": (1_220, 430),
+    "store": (1_060, 430),
     "records": (1_110, 500),
     "modes": (110, 90),
     "units.py": (200, 140),
@@ -46,18 +46,18 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (36_940, 22_000)
-ALL = (29_530, 17_500)  # of the package
+TESTS = (36_840, 22_000)
+ALL = (29_340, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
-OPTIONS = (106, 90)  # of all verbs, with --help
+OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
 
 # those that are still longer
 FUNCTIONS = {
     "analysis/summary.py:summary": 62,
-    "api/measuring.py:measure": 68,
+    "api/measuring.py:measure": 67,
     "cli/check.py:check": 113,
-    "cli/sweep.py:sweep": 105,
+    "cli/sweep.py:sweep": 102,
     "workloads/plan.py:describe": 62,
 }
 FILES = {"gate/finding.py": 353}

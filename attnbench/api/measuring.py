@@ -42,7 +42,6 @@ def measure(
     plan: Plan,
     server: Pool,
     folder: Path,
-    anyway: bool = False,
     shard: Shard | None = None,
     options_file: bytes = b"",
     *,
@@ -75,7 +74,7 @@ def measure(
             measures_memory=measures_memory, keep_bytes=keep_bytes, limit_bytes=limit_bytes
         )
 
-    journal = opened(folder, Start(request, here, shard, division), anyway)
+    journal = opened(folder, Start(request, here, shard, division))
     with journal, ExitStack() as stack:
         pace = None
         if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.process)):
@@ -115,12 +114,12 @@ def spare_cores(threads: int, pace: Pace | None) -> set[int]:
     return cores - {pace.core} if pace else cores if len(cores) > threads else set()
 
 
-def opened(folder: Path, start: Start, anyway: bool) -> Journal:
+def opened(folder: Path, start: Start) -> Journal:
     """The folder's journal; waits for an earlier attempt at the shard to end."""
     end_s = time.monotonic() + (BUSY_S if start.shard else 0.0)
     while True:
         try:
-            return Journal.open(folder, start, anyway=anyway)
+            return Journal(folder, start)
         except SweepBusy:
             if time.monotonic() >= end_s:
                 raise

@@ -159,15 +159,15 @@ def publish(
         show(report)
     page = check_page.page(report).encode()
     if markdown is not None:
-        output.write(markdown, page, stream=True)
+        output.write(markdown, page)
     if html is not None:
-        output.write(html, check_page.web_page(report), stream=True)
+        output.write(html, check_page.web_page(report))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         # other steps of a job write the same file
         with output.writing(summary), open(summary, "ab") as file:
             file.write(page)
     if junit is not None:
-        output.write(junit, check_ci.junit(report, strict), stream=True)
+        output.write(junit, check_ci.junit(report, strict))
     if os.environ.get("GITHUB_ACTIONS"):
         for line in check_ci.annotations(report):
             typer.echo(line, err=as_json)

@@ -127,7 +127,7 @@ def run_fleet(
     stored = [fleets.shard_folder(folder, number) for number in begun]
     runs = 0
     if stored:
-        merged = merge(stored, folder)
+        merged = merge(stored, folder, again=True)
         runs, hosts = len(merged.runs), {run.origin.host for run in merged.runs}
         console.err().print(
             f"{many(len(stored), 'shard')} merged in {folder}: {many(runs, 'run')} of"

@@ -15,8 +15,8 @@ def merge(
 ) -> None:
     """Join the shards of one sweep; each keeps its own journal.
 
-    Merges the shards that exist, and names those that are missing, here and in every report; they
-    may be added later. The exit code is 0 even if some are missing.
+    Merges the shards that exist, and names those that are missing, here and in every report. The
+    exit code is 0 even if some are missing.
     """
     from attnbench.store.merging import merge
     from attnbench.units import few, many

@@ -32,9 +32,6 @@ def sweep(
         "Resume the sweep in this folder; its options need not be repeated.",
         HelpPanel.OUTPUT,
     ),
-    anyway: bool = switch(
-        "--anyway", "Resume even if options or machine differ.", HelpPanel.OUTPUT
-    ),
     json_: bool = as_json(HelpPanel.OUTPUT),
     trace: str | None = option(
         "CASE",
@@ -51,9 +48,9 @@ def sweep(
     from attnbench.workloads import config as file
     from attnbench.workloads.requests import of_record, request
 
-    folder = resuming.chosen_folder(resume, out)
-    if anyway and resume is None:
-        raise UsageError("--anyway needs --resume")
+    if resume and out:
+        raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
+    folder = Path(resume) if resume else out
     written = {**(file.read(config) if config else {}), **given}
     resumes = resume is not None
     stored, earlier = resuming.load_earlier(folder) if resumes and folder else ({}, None)
@@ -64,12 +61,12 @@ def sweep(
     if trace is not None and (on or part or dry_run or json_ or options.get("cold")):
         useless = "--on, --shard, --dry-run, --json and --cold"
         raise UsageError(f"--trace only profiles one case here; leave out {useless}")
-    refuse_useless(where, part, dry_run, json_, anyway)
+    refuse_useless(where, part, dry_run, json_)
     if ":" in options.get("device", "") and (on or part):
         raise UsageError("the scheduler assigns each shard its device; leave out the number")
     console.begin("reading mechanisms")
     if earlier:
-        requested = resuming.resumed_request(earlier, written, anyway)
+        requested = resuming.resumed_request(earlier, written)
     else:
         divided = any(value is not None for value in (part, shards, on))
         # this machine need not have the cluster's device
@@ -112,7 +109,7 @@ def sweep(
                     print(fleets.script(folder, fleets.Fleet(engine=on, shards=of), command))
                 return
             if not on:
-                measure(requested, planned, server, folder, anyway, part, options_file)
+                measure(requested, planned, server, folder, part, options_file)
         if fleet and engine:
             lost = cluster.run_fleet(
                 folder, fleet, engine, requested, planned.cases, command, options_file
@@ -123,9 +120,7 @@ def sweep(
                 publish(folder, as_json=json_)
 
 
-def refuse_useless(
-    where: Cluster, shard: Shard | None, dry_run: bool, as_json: bool, anyway: bool
-) -> None:
+def refuse_useless(where: Cluster, shard: Shard | None, dry_run: bool, as_json: bool) -> None:
     """Raises `UsageError` if an option of shards has no effect together with the others."""
     on, shards = where.on, where.shards
     rules = (
@@ -133,7 +128,6 @@ def refuse_useless(
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
         (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
         (where.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
-        (anyway and on, "--anyway has no effect with --on"),
         (as_json and shard and not dry_run, "--json has no effect with --shard"),
     )
     for useless, reason in rules:

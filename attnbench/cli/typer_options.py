@@ -4,7 +4,6 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import wraps
-from itertools import zip_longest
 from typing import Any
 
 import typer
@@ -14,19 +13,12 @@ from attnbench.cli.completing import completer
 from attnbench.workloads.options import flag, options, read
 
 GIVEN = "given"  # a verb's parameter for the options that the user wrote
-ALONE = ("--resume",)
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 OTHERS = "Other options"
 
 
 class Verb(TyperCommand):
     """A verb whose help shows options in groups, in the order in which each first appears."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; an option in `ALONE` may lack a value, which is then empty."""
-        pairs = zip_longest(args, args[1:], fillvalue="--")
-        words = [f"{a}=" if a in ALONE and b.startswith("--") else a for a, b in pairs]
-        return super().parse_args(ctx, words)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`."""

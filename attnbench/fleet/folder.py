@@ -40,9 +40,9 @@ if ! grep -qs {token} "$out/fleet.json"; then
     echo "attnbench: $out on $(hostname) is another folder: choose one that all nodes share" >&2
     exit 2
 fi
-set -- {command} --shard "$number/{shards}" --out "$out/shard-$number"
-if [ -s "$out/shard-$number/sweep.jsonl" ]; then set -- "$@" --resume; fi
-exec "$@"
+how=--out
+if [ -s "$out/shard-$number/sweep.jsonl" ]; then how=--resume; fi
+exec {command} --shard "$number/{shards}" "$how" "$out/shard-$number"
 """
 
 
@@ -96,7 +96,7 @@ def driven(folder: Path) -> Iterator[None]:
     with output.writing(folder, output.ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            file = LockedFile(folder / LOCK, create=True)
+            file = LockedFile(folder / LOCK)
         except BlockingIOError:
             raise SweepBusy(
                 f"another process drives the shards in {str(folder)!r}; wait for it, or end it"

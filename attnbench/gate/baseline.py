@@ -34,7 +34,7 @@ class Baseline:
 
 def save(baseline: Baseline, path: Path) -> None:
     """Write the file atomically. Raises `StoreError`."""
-    output.write(path, dump(baseline).encode(), stream=True)
+    output.write(path, dump(baseline).encode())
 
 
 def dump(baseline: Baseline) -> str:

@@ -6,8 +6,7 @@ A line that cannot be read is set aside and reported in `Sweep.warnings`; it sta
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -20,7 +19,6 @@ from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, opened, sync_folder
 from attnbench.store.output import ELSEWHERE, JOURNAL, explained, writing
-from attnbench.store.reading import Contents
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, EndReason, Head, Record, Start
 from attnbench.version import __version__
@@ -29,8 +27,6 @@ FILE = JOURNAL
 TORN = f"{FILE}.torn"
 FIRST_BYTES = 16_384  # room for the first lines of a sweep
 RESUME = " and --resume"  # once what prevents writing is mended
-UNLOCKED = "this system cannot lock the folder: make sure that no other sweep writes there"
-NO_LOCK = "two attempts at a shard might write it at once; choose a file system that has locks"
 
 
 def load(path: str | os.PathLike[str]) -> Sweep:
@@ -74,25 +70,15 @@ def list_sweeps(root: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Raises `StoreError` with the system's reason unless a journal can be written there.
-
-    Folders created to find out are removed again.
-    """
-    missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
-    try:
-        with writing(folder, RESUME if os.path.isfile(folder / FILE) else ELSEWHERE):
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-                written = file.write(bytes(FIRST_BYTES))
-                if written < FIRST_BYTES:  # the error comes only with the next byte
-                    file.write(bytes(FIRST_BYTES - written))
-                os.fsync(file.fileno())
-            if (folder / FILE).exists():
-                os.close(opened(folder / FILE))
-    finally:
-        for path in missing:
-            with suppress(OSError):
-                path.rmdir()
+    """Raises `StoreError` with the system's reason unless a journal can be written there."""
+    with writing(folder, RESUME if os.path.isfile(folder / FILE) else ELSEWHERE):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            written = file.write(bytes(FIRST_BYTES))
+            file.write(bytes(FIRST_BYTES - written))  # a full disk is an error of the next byte
+            os.fsync(file.fileno())
+        if (folder / FILE).exists():
+            os.close(opened(folder / FILE))
 
 
 class Journal:
@@ -102,49 +88,35 @@ class Journal:
     or has left no trace. Runs are stored with their `origin`.
     """
 
-    def __init__(self, file: LockedFile, folder: Path, origin: Origin, found: Contents) -> None:
-        """The journal in an open file that has been read; call `open` instead."""
-        self._file, self._next_line = file, found.next_line
-        self.folder, self.origin = folder, origin
-        sweep = found.sweep()
-        unlocked = () if file.locked else (UNLOCKED,)
-        self.sweep: Sweep = replace(sweep, warnings=sweep.warnings + unlocked)
-
-    @classmethod
-    def open(
-        cls,
-        folder: str | os.PathLike[str],
-        start: Start,
-        *,
-        name: str = "",
-        anyway: bool = False,
-    ) -> Self:
+    def __init__(self, folder: str | os.PathLike[str], start: Start, *, name: str = "") -> None:
         """The sweep in `folder`, to go on, or a new one there, named after the folder.
 
         A torn last line is moved to `sweep.jsonl.torn`. Raises `DifferentSweep` unless request,
-        machine, shard and division are those of the sweep or `anyway`, `SweepBusy`, `StoreError`
-        if it cannot be written, and what `load` raises.
+        machine, shard and division are those of the sweep, `SweepBusy`, `StoreError` if it cannot
+        be written, and what `load` raises.
         """
-        folder, here, origin = Path(folder), start.environment, repr(str(Path(folder) / FILE))
-        this = Origin(host=here.host, device_uuid=here.device_uuid, shard=start.shard)
-        with writing(folder, RESUME if begun(folder) else ELSEWHERE):
-            folder.mkdir(parents=True, exist_ok=True)
-            with _opened(folder, lock=start.shard is not None) as file:
-                if not file.content:
-                    name = name or folder.name
-                    head = Head(name=name, attnbench=__version__, request=start.request)
-                    first = _sealed(1, head, start)
-                    file.append(first)
-                    sync_folder(folder)
-                    return cls(file, folder, this, reading.contents(first, origin))
-                found = reading.contents(file.content, origin)
-                if not anyway:
-                    refuse_other(found.sweep(), start)
-                _repair(file, folder, found.torn)
-                this = replace(this, attempt=len(found.sessions) + 1)
-                journal = cls(file, folder, this, found)
-                journal._write(start)
-                return journal
+        self.folder = Path(folder)
+        with writing(self.folder, RESUME if begun(self.folder) else ELSEWHERE):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._file = _locked(self.folder)
+            try:
+                if not (data := self._file.content):
+                    name = name or self.folder.name
+                    data = _sealed(Head(name=name, attnbench=__version__, request=start.request))
+                    self._file.append(data)
+                    sync_folder(self.folder)
+                found = reading.contents(data, repr(str(self.folder / FILE)))
+                self.sweep: Sweep = found.sweep()
+                refuse_other(self.sweep, start)
+                self._repair(data, found.torn)
+                here, attempt = start.environment, len(found.sessions) + 1
+                self.origin = Origin(
+                    host=here.host, device_uuid=here.device_uuid, shard=start.shard, attempt=attempt
+                )
+                self._file.append(_sealed(start))
+            except BaseException:
+                self.close()
+                raise
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
         """Writes the records, all or none. Raises `StoreError` with the system's reason."""
@@ -165,10 +137,17 @@ class Journal:
         self.close()
 
     def _write(self, *records: Record) -> None:
-        data = _sealed(self._next_line, *records)
         with writing(self.folder, RESUME):
-            self._file.append(data)
-        self._next_line += len(records)
+            self._file.append(_sealed(*records))
+
+    def _repair(self, data: bytes, torn: bytes) -> None:
+        """Makes the journal end in a newline, moving a torn last line to another file."""
+        if torn:
+            with open(opened(self.folder / TORN), "ab") as aside:
+                aside.write(torn + b"\n")
+            self._file.cut(len(data) - len(torn))
+        elif not data.endswith(b"\n"):
+            self._file.append(b"\n")
 
 
 def begun(folder: Path) -> bool:
@@ -177,42 +156,20 @@ def begun(folder: Path) -> bool:
     return os.path.exists(file) and file.stat().st_size > 0
 
 
-@contextmanager
-def _opened(folder: Path, *, lock: bool) -> Iterator[LockedFile]:
-    """The journal's file, closed again if an error occurs.
-
-    Raises `SweepBusy`, and `StoreError` without the necessary `lock`.
-    """
+def _locked(folder: Path) -> LockedFile:
+    """The journal's file. Raises `SweepBusy`."""
     try:
-        file = LockedFile(folder / FILE, create=True)
+        return LockedFile(folder / FILE)
     except BlockingIOError:
         raise SweepBusy(
             f"{str(folder)!r} is being written by {_holder(folder)}; "
             "wait for it to end, or choose another folder with --out"
         ) from None
-    try:
-        if lock and not file.locked:
-            raise StoreError(f"{str(folder)!r} cannot be locked: {NO_LOCK}")
-        yield file
-    except BaseException:
-        file.close()
-        raise
 
 
-def _sealed(line: int, *records: Record) -> bytes:
+def _sealed(*records: Record) -> bytes:
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    entries = (schema.to_entry(record, at, number) for number, record in enumerate(records, line))
-    return b"".join(map(schema.seal, entries))
-
-
-def _repair(file: LockedFile, folder: Path, torn: bytes) -> None:
-    """Makes the journal end in a newline, moving a torn last line to another file."""
-    if torn:
-        with open(opened(folder / TORN, create=True), "ab") as aside:
-            aside.write(torn + b"\n")
-        file.cut(len(file.content) - len(torn))
-    elif not file.content.endswith(b"\n"):
-        file.append(b"\n")
+    return b"".join(schema.seal(schema.to_entry(record, at)) for record in records)
 
 
 def _holder(folder: Path) -> str:

@@ -8,19 +8,17 @@ from pathlib import Path
 
 
 class LockedFile:
-    """Opened for appending and locked against other writers until it is closed.
+    """Created if necessary, opened for appending, and locked against other writers until closed.
 
-    `content` is what the file held when it was opened. `locked` is False where the system has no
-    locks.
-
-    Raises `BlockingIOError` if another writer has the file, and `OSError` if it cannot be opened
-    or read.
+    `content` is what the file held when it was opened. Raises `BlockingIOError` if another writer
+    has the file, and `OSError` if it cannot be opened, locked or read.
     """
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
-        self._fd = opened(path, create=create)
+    def __init__(self, path: Path) -> None:
+        self._fd = opened(path)
         try:
-            self.locked = lock(self._fd)
+            if not lock(self._fd):
+                raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
             with open(self._fd, "rb", closefd=False) as file:
                 self.content = file.read()
         except BaseException:
@@ -51,14 +49,12 @@ class LockedFile:
         self._fd = -1
 
 
-def opened(path: Path, *, create: bool = False) -> int:
-    """A file opened for reading and appending.
+def opened(path: Path) -> int:
+    """A file opened for reading and appending, created if necessary.
 
     Raises `OSError`, also for a pipe, a device or a symbolic link.
     """
-    if path.is_symlink():
-        raise OSError(errno.EEXIST, f"{path.name} is a symbolic link")
-    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | (os.O_CREAT * create)
+    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CREAT
     fd = os.open(path, flags, 0o666)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd

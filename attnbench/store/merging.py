@@ -1,22 +1,20 @@
 """Several journals of one sweep, as its shards wrote them, as one journal.
 
-Lines keep their times and contents and are only numbered again, in the order in which they were
-written; each journal's own order is kept even where the clocks of machines differ. The result does
-not depend on the order of the journals, nor on how often one of them is given. Damaged lines
-stay in it, so that a report says what was lost; a torn last line does not.
+Lines keep their times and contents, in the order in which they were written; each journal's own
+order is kept even where the clocks of machines differ. The result does not depend on the order of
+the journals, nor on how often one of them is given. Lines that cannot be read stay behind.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from types import MappingProxyType
 
 from attnbench.errors import DifferentSweep, StoreError
-from attnbench.records import Outcome, Part, Sweep, canonical
+from attnbench.records import Part, Sweep, canonical
 from attnbench.store import output, reading, schema
 from attnbench.store.journal import FILE, load, load_results
 from attnbench.store.resuming import OTHER_DIVISION, request_differences, shard_differences
@@ -27,11 +25,6 @@ KEPT_APART = (
     " one sweep; report both folders"
 )
 
-# what identifies a record among those of its kind; of others all distinct ones are kept
-NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"card": ("mechanism",), "case": ("id",), "run": ("case", "part", "round")}
-)
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -40,48 +33,48 @@ class Piece:
     path: Path
     content: bytes
 
+    @classmethod
+    def read(cls, folder: Path) -> "Piece":
+        """The journal in a folder, or in a file. Raises what `load` raises."""
+        load(folder)  # which says what is wrong with it
+        return cls(folder, (folder / FILE if folder.is_dir() else folder).read_bytes())
+
     @cached_property
     def sweep(self) -> Sweep:
         """The journal as a sweep."""
         return reading.parse(self.content, repr(str(self.path)))
 
     @cached_property
-    def lines(self) -> list[tuple[bytes, Entry | None]]:
-        """Every line, in order, with its entry if it can be read."""
-        return [(line, _entry(line)) for _, line in reading.lines(self.content)]
-
-    @property
     def entries(self) -> list[Entry]:
         """Every line that can be read, in order; the first one begins the sweep."""
-        return [entry for _, entry in self.lines if entry]
+        found = []
+        for _, line in reading.lines(self.content):
+            with suppress(ValueError):
+                schema.from_entry(entry := schema.unseal(line))
+                found.append(entry)
+        return found
 
-    @property
-    def damaged(self) -> set[bytes]:
-        """The whole lines that cannot be read."""
-        torn = self.content.rpartition(b"\n")[2]
-        return {line for line, entry in self.lines if not entry} - {torn}
 
+def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
+    """The sweep that the journals in the folders make, which is written to `out`.
 
-def merge(folders: Sequence[Path], out: Path) -> Sweep:
-    """Joins the journals of the folders, and the one that `out` may hold already, in `out`.
-
-    Raises `DifferentSweep` if they are not of one request, kind of machine and version of
-    attnbench, or hold different runs of the same case and round, and `StoreError` if one cannot
-    be read or written, none has cases, or `out` is one of them.
+    Its warnings are those of all journals. Raises `DifferentSweep` if they are not of one request,
+    kind of machine and version of attnbench, or hold different runs of the same case and round, and
+    `StoreError` if one cannot be read or written, none has cases, or `out` holds a sweep, unless it
+    is merged `again`.
     """
-    pieces = [Piece(folder, _content(folder)) for folder in folders]
-    if os.path.exists(out / FILE):
-        if any(os.path.samefile(_file(folder), out / FILE) for folder in folders):
-            raise StoreError(
-                f"{str(out)!r} is one of the folders to merge, and keeps its own journal; choose"
-                " another folder with --out"
-            )
-        pieces.append(Piece(out, _content(out)))
+    if os.path.lexists(out / FILE) and not again:
+        raise StoreError(
+            f"{str(out)!r} already holds a sweep; choose another folder with --out, and name"
+            " this one too if it is to be merged"
+        )
+    pieces = [Piece.read(folder) for folder in folders]
     if not any(piece.sweep.plan for piece in pieces):
         load_results(folders[0])  # which says that it has no cases
     then = f"{output.ELSEWHERE}; the merged journals are intact"
     output.fill(out, {FILE: joined(pieces, out.name)}, then=then)
-    return load(out)
+    said = dict.fromkeys(line for piece in pieces for line in piece.sweep.warnings)
+    return replace(load(out), warnings=tuple(said))
 
 
 def joined(pieces: Sequence[Piece], name: str) -> bytes:
@@ -91,33 +84,11 @@ def joined(pieces: Sequence[Piece], name: str) -> bytes:
         _refuse_other(pieces[0], other)
     runs = _runs(pieces)
     first = pieces[0].entries[0]
-    entries = [replace(first, data={**first.data, "name": name})]
-    seen: set[tuple[str, ...]] = set()
+    entries = {_key(first): replace(first, data={**first.data, "name": name})}
     for entry in _in_order(pieces):
-        key = _key(entry)
-        if key not in seen and (entry.kind != "run" or runs.get(key) == entry):
-            seen.add(key)
-            entries.append(entry)
-    numbered = (replace(entry, line=line) for line, entry in enumerate(entries, 1))
-    damaged = sorted(set().union(*(piece.damaged for piece in pieces)))
-    return b"".join([*map(schema.seal, numbered), *(line + b"\n" for line in damaged)])
-
-
-def _content(folder: Path) -> bytes:
-    load(folder)  # which says what is wrong with it
-    return _file(folder).read_bytes()
-
-
-def _file(folder: Path) -> Path:
-    return folder / FILE if folder.is_dir() else folder
-
-
-def _entry(line: bytes) -> Entry | None:
-    with suppress(ValueError):
-        entry = schema.unseal(line)
-        schema.from_entry(entry)
-        return replace(entry, line=0)
-    return None
+        if entry.kind != "run" or runs.get(_key(entry)) == entry:
+            entries.setdefault(_key(entry), entry)
+    return b"".join(map(schema.seal, entries.values()))
 
 
 def _refuse_other(first: Piece, other: Piece) -> None:
@@ -138,37 +109,28 @@ def _refuse_other(first: Piece, other: Piece) -> None:
 
 
 def _runs(pieces: Sequence[Piece]) -> dict[tuple[str, ...], Entry]:
-    """The run that counts for each case, part and round.
+    """The run that counts for each case, part and round: the last of its journal.
 
-    What one journal has replaced counts in none: another may hold a copy from before. A case that
-    one shard left out and another measured was measured. Raises `DifferentSweep` at two runs.
+    What one shard left out and another measured was measured. Raises `DifferentSweep` at two runs.
     """
-    last: dict[tuple[str, ...], dict[str, tuple[Piece, Entry]]] = {}
-    replaced: set[str] = set()
+    counted: dict[tuple[str, ...], tuple[Piece, Entry]] = {}
     for piece in pieces:
-        own: dict[tuple[str, ...], list[Entry]] = {}
-        for entry in piece.entries:
-            if entry.kind == "run":
-                own.setdefault(_key(entry), []).append(entry)
-        for key, versions in own.items():
-            texts = [canonical(entry.data) for entry in versions]
-            replaced |= set(texts) - {texts[-1]}
-            last.setdefault(key, {}).setdefault(texts[-1], (piece, versions[-1]))
-    counted: dict[tuple[str, ...], Entry] = {}
-    for key, versions_of in last.items():
-        found = [place for text, place in versions_of.items() if text not in replaced]
-        if len(found) != 1:
-            _refuse_doubled(key, [piece for piece, _ in found or versions_of.values()])
-        counted[key] = found[0][1]
-    timed = {key[1] for key, entry in counted.items() if _is_time(entry, Outcome.OK)}
+        last = {_key(entry): entry for entry in piece.entries if entry.kind == "run"}
+        for key, entry in last.items():
+            earlier, known = counted.get(key, (piece, entry))
+            if known.data["elapsed_s"] and entry.data["elapsed_s"] and known.data != entry.data:
+                _refuse_doubled(key, earlier, piece)
+            if key not in counted or not known.data["elapsed_s"]:
+                counted[key] = piece, entry
+    timed = {key[1] for key, (_, entry) in counted.items() if entry.data["samples"]}
     return {
         key: entry
-        for key, entry in counted.items()
-        if not (_is_time(entry, Outcome.SKIPPED) and key[1] in timed)
+        for key, (_, entry) in counted.items()
+        if entry.data["elapsed_s"] or key[2] != Part.TIME or key[1] not in timed
     }
 
 
-def _refuse_doubled(key: tuple[str, ...], pieces: Sequence[Piece]) -> None:
+def _refuse_doubled(key: tuple[str, ...], *pieces: Piece) -> None:
     _, id_, part, round_ = key
     plan = pieces[0].sweep.plan
     labels = (str(line.case) for line in plan if schema.case_id(line.case.key) == id_)
@@ -177,10 +139,6 @@ def _refuse_doubled(key: tuple[str, ...], pieces: Sequence[Piece]) -> None:
         f" different run of {next(labels, id_)} ({part}, round {int(round_) + 1}); a shard is"
         " measured once, so leave one out"
     )
-
-
-def _is_time(entry: Entry, outcome: Outcome) -> bool:
-    return (entry.data["part"], entry.data["outcome"]) == (Part.TIME, outcome)
 
 
 def _in_order(pieces: Sequence[Piece]) -> Iterator[Entry]:
@@ -198,8 +156,12 @@ def _in_order(pieces: Sequence[Piece]) -> Iterator[Entry]:
 
 
 def _key(entry: Entry) -> tuple[str, ...]:
-    """What identifies the entry among all."""
-    names = NAMES.get(entry.kind)
-    if names is None:
-        return entry.kind, entry.at, canonical(entry.data)
-    return entry.kind, *(str(entry.data[name]) for name in names)
+    """What identifies the entry among all; sessions and their ends are all kept."""
+    match entry.kind:
+        case "card":
+            return "card", entry.data["mechanism"]
+        case "case":
+            return "case", entry.data["id"]
+        case "run":
+            return "run", *(str(entry.data[name]) for name in ("case", "part", "round"))
+    return entry.kind, entry.at, canonical(entry.data)

@@ -1,4 +1,4 @@
-"""Files written atomically and never through a symbolic link."""
+"""Files written as a whole or not at all, and never through a symbolic link."""
 
 import errno
 import os
@@ -25,22 +25,16 @@ ADVICE: Mapping[int | None, str] = MappingProxyType({
     errno.EISDIR: "name a file, not a folder",
     errno.ENOENT: "create its folder first",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ELOOP: "break the loop of symbolic links",
+    errno.ELOOP: "remove the symbolic link",
+    errno.ENOLCK: "choose a file system that has locks",
 })  # fmt: skip
 
 
-def write(path: Path, content: bytes, *, then: str = "", stream: bool = False) -> None:
-    """Replaces whatever has this name, even a symbolic link, by a file with this content.
+def write(path: Path, content: bytes, *, then: str = "") -> None:
+    """Makes a file with this content, or replaces the one of this name; its folder may be a link.
 
-    The folder may be reached through links, since the user chose it. With `stream`, for paths that
-    users name, a device or pipe such as /dev/stdout gets the content directly. Raises `StoreError`
-    as `writing` does; an older file is then unchanged.
+    Raises `StoreError` as `writing` does; an older file is then unchanged.
     """
-    with writing(path, then):
-        if stream and _is_stream(path):
-            with open(_stream(path), "wb") as file:
-                file.write(content)
-            return
     write_all({path: content}, then=then)
 
 
@@ -50,7 +44,7 @@ def write_all(files: Mapping[Path, bytes], *, then: str = "") -> None:
     try:
         for path, content in files.items():
             with writing(path, then):
-                _refuse_folder(path)
+                _refuse_other_kinds(path)
                 parts[path] = _created(path)
                 parts[path].write_bytes(content)
         for path, part in parts.items():
@@ -79,9 +73,8 @@ def refuse_unwritable(*paths: Path | None) -> None:
         if path.name == JOURNAL:
             raise StoreError(f"{str(path)!r} is the name of a sweep's journal; choose another")
         with writing(path):
-            _refuse_folder(path)
-            if not _is_stream(path):
-                _created(path).unlink()
+            _refuse_other_kinds(path)
+            _created(path).unlink()
 
 
 @contextmanager
@@ -106,40 +99,18 @@ def explained(what: str, way_out: str = "") -> Iterator[None]:
         raise StoreError(f"{what}: {reason}{advice}") from error
 
 
-def _refuse_folder(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+def _refuse_other_kinds(path: Path) -> None:
+    """Raises `OSError` unless the path is free or a file: a link, pipe or device stays as it is."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EEXIST, "it is not a regular file")
 
 
 def _created(path: Path) -> Path:
-    """A new file in the same folder, not named after `path`, whose name may have maximum length.
-
-    Raises `OSError`, also if no file can have the name of `path`.
-    """
-    with suppress(FileNotFoundError):
-        path.lstat()
+    """A new file in the same folder, not named after `path`, whose name may have maximum length."""
     part = path.parent / f".attnbench-{secrets.token_hex(6)}.part"
     part.open("xb").close()
     return part
-
-
-def _stream(path: Path) -> Path | int:
-    """The path, or a copy of standard output or error if it names one of them.
-
-    Opened by its name, a file that they go to would be overwritten by what is printed later.
-    """
-    for number in (1, 2):
-        with suppress(OSError):
-            if os.path.samestat(path.stat(), os.fstat(number)):
-                return os.dup(number)
-    return path
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether the path names a device, a pipe, or an open file of the process."""
-    folder = os.path.realpath(path.parent)
-    if folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"):
-        return True
-    with suppress(OSError):
-        return not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()
-    return False

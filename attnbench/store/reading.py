@@ -7,13 +7,8 @@ from attnbench.errors import DamagedJournal
 from attnbench.records import CardFacts, Part, Planned, Run, Shard, Sweep
 from attnbench.store import schema
 from attnbench.store.schema import End, EndReason, Head, Start
-from attnbench.units import many
 
 TORN = "the last line is torn: the run in flight was lost"
-MOVED = (
-    "between the numbers of lines: some are missing, repeated or out of order; of several"
-    " about one run the last is used, and --resume measures again what is lost"
-)
 
 
 def parse(data: bytes, origin: str) -> Sweep:
@@ -53,7 +48,7 @@ def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 @dataclass
 class Contents:
-    """What has been read so far; the numbers of lines should follow one another."""
+    """What has been read so far."""
 
     head: Head | None = None
     begun: str = ""
@@ -65,22 +60,10 @@ class Contents:
     ended: dict[Shard | None, EndReason | None] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     torn: bytes = b""  # the last line, if it has no end and cannot be read
-    last: int = 0  # the number of the last line that could be read
-    unread: int = 0  # lines since then
-    gaps: int = 0  # between the numbers of lines, forwards or back
-
-    @property
-    def next_line(self) -> int:
-        """The number of the line that will be appended, once a torn one is moved away."""
-        return self.last + self.unread + (0 if self.torn else 1)
 
     def take(self, number: int, line: bytes) -> None:
         """Add a line. Raises `ValueError` if it cannot be read or does not belong in a sweep."""
-        self.unread += 1
         entry = schema.unseal(line)
-        if not self.last < entry.line <= self.last + self.unread:
-            self.gaps += 1
-        self.last, self.unread = entry.line, 0
         record = schema.from_entry(entry)
         if self.head is None and not isinstance(record, Head):
             raise ValueError("it does not begin a sweep")
@@ -116,8 +99,6 @@ class Contents:
             if key in runs and not runs[key].elapsed_s:
                 del runs[key]  # it had been left out, and ran only now
             runs[key] = replace(run, case=key[0])
-        if self.gaps:
-            warnings.append(f"{many(self.gaps, 'gap')} {MOVED}")
         plan = {planned.case.key: planned for planned in self.cases.values()}
         asked = self.sessions[-1] if self.sessions else self.head
         return Sweep(

@@ -32,9 +32,9 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
     A journal of several shards is one of a whole sweep.
     """
     differences = request_differences(sweep.request, start.request, divided=start.shard is not None)
-    if sweep.shard != start.shard:
-        differences.append(f"shard: {sweep.shard or 'all'} there, {start.shard or 'all'} here")
     if sweep.sessions:
+        if sweep.shard != start.shard:
+            differences.append(f"shard: {sweep.shard or 'all'} there, {start.shard or 'all'} here")
         first, here = sweep.sessions[0], start.environment
         if start.shard is not None:
             differences += shard_differences(first, here)
@@ -73,10 +73,14 @@ def _asked(request: Request, free: frozenset[str]) -> dict[str, Any]:
 
 
 def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    pairs = ((name, _text(stored[name]), _text(new[name])) for name in stored)
-    return [f"{name}: {old} there, {now} here" for name, old, now in pairs if old != now]
+    """What differs; lists are compared regardless of order."""
+    listed = [(name, *map(_listed, (stored[name], new[name]))) for name in stored]
+    return [
+        f"{name}: {','.join(old)} there, {','.join(now)} here"
+        for name, old, now in listed
+        if sorted(old) != sorted(now)
+    ]
 
 
-def _text(value: Any) -> str:
-    """The value; lists are compared regardless of order."""
-    return ",".join(map(str, sorted(value))) if isinstance(value, tuple) else str(value)
+def _listed(value: Any) -> list[str]:
+    return [*map(str, value)] if isinstance(value, tuple) else [str(value)]

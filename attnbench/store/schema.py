@@ -1,11 +1,10 @@
 """A line of a journal: one record with its kind, line number, time and checksum.
 
-    {"schema":5,"kind":"run","line":17,"at":"2025-01-31T12:00:00.000+00:00","data":{…},
-     "sha256":"16 digits"}
+    {"schema":5,"kind":"run","at":"2025-01-31T12:00:00.000+00:00","data":{…},"sha256":"16 digits"}
 
-The checksum covers every byte before it, so that a line is verified before it is parsed. `line`
-counts lines from 1, so that removed or moved ones are noticed. A line is ASCII: other letters are
-escaped, and no text in a record can end a line. A run refers to its case by a short id.
+The checksum covers every byte before it, so that a line is verified before it is parsed. A line is
+ASCII: other letters are escaped, and no text in a record can end a line. A run refers to its case
+by a short id.
 
 Only journals of the current `SCHEMA` are read. Of a run, values that `metrics` does not list are
 dropped on reading: a metric may come or go without another schema.
@@ -43,7 +42,6 @@ from attnbench.records import (
 from attnbench.version import __version__
 
 SCHEMA = 5
-LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 
 # how many times as long as its run a sample may seem to take, by another process's clock; not their
 # sum: a case in several races has the samples of all of them, and the time of the first
@@ -97,12 +95,11 @@ KINDS: Mapping[str, type[Record]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Entry:
-    """A line before it becomes a record. `at` is UTC, ISO 8601; `line` is its number from 1."""
+    """A line before it becomes a record. `at` is UTC, ISO 8601."""
 
     kind: str
     at: str
     data: Mapping[str, Any]
-    line: int = 0
 
 
 def digest(content: bytes) -> str:
@@ -119,8 +116,7 @@ def seal(entry: Entry, version: int = SCHEMA) -> bytes:
     """The line of an entry, ending in a newline."""
     data = json.dumps(entry.data, sort_keys=True, separators=(",", ":"))
     kind, at = json.dumps(entry.kind), json.dumps(entry.at)
-    head = f'{{"schema":{version},"kind":{kind},"line":{entry.line},"at":{at},"data":'
-    line = (head + data).encode("ascii")
+    line = f'{{"schema":{version},"kind":{kind},"at":{at},"data":{data}'.encode("ascii")
     return line + f',"sha256":"{digest(line)}"}}\n'.encode("ascii")
 
 
@@ -137,7 +133,7 @@ def unseal(line: bytes) -> Entry:
     if digest(body) != checksum.decode("ascii"):
         raise ValueError("checksum does not match")
     try:
-        entry = msgspec.convert(json.loads(body + b"}", parse_int=_integer), Entry)
+        entry = msgspec.convert(json.loads(body + b"}"), Entry)
     except (ValueError, RecursionError) as error:
         raise ValueError("not a line that attnbench wrote") from error
     if int(written) != SCHEMA:
@@ -149,8 +145,8 @@ def unseal(line: bytes) -> Entry:
     return entry
 
 
-def to_entry(record: Record, at: str, line: int = 0) -> Entry:
-    """The entry of a record, with its line number in the journal."""
+def to_entry(record: Record, at: str) -> Entry:
+    """The entry of a record."""
     data = asdict(record)
     match record:
         case Planned(case=case):
@@ -160,7 +156,7 @@ def to_entry(record: Record, at: str, line: int = 0) -> Entry:
             finite = {name: value for name, value in values.items() if isfinite(value)}
             data |= {"case": case_id(key), "values": finite}
     kind = next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
-    return Entry(kind, at, data, line)
+    return Entry(kind, at, data)
 
 
 def from_entry(entry: Entry) -> Record:
@@ -172,7 +168,7 @@ def from_entry(entry: Entry) -> Record:
     if entry.kind not in KINDS:
         raise ValueError(f"unknown kind {entry.kind!r}")
     try:
-        record = _converted(entry.data, KINDS[entry.kind])
+        record = msgspec.convert(entry.data, KINDS[entry.kind])
     except ValueError as error:
         raise ValueError(
             f"not a line of kind {entry.kind}: {str(error)[:1].lower()}{str(error)[1:]}"
@@ -194,25 +190,6 @@ def read_error(run: Run) -> str:
     return ""
 
 
-def _converted(data: Any, kind: type[Record]) -> Record:
-    try:
-        return msgspec.convert(data, kind)
-    except UnicodeEncodeError:  # an unknown name or word, which is no Unicode text
-        return msgspec.convert(_unicode(data), kind)
-
-
-def _unicode(data: Any) -> Any:
-    """The data with question marks for what is no Unicode text in it."""
-    match data:
-        case str():
-            return data.encode("utf-8", "replace").decode()
-        case dict():
-            return {_unicode(name): _unicode(value) for name, value in data.items()}
-        case list():
-            return [*map(_unicode, data)]
-    return data
-
-
 def _nonsense(run: Run) -> Iterator[str]:
     """Values that no run can have measured, though each has the right type."""
     for name, value in run.values.items():
@@ -227,9 +204,3 @@ def _nonsense(run: Run) -> Iterator[str]:
     longest_s = max((sample.wall_s for sample in run.samples), default=0.0)
     if run.elapsed_s and longest_s > CLOCKS * run.elapsed_s:
         yield f"a sample takes {longest_s:g} s, and the whole run {run.elapsed_s:g} s"
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)

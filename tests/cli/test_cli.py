@@ -65,7 +65,7 @@ def test_a_report_is_made_again_from_the_journal_alone(swept, tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [("--resume", "{}"), pytest.param((*QUICK, "--out", "{}", "--resume"), marks=pytest.mark.long)],
+    [("--resume", "{}"), pytest.param((*QUICK, "--resume", "{}"), marks=pytest.mark.long)],
 )
 def test_a_resumed_sweep_that_is_done_measures_nothing(swept, words):
     before = runs(swept[0])
@@ -126,10 +126,9 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
         (["--device", "cuda:99"], r"this machine has \d+ CUDA devices"),
         (["--device", "tpu"], r"'tpu' is not auto, cpu"),
         (["--padding", "2"], r"--padding.*0.95"),
-        (["--resume"], r"--resume needs the folder"),
+        (["--resume", "a", "--out", "b"], r"--resume FOLDER is the folder .* leave out --out"),
         (["--resume", "nowhere"], r"no sweep in 'nowhere'"),
         (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': no such file"),
-        (["--anyway"], r"--anyway needs --resume"),
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
         (["--cuda-graphs", "--device", "cpu"], r"--cuda-graphs needs a GPU"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),
@@ -149,7 +148,7 @@ def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
     before = (folder / "sweep.jsonl").read_bytes()
     done = here("sweep", *QUICK, "--out", folder, code=2)
     assert "already holds a sweep; --resume to continue it" in done.stderr
-    other = here("sweep", *QUICK, "--out", folder, "--resume", code=2)
+    other = here("sweep", *QUICK, "--resume", folder, code=2)
     assert "cannot resume" in other.stderr
     assert (folder / "sweep.jsonl").read_bytes() == before
 
@@ -164,9 +163,9 @@ def runs(folder):
 @pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGHUP, signal.SIGINT]])
 def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path, numbers):
     folder = tmp_path / "stopped"
-    again = ("sweep", *QUICK, "--mode", "inference", "--out", folder)
+    again = ("sweep", *QUICK, "--mode", "inference")
     endless = ("--rounds", "1000")  # it is never done before the signal comes
-    command = (*again, *endless)
+    command = (*again, *endless, "--out", folder)
     kept = 0  # runs in the journal
     for number in numbers:
         with start(*command) as process:
@@ -180,8 +179,8 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path, numbers):
         kept = runs(folder)
         assert "--resume" in err
         assert "Traceback" not in err
-        command = (*again, *endless, "--resume")
-    done = attnbench(*again, "--resume", "--rounds", "1")
+        command = (*again, *endless, "--resume", folder)
+    done = attnbench(*again, "--resume", folder, "--rounds", "1")
     assert "fastformer" in done.stdout
     import attnbench as package
 

@@ -55,14 +55,11 @@ def test_merged_shards_make_one_report(shards, tmp_path):
 
 
 def test_a_part_of_the_shards_is_said_to_be_one(shards, tmp_path):
-    for folders in (shards[0][:1], [shards[0][0], shards[0][0]]):
-        done = here("merge", *folders, "--out", tmp_path)
-        assert re.search(r"incomplete: 1 of 2 shards, \d+ runs; missing 2/2;", done.stderr)
-        assert "complete;" not in done.stderr
-        first, *_ = here("report", tmp_path).stderr.splitlines()
-        assert first.startswith("warning: incomplete: 1 of 2 shards; missing 2/2; attnbench merge")
-    assert "complete;" in here("merge", shards[0][1], "--out", tmp_path).stderr
-    assert load(tmp_path).finished
+    done = here("merge", shards[0][0], shards[0][0], "--out", tmp_path)
+    assert re.search(r"incomplete: 1 of 2 shards, \d+ runs; missing 2/2;", done.stderr)
+    assert "complete;" not in done.stderr
+    first, *_ = here("report", tmp_path).stderr.splitlines()
+    assert first.startswith("warning: incomplete: 1 of 2 shards; missing 2/2; attnbench merge")
 
 
 def test_another_machine_is_refused_in_one_line(copies, tmp_path):
@@ -88,9 +85,9 @@ def test_a_shard_goes_on_in_its_own_folder_alone(copies):
     file = copies[0] / FILE
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:-3]))
-    wrong = refused(*SMALL, "--shard", "2/2", "--out", copies[0], "--resume")
+    wrong = refused(*SMALL, "--shard", "2/2", "--resume", copies[0])
     assert "shard: 1/2 there, 2/2 here" in wrong
-    done = here(*SMALL, "--shard", "1/2", "--out", copies[0], "--resume")
+    done = here(*SMALL, "--shard", "1/2", "--resume", copies[0])
     assert "shard 1/2, attempt 2" in done.stderr
     sweep = load(copies[0])
     assert sweep.finished
@@ -116,14 +113,14 @@ def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
     more = ("--budget", "90s", "--no-share-layers")
     level = ("--level", "model")
     done = here(*SMALL, *level, *more, "--dry-run", "--on", "slurm", "--shards", "2", "--out", "x")
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("set -- ")]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("exec ")]
     words = line.split()
     assert words[words.index("sweep") :] == [
         *("sweep", "--device", "cpu", "--models", "fastformer,linformer", "--lengths", "16,32"),
         *("--level", "model", "--tokens", "64", "--width", "16", "--heads", "2"),
         "--no-share-layers",
         *("--threads", "1", "--budget", "90s", "--rounds", "2", "--quick"),
-        *("--shard", '"$number/2"', "--out", '"$out/shard-$number"'),
+        *("--shard", '"$number/2"', '"$how"', '"$out/shard-$number"'),
     ]
 
 

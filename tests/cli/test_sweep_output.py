@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_a_process_is_started(
 def folder(tmp_path):
     """A sweep of which nothing but the plan is stored."""
     made = sweeps.sweep(("fastformer",), lengths=(128,))
-    with Journal.open(tmp_path, Start(made.request, made.sessions[0])) as journal:
+    with Journal(tmp_path, Start(made.request, made.sessions[0])) as journal:
         journal.append(*made.cards, *made.plan)
         yield tmp_path, journal, made
 
@@ -197,7 +197,7 @@ def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
 def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monkeypatch):
     made, shard = sweeps.sweep(("fastformer",), lengths=(128,)), Shard(1, 2)
     here = made.sessions[0]
-    first = Journal.open(tmp_path, Start(made.request, here, shard))
+    first = Journal(tmp_path, Start(made.request, here, shard))
     pauses = []
 
     def pause(seconds):
@@ -206,11 +206,11 @@ def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monke
             first.close()
 
     monkeypatch.setattr(measuring.time, "sleep", pause)
-    measuring.opened(tmp_path, Start(made.request, here, shard), False).close()
+    measuring.opened(tmp_path, Start(made.request, here, shard)).close()
     assert len(pauses) == 3
     monkeypatch.setattr(measuring, "BUSY_S", 0.0)
-    with Journal.open(tmp_path, Start(made.request, here, shard)), pytest.raises(SweepBusy):
-        measuring.opened(tmp_path, Start(made.request, here, shard), False)
+    with Journal(tmp_path, Start(made.request, here, shard)), pytest.raises(SweepBusy):
+        measuring.opened(tmp_path, Start(made.request, here, shard))
 
 
 def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):

@@ -64,7 +64,7 @@ def test_a_sweep_goes_on_wherever_its_last_line_is_cut(finished, verb, tmp_path)
     before = runs(finished)
     for cut in last_line(finished)[::STRIDE]:
         folder = of(finished, tmp_path / f"s{cut}", lambda data, cut=cut: data[:cut])
-        said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
+        said(verb("sweep", *SMALL, "--resume", folder), 0)
         assert complete(folder) == before
 
 
@@ -77,7 +77,7 @@ def test_a_run_cut_anywhere_is_measured_again(finished, verb, tmp_path):
         start = sum(map(len, lines[:number]))
         cut = start + rng.randrange(1, len(lines[number]) - 1)
         folder = of(finished, tmp_path / f"c{cut}", lambda data, cut=cut: data[:cut])
-        said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
+        said(verb("sweep", *SMALL, "--resume", folder), 0)
         complete(folder)
 
 
@@ -95,7 +95,7 @@ def changed(data, seed):
 def test_changed_bytes_invalidate_only_their_lines(finished, verb, tmp_path, seed):
     folder = of(finished, tmp_path / "changed", lambda data: changed(data, seed))
     damaged = (folder / FILE).read_bytes()
-    resume = ("sweep", *SMALL, "--out", folder, "--resume")
+    resume = ("sweep", *SMALL, "--resume", folder)
     try:
         load(folder)
     except DamagedJournal:
@@ -123,6 +123,6 @@ def test_a_case_whose_line_is_lost_is_described_again_and_keeps_its_runs(finishe
 
     folder = of(finished, tmp_path / "lost", lose)
     assert len(load(folder).runs) == RUNS - 3
-    said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
+    said(verb("sweep", *SMALL, "--resume", folder), 0)
     assert len(load(folder).runs) == RUNS
     assert (folder / FILE).read_bytes().count(b'"kind":"run"') == RUNS, "runs were measured again"

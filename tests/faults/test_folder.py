@@ -46,8 +46,8 @@ def test_a_disk_that_fills_up_stops_the_sweep_with_a_line(mounts, tmp_path, page
     assert report.returncode == (2 if kept else report.returncode)
     assert "Traceback" not in report.stderr
     inside(before, "mount", "-o", "remount,size=16m", disk)
-    going_on = ["--resume"] * (pages > 3)
-    said(attnbench("sweep", *SMALL, "--out", folder, *going_on, before=before), 0)
+    into = "--resume" if pages > 3 else "--out"
+    said(attnbench("sweep", *SMALL, into, folder, before=before), 0)
     assert kept.items() <= entries_of(before, folder, tmp_path).items()
     complete(tmp_path / "copy")
 
@@ -71,7 +71,7 @@ def test_a_limit_of_file_sizes_is_a_full_disk(tmp_path, limit):
     )
     said(done, 2, "cannot write", "file too large; raise the file size limit and --resume")
     assert 0 < len(runs(tmp_path)) < RUNS
-    said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
+    said(attnbench("sweep", *SMALL, "--resume", tmp_path), 0)
     complete(tmp_path)
 
 
@@ -105,10 +105,10 @@ def test_a_journal_that_is_closed_in_the_middle_stops_the_sweep_with_a_line(tmp_
     with closed(tmp_path / "sweep.jsonl", tmp_path) as process:
         said(process, 2, "cannot write", "operation not permitted")
         kept = runs(tmp_path)
-        again = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
+        again = attnbench("sweep", *SMALL, "--resume", tmp_path)
         said(again, 2, "cannot write", "not permitted; change its permissions and --resume")
     assert load(tmp_path).warnings == ()
-    said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
+    said(attnbench("sweep", *SMALL, "--resume", tmp_path), 0)
     assert kept.items() <= complete(tmp_path).items()
 
 
@@ -124,7 +124,7 @@ def test_a_read_only_file_system_is_reported(mounts, swept):
     before = mounts(f"mount --bind '{swept}' '{swept}' && mount -o remount,bind,ro '{swept}'")
     for words in (
         ["report", swept],
-        ["sweep", *SMALL, "--out", swept, "--resume"],
+        ["sweep", *SMALL, "--resume", swept],
         ["sweep", *SMALL, "--out", swept / "below"],
     ):
         said(attnbench(*words, before=before), 2, "read-only file system")
@@ -145,7 +145,7 @@ def test_nobody_resumes_a_sweep_that_runs(tmp_path):
     with start("sweep", *SMALL, "--out", tmp_path) as process:
         until(lambda: lines(tmp_path) > 7, "a run")
         process.send_signal(19)  # a stopped process still owns the folder
-        done = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
+        done = attnbench("sweep", *SMALL, "--resume", tmp_path)
         process.send_signal(18)
         _, err = process.communicate()
     said(done, 2, f"is being written by process {process.pid};")

@@ -142,5 +142,5 @@ def test_a_terminal_that_is_hung_up_loses_no_run(tmp_path):
     code = process.wait()
     assert code in (0, 2, 129), code
     if code:
-        said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
+        said(attnbench("sweep", *SMALL, "--resume", tmp_path), 0)
     complete(tmp_path)

@@ -31,9 +31,9 @@ def points(count, seed):
     return [(rng.choice((0, 1, *range(BEGUN, 20))), rng.uniform(0, WITHIN_S)) for _ in range(count)]
 
 
-def killed(folder, line, later_s, *more):
+def killed(folder, line, later_s):
     """Kills a sweep at some point and waits until none of its processes is left."""
-    process = start("sweep", *SMALL, "--out", folder, *more)
+    process = start("sweep", *SMALL, *into(folder))
     try:
         until(lambda: lines(folder) >= line or process.poll() is not None, f"line {line}")
         time.sleep(later_s)  # not for an event: the kill is to fall anywhere between two of them
@@ -46,18 +46,18 @@ def killed(folder, line, later_s, *more):
     assert "Traceback" not in err
 
 
-def going_on(folder):
-    """`--resume`, unless nothing began."""
+def into(folder):
+    """`--resume` or, where nothing began, `--out`."""
     file = folder / "sweep.jsonl"
-    return ["--resume"] * (file.exists() and file.stat().st_size > 0)
+    return "--resume" if file.exists() and file.stat().st_size > 0 else "--out", folder
 
 
 @pytest.mark.long
 def test_a_sweep_killed_twice_is_completed(tmp_path):
     folder = tmp_path / "killed"
     killed(folder, BEGUN + 2, 0.1)
-    killed(folder, lines(folder) + 2, 0.2, "--resume")
-    said(attnbench("sweep", *SMALL, "--out", folder, "--resume"), 0)
+    killed(folder, lines(folder) + 2, 0.2)
+    said(attnbench("sweep", *SMALL, "--resume", folder), 0)
     complete(folder)
 
 
@@ -66,14 +66,14 @@ def test_a_sweep_killed_twice_is_completed(tmp_path):
 def test_a_sweep_killed_anywhere_is_completed(tmp_path, line, later_s):
     folder = tmp_path / "killed"
     killed(folder, line, later_s)
-    said(attnbench("sweep", *SMALL, "--out", folder, *going_on(folder)), 0)
+    said(attnbench("sweep", *SMALL, *into(folder)), 0)
     complete(folder)
 
 
 @pytest.mark.faults
 def test_a_sweep_stopped_before_its_first_line_begins_again(tmp_path):
     (tmp_path / "sweep.jsonl").touch()
-    done = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
+    done = attnbench("sweep", *SMALL, "--resume", tmp_path)
     said(done, 2, "is empty: its sweep never began; repeat it")
     said(attnbench("sweep", *SMALL, "--out", tmp_path), 0)
     complete(tmp_path)

@@ -21,7 +21,7 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **mac
     """The folder, after a sweep on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
     fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
-    with Journal.open(folder, Start(request, here, shard)) as journal:
+    with Journal(folder, Start(request, here, shard)) as journal:
         if not journal.sweep.plan:
             journal.append(*FACTS, *plan)
         runs, finished = journal.sweep.runs, done(journal.sweep)

@@ -23,10 +23,11 @@ LONG = (*LONGER, "--mode", "inference")  # long enough to be killed in the middl
 
 
 def start(out, *arguments, device="cpu", cwd=ROOT, env=os.environ):
-    """A driver that has not ended yet."""
+    """A driver that has not ended yet, of a new sweep or of one that goes on."""
     command = [sys.executable, "-m", "attnbench", "sweep", *SMALL, "--device", device]
+    into = "--resume" if fleets.begun(out) else "--out"
     return subprocess.Popen(
-        [*command, "--out", str(out), *arguments],
+        [*command, into, str(out), *arguments],
         cwd=cwd,
         env={**env, "NO_COLOR": "1", "PYTHONPATH": str(cwd)},
         stdin=subprocess.DEVNULL,

@@ -79,7 +79,7 @@ def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
     kill([driver.pid])
     driver.communicate()
     jobs = fleets.read(tmp_path).jobs
-    ended(start(tmp_path, *on_ray, "--resume", env=env))
+    ended(start(tmp_path, *on_ray, env=env))
     assert fleets.read(tmp_path).jobs == jobs
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 

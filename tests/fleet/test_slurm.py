@@ -157,7 +157,7 @@ def test_a_killed_driver_is_taken_up_where_it_was(idle, tmp_path):
     driver.communicate()
     jobs = fleets.read(tmp_path).jobs
     # the default number of shards is the stored one
-    ended(begun(idle, tmp_path, *LONG, "--resume"))
+    ended(begun(idle, tmp_path, *LONG))
     assert fleets.read(tmp_path).jobs == jobs
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 
@@ -174,7 +174,7 @@ def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
     merged = f"merged: {many(runs, 'run')}; attnbench sweep --resume '{tmp_path}' continues"
     assert last == f"attnbench: shard 1/2 (and 1 other) was cancelled; {merged}"
     assert not load(tmp_path).finished
-    ended(begun(idle, tmp_path, *LONG, "--resume"))
+    ended(begun(idle, tmp_path, *LONG))
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1, 2}
 
 
@@ -190,7 +190,7 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
         f"interrupted; jobs {', '.join(ids)} keep running;"
         f" attnbench sweep --resume '{tmp_path}' continues" in err
     )
-    again = begun(idle, tmp_path, *LONGER, "--resume")
+    again = begun(idle, tmp_path, *LONGER)
     for line in again.stderr:
         if " running" in line:
             os.kill(again.pid, signal.SIGINT)

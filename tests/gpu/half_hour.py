@@ -128,11 +128,11 @@ def python(*words):
 def swept(folder, name, limit_s, tiny, *options):
     """A sweep into a folder of its own, or the rest of one that is there."""
     journal = folder / name / "sweep.jsonl"
-    resumed = ("--resume",) if journal.exists() and journal.stat().st_size else ()
+    into = "--resume" if journal.exists() and journal.stat().st_size else "--out"
     budget = f"{(PATIENCE if tiny else 1.0) * (limit_s - GRACE_S - AROUND_S):.0f}s"
     words = python("-m", "attnbench", "sweep", "--device", "cuda", "--budget", budget)
-    out = ("--out", str(folder / name), *(TINY if tiny else ()))
-    return name, limit_s, (*words, *options, *out, *resumed)
+    out = (into, str(folder / name), *(TINY if tiny else ()))
+    return name, limit_s, (*words, *options, *out)
 
 
 def questions(folder, tiny):

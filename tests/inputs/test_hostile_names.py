@@ -182,7 +182,7 @@ def test_a_resume_refuses_stored_options_without_obeying_them(tmp_path):
     hostile.stored(tmp_path / "s", 5)
     before = (tmp_path / "s" / "sweep.jsonl").read_bytes()
     with driving.inside(tmp_path):
-        ended = driving.run("sweep", "--models", "fastformer", "--resume", "--out", "s",
+        ended = driving.run("sweep", "--models", "fastformer", "--resume", "s",
                             "--device", "cpu")  # fmt: skip
     terminal(ended)
     assert ended.code == 2

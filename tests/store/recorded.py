@@ -15,19 +15,13 @@ DATA = (RECORDED / FILE).read_bytes()
 LINES = DATA.splitlines(keepends=True)
 
 
-def numbered(*lines: bytes) -> bytes:
-    """A journal of these lines."""
-    entries = (replace(unseal(line), line=number) for number, line in enumerate(lines, 1))
-    return b"".join(map(seal, entries))
-
-
 # the head, a session, two cards, a case with two runs and the end: enough to damage at random
-SMALL = numbered(*LINES[:5], *LINES[16:18], LINES[-1])
+SMALL = b"".join([*LINES[:5], *LINES[16:18], LINES[-1]])
 SMALL_LINES = SMALL.splitlines(keepends=True)
 
 
 def opened(folder, request: Request = SWEEP.request) -> Journal:
-    return Journal.open(folder, Start(request, SWEEP.sessions[0]), name="a sweep")
+    return Journal(folder, Start(request, SWEEP.sessions[0]), name="a sweep")
 
 
 def entries(folder) -> list[Entry]:

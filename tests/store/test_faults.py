@@ -96,13 +96,13 @@ def test_a_journal_is_a_regular_file(tmp_path):
     (tmp_path / "other").write_bytes(SMALL)
     (tmp_path / FILE).symlink_to("other")
     assert load(tmp_path).warnings == ()
-    with pytest.raises(StoreError, match=r"sweep.jsonl is a symbolic link; move .* --resume"):
+    with pytest.raises(StoreError, match=r"remove the symbolic link and --resume"):
         opened(tmp_path)
     assert (tmp_path / "other").read_bytes() == SMALL
     (tmp_path / FILE).unlink()
     (tmp_path / FILE).write_bytes(SMALL[:-5])
     (tmp_path / TORN).symlink_to("pipe")
-    with pytest.raises(StoreError, match="torn is a symbolic link"):
+    with pytest.raises(StoreError, match="remove the symbolic link"):
         opened(tmp_path)
 
 

@@ -13,7 +13,7 @@ from attnbench.records import Outcome, Part, Run
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, TORN, Journal, list_sweeps, load, load_results
 from attnbench.store.schema import EndReason, Start
-from tests.store.recorded import LINES, SMALL, SMALL_LINES, SWEEP, entries, opened, rows
+from tests.store.recorded import SMALL, SMALL_LINES, SWEEP, opened, rows
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -56,9 +56,9 @@ def test_every_value_that_its_row_allows_is_read_again(found):
 @pytest.mark.parametrize("name", ["two words", "путь", "\x1b[31mred\n", "-rf *", "\udc80", "'"])
 def test_hostile_names_are_only_names(tmp_path, name):
     start = Start(SWEEP.request, SWEEP.sessions[0])
-    with Journal.open(tmp_path / name, start) as open_journal:
+    with Journal(tmp_path / name, start) as open_journal:
         open_journal.append(*SWEEP.plan)
-    Journal.open(tmp_path / name, start).close()
+    Journal(tmp_path / name, start).close()
     assert load(tmp_path / name).name == name
     assert list_sweeps(tmp_path) == (name,)
 
@@ -156,15 +156,6 @@ def test_nothing_of_a_failed_append_stays_and_a_closed_journal_takes_no_more(tmp
     open_journal.close()
     with pytest.raises(StoreError, match="cannot write"):
         open_journal.append(SWEEP.plan[0])
-
-
-def test_lines_are_numbered_from_one_also_after_a_resume(tmp_path):
-    (tmp_path / FILE).write_bytes(b"".join(LINES))
-    with opened(tmp_path) as open_journal:
-        open_journal.append(*SWEEP.plan[:2])
-    numbers = [entry.line for entry in entries(tmp_path)]
-    assert numbers == list(range(1, len(LINES) + 4))
-    assert load(tmp_path).warnings == ()
 
 
 def test_a_sweep_without_cases_has_no_results(tmp_path):

@@ -4,12 +4,15 @@ import os
 
 import pytest
 
+from attnbench.errors import StoreError
+from attnbench.store import locked
 from attnbench.store.locked import LockedFile
+from tests.store.recorded import opened
 
 
 def test_what_is_appended_is_on_the_disk_or_not_in_the_file(tmp_path, monkeypatch):
     synced = []
-    file = LockedFile(tmp_path / "file", create=True)
+    file = LockedFile(tmp_path / "file")
     with monkeypatch.context() as system:
         system.setattr(os, "fsync", lambda fd: synced.append(os.pread(fd, 100, 0)))
         file.append(b"one\n")
@@ -25,3 +28,11 @@ def test_what_is_appended_is_on_the_disk_or_not_in_the_file(tmp_path, monkeypatc
             file.append(b"three\n")
     file.close()
     assert (tmp_path / "file").read_bytes() == b"one\ntwo\n"
+
+
+def test_a_file_that_cannot_be_locked_is_refused(tmp_path, monkeypatch):
+    """Else two sweeps might write it at once."""
+    monkeypatch.setattr(locked, "lock", lambda fd: False)
+    said = "cannot write .*: no locks available; choose a file system that has locks, or choose"
+    with pytest.raises(StoreError, match=said):
+        opened(tmp_path)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attnbench.analysis.report import analyse
 from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Outcome, Part, Run, Shard
-from attnbench.store import locked, schema
+from attnbench.store import schema
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.merging import Piece, joined, merge
 from attnbench.store.schema import EndReason, Start
@@ -57,14 +57,35 @@ def test_every_run_says_where_it_was_measured(shards, whole, tmp_path):
     assert all(run.origin.shard is None for run in load(whole).runs)
 
 
-@pytest.mark.parametrize("out", ["shard-1", "link", "shard-1/../shard-1"])
-def test_a_shard_keeps_its_own_journal(shards, copy, tmp_path, out):
-    (tmp_path / "link").symlink_to(copy)
+def test_a_folder_that_holds_a_sweep_is_left_alone(shards, copy, tmp_path):
     before = (copy / FILE).read_bytes()
-    for named in (copy, copy / FILE):
-        with pytest.raises(StoreError, match="is one of the folders to merge, and keeps its own"):
-            merge([named, *shards[1:]], tmp_path / out)
+    with pytest.raises(StoreError, match="already holds a sweep; choose another folder with --out"):
+        merge(shards, copy)
     assert (copy / FILE).read_bytes() == before
+
+
+def test_lines_keep_their_times(shards, tmp_path):
+    merge(shards, tmp_path)
+    times = [entry.at for entry in entries(tmp_path) if entry.kind == "run"]
+    assert times == sorted(times)
+    assert set(times) <= {entry.at for folder in shards for entry in entries(folder)}
+
+
+def test_what_was_merged_is_merged_with_more(shards, whole, tmp_path):
+    first = merge(shards[:2], tmp_path / "first")
+    assert not first.finished
+    assert first.shards == (Shard(1, 3), Shard(2, 3))
+    last = merge([tmp_path / "first", *shards], tmp_path / "last")
+    assert last.finished
+    assert contents(last) == contents(load(whole))
+
+
+def test_a_damaged_line_is_reported_and_left_behind(shards, copy, tmp_path):
+    *lines, last = (copy / FILE).read_bytes().splitlines(keepends=True)
+    (copy / FILE).write_bytes(b"".join([*lines[:-1], b"?" + lines[-1], last]))
+    (said,) = merge([copy, *shards[1:]], tmp_path / "merged").warnings
+    assert said.endswith("not a whole line of a journal; set aside")
+    assert load(tmp_path / "merged").warnings == ()
 
 
 def test_shards_that_are_missing_are_named(shards, tmp_path):
@@ -72,7 +93,7 @@ def test_shards_that_are_missing_are_named(shards, tmp_path):
     assert list(merged.missing) == [Shard(1, 3), Shard(3, 3)]
     first, *_ = analyse(merged).warnings
     assert first.text.startswith("incomplete: 1 of 3 shards; missing 1/3, 3/3")
-    assert list(merge(shards, tmp_path).missing) == []
+    assert list(merge(shards, tmp_path, again=True).missing) == []
     merge(shards[:2], tmp_path / "m")
     measured(tmp_path / "m")
     assert list(load(tmp_path / "m").missing) == []  # resumed as a whole sweep
@@ -87,31 +108,13 @@ def test_journals_without_cases_are_no_sweep(shards, tmp_path):
     assert merge([empty, shards[1]], tmp_path / "merged").plan
 
 
-def test_lines_are_numbered_anew_and_keep_their_times(shards, tmp_path):
-    merge(shards, tmp_path)
-    merged = entries(tmp_path)
-    assert [entry.line for entry in merged] == list(range(1, len(merged) + 1))
-    times = [entry.at for entry in merged if entry.kind == "run"]
-    assert times == sorted(times)
-    assert set(times) <= {entry.at for folder in shards for entry in entries(folder)}
-
-
-def test_shards_may_be_merged_as_they_end(shards, whole, tmp_path):
-    first = merge(shards[:2], tmp_path)
-    assert not first.finished
-    assert first.shards == (Shard(1, 3), Shard(2, 3))
-    last = merge(shards[2:], tmp_path)
-    assert last.finished
-    assert contents(last) == contents(load(whole))
-
-
 def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(shards, copy, tmp_path):
     lines = (copy / FILE).read_bytes().splitlines(keepends=True)
     (copy / FILE).write_bytes(b"".join(lines[:-2]))
     merged = merge([copy, *shards[1:]], tmp_path / "merged")
     assert not merged.finished
     measured(copy, Shard(1, 3))
-    again = merge([copy, *shards[1:]], tmp_path / "merged")
+    again = merge([copy, *shards[1:]], tmp_path / "merged", again=True)
     assert again.finished
     attempts = {run.origin.attempt for run in again.runs if run.origin.shard == Shard(1, 3)}
     assert attempts == {1, 2}
@@ -121,7 +124,7 @@ def test_a_clock_that_is_behind_does_not_undo_a_resume(shards, copy, tmp_path):
     """The shard was interrupted, and went on where it was five minutes earlier."""
     file = copy / FILE
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
-    with Journal.open(copy, Start(REQUEST, environment(), Shard(1, 3))) as journal:
+    with Journal(copy, Start(REQUEST, environment(), Shard(1, 3))) as journal:
         journal.end(EndReason.INTERRUPTED)
     before = len(file.read_bytes().splitlines())
     measured(copy, Shard(1, 3))
@@ -131,18 +134,6 @@ def test_a_clock_that_is_behind_does_not_undo_a_resume(shards, copy, tmp_path):
     file.write_bytes(b"".join(map(schema.seal, lines)))
     assert load(copy).finished
     assert merge([copy, *shards[1:]], tmp_path / "merged").finished
-
-
-def test_what_a_shard_has_replaced_since_does_not_come_back(shards, copy, tmp_path):
-    merge([copy, *shards[1:]], tmp_path / "merged")
-    run = next(run for run in load(copy).runs if run.part is Part.TIME)
-    with Journal.open(copy, Start(REQUEST, environment(host="later"), Shard(1, 3))) as journal:
-        journal.append(replace(run, elapsed_s=run.elapsed_s + 1))
-        journal.end(EndReason.FINISHED)
-    for order in ([copy, *shards[1:]], [*shards[1:], copy]):
-        merged = merge(order, tmp_path / "merged")
-        (found,) = [r for r in merged.runs if (r.case, r.part, r.round) == key(run)]
-        assert (found.elapsed_s, found.origin.host) == (run.elapsed_s + 1, "later")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +181,7 @@ def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(shards
     runs = {key(run): run for folder in shards for run in load(folder).runs}
     case = PLAN[0].case.key
     first = runs[case, Part.TIME, 0]
-    with Journal.open(
+    with Journal(
         copies[first.origin.shard.number - 1], Start(REQUEST, environment(), first.origin.shard)
     ) as journal:
         left = Run(
@@ -232,33 +223,14 @@ def test_a_shard_is_resumed_by_one_version_alone(shards, whole, tmp_path):
     copies = [shutil.copytree(folder, tmp_path / folder.name) for folder in (shards[0], whole)]
     later = environment(attnbench="0.2.0")
     with pytest.raises(DifferentSweep, match=r"attnbench: 0.1.0 there, 0.2.0 here"):
-        Journal.open(copies[0], Start(REQUEST, later, Shard(1, 3)))
-    Journal.open(copies[1], Start(REQUEST, later)).close()
+        Journal(copies[0], Start(REQUEST, later, Shard(1, 3)))
+    Journal(copies[1], Start(REQUEST, later)).close()
 
 
 @pytest.mark.parametrize(("shard", "said"), [(Shard(2, 3), "1/3 there, 2/3"), (None, "there, all")])
 def test_a_shard_is_resumed_as_itself_alone(copy, shard, said):
     with pytest.raises(DifferentSweep, match=f"shard: .*{said} here"):
-        Journal.open(copy, Start(REQUEST, environment(), shard))
-
-
-def test_a_shard_needs_a_lock(copy, tmp_path, monkeypatch):
-    monkeypatch.setattr(locked, "lock", lambda fd: False)
-    with pytest.raises(StoreError, match="cannot be locked: two attempts at a shard might write"):
-        Journal.open(tmp_path / "new", Start(REQUEST, environment(), Shard(1, 3)))
-    with pytest.raises(StoreError, match="cannot be locked"):
-        Journal.open(copy, Start(REQUEST, environment(), Shard(1, 3)))
-
-
-def test_a_damaged_line_is_reported_of_the_merged_sweep_too(shards, copy, tmp_path):
-    *lines, last = (copy / FILE).read_bytes().splitlines(keepends=True)
-    (copy / FILE).write_bytes(b"".join([*lines[:-1], b"?" + lines[-1], last[:-9]]))
-    for _ in range(2):
-        merged = merge([copy, *shards[1:]], tmp_path / "merged")
-        (said,) = merged.warnings
-        assert said.endswith("not a whole line of a journal; set aside")
-    Journal.open(tmp_path / "merged", Start(REQUEST, environment())).close()
-    assert load(tmp_path / "merged").warnings == merged.warnings
+        Journal(copy, Start(REQUEST, environment(), shard))
 
 
 @settings(max_examples=60)

@@ -4,13 +4,13 @@ import pytest
 
 from attnbench.errors import DifferentSweep
 from attnbench.records import Cause, Outcome
-from attnbench.store.journal import FILE, Journal, load
+from attnbench.store.journal import FILE, Journal
 from attnbench.store.resuming import done, refuse_other
 from attnbench.store.schema import Start
 from tests.store.recorded import SWEEP, opened
 
 
-def test_another_request_or_machine_is_refused_without_anyway(tmp_path):
+def test_another_request_or_machine_is_refused(tmp_path):
     opened(tmp_path).close()
     request = replace(
         SWEEP.request, lengths=(512,), settings=replace(SWEEP.request.settings, seed=4)
@@ -18,12 +18,10 @@ def test_another_request_or_machine_is_refused_without_anyway(tmp_path):
     machine = replace(SWEEP.sessions[0], torch="1.0")
     before = (tmp_path / FILE).read_bytes()
     with pytest.raises(DifferentSweep) as caught:
-        Journal.open(tmp_path, Start(request, machine))
+        Journal(tmp_path, Start(request, machine))
     text = "lengths: 512,2048,8192 there, 512 here; seed: 0 there, 4 here; torch: 2.13.0+cpu there"
     assert text in str(caught.value)
     assert (tmp_path / FILE).read_bytes() == before
-    with Journal.open(tmp_path, Start(request, machine), anyway=True) as open_journal:
-        assert load(open_journal.folder).request == request
 
 
 def test_limits_and_order_make_no_other_request():

@@ -149,15 +149,6 @@ def test_what_no_machine_can_measure_is_no_line_of_a_journal(nonsense):
         through(nonsense)
 
 
-def test_an_unknown_name_that_is_no_unicode_text_is_left_out_like_any_other():
-    entry = schema.to_entry(RUN, NOW)
-    odd = replace(entry, data={**entry.data, "\udcff": 1})
-    assert schema.from_entry(odd) == schema.from_entry(entry)
-    odd = replace(entry, data={**entry.data, "outcome": "\udcff"})
-    with pytest.raises(ValueError, match=r"invalid enum value '\?'"):
-        schema.from_entry(odd)
-
-
 def test_the_clocks_of_two_processes_may_differ_a_little():
     timed_s = sum(sample.wall_s for sample in RUN.samples)
     through(replace(RUN, elapsed_s=timed_s / 1.9))
