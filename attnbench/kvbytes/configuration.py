@@ -1,8 +1,7 @@
 """A model's configuration file as its fields; what is missing is named, not guessed."""
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from attnbench.errors import UsageError
 
 SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
 LARGEST = 1 << 20  # of a size; larger numbers are typos
-FILE_LARGEST = 1 << 22  # bytes of such a file; those of models have some thousand
 MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
 
@@ -72,18 +70,9 @@ def fields(path: Path) -> Fields:
     """The fields of a file such as `config.json`; of a multimodal one, those of its text model."""
     file = str(path)
     try:
-        with open(path, "rb") as opened:
-            content = opened.read(FILE_LARGEST + 1)
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file!r} cannot be read: {error.strerror}") from error
-    if len(content) > FILE_LARGEST:
-        raise UsageError(
-            f"{file!r} is larger than {FILE_LARGEST >> 20} MiB; give the config.json of a model"
-        )
-    try:
-        values = json.loads(
-            content.decode("utf-8-sig"), object_pairs_hook=partial(_unrepeated, file)
-        )
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file!r} is not JSON; give the config.json of a model") from error
     if isinstance(values, dict) and isinstance(inner := values.get("text_config"), dict):
@@ -97,13 +86,3 @@ def fields(path: Path) -> Fields:
         if isinstance(inner := values.get(name), dict):
             values = {prefix + key: value for key, value in inner.items()} | values
     return Fields(file, values)
-
-
-def _unrepeated(file: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dictionary. Raises `UsageError` if a key is there twice."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise UsageError(f"{file!r} has {twice!r} twice; keep one of them")
-    return values

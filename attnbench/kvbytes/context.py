@@ -42,14 +42,13 @@ class CachePart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A layer: a name of its kind, what its equations need, and what transformers 5 keeps.
+    """A layer: a name of its kind, and what its equations need of the context.
 
     `full`: the numbers per token that full attention would keep in its place, None if unknown.
     """
 
     kind: str
-    needed: tuple[CachePart, ...]
-    transformers: tuple[CachePart, ...]
+    parts: tuple[CachePart, ...]
     full: int | None
 
 
@@ -67,26 +66,21 @@ class ContextQuery:
 class ContextBytes:
     """Bytes that some layers keep: at each length asked for, and per token of a long context.
 
-    From `break_even` tokens on full attention keeps more, None if it never does. `longest` is the
-    longest context that fits the memory, short by less than a pool of tokens at most; infinite
-    if any fits, None if no memory is given.
+    `longest` is the longest context that fits the memory, short by less than a pool of tokens at
+    most; infinite if any fits, None if no memory is given.
     """
 
     per_token: float
     at: tuple[int, ...]
-    break_even: int | None
     longest: float | None
 
     @classmethod
-    def of(cls, parts: Sequence[CachePart], full: int | None, query: ContextQuery) -> Self:
-        """What the parts take; full attention would keep `full` numbers per token."""
+    def of(cls, parts: Sequence[CachePart], query: ContextQuery) -> Self:
+        """What the parts take."""
         pairs = [
             (count * query.batch * part.numbers * (part.item_bytes or query.item_bytes), part)
             for part, count in Counter(parts).items()
         ]
-        slope = sum(size / part.stride for size, part in pairs if part.grows)
-        constant = sum(size * part.peak(LAST) for size, part in pairs if not part.grows)
-        steeper = (full or 0) * query.batch * query.item_bytes - slope
 
         def peak(length: int) -> int:
             return sum(size * part.peak(length) for size, part in pairs)
@@ -96,9 +90,8 @@ class ContextBytes:
             fitting = bisect_right(range(1, LAST), query.memory, key=peak)
             longest = inf if fitting == LAST - 1 else fitting
         return cls(
-            per_token=slope,
+            per_token=sum(size / part.stride for size, part in pairs if part.grows),
             at=tuple(sum(size * part.entries(n) for size, part in pairs) for n in query.lengths),
-            break_even=int(constant // steeper) + 1 if steeper > 0 else None,
             longest=longest,
         )
 
@@ -110,7 +103,6 @@ class LayerBytes:
     kind: str
     layers: int
     needed: ContextBytes
-    transformers: ContextBytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +130,7 @@ def context(layers: Sequence[Layer], query: ContextQuery) -> Context:
     alike = {kind: [layer for layer in layers if layer.kind == kind] for kind in kinds}
     alone = replace(query, memory=None)  # no kind has all the memory
     whole, full = _row("all layers", layers, query), _full(layers)
-    kept = ContextBytes.of([CachePart(full)], full, query) if full else None
+    kept = ContextBytes.of([CachePart(full)], query) if full else None
     pairs = zip(kept.at if kept else (), whole.needed.at, strict=False)
     return Context(
         kinds=tuple(_row(kind, group, alone) for kind, group in alike.items()),
@@ -149,10 +141,8 @@ def context(layers: Sequence[Layer], query: ContextQuery) -> Context:
 
 
 def _row(kind: str, layers: Sequence[Layer], query: ContextQuery) -> LayerBytes:
-    needed = [part for layer in layers for part in layer.needed]
-    kept = [part for layer in layers for part in layer.transformers]
-    both = (ContextBytes.of(parts, _full(layers), query) for parts in (needed, kept))
-    return LayerBytes(kind, len(layers), *both)
+    parts = [part for layer in layers for part in layer.parts]
+    return LayerBytes(kind, len(layers), ContextBytes.of(parts, query))
 
 
 def _full(layers: Iterable[Layer]) -> int | None:

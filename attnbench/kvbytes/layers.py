@@ -26,10 +26,9 @@ from attnbench.kvbytes.orders import (
     kinds_of,
 )
 
-FLOAT32, INT64 = 4, 8  # bytes of recurrent states and of positions, whatever the cache's type
+FLOAT32 = 4  # bytes of the numbers of recurrent states, whatever the cache's type
 
-# description, what is needed, what is kept
-LayerCache = tuple[str, tuple[CachePart, ...], tuple[CachePart, ...]]
+LayerCache = tuple[str, tuple[CachePart, ...]]  # in words, and its parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,22 +64,27 @@ OWN_WIDTH = frozenset(
     (
         *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
         *("gpt_oss", "llama4_text", "minimax_m2", "minimax_m3_vl_text", "nemotron_h", "qwen3"),
-        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp_text", "zamba2"),
+        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "zamba2"),
     )
 )
-# sizes of single kinds of layer or tensor that nothing here reads
-UNREAD = ("swa_num_key_value_heads", "swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim")
+# what single kinds of layer or tensor have, and nothing here reads
+UNREAD = (
+    *("swa_num_key_value_heads", "swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim"),
+    *("index_kpool", "indexer_compress_ratio", "ple_layer_ids"),
+)
 
 
 def _layer(config: Fields, kind: str, index: int) -> Layer:
-    words, needed, kept = KINDS[kind](config, kind, index)
+    if unread := [*filter(config.has, UNREAD)]:
+        raise config.error(f"{unread[0]!r} is not read here, so the bytes would be wrong")
+    words, parts = KINDS[kind](config, kind, index)
     shared = config.size("num_kv_shared_layers", least=0, usual=0)
     if shared and index >= config.layers - shared > 0:
-        words, needed, kept = f"{words}, shared with an earlier layer", (), ()
+        words, parts = f"{words}, shared with an earlier layer", ()
     full: int | None = 0 if kind in (MOE, MLP) else None
     if full is None and config.has("num_attention_heads", "kv_lora_rank"):
         full = _tokens(config, kind)[1]
-    return Layer(kind=words, needed=needed, transformers=kept, full=full)
+    return Layer(kind=words, parts=parts, full=full)
 
 
 def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
@@ -96,8 +100,6 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
             f"'num_key_value_heads' is {heads}, which does not divide the {queries} heads"
         )
     width = _head_width(config, queries)
-    if unread := [*filter(config.has, UNREAD)]:
-        raise config.error(f"{unread[0]!r} is not read here, so the bytes would be wrong")
     if config.size("v_head_dim", usual=width) != width:
         raise config.error("values of another width than keys, 'v_head_dim', are not read here")
     if kind != SLIDING and config.has("global_head_dim"):
@@ -120,43 +122,30 @@ def _head_width(config: Fields, heads: int) -> int:
 
 
 def _nothing(config: Fields, kind: str, index: int) -> LayerCache:
-    return f"{kind}, without attention", (), ()
+    return f"{kind}, without attention", ()
 
 
 def _full(config: Fields, kind: str, index: int) -> LayerCache:
     words, numbers = _tokens(config)
-    return f"full, {words}", (CachePart(numbers),), (CachePart(numbers),)
+    return f"full, {words}", (CachePart(numbers),)
 
 
 def _window(config: Fields, kind: str, index: int) -> LayerCache:
     """A window or chunk without its last token, which is that of the query itself."""
     words, numbers = _tokens(config, kind)
     window = config.size("sliding_window" if kind == SLIDING else "attention_chunk_size")
-    twice = 2 if config.type == "deepseek_v4" else 1
-    needed = CachePart(numbers, max_entries=window - 1)
-    # of a window of one token transformers keeps all tokens
-    kept = CachePart(twice * numbers, max_entries=window - 1 if window > 1 else None)
-    return f"{kind.removesuffix('_attention')} {window:,}, {words}", (needed,), (kept,)
+    part = CachePart(numbers, max_entries=window - 1)
+    return f"{kind.removesuffix('_attention')} {window:,}, {words}", (part,)
 
 
 def _indexed(config: Fields, kind: str, index: int) -> LayerCache:
-    """The cache, and the keys of an indexer for each token or each pool of tokens."""
+    """The cache, and the keys of an indexer for each token."""
     words, numbers = _tokens(config)
     words, base = f"indexed, {words}", CachePart(numbers)
     if _reuses(config, index):
-        return f"{words}, index of an earlier layer", (base,), (base,)
-    width = config.size("index_head_dim", "indexer_head_dim", "sparse_index_dim")
-    words, parts = f"{words}, index {width:,}", (base, CachePart(width))
-    if not config.has("index_kpool", "indexer_compress_ratio"):
-        return words, parts, parts
-    pool = config.size("index_kpool", "indexer_compress_ratio")
-    gated = config.has("index_kpool")  # pools weighted by gates; each keeps whether it is padding
-    waiting = CachePart(2 * width if gated else width, stride=pool, remainder_only=True)
-    kept = [base, CachePart(2 * width + 1 if gated else width)]
-    if config.type.startswith("qwen4_exp") and index == kinds_of(config, KINDS).index(INDEXED):
-        kept.append(CachePart(3, item_bytes=INT64))  # positions of text and images, for all layers
-    needed = (base, CachePart(width, stride=pool), waiting)
-    return f"{words} in pools of {pool:,}", needed, tuple(kept)
+        return f"{words}, index of an earlier layer", (base,)
+    width = config.size("index_head_dim", "sparse_index_dim")
+    return f"{words}, index {width:,}", (base, CachePart(width))
 
 
 def _reuses(config: Fields, index: int) -> bool:
@@ -176,31 +165,27 @@ def _compressed(config: Fields, kind: str, index: int) -> LayerCache:
     ratio = next(ratio for ratio, name in RATIOS.items() if name == kind)
     ratio = Fields(config.file, rates).size(kind) if isinstance(rates, dict) else ratio
     parts = [CachePart(width, max_entries=config.size("sliding_window") - 1)]
-    overlaps, needed, kept = kind == SPARSE, [], []
+    overlaps = kind == SPARSE
     for pooled in [width, config.size("index_head_dim")] if overlaps else [width]:
         gated = 2 * pooled * (2 if overlaps else 1)
         waiting = CachePart(gated, stride=ratio, remainder_only=True)
         parts += [CachePart(pooled, stride=ratio), waiting]
-        if overlaps:  # keys, and gates, to which transformers adds a bias in float32
-            last = CachePart(pooled * ratio, stride=ratio, max_entries=1)
-            needed += [last, last]
-            kept += [last, last._replace(item_bytes=FLOAT32)]
+        if overlaps:  # keys and gates of the last pool
+            parts.append(CachePart(2 * pooled * ratio, stride=ratio, max_entries=1))
     name = kind.removesuffix("_attention").replace("_", " ")
-    return f"{name} {ratio:,}, {words}", (*parts, *needed), (*parts, *kept)
+    return f"{name} {ratio:,}, {words}", tuple(parts)
 
 
 def _linear(config: Fields, kind: str, index: int) -> LayerCache:
     """A recurrent state, and the last tokens of a short convolution."""
     shape, channels = _state(config)
     words = f"linear, state {' × '.join(f'{size:,}' for size in shape)}"
-    parts = _embedded(config, index)
     if not channels:
-        parts = (*parts, CachePart(prod(shape), max_entries=1))
-        return words, parts, parts
-    parts = (*parts, CachePart(prod(shape), max_entries=1, item_bytes=FLOAT32))
+        return words, (CachePart(prod(shape), max_entries=1),)
+    state = CachePart(prod(shape), max_entries=1, item_bytes=FLOAT32)
     names = ("linear_conv_kernel_dim", "linear_short_conv_kernel_size")
-    more, needed, kept = _last_tokens(channels, config.size(*names, "mamba_d_conv", "conv_kernel"))
-    return f"{words}, {more}", parts + needed, parts + kept
+    more, inputs = _last_tokens(channels, config.size(*names, "mamba_d_conv", "conv_kernel"))
+    return f"{words}, {more}", (state, *inputs)
 
 
 def _state(config: Fields) -> tuple[tuple[int, ...], int]:
@@ -233,32 +218,20 @@ def _inner(config: Fields) -> int:
     return config.size("mamba_expand", "expand") * config.size("hidden_size")
 
 
-def _embedded(config: Fields, index: int) -> tuple[CachePart, ...]:
-    """What the embedding of n-grams keeps in some layers: a dilated convolution, and tokens."""
-    if not config.values.get("ple_layer_ids") or index + 1 not in config.listed("ple_layer_ids"):
-        return ()
-    tokens, width = config.size("ngram_size"), config.size("ple_conv_kernel_size")
-    channels = config.size("hc_count") * config.size("hidden_size")
-    ids = CachePart(tokens - 1, max_entries=1, item_bytes=INT64)
-    return CachePart(channels * (width - 1) * tokens, max_entries=1), ids
-
-
 def _conv(config: Fields, kind: str, index: int) -> LayerCache:
     return _last_tokens(config.size("hidden_size"), config.size("conv_L_cache"))
 
 
 def _last_tokens(channels: int, width: int) -> LayerCache:
-    """The last inputs of a convolution; transformers keeps its whole width at any length."""
-    needed = CachePart(channels, max_entries=width - 1)
-    kept = CachePart(channels * width, max_entries=1)
-    return f"convolution {width}", (needed,), (kept,)
+    """The last inputs of a convolution."""
+    return f"convolution {width}", (CachePart(channels, max_entries=width - 1),)
 
 
 def _hybrid(config: Fields, kind: str, index: int) -> LayerCache:
     """Full attention and a recurrence in one layer."""
-    words, attention, _ = _full(config, kind, index)
-    more, needed, kept = _linear(config, kind, index)
-    return f"{words}, and {more}", attention + needed, attention + kept
+    words, attention = _full(config, kind, index)
+    more, recurrence = _linear(config, kind, index)
+    return f"{words}, and {more}", attention + recurrence
 
 
 KINDS: Mapping[str, Callable[[Fields, str, int], LayerCache]] = MappingProxyType(

@@ -11,14 +11,7 @@ LINEAR, CONV, HYBRID = "linear_attention", "conv", "hybrid"
 INDEXED, BLOCKS = "indexed_attention", "minimax_m3_sparse"
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 MOE, MLP = "moe", "mlp"  # layers without attention
-OLDER = MappingProxyType(
-    {
-        "attention": FULL,
-        "mamba": LINEAR,
-        "deepseek_sparse_attention": INDEXED,
-        "qwen_sparse_attention": INDEXED,
-    }
-)
+OLDER = MappingProxyType({"attention": FULL, "mamba": LINEAR, "deepseek_sparse_attention": INDEXED})
 RATIOS = MappingProxyType({0: SLIDING, 4: SPARSE, 128: HEAVY})  # tokens to an entry
 
 Order = Callable[[Fields], list[str]]
@@ -41,8 +34,6 @@ def kinds_of(config: Fields, known: Collection[str]) -> list[str]:
         )
     if unknown := [kind for kind in kinds if kind not in known]:
         raise config.error(f"unknown kind of layer {unknown[0]!r}; known are {', '.join(known)}")
-    if config.type.startswith("qwen4_exp"):  # whose files call them full
-        return [INDEXED if kind == FULL else kind for kind in kinds]
     return kinds
 
 
@@ -103,7 +94,7 @@ ALIKE = (
     "deepseek_v2 deepseek_v3 gemma glm4 glm4_moe glm4_moe_lite granite hunyuan_v1_moe kimi_k2 llama"
     " minimax_m2 mistral mixtral phi3 qwen2 qwen3 qwen3_moe smollm3 starcoder2"
 )
-DELTA = "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text"
+DELTA = "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next"
 # how the types of models whose caches were compared order layers that their files do not list
 ORDERS: Mapping[str, Order] = MappingProxyType(
     dict.fromkeys(ALIKE.split(), _windows)
@@ -124,7 +115,6 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
         "falcon_h1": lambda config: [HYBRID] * config.layers,
         "gemma3_text": lambda config: _last(config, FULL, SLIDING, 6, "sliding_window_pattern"),
         "gemma3n_text": lambda config: _last(config, FULL, SLIDING, 5),
-        "glm5_next_text": lambda config: _last(config, INDEXED, LINEAR, 4),
         "jamba": _jamba,
         "kimi_linear": lambda config: _chosen(config, "linear_full_attn_layers", first=1),
         "lfm2": lambda config: _chosen(config, "full_attn_idxs", CONV),

@@ -25,7 +25,7 @@ LENGTHS = tuple(range(1, 400))
 
 def at_all_lengths(name, memory=None):
     query = ContextQuery(lengths=LENGTHS, item_bytes=2, batch=3, memory=memory)
-    return ContextBytes.of(PARTS[name], FULL, query)
+    return ContextBytes.of(PARTS[name], query)
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -41,23 +41,10 @@ def test_the_longest_context_is_the_last_before_one_that_does_not_fit(name, leng
         assert fitting - (16 if name == "pools" else 0) <= longest <= fitting
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_from_the_break_even_on_full_attention_keeps_more(name):
-    kept = at_all_lengths(name)
-    pairs = zip(LENGTHS, kept.at, strict=True)
-    dearer = [n for n, size in pairs if size >= 3 * 2 * FULL * n]
-    if kept.break_even is None:
-        assert dearer == list(LENGTHS)
-    else:
-        assert max(dearer, default=0) < kept.break_even <= LENGTHS[-1]
-        # where nothing comes in steps it is the very first such length
-        assert name == "pools" or kept.break_even == max(dearer, default=0) + 1
-
-
 def test_a_state_fits_at_any_length_or_at_none():
     def longest(memory):
         return ContextBytes.of(
-            PARTS["state"], None, ContextQuery(lengths=(), item_bytes=2, memory=memory)
+            PARTS["state"], ContextQuery(lengths=(), item_bytes=2, memory=memory)
         ).longest
 
     assert longest(4000) == math.inf
@@ -65,8 +52,7 @@ def test_a_state_fits_at_any_length_or_at_none():
 
 
 def test_full_attention_of_unknown_size_is_compared_with_nothing():
-    layers = [Layer(kind="state", needed=(), transformers=(), full=None)]
+    layers = [Layer(kind="state", parts=(), full=None)]
     kept = context(layers, ContextQuery(lengths=(1, 2), item_bytes=2))
     assert kept.full is None
     assert kept.times == ()
-    assert kept.whole.needed.break_even is None
