@@ -5,23 +5,30 @@
 `stack(3*gated_delta_net+grouped_query[kv_heads=2])` names its layers. At level `model` they are
 those of the classifier, which repeats them in this order; its LayerNorms and feed-forwards stand
 between them. Parameters, FLOPs and states are sums over the layers, and each layer has parameters
-of its own.
+of its own. A stack has no options and no reference besides those of its layers.
 
 A form that all layers have, such as `eager` or `compiled`, is a form of the stack. In `mixed`, the
 default, each layer has the form that it names, or its usual one for the workload.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from attnbench.attention.card import MIXED, Card, Cost, Paper, StackLayer, Tolerance
-from attnbench.attention.contract import Attention, BaseConfig, Draws, Flops, State
+from attnbench.attention.card import MIXED, Card, Cost, Paper, StackLayer
+from attnbench.attention.contract import Attention, BaseConfig, Flops, State
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.records import Causality, Family, Selection, Workload
 from attnbench.records.selection import layers, mechanisms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """No options: its layers have theirs."""
+
+    bias: ClassVar[bool] = False  # type: ignore[misc]
 
 
 class Stack(Attention):
@@ -32,15 +39,14 @@ class Stack(Attention):
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
-        modules = (form(own, workload) for form, own in self.chosen(config, workload))
+        modules = (form(own, workload) for form, own in self.chosen(workload))
         self.layers = nn.ModuleList(modules)
 
     @classmethod
-    def chosen(cls, config: Any, workload: Workload) -> list[tuple[type[Attention], Any]]:
-        """The form and the config of each layer; all have biases if the stack has."""
+    def chosen(cls, workload: Workload) -> list[tuple[type[Attention], Any]]:
+        """The form and the config of each layer."""
         return [
-            (kind.card.forms[kind.form_in(cls.form, workload)], configured(kind, config))
-            for kind in cls.kinds
+            (kind.card.forms[kind.form_in(cls.form, workload)], kind.config) for kind in cls.kinds
         ]
 
     @property
@@ -56,14 +62,9 @@ class Stack(Attention):
         losses = [loss for layer in self.stacked if (loss := layer.auxiliary_loss()) is not None]
         return sum(losses[1:], losses[0]) if losses else None
 
-    def draws(self, index: int) -> Draws:
-        """Those of the layers, each name prefixed with the number of its layer: `0.hashes`."""
-        found = ((i, layer.draws(index)) for i, layer in enumerate(self.stacked))
-        return {f"{i}.{name}": drawn for i, own in found for name, drawn in own.items()}
-
     @classmethod
     def state_elements(cls, config: Any, workload: Workload) -> int:
-        return sum(form.state_elements(c, workload) for form, c in cls.chosen(config, workload))
+        return sum(form.state_elements(c, workload) for form, c in cls.chosen(workload))
 
     @classmethod
     def needs(cls, config: Any, workload: Workload) -> str | None:
@@ -80,18 +81,18 @@ class Stack(Attention):
     @classmethod
     def flops(cls, config: Any, workload: Workload) -> Flops:
         """The sum over the layers; residual connections have no products."""
-        return total(form.flops(own, workload) for form, own in cls.chosen(config, workload))
+        return total(form.flops(own, workload) for form, own in cls.chosen(workload))
 
     @classmethod
     def step_flops(cls, config: Any, workload: Workload) -> Flops | None:
-        own = [form.step_flops(c, workload) for form, c in cls.chosen(config, workload)]
+        own = [form.step_flops(c, workload) for form, c in cls.chosen(workload)]
         declared = [flops for flops in own if flops is not None]
         return total(declared) if len(declared) == len(own) else None
 
     @classmethod
     def elements(cls, config: Any, workload: Workload) -> int:
         """The maximum over the layers: a layer frees them before the next one begins."""
-        return max(form.elements(own, workload) for form, own in cls.chosen(config, workload))
+        return max(form.elements(own, workload) for form, own in cls.chosen(workload))
 
 
 class DecodingStack(Stack):
@@ -116,15 +117,6 @@ class DecodingStack(Stack):
         return x, tuple(after)
 
 
-def reference(module: Stack, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
-    for i, (kind, layer) in enumerate(zip(module.kinds, module.layers, strict=True)):
-        begin = f"{i}."
-        own = {n.removeprefix(begin): t for n, t in draws.items() if n.startswith(begin)}
-        assert kind.card.reference is not None, "else the stack has none"
-        x = x + kind.card.reference(layer, x, mask, own)
-    return x
-
-
 def stacked(name: str, card: Callable[[str], Card]) -> Card:
     """The card of the stack of this name; `card` finds those of its layers.
 
@@ -137,11 +129,9 @@ def stacked(name: str, card: Callable[[str], Card]) -> Card:
     costs = [one.cost for one in cards.values()]
     return Card(
         forms={form: form_of(kinds, form) for form in (*shared, MIXED)},
-        config=BaseConfig,
-        reference=reference if all(one.reference for one in cards.values()) else None,
-        parameters=lambda config, w: sum(
-            kind.card.parameters(configured(kind, config), w) for kind in kinds
-        ),
+        config=Config,
+        reference=None,
+        parameters=lambda config, w: sum(kind.card.parameters(kind.config, w) for kind in kinds),
         family=first.family if len({c.family for c in cards.values()}) == 1 else Family.UNKNOWN,
         causality=causality(name, cards),
         paper=Paper("A stack of layers", "", None, name),
@@ -150,22 +140,9 @@ def stacked(name: str, card: Callable[[str], Card]) -> Card:
             largest([cost.time for cost in costs]),
             largest([cost.memory for cost in costs]),
         ),
-        examples=(BaseConfig(),),
+        examples=(Config(),),
         symbols={symbol: text for one in cards.values() for symbol, text in one.symbols.items()},
         default=MIXED,
-        exempt={
-            rule: f"{kind.mechanism}: {reason}"
-            for kind in kinds
-            for rule, reason in kind.card.exemptions(kind.config).items()
-        },
-        tolerance=Tolerance(
-            **{
-                f.name: sum(getattr(kind.card.tolerance, f.name) for kind in kinds)
-                for f in fields(Tolerance)
-                if f.name != "reason"
-            },
-            reason="the errors of its layers add up",
-        ),
         declared=all(one.declared for one in cards.values()),
         no_decode_reason=next(
             (f"{n}: {c.no_decode_reason}" for n, c in cards.items() if c.no_decode_reason), ""
@@ -183,14 +160,6 @@ def kind_of(layer: Selection, card: Card) -> StackLayer:
         return StackLayer(layer.name, layer.form, card, card.configure(dict(layer.options)))
     except UnknownOption as error:
         raise UnknownOption(f"{layer.name}: {error}") from error
-
-
-def configured(kind: StackLayer, config: BaseConfig) -> BaseConfig:
-    """A layer's config within a stack: with biases if either has them and the layer can."""
-    try:
-        return replace(kind.config, bias=kind.config.bias or config.bias)
-    except (TypeError, ValueError):  # a layer without projections, or a module without the option
-        return kind.config
 
 
 def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:

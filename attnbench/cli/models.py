@@ -14,6 +14,8 @@ from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.cli.typer_options import shared_option
 from attnbench.devices.finding import choose
+from attnbench.errors import UsageError
+from attnbench.records.selection import layers
 from attnbench.workloads.presets import expand, groups
 
 CLASSES = (
@@ -41,6 +43,8 @@ def models(
     from attnbench.workloads import reading
 
     matches = named(pattern)
+    if verify and any(map(layers, matches)):
+        raise UsageError("--verify checks mechanisms; name the layers of a stack one by one")
     chosen = choose(device)
 
     with stoppable(lambda: "nothing was kept"), reading_server() as server:
