@@ -64,16 +64,16 @@ from attnbench.modes.facts import ModeFacts
 
 FACTS = ModeFacts(title="Forward and backward", trains=True, forward_passes=3.0, copies=2)
 '''
-SUBJECT = '''"""Training without the step of the optimiser, for a test."""
-
-from attnbench.measure.subjects.training import Training
-
+SUBJECT = '''
 
 class ForwardBackward(Training):
     """The target alone."""
 
     def prepare(self):
         self.target = self._target()
+
+
+SUBJECTS = {**SUBJECTS, "forward_backward": ForwardBackward}
 '''
 
 NOTE = """    note: str = TIME("A remark to store with the sweep.", "text", "")
@@ -236,7 +236,8 @@ def device(copy):
 
 def mode(copy):
     copy.write("modes/kinds/forward_backward.py", MODE)
-    copy.write("measure/subjects/forward_backward.py", SUBJECT)
+    subject = copy.package / "measure" / "subject.py"
+    subject.write_text(subject.read_text() + SUBJECT)
 
 
 def judged(folder):
@@ -354,7 +355,7 @@ def test_a_further_device_is_one_file(copy):
     assert "/mine:1" in copy.said[PLANNED].stdout
 
 
-def test_a_further_mode_is_a_file_of_facts_and_one_of_its_iteration(copy):
+def test_a_further_mode_is_a_file_of_facts_and_a_class_of_its_iteration(copy):
     assert [copy.said[line].stderr for line in IN_MODE if copy.said[line].returncode] == []
     with open(copy.folder / "m" / "cases.csv", newline="") as stream:
         rows = {(row["mode"], row["seq_len"]): row for row in csv.DictReader(stream)}

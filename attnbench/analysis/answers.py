@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from attnbench.analysis.scaling import CrossoverKind
-from attnbench.analysis.standings import Standings, Winner, comparable, timed_alike, winners
+from attnbench.analysis.standings import Standings, Winner, comparable, winners
 from attnbench.analysis.suspects import rankable
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
@@ -78,7 +78,7 @@ def answers(
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
         seq_len=_length(cases, functions, at_length),
         intervals=intervals,
-        fastest=tuple(winners(timed_alike(ranked), TIME, standings, functions)),
+        fastest=tuple(winners(ranked, TIME, standings, functions)),
         least_memory=tuple(winners(comparable(ranked), MEMORY, None, functions)),
         least_state=tuple(winners(ranked, STATE, None, functions)),
         missing=tuple(_missing(cases)),

@@ -14,7 +14,7 @@ import numpy as np
 from attnbench.analysis import recorded, scaling, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, one_order, speedups
-from attnbench.analysis.standings import Standings, comparable, timed_alike
+from attnbench.analysis.standings import Standings, comparable
 from attnbench.analysis.summary import Frame
 from attnbench.analysis.suspects import rankable
 from attnbench.analysis.warnings import SweepWarning, warnings
@@ -59,7 +59,6 @@ class Analysis:
     waiting_share = _of_sweep(trust.waiting_share)
     wall_factor = _of_sweep(trust.wall_factor)
     decoding = _of_cases(scaling.decoding)
-    compared = _of_cases(timed_alike)
     precision = _of_cases(recorded.precision)
     kernels = _of_cases(recorded.kernels)
     prediction_errors = _of_cases(recorded.prediction_errors)
@@ -83,7 +82,7 @@ class Analysis:
     @cached_property
     def standings(self) -> Standings:
         """The comparisons of all series at each length."""
-        return Standings(rankable(self.compared), self.ratios)
+        return Standings(rankable(self.cases), self.ratios)
 
     @cached_property
     def answers(self) -> Answers:
@@ -102,12 +101,12 @@ class Analysis:
         """`scaling.speedups` over the baselines; None without two series of equal sizes."""
         if not (self.cases.groupby("sizes")["series"].nunique() > 1).any():
             return None
-        return speedups(self.compared, self.baselines, self.ratios)
+        return speedups(self.cases, self.baselines, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:
         """`scaling.crossovers` of times; only those with the chosen series, if any."""
-        return crossovers(rankable(self.compared), baselines=self.against, ratios=self.ratios)
+        return crossovers(rankable(self.cases), baselines=self.against, ratios=self.ratios)
 
     @cached_property
     def crossings(self) -> Frame:
@@ -123,7 +122,7 @@ class Analysis:
     @cached_property
     def exponents(self) -> Frame:
         """`scaling.scaling`, judged by the cards."""
-        fits = scaling.scaling(self.compared)
+        fits = scaling.scaling(self.cases)
         return scaling.judged(fits, self.sweep.cards, self.sweep.request.level)
 
     @cached_property

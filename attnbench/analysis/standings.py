@@ -173,11 +173,6 @@ class Winner:
         return first, bool(self.unsure), self.measured == 1
 
 
-def timed_alike(summary: pd.DataFrame) -> pd.DataFrame:
-    """The cases without times that are not those of the others: of pages mapped again."""
-    return summary.assign(**{TIME: summary[TIME].mask(summary["remapped"])})
-
-
 def comparable(summary: pd.DataFrame, across: bool = False) -> pd.DataFrame:
     """The cases whose memory peaks can be compared: a filled state had no prompt.
 

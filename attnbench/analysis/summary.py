@@ -15,7 +15,6 @@ from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
 from attnbench.metrics import ROWS, TABLE, TIME, Better, Join
 from attnbench.records import (
-    REMAPPED,
     Outcome,
     Part,
     Planned,
@@ -81,8 +80,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     `clock` of the sweep ("CPU time", "wall time", or "device time" on a GPU) on so many `threads`;
     interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
-    runs it, or waits for the GPU in between. remapped: large tensors were mapped again in each
-    iteration, as memory was short. In decode an iteration is one step, so that tpot_s is
+    runs it, or waits for the GPU in between. In decode an iteration is one step, so that tpot_s is
     time_s; ttft_s is the time to the first token, and state_bytes the state after N tokens. filled:
     the state was filled with random numbers, not left by a prompt.
 
@@ -111,7 +109,6 @@ def summary(sweep: Sweep) -> pd.DataFrame:
             "interval_kind": str(estimates[TIME].kind),
             "samples": sum(len(run.samples) for run in timed_runs(own)),
             "launch_bound": launch_bound(own),
-            "remapped": any(r.notes.get("allocator") == REMAPPED for r in timed_runs(own)),
         }
         | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
         | _predicted(planned, predicted[planned.case.key], unknown.get(planned.case.key))

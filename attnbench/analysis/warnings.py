@@ -25,8 +25,7 @@ CLOCK = 0.95  # of the highest clock among cases that are compared
 
 # how the notes of runs say what a mechanism did to its process
 CHANGES = MappingProxyType({
-    "changed": "changed {}", "autocast": "ran under autocast ({})",
-    "odd": "{}", "recompiled": "{}", "processes": "{}", "later": "{}",
+    "changed": "changed {}", "odd": "{}", "recompiled": "{}", "processes": "{}", "later": "{}",
 })  # fmt: skip
 # what disturbed laps even when they were taken again
 BESIDE = MappingProxyType({
@@ -151,13 +150,6 @@ def _of_times(sweep: Sweep, cases: Frame, names: Mapping[str, str]) -> Iterator[
         yield (
             f"{name} sleeps or lets other processes compute for {percent(share)} of its time, which"
             " CPU time does not see; its times are wall time without waiting for a core"
-        )
-    remapped = cases[cases["remapped"]].groupby("series", sort=False)["seq_len"]
-    for series, lengths in remapped.unique().items():
-        yield (
-            f"{series} had too little memory to keep pages at N = {', '.join(map(str, lengths))}:"
-            " large tensors were mapped again in each iteration, which may double its time; no"
-            " ratio, rank or exponent uses it. Free memory, or measure fewer --tokens"
         )
     for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
         yield f"other processes used the GPU when the sweep began: {others}"

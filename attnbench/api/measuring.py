@@ -12,7 +12,7 @@ from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
-from attnbench.run.agenda import Agenda, kept_bytes
+from attnbench.run.agenda import Agenda
 from attnbench.run.costs import peak_rates
 from attnbench.run.pace import Pace, of_quietest_core
 from attnbench.run.pool import Pool
@@ -66,12 +66,11 @@ def measure(
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
     if here.device_memory_bytes and any(planned.compiles for planned in plan.cases):
         server.load_compiler()  # on a CPU it would count as resident memory of all
-    keep_bytes = kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
     def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:
         return server.of_round(round_, request.rounds, spare).process(
-            measures_memory=measures_memory, keep_bytes=keep_bytes, limit_bytes=limit_bytes
+            measures_memory=measures_memory, limit_bytes=limit_bytes
         )
 
     journal = opened(folder, Start(request, here, shard, division))

@@ -56,7 +56,7 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
     }
     if not seen.hidden:
         values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
-    values, notes = subject.with_state(values)
+    values, notes = subject.with_state(values), dict[str, str]()
     values["kept_bytes"] -= values.get("state_bytes", 0)
     if seen.hidden:
         notes["nvml"] = seen.hidden

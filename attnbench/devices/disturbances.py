@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from attnbench.devices.cgroups import read
 from attnbench.devices.protocol import Meter
-from attnbench.devices.timing import FAULT_S, HUGE_FAULT_S
+from attnbench.devices.timing import FAULT_S
 from attnbench.records import Disturbance
 
 PROC = Path("/proc")
@@ -72,12 +72,11 @@ class CoreMeter(Meter):
     """What disturbed the samples of one case on a CPU.
 
     Whether a sample is retaken depends on page faults alone, never on how long it took compared
-    with others. Huge pages are for large tensors that are given back, which fault in each
-    iteration, so that taking a sample again would change nothing.
+    with others.
     """
 
-    def __init__(self, account: Callable[[], Account] = account, huge_pages: bool = False) -> None:
-        self.account, self.fault_s = account, HUGE_FAULT_S if huge_pages else FAULT_S
+    def __init__(self, account: Callable[[], Account] = account) -> None:
+        self.account = account
         self.used: list[Account] = []  # by each sample, also those taken again
         self.kept_s = self.again_s = 0.0
 
@@ -111,5 +110,5 @@ class CoreMeter(Meter):
     def values(self) -> Mapping[str, float]:
         found = {"retaken_s": self.again_s}
         if cpu_s := sum(used.cpu_s for used in self.used):
-            found["fault_share"] = self.fault_s * sum(used.faults for used in self.used) / cpu_s
+            found["fault_share"] = FAULT_S * sum(used.faults for used in self.used) / cpu_s
         return found

@@ -117,11 +117,6 @@ def _core_times(text: str) -> dict[int, tuple[int, int]]:
     return times
 
 
-def huge_pages() -> bool:
-    """Whether this process may get huge pages; False where the system does not say."""
-    return _proc("self/status", "THP_enabled") == "1"
-
-
 def proc_bytes(file: str, field: str) -> int:
     """A size from a file in /proc, in bytes; 0 if it is not there."""
     return 1024 * int(_proc(file, field).removesuffix("kB") or 0)

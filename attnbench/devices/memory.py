@@ -53,8 +53,7 @@ def on_cpu(build: Callable[[], Built]) -> ValuesAndNotes:
         notes["operators"] = FUSED
     else:
         values |= counter.values
-    values, more = subject.with_state(values)
-    notes |= more
+    values = subject.with_state(values)
     if resident:
         values["resident_peak_bytes"] = resident_peak
         values["resident_delta_bytes"] = max(0, resident_peak - resident_before)

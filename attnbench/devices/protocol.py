@@ -39,7 +39,7 @@ class Built(Protocol):
     def forward(self) -> Any: ...
     def further(self) -> Iterator[tuple[str, Callable[[Any], None]]]: ...
     def clear(self) -> None: ...
-    def with_state(self, values: dict[str, float]) -> ValuesAndNotes: ...
+    def with_state(self, values: dict[str, float]) -> dict[str, float]: ...
 
 
 Build = Callable[[Case], Built]
@@ -187,9 +187,6 @@ class Device(ABC):
 
     def select(self) -> None:
         """Make this the process's current device."""
-
-    def wake(self) -> None:
-        """Load what a process's first matrix product loads and keeps in the host's memory."""
 
     @abstractmethod
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:

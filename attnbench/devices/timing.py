@@ -17,7 +17,6 @@ SLOPE = 0.02  # times drift by less than 2 %
 # The kernel maps a page of 4 KiB and clears it. Measured: the first iteration of a case took 86 ms
 # longer than later ones, with 65,790 faults.
 FAULT_S = 1.2e-6
-HUGE_FAULT_S = 1.4e-4  # of 2 MiB: the iterations of a case, with 6,400 faults, took 0.9 s longer
 COLD = 0.005  # an iteration that spends this share of its time on page faults is not warm
 LEAST_SHARE = 0.1  # of its time that an iteration is taken to compute while its pages are mapped
 MOST_COLD = 6  # iterations; some mechanisms still fault in each one after that

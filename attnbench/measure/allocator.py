@@ -10,21 +10,18 @@ from attnbench.measure.server import prctl
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 RESIDENT_MMAP_BYTES = 65_536  # with larger thresholds, VmHWM is wrong by −25 to +100 %
 AHEAD, MOST_AHEAD = 0.3, 1 << 30  # share of what is mapped, and most bytes
-LARGE_BYTES, MOST_MMAPS = 32 << 20, 65_536
 PR_SET_THP_DISABLE = 41
 
 
-def keep_pages(large: bool = True) -> None:
+def keep_pages() -> None:
     """Make the allocator keep freed pages, so that no iteration pays for page faults again.
 
     One arena, since those of autograd's threads are unmapped whenever they are empty. A heap that
-    keeps everything grows to a multiple of what is allocated; if `large` is false, tensors of 32
-    MiB and more are given back, and huge pages keep their page faults few.
+    keeps everything grows to a multiple of what is allocated.
     """
-    huge_pages(allowed=not large)
+    forbid_huge_pages()
     mallopt(M_ARENA_MAX, 1)
-    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
-    mallopt(M_MMAP_MAX, 0 if large else MOST_MMAPS)
+    mallopt(M_MMAP_MAX, 0)
     mallopt(M_TRIM_THRESHOLD, -1)
 
 
@@ -41,13 +38,13 @@ def map_ahead() -> None:
 
 def return_pages() -> None:
     """Make the allocator return freed pages, so that the resident peak counts only live memory."""
-    huge_pages(allowed=False)
+    forbid_huge_pages()
     mallopt(M_MMAP_THRESHOLD, RESIDENT_MMAP_BYTES)
 
 
-def huge_pages(*, allowed: bool) -> None:
-    """Allow or forbid this process huge pages, for which glibc asks with `hugetlb=1` (Linux)."""
-    prctl(PR_SET_THP_DISABLE, int(not allowed))
+def forbid_huge_pages() -> None:
+    """Let page faults map 4 KiB each, as they are counted (Linux)."""
+    prctl(PR_SET_THP_DISABLE, 1)
 
 
 def private_bytes() -> int:

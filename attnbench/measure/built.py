@@ -12,6 +12,7 @@ from functools import partial
 from statistics import median
 
 import torch
+from torch._dynamo.utils import counters
 from torch.profiler import profile, supported_activities
 
 from attnbench.attention.card import Card
@@ -27,16 +28,14 @@ from attnbench.devices.timing import (
     warm_up,
     without_faults_s,
 )
-from attnbench.measure import allocator, compiling
-from attnbench.measure.building import subject_of
+from attnbench.measure import allocator
 from attnbench.measure.cards import Unmeasured
 from attnbench.measure.energy import energy
 from attnbench.measure.inputs import Iterations, some_numbers
 from attnbench.measure.oddities import Examination, is_not_causal
-from attnbench.measure.process import OFF, autocast
 from attnbench.measure.replays import captured
-from attnbench.measure.subject import Subject
-from attnbench.records import REMAPPED, Case, Clock, Sample
+from attnbench.measure.subject import Subject, subject_of
+from attnbench.records import Case, Clock, Sample
 
 UNHELD_S = 0.002  # of samples that show launches: long compared with one wait for the device
 EXAMINED = 6  # iterations that the search for odd behaviour may take
@@ -64,7 +63,6 @@ class Timing:
     inputs_seed: int = 0  # of the inputs of all iterations but the first; should be fresh
     filled: bool = False  # whether a step's state is random numbers, and not left by a prompt
     suspicious: bool = False  # whether `finish` looks for odd behaviour
-    return_large_blocks: bool = False  # whether large freed tensors go back to the system
 
 
 class Built:
@@ -76,14 +74,13 @@ class Built:
 
     def __init__(self, card: Card, case: Case, seed: int, device: Device, timing: Timing) -> None:
         self.timing, self.device = timing, device
-        allocator.keep_pages(large=not timing.return_large_blocks)
         self.values = without_none(load_before=load())
         begun = time.perf_counter()
         if is_not_causal(card, case, seed):
             raise Unmeasured("unsupported", "later tokens change its earlier outputs")
         self.subject = subject = subject_of(card, case, seed, filled=timing.filled)
         if subject.compiles:
-            compiling.load(device)
+            load_compiler(device)
         if timing.core is not None:
             os.sched_setaffinity(0, {timing.core})
         self.meter, self.watch = device.meter(), self.stopwatch()
@@ -92,11 +89,10 @@ class Built:
         if subject.mode.steps:
             ttft_s = time_to_first_token(subject, self.stopwatch(), device.meter())
             self.values |= without_none(ttft_s=ttft_s)
-        compiling_s = compiling.first_s(iterate, subject.clear, device) if subject.compiles else 0.0
+        compiling_s = self.compiling_s(iterate) if subject.compiles else 0.0
         faulted, waited = increments(self.meter.faults), increments(self.meter.waited)
         self.examination = Examination(subject, seed) if timing.suspicious else None
         first = self.checked(iterate)
-        self.values |= without_none(state_bytes=subject.state_bytes())
         if subject.compiles:
             self.values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         if timing.cuda_graphs:
@@ -112,13 +108,21 @@ class Built:
             examined=timing.suspicious,
         )
         self.warm_up(first, faulted, waited)
-        self.graphs, self.moved = compiling.graphs(), self.iterate.moved
+        self.graphs, self.moved = graphs(), self.iterate.moved
         # a collection would disturb the samples of one process alone
         gc.collect()
         gc.disable()
 
     def stopwatch(self) -> Stopwatch:
         return self.device.stopwatch(self.timing.cold, Clock(self.timing.clock))
+
+    def compiling_s(self, iterate: Iterate) -> float:
+        """Seconds of an iteration that compiles everything it runs."""
+        begun = time.perf_counter()
+        iterate(lambda phase: None)
+        self.subject.clear()
+        self.device.synchronise()
+        return time.perf_counter() - begun
 
     def checked(self, iterate: Iterate) -> Sample:
         """The sample of the first iteration, whose output is checked. Raises `Unmeasured`."""
@@ -129,8 +133,7 @@ class Built:
         if self.examination:
             self.examination.first = some_numbers(kept[0])
         if wrong := self.subject.check(kept.pop()):
-            on = autocast()
-            raise Unmeasured("failed", wrong if on == OFF else f"{wrong}; autocast is on: {on}")
+            raise Unmeasured("failed", wrong)
         return taken
 
     def warm_up(
@@ -208,7 +211,7 @@ class Built:
         garbage = gc.collect() // max(1, self.iterate.moved - self.moved)
         values = {**self.values, "garbage": garbage, **self.meter.values()}
         values |= without_none(load_after=load())
-        if (recompiles := compiling.graphs() - self.graphs) or self.subject.compiles:
+        if (recompiles := graphs() - self.graphs) or self.subject.compiles:
             values["recompiles"] = recompiles
         notes = {**self.device.notes(self.watch), **self.meter.notes()}
         if self.examination and EXAMINED * self.iteration_s < left_s:
@@ -220,8 +223,6 @@ class Built:
             notes["recompiled"] = f"{again} (new graphs: {recompiles})"
         if garbage > LITTER:
             notes["garbage"] = GARBAGE
-        if self.timing.return_large_blocks:
-            notes["allocator"] = REMAPPED
         if self.timing.energy:
             more, said = energy(self.run, self.device, self.iteration_s, left_s)
             values, notes = values | more, notes | said
@@ -240,6 +241,21 @@ class Built:
                 for _ in range(max(1, min(MOST_TRACED, count))):
                     self.run()
             recorded.export_chrome_trace(path)
+
+
+def load_compiler(device: Device) -> None:
+    """Forget what was compiled for other cases, and load the compiler with all its parts.
+
+    Otherwise the first case of a process would pay for loading, and torch would stop compiling a
+    mechanism after a few shapes.
+    """
+    torch.compiler.reset()
+    torch.compile(lambda x: x + 1, dynamic=False)(torch.zeros(2, device=device.torch_name))
+
+
+def graphs() -> int:
+    """How many graphs torch.compile has compiled in this process so far."""
+    return counters["stats"]["unique_graphs"]
 
 
 def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:

@@ -2,15 +2,14 @@
 
 import sys
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from attnbench.attention.card import Card
-from attnbench.attention.contract import Attention
-from attnbench.catalogue.registry import GROUP, card, names
+from attnbench.catalogue.registry import GROUP, card, module_of, names
 from attnbench.catalogue.stacked import stacked
 from attnbench.records import Case, Causality, Option, Workload
 from attnbench.records.selection import layers
@@ -39,23 +38,20 @@ class Cards:
             return card(mechanism)
         if layers(mechanism):
             return stacked(mechanism, self.find)
-        path, in_file, card_name = mechanism.rpartition(".py:")
-        if in_file:
-            if not (self.tree / f"{path}.py").is_file():
-                raise Unmeasured("missing", f"there is no file {path}.py")
-            try:
-                return card(f"{self.tree}/{path}.py:{card_name}")
-            except Exception:
-                if lacks(self.tree / f"{path}.py", card_name):
-                    raise Unmeasured("missing", f"{path}.py has no {card_name}") from None
-                raise
+        path, _, name = mechanism.rpartition(":")
+        if path.endswith(".py"):
+            file = self.tree / path
+            if not file.is_file():
+                raise Unmeasured("missing", f"there is no file {path}")
+            if not hasattr(module_of(file), name):
+                raise Unmeasured("missing", f"{path} has no {name}")
+            return card(f"{file}:{name}")
         if mechanism not in names():
             raise Unmeasured("missing", f"there is no mechanism {mechanism!r}")
         registered = card(mechanism)
-        for file in files_of(mechanism) if self.own else ():
-            if not file.is_relative_to(self.tree.resolve()):
-                elsewhere = f"{mechanism} comes from {file}, which is not in this repository"
-                raise Unmeasured("missing", elsewhere)
+        if self.own and not (file := origin(mechanism)).is_relative_to(self.tree.resolve()):
+            elsewhere = f"{mechanism} comes from {file}, which is not in this repository"
+            raise Unmeasured("missing", elsewhere)
         return registered
 
     def resolve(
@@ -71,35 +67,20 @@ class Cards:
         if w.steps or card.causality is Causality.ALWAYS:
             w = replace(w, causal=True)
         config = card.configure(dict(options))
-        if form is not None and form not in card.forms:
-            forms = ", ".join(card.forms)
-            raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
         if form is None:
             form = card.default_form(config, w)
+        if form not in card.forms:
+            forms = ", ".join(card.forms)
+            raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
         if reason := card.refusal(form, config, w):
             raise Unmeasured("unsupported", reason)
         chosen = tuple((name, value) for name, value in options)
         return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
 
 
-def lacks(file: Path, name: str) -> bool:
-    """Whether the file is loaded but does not define the name."""
-    loaded = [m for m in sys.modules.values() if getattr(m, "__file__", None) == str(file)]
-    return bool(loaded) and not any(hasattr(module, name) for module in loaded)
-
-
-def files_of(mechanism: str) -> tuple[Path, ...]:
-    """The files that a registered mechanism was loaded from."""
-    own = f"attnbench.mechanisms.{mechanism}"
+def origin(mechanism: str) -> Path:
+    """The file that a registered mechanism was loaded from."""
     offered = [point.module for point in entry_points(group=GROUP, name=mechanism)]
-    modules = [sys.modules.get(name) for name in ([own] if own in sys.modules else offered)]
-    files = [getattr(module, "__file__", None) for module in modules]
-    return tuple(Path(file).resolve() for file in files if file)
-
-
-def package(form: type[Attention]) -> str:
-    """`transformers 4.46.3`: the package that computes the form; empty if the tree itself does."""
-    try:
-        return f"{form.package} {version(form.package)}" if form.package else ""
-    except PackageNotFoundError:  # importable, but without metadata of an installer
-        return form.package
+    known = (f"attnbench.mechanisms.{mechanism}", *offered)
+    loaded = next(sys.modules[name] for name in known if name in sys.modules)
+    return Path(loaded.__file__ or "/").resolve()

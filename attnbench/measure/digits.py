@@ -6,8 +6,7 @@ import torch
 
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
-from attnbench.measure.building import kind
-from attnbench.measure.drawing import Repeating
+from attnbench.measure.subject import SUBJECTS, Repeating
 from attnbench.records import Case, Workload
 
 
@@ -38,7 +37,7 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
     with torch.no_grad():
         torch.manual_seed(seed)
-        y = kind(w.mode).sequence(module, x).double()
+        y = SUBJECTS[w.mode].sequence(module, x).double()
         torch.manual_seed(seed)
         expected = exact(x.double())
     return float((y - expected).norm() / expected.norm())

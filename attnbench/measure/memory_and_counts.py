@@ -1,16 +1,17 @@
 """What is measured of a case besides its time: memory, counts, and the error of its output."""
 
 import gc
+from contextlib import suppress
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from attnbench.attention.card import Card
 from attnbench.devices.protocol import Device, ValuesAndNotes
-from attnbench.measure import compiling
-from attnbench.measure.building import subject_of
-from attnbench.measure.cards import Unmeasured, package
+from attnbench.measure.built import load_compiler
+from attnbench.measure.cards import Unmeasured
 from attnbench.measure.digits import relative_error
-from attnbench.measure.subject import Subject
+from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Case, Level
 from attnbench.verify.flops import counted_flops
 
@@ -34,7 +35,7 @@ def measure_memory_and_counts(
     """
     values, form = dict[str, float](), card.forms[case.form]
     if form.compiles:
-        compiling.load(device)
+        load_compiler(device)
     if checked:
         subject = subject_of(card, case, seed)
         check(subject)
@@ -52,8 +53,10 @@ def measure_memory_and_counts(
         values |= counted(subject_of(card, case, seed))
     if card.declared and error and (found := relative_error(card, case, seed)) is not None:
         values["error"] = found
-    if computed_by := package(form):
-        notes["package"] = computed_by
+    if form.package:
+        notes["package"] = form.package
+        with suppress(PackageNotFoundError):  # importable, but without metadata of an installer
+            notes["package"] += f" {version(form.package)}"
     if form.deviation:
         notes["departs"] = form.deviation
     return values, notes

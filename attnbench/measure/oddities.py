@@ -17,7 +17,6 @@ from torch import Tensor
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
-from attnbench.measure.building import subject_of
 from attnbench.measure.inputs import (
     LINE,
     Draws,
@@ -28,7 +27,7 @@ from attnbench.measure.inputs import (
     some_numbers,
     window,
 )
-from attnbench.measure.subject import Subject, plain
+from attnbench.measure.subject import Subject, plain, subject_of
 from attnbench.records import Case, Causality, Level
 
 # Outputs differ if more than this share of the numbers of a sequence do: where rounding chooses

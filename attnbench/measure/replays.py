@@ -4,11 +4,18 @@ import torch
 
 from attnbench.devices.protocol import Device, Iterate
 from attnbench.measure.cards import Unmeasured
-from attnbench.measure.process import is_out_of_memory
+from attnbench.measure.oddities import differs
 from attnbench.measure.server import described
 from attnbench.measure.subject import Subject
 
-ROUNDING = 100.0  # times the machine epsilon by which outputs of the same work may differ
+# how torch and CUDA's libraries report a refused allocation; the last is how torch's allocator
+# fails on a MIG instance, or in a container, when it asks NVML what is free
+OUT_OF_MEMORY = (
+    *("can't allocate memory", "out of memory", "not enough memory"),
+    *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
+    *("cufft_alloc_failed", "cusolver_status_alloc_failed"),
+    "nvml_success == r internal assert failed",
+)
 
 
 def captured(device: Device, subject: Subject) -> Iterate:
@@ -23,29 +30,30 @@ def captured(device: Device, subject: Subject) -> Iterate:
             first = first.__context__
         reason = f"a CUDA graph cannot capture it: {described(first)}"
         raise Unmeasured("unsupported", reason) from error
-    if wrong := subject.check(replay(lambda phase: None)) or deviation(subject, replay):
+    wrong = subject.check(replay(lambda phase: None))
+    if not wrong and not subject.mode.trains and deviates(subject, replay):
+        wrong = "the output is not that of the iteration"
+    if wrong:
         raise Unmeasured("failed", f"replayed as CUDA graphs, {wrong}")
     return replay
 
 
-def deviation(subject: Subject, replay: Iterate) -> str:
-    """How a replay deviates from the iteration itself, on inputs other than those captured.
+def deviates(subject: Subject, replay: Iterate) -> bool:
+    """Whether a replay gives another output than the iteration on inputs other than the captured.
 
-    Empty where they agree, or cannot: training changes parameters, and some forms draw numbers.
+    Not if iterations give other outputs too, as some forms draw numbers.
     """
-    if subject.mode.trains:
-        return ""
     with torch.no_grad():
         for x in subject.inputs:
             x.copy_(x.flip(-1))
     iterate = subject.iteration()
     replayed, one, other = (run(lambda phase: None).clone() for run in (replay, iterate, iterate))
-    if differ(one, other) or not differ(replayed, one):
-        return ""
-    return "the output is not that of the iteration"
+    return differs(replayed, one) and not differs(one, other)
 
 
-def differ(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two outputs differ by more than the order of summation explains."""
-    most = ROUNDING * torch.finfo(b.dtype).eps
-    return float((a.double() - b.double()).norm()) > most * float(b.double().norm())
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch reports a refused allocation as a RuntimeError on a CPU."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY)

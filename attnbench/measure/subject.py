@@ -1,23 +1,31 @@
 """A case as it is measured: a module with its inputs, and the steps of one iteration.
 
-What differs between modes is in `measure/subjects/`, a file for each mode.
+There is a class for each mode; `Subject` itself is that of inference.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from attnbench import modes
 from attnbench.attention.card import Card
 from attnbench.attention.classifier import Classifier, random_tokens
+from attnbench.attention.contract import Unusable
 from attnbench.devices.finding import find
-from attnbench.devices.protocol import ValuesAndNotes
-from attnbench.measure.drawing import Repeating
 from attnbench.records import Case, Level
+from attnbench.verify.flops import counted_flops
+
+DRAWN = 1 << 20  # numbers of a large tensor that are drawn, as all would take long; others repeat
+DRAWS = frozenset({torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default})
+FEW = 16  # tokens of a prompt whose state gives the distribution of a filled one's numbers
+STEPS = 16  # at most, for a numerical error: in float64 each reads twice the bytes
 
 
 class Subject:
@@ -27,7 +35,6 @@ class Subject:
     This is an iteration of a forward pass alone, without gradients where the mode does not train.
     """
 
-    calls = "forward"  # the method of a mechanism that an iteration calls
     declares = "flops"  # the method that declares its FLOPs
     state: Any = None  # that a prompt left
     optimiser: torch.optim.Optimizer | None = None
@@ -47,7 +54,9 @@ class Subject:
         self.compiles = any(getattr(form, "compiles", False) for form in forms)
         self.module.to(self.device, self.dtype).train(self.mode.trains)
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.mask = self._mask()
+        real = max(1, round(w.seq_len * (1 - w.padding)))
+        mask = (torch.arange(w.seq_len, device=self.device) < real).expand(w.batch, -1)
+        self.mask = mask if w.padding else None
         self.inputs = self._inputs()
         self.core = self._core_sizes(card, config) if w.level is Level.CORE else (0, 0)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
@@ -114,25 +123,14 @@ class Subject:
             return "output is not finite"
         return ""
 
-    def state_bytes(self) -> float | None:
-        """Bytes of the state that earlier tokens left, or None in modes without one."""
-        return None
-
-    def with_state(self, values: dict[str, float]) -> ValuesAndNotes:
-        """The memory measurements as they are to be stored, and notes."""
-        return values, {}
+    def with_state(self, values: dict[str, float]) -> dict[str, float]:
+        """The memory measurements as they are to be stored."""
+        return values
 
     @staticmethod
     def sequence(module: Any, x: Tensor) -> Tensor:
         """The output of a form for x [1, N, D], computed as iterations compute."""
         return module(x)
-
-    def _mask(self) -> Tensor | None:
-        w = self.case.workload
-        if not w.padding:
-            return None
-        real = max(1, round(w.seq_len * (1 - w.padding)))
-        return (torch.arange(w.seq_len, device=self.device) < real).expand(w.batch, -1)
 
     def _inputs(self) -> tuple[Tensor, ...]:
         w = self.case.workload
@@ -164,6 +162,171 @@ class Subject:
         return heads, width
 
 
+class Training(Subject):
+    """A forward pass, a backward pass and a step of Adam.
+
+    The forward pass ends with the loss at level `model`, else with outputs of fixed gradients.
+    """
+
+    def prepare(self) -> None:
+        self.target = self._target()
+        if not self.parameters:
+            return
+        self.optimiser = torch.optim.Adam(self.parameters, lr=1e-4, fused=True)
+        # Adam keeps two copies of the parameters; they exist before the first iteration
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimiser.step()
+        self.clear()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return () if self.case.workload.level is Level.MODEL else super().shape
+
+    def further(self) -> Iterator[tuple[str, Callable[[Tensor], None]]]:
+        yield "backward", self.backward
+        if (optimiser := self.optimiser) is not None:
+            yield "step", lambda output: optimiser.step()
+
+    def forward(self) -> Tensor:
+        """The output, at level `model` the loss."""
+        if self.case.workload.level is Level.MODEL:
+            return self.module.loss(*self.inputs, self.mask, self.target)
+        return super().forward()
+
+    def backward(self, output: Tensor) -> None:
+        """Compute all gradients."""
+        if self.case.workload.level is Level.MODEL:
+            output.backward()
+            return
+        outputs: list[Tensor] = [output]
+        gradients: list[Tensor | None] = [self.target]
+        if (extra := self.module.auxiliary_loss()) is not None:
+            outputs.append(extra)
+            gradients.append(None)
+        torch.autograd.backward(outputs, gradients)
+
+    def _target(self) -> Tensor:
+        """Labels [B] at level `model`, otherwise a fixed gradient of the output."""
+        w = self.case.workload
+        if w.level is not Level.MODEL:
+            return self.normal(*self.shape).requires_grad_(False)
+        assert w.shell is not None
+        sizes, random = (w.batch,), self.generator
+        return torch.randint(w.shell.classes, sizes, generator=random, device=self.device)
+
+
+class Decode(Subject):
+    """A step to token N, ready after `prefill`: always the same one, from the prompt's state.
+
+    A state can be filled with random numbers in place of a pass over a prompt, which takes longer
+    than any number of steps in long contexts. A step from it does the same work; its output means
+    nothing.
+    """
+
+    declares = "step_flops"
+
+    def prepare(self) -> None:
+        w = self.case.workload
+        tokens = min(w.seq_len - 1, FEW) if self.filled else w.seq_len - 1
+        self.prompt = self.normal(w.batch, tokens, w.width)
+
+    def prefill(self) -> Tensor | None:
+        w = self.case.workload
+        self.state = None  # two states may not fit into memory
+        with torch.no_grad():
+            self.state = self.module.start(w.batch, w.seq_len)
+            if w.seq_len == 1:
+                return None
+            if self.filled:
+                self.fill()
+                return None
+            output, self.state = self.module.prefill(self.prompt, self.state)
+        last: Tensor = output[:, -1:].clone()
+        return last
+
+    def fill(self) -> None:
+        """Fill the new state as N − 1 tokens would, with numbers like those after a few tokens.
+
+        Raises `Unusable` if the state of the few has other parts.
+        """
+        few = self.prompt[:, :FEW]
+        start = self.module.start(len(few), few.shape[1])
+        samples, structure = tree_flatten(self.module.prefill(few, start)[1])
+        parts, whole = tree_flatten(self.state)
+        if whole != structure:
+            raise Unusable("its state cannot be filled; --no-fill runs prompts")
+        filled = [self.like(*pair, few.shape[1]) for pair in zip(parts, samples, strict=True)]
+        self.state = tree_unflatten(filled, whole)
+
+    def like(self, part: Any, sample: Any, few: int) -> Any:
+        """A part of the state, filled like that of `few` tokens; counts become those of N − 1."""
+        if not isinstance(part, Tensor):
+            return self.case.workload.seq_len - 1 if (part, sample) == (0, few) else part
+        if part.shape == sample.shape:
+            return part.copy_(sample)
+        known = sample[sample.isfinite()].float()  # some slots may be empty
+        spread, mean = torch.std_mean(known, correction=0) if len(known) else (1.0, 0.0)
+        draw(part, lambda p: p.normal_(float(mean), float(spread), generator=self.generator))
+        return part
+
+    def forward(self) -> Tensor:
+        """The output of the next token."""
+        output: Tensor = self.module.step(*self.inputs, self.state)[0]
+        return output
+
+    def with_state(self, values: dict[str, float]) -> dict[str, float]:
+        """Bytes of the state's storages, each once, in place of those saved for a backward pass.
+
+        Also the FLOPs of a step if the form does not declare them.
+        """
+        module, leaves = self.module, tree_leaves(self.state)
+        storages = [leaf.untyped_storage() for leaf in leaves if isinstance(leaf, Tensor)]
+        values = {name: value for name, value in values.items() if name != "saved_bytes"}
+        values["state_bytes"] = sum({s.data_ptr(): s.nbytes() for s in storages}.values())
+        if module.step_flops(module.config, self.case.workload) is None:
+            step = partial(module.step, state=self.state)
+            values["flops"] = counted_flops(module, *self.inputs, call=step)
+        return values
+
+    @staticmethod
+    def sequence(module: Any, x: Tensor) -> Tensor:
+        """The causal output for x [1, N, D], the end of it token by token."""
+        prompt = max(x.shape[1] // 2, x.shape[1] - STEPS)
+        state, outputs = module.start(len(x), x.shape[1]), []
+        if prompt:
+            output, state = module.prefill(x[:, :prompt], state)
+            outputs.append(output)
+        for token in x[:, prompt:].split(1, 1):
+            output, state = module.step(token, state)
+            outputs.append(output)
+        return torch.cat(outputs, 1)
+
+
+class Repeating(TorchDispatchMode):
+    """Within it, initial parameters are drawn by `draw`."""
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func not in DRAWS or args[0].numel() <= DRAWN:
+            return func(*args, **(kwargs or {}))
+        draw(args[0], lambda first: func(first, *args[1:], **(kwargs or {})))
+        return args[0]
+
+
+def draw(tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
+    """Let `fill` draw the first numbers of a tensor, which the others repeat."""
+    first, *others = tensor.flatten().split(DRAWN) if tensor.is_contiguous() else (tensor,)
+    fill(first)
+    for other in others:
+        other.copy_(first[: len(other)])
+
+
 def plain(output: Any) -> Tensor:
     """An output without its graph.
 
@@ -172,3 +335,15 @@ def plain(output: Any) -> Tensor:
     if type(output) is not Tensor:
         raise TypeError(f"the output is a {type(output).__name__}, and not exactly a Tensor")
     return output.detach()
+
+
+def subject_of(card: Card, case: Case, seed: int, filled: bool = False) -> Subject:
+    """The subject of a case, by its mode."""
+    return SUBJECTS[case.workload.mode](card, case, seed, filled)
+
+
+SUBJECTS: Mapping[str, type[Subject]] = MappingProxyType({
+    "inference": Subject,
+    "training": Training,
+    "decode": Decode,
+})  # fmt: skip

@@ -6,10 +6,13 @@ reason.
 
 import gc
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Unusable
@@ -21,7 +24,7 @@ from attnbench.measure.cards import Cards, Unmeasured
 from attnbench.measure.environment import environment
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
 from attnbench.measure.probes import Probes
-from attnbench.measure.process import OFF, changes, is_out_of_memory, torch_state
+from attnbench.measure.replays import is_out_of_memory
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
 from attnbench.records import Case
@@ -35,7 +38,7 @@ class Worker:
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
     `measures_memory`: in this process freed pages go back to the system; one that measures time
-    keeps them, and is replaced once it keeps more than `keep_bytes` after a case.
+    keeps them.
     """
 
     def __init__(
@@ -44,13 +47,11 @@ class Worker:
         seed: int,
         own: bool = False,
         measures_memory: bool = False,
-        keep_bytes: float = math.inf,
         limit_bytes: int | None = None,
     ) -> None:
         self.cards, self.seed = Cards(Path(tree) if tree else None, own), seed
-        self.device, self.probes, self.state = cache(find), cache(Probes), torch_state()
+        self.probes, self.state = cache(Probes), torch_state()
         self.built: Built | None = None
-        self.keep_bytes, self.most_bytes = keep_bytes, math.inf
         allocator.return_pages() if measures_memory else allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
@@ -79,7 +80,7 @@ class Worker:
 
     def loads(self, mechanism: str, device: str) -> Answer:
         """Its forms, or why it cannot be loaded, and the files of the tree that are loaded."""
-        self.device(device)
+        find(device)
         forms = self.answer("forms", mechanism=mechanism)
         return {**forms, "files": sources(self.cards.tree) if self.cards.tree else ()}
 
@@ -104,23 +105,19 @@ class Worker:
     def finish(self, left_s: float = math.inf) -> Answer:
         """Drop the case; return values and notes since its build began.
 
-        `needs_new_process` says that this one should measure nothing else: the mechanism has
-        changed it, or it keeps more freed memory than it may, in pieces that hold no large tensor.
+        `needs_new_process` says that this one should measure nothing else, as the mechanism has
+        changed it.
         """
         changed, built, self.built = changes(self.state), self.case_built, None
         values, notes = built.finish(left_s)
         notes |= {"changed": changed, **left_running(end_children())}
-        if self.state["autocast"] != OFF:
-            notes["autocast"] = self.state["autocast"]
         device = built.device
         del built
         gc.enable()
         gc.collect()
-        if not (needs_new_process := bool(changed)):
-            device.release()
-            needs_new_process = allocator.private_bytes() > self.most_bytes
+        device.release()
         notes = {key: note for key, note in notes.items() if note}
-        return {"values": values, "notes": notes, "needs_new_process": needs_new_process}
+        return {"values": values, "notes": notes, "needs_new_process": bool(changed)}
 
     def measure_memory(self, **asked: Any) -> Answer:
         """What `measure_memory_and_counts` finds of a case.
@@ -156,9 +153,30 @@ class Worker:
         Raises `Unmeasured`.
         """
         card, config, case = self.cards.resolve(*(asked.pop(name) for name in NAMES))
-        device = self.device(case.workload.device)
+        device = find(case.workload.device)
         device.select()
-        if self.most_bytes == math.inf:  # before the first case
-            device.wake()
-            self.most_bytes = self.keep_bytes + allocator.private_bytes()
         return card, config, case, device
+
+
+def torch_state() -> dict[str, Any]:
+    """Settings of the whole process that a mechanism must not change."""
+    kinds = (kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
+    on = (f"{kind} {torch.get_autocast_dtype(kind)}".replace("torch.", "") for kind in kinds)
+    try:
+        precision = torch.get_float32_matmul_precision()
+    except RuntimeError:  # newer settings, which this one cannot express
+        precision = "set for each backend"
+    return {
+        "default dtype": torch.get_default_dtype(),
+        "number of threads": torch.get_num_threads(),
+        "gradients": torch.is_grad_enabled(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "matmul precision": precision,
+        "autocast": ", ".join(on) or "off",
+    }
+
+
+def changes(before: Mapping[str, Any]) -> str:
+    """What has changed in `torch_state` since: `number of threads 2 to 7; …`, or nothing."""
+    now = torch_state().items()
+    return "; ".join(f"{name} {before[name]} to {new}" for name, new in now if before[name] != new)

@@ -1,8 +1,7 @@
 """The modes of a measurement: the facts that planning, predictions, tables and figures need.
 
-A mode is one file in `modes/kinds/`, with its facts, and one in `measure/subjects/`, with the code
-of its iteration; both are named as users name the mode. To add a mode, add these two; nothing else
-has to be edited.
+A mode is one file in `modes/kinds/`, with its facts and named as users name the mode, and a class
+in `measure/subject.py`, with the code of its iteration.
 """
 
 import importlib

@@ -46,7 +46,6 @@ from attnbench.records.request import (
 )
 from attnbench.records.run import (
     AWAY,
-    REMAPPED,
     SPLIT,
     Cause,
     Clock,

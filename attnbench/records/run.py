@@ -13,10 +13,6 @@ from attnbench.records.bounds import Amount, Count, Duration, Many, Number, Seco
 AWAY = 0.05
 
 
-# The note `allocator` of a run on a CPU for whose freed pages there was too little memory: they are
-# mapped again in each iteration, which may double its time.
-REMAPPED = "pages kept, but those of large tensors"
-
 # The note `arithmetic` of fused attention that multiplies float32 on tensor cores: each number is
 # split into two in TF32, and three products of theirs stand for one.
 SPLIT = "3xTF32"

@@ -192,8 +192,6 @@ def _how(analysis: Analysis) -> str:
         text += f" and {units.percent(analysis.waiting_share)} of it was spent waiting for a core"
     if settings.clock is Clock.WALL and settings.threads > 1 and by != "time":
         text += UNCERTAIN
-    kept = any(
-        run.notes.get("allocator", "").startswith("pages kept") for run in analysis.sweep.runs
-    )
+    kept = any(run.notes.get("allocator") == "pages kept" for run in analysis.sweep.runs)
     graphs = " Peaks and counts are those of iterations without graphs." * settings.cuda_graphs
     return f"{text}.{graphs}{KEPT * kept}"

@@ -14,7 +14,6 @@ from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Reques
 from attnbench.run.costs import MARGIN, Costs, Rates
 from attnbench.run.race import run_of
 from attnbench.run.turns import groups, next_pair
-from attnbench.statistics.curves import series_names
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
@@ -28,7 +27,7 @@ PAYS, LONGER = 10.0, 3.0
 # budget, so that long cases are reached
 FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
 FRAGMENTED = 2.5  # a heap that keeps freed pages, relative to the largest allocation
-KEPT = 0.3  # share of memory that all processes of a round may keep for their next cases
+KEPT = 0.2  # share of memory that cases of a round may take whose processes go on
 FAR = 4  # times the longest length examined for odd behaviour, from which another one is
 # what ends a curve, if it was measured at a shorter length
 ENDS = MappingProxyType({Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out"})
@@ -232,10 +231,10 @@ class Agenda:
             return needed_bytes / MARGIN + contexts_bytes > self.memory_bytes
         return fragmented * needed_bytes + contexts_bytes > self.device.shared * self.memory_bytes
 
-    def returns_large_blocks(self, planned: Planned) -> bool:
-        """Whether a process returns large freed tensors to the host, since memory is short."""
-        heap_bytes = FRAGMENTED * self.costs.needed_bytes(planned)
-        return not self.device.gpus and heap_bytes > self.memory_bytes
+    def keeps_too_much(self, planned: Planned) -> bool:
+        """Whether the heap that a case leaves is more than its process may keep for the next."""
+        most_bytes = KEPT * self.memory_bytes / len(set(self.costs.names.values()))
+        return not self.device.gpus and self.costs.peak_bytes(planned) > most_bytes
 
     def races(self, cases: Sequence[Planned]) -> list[list[Planned]]:
         """The races of some cases of a block: one if memory allows, otherwise several.
@@ -317,8 +316,3 @@ def blocks(plan: Iterable[Planned]) -> dict[Block, list[Planned]]:
 def curve(case: Case) -> Case:
     """What the cases of one curve have in common, over all lengths."""
     return replace(case, workload=replace(case.workload, batch=1, seq_len=1))
-
-
-def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
-    """Bytes of freed pages that each series' process may keep between its cases."""
-    return KEPT * memory_bytes / len(set(series_names(plan).values()))

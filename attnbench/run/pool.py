@@ -273,18 +273,15 @@ def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
     `layout` is the hash seed, and chooses the size of the environment, which moves the stack.
 
     Triton caches the fastest configurations of kernels, so that one process searches for them.
-    torch asks NVML whether there is a GPU, since the driver could not be used after a fork. glibc
-    asks for huge pages, which `measure.allocator` allows where it wants them. torch.compile
-    keeps its files in the folder, so that nothing has been compiled before, and starts no
-    processes, which would be left running when a case is killed.
+    torch asks NVML whether there is a GPU, since the driver could not be used after a fork.
+    torch.compile keeps its files in the folder, so that nothing has been compiled before, and
+    starts no processes, which would be left running when a case is killed.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     kept = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
-    tunables = ":".join(filter(None, (kept.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
     fixed = {
         "PYTHONHASHSEED": str(layout),
         "ATTNBENCH_LAYOUT": "x" * random.Random(layout).randrange(4096),
-        "GLIBC_TUNABLES": tunables,
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TRITON_CACHE_AUTOTUNING": "1",

@@ -97,7 +97,6 @@ def race(
             **settings.worker_settings,
             "filled": planned.filled,
             "suspicious": agenda.is_suspicious(planned),
-            "return_large_blocks": agenda.returns_large_blocks(planned),
         }
         for name, planned in names.items()
     }
@@ -110,6 +109,9 @@ def race(
         again_alone=True,
         end_others=agenda.exceeds_memory(cases, idle, FRAGMENTED),
     )
+    for name in names.keys() & processes.running.keys():
+        if agenda.keeps_too_much(names[name]):
+            processes.running[name].end()
     agenda.visits += len(cases)
     runs = []
     for name, entry in entries.items():

@@ -11,7 +11,7 @@ import pytest
 from attnbench.analysis import report, scaling, summary
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.errors import UnknownMechanism
-from attnbench.records import REMAPPED, Clock, Mode, Part, Run, Sample
+from attnbench.records import Clock, Mode, Part, Run, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
 from attnbench.statistics.ratios import Ratios
@@ -168,34 +168,6 @@ def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
 
     found = warned(analyse(altered(sweep(("fastformer",)), loaded, Part.TIME)))
     assert "40 of 60 timed runs began under a load above 3, up to 5.5: " in found
-
-
-def test_times_where_memory_was_short_are_shown_and_compared_with_none():
-    whole = sweep(("fastformer", "transformer"), lengths=(128, 256, 512, 1024, 2048))
-    (short,) = [
-        p.case.key
-        for p in whole.plan
-        if p.case.mechanism == "transformer"
-        and (p.case.workload.seq_len, p.case.workload.mode) == (2048, Mode.INFERENCE)
-    ]
-    notes = {"allocator": REMAPPED}
-    marked = altered(whole, lambda r: replace(r, notes=notes) if r.case == short else r, Part.TIME)
-    before, found = analyse(whole), analyse(marked)
-    said = "transformer:eager had too little memory to keep pages at N = 2048: "
-    assert said in warned(found)
-    assert "to keep pages" not in warned(before)
-    assert found.cases["time_s"].equals(before.cases["time_s"])
-    assert len(before.speedups) - len(found.speedups) == 1
-    lengths = [
-        a.exponents.query("mode == 'inference' and metric == 'time_s'").set_index("series")[
-            "to_len"
-        ]
-        for a in (before, found)
-    ]
-    assert [own["transformer:eager"] for own in lengths] == [2048, 1024]
-    assert [own["fastformer:eager"] for own in lengths] == [2048, 2048]
-    (last,) = [w for w in found.answers.fastest if (w.mode, w.seq_len) == ("inference", 2048)]
-    assert (last.measured, last.ties, last.unsure) == (1, (), ())
 
 
 def test_launches_clocks_and_hidden_memory_of_a_gpu_are_warned_of():

@@ -25,7 +25,7 @@ from attnbench.catalogue.registry import card
 from attnbench.devices.finding import choose
 from attnbench.devices.timing import sample, warm_up
 from attnbench.measure.allocator import keep_pages
-from attnbench.measure.building import subject_of
+from attnbench.measure.subject import subject_of
 from attnbench.records import Case, Clock, Level, Mode, Settings, Workload
 from attnbench.run.turns import turns
 from tests.benchmarks.header import begin

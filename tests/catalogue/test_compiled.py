@@ -13,7 +13,7 @@ import torch
 from attnbench.catalogue import compiled, registry
 from attnbench.catalogue.compiled import with_compiled
 from attnbench.devices.finding import find
-from attnbench.measure.compiling import graphs
+from attnbench.measure.built import graphs
 from attnbench.records import Level, Mode
 from attnbench.verify.equations import against_its_reference
 from attnbench.verify.flops import counted_flops

@@ -7,9 +7,8 @@ from attnbench.catalogue.registry import card
 from attnbench.devices.cuda_graphs import captured
 from attnbench.devices.finding import find
 from attnbench.measure import replays
-from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Unmeasured
-from attnbench.measure.subject import Subject
+from attnbench.measure.subject import Subject, subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import answered, case, sent

@@ -9,8 +9,7 @@ import torch
 from attnbench.catalogue.registry import card
 from attnbench.devices import nvml
 from attnbench.devices.cuda_memory import Peak, profile_memory
-from attnbench.measure.building import subject_of
-from attnbench.measure.subject import Subject
+from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
 

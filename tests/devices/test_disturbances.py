@@ -122,14 +122,6 @@ def test_a_meter_says_what_disturbed_the_samples_in_all():
     assert core.meter.values() == pytest.approx(values)
 
 
-def test_huge_pages_are_counted_as_such_and_not_waited_for():
-    """6,400 faults of 2 MiB; each iteration has them, so that no lap is taken again for them."""
-    core = Core()
-    core.meter = CoreMeter(lambda: core.now, huge_pages=True)
-    assert core.takes(cpu_s=1.8, faults=6400) == 1
-    assert core.meter.values()["fault_share"] == pytest.approx(0.5, rel=0.05)
-
-
 def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
     core, laps, faults = Core(), [], iter([MANY] * 4)
 

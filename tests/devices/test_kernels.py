@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity
 
 from attnbench.catalogue.registry import card
 from attnbench.devices import kernels, memory
-from attnbench.measure.building import subject_of
+from attnbench.measure.subject import subject_of
 from attnbench.records import PASSES
 from tests.measure.cases import case
 

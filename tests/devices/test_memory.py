@@ -11,7 +11,7 @@ import torch
 from attnbench.attention.card import Card
 from attnbench.catalogue.registry import card, names
 from attnbench.devices import memory
-from attnbench.measure.building import subject_of
+from attnbench.measure.subject import subject_of
 from attnbench.records import PASSES, Level, Mode
 from attnbench.verify.trial import causal_values
 from attnbench.workloads.plan import predicted_bytes

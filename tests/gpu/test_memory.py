@@ -7,7 +7,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices.finding import find
-from attnbench.measure.building import subject_of
+from attnbench.measure.subject import subject_of
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
 

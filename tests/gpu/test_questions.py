@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from attnbench.catalogue.registry import card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Unavailable
-from attnbench.measure.building import subject_of
 from attnbench.measure.energy import STILL_S, step
+from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import case, sent

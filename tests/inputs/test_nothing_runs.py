@@ -26,7 +26,6 @@ KEYWORDS = {("allow_pickle", True), ("shell", True)}
 RUNS = {
     "catalogue/registry.py",
     "devices/finding.py",
-    "measure/building.py",
     "measure/calls.py",
     "measure/server.py",
     "modes/__init__.py",

@@ -11,7 +11,7 @@ from attnbench.measure import allocator
 def usual_allocator(monkeypatch):
     """A worker in this process would keep freed pages, which a test of resident memory sees."""
     monkeypatch.setattr(allocator, "mallopt", lambda parameter, value: None)
-    monkeypatch.setattr(allocator, "huge_pages", lambda *, allowed: None)
+    monkeypatch.setattr(allocator, "forbid_huge_pages", lambda: None)
 
 
 @pytest.fixture

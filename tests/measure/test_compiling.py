@@ -11,8 +11,8 @@ import torch
 
 from attnbench.catalogue import compiled
 from attnbench.devices.finding import find
-from attnbench.measure import compiling
-from attnbench.measure.compiling import graphs
+from attnbench.measure import built
+from attnbench.measure.built import graphs
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import answered, case, sent
@@ -36,7 +36,7 @@ def afresh():
 def captured(monkeypatch):
     capture = partial(torch.compile, backend="aot_eager", dynamic=False, fullgraph=True)
     monkeypatch.setattr(compiled, "kernel", cache(capture))
-    monkeypatch.setattr(compiling, "load", lambda device: torch.compiler.reset())
+    monkeypatch.setattr(built, "load_compiler", lambda device: torch.compiler.reset())
 
 
 def asked(form, **sizes):

@@ -1,6 +1,5 @@
 """Decoding as it is measured: exact, without drift, with states counted from their tensors."""
 
-import re
 from dataclasses import asdict, replace
 
 import pytest
@@ -8,11 +7,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attnbench.attention.contract import Attention
+from attnbench.attention.contract import Attention, Unusable
 from attnbench.catalogue.registry import card
-from attnbench.measure.building import subject_of
-from attnbench.measure.cards import Unmeasured
 from attnbench.measure.digits import relative_error
+from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from attnbench.workloads.plan import make_workload
@@ -79,30 +77,26 @@ def test_the_bytes_of_a_state_are_those_declared(kind):
     for batch in (1, 3):
         subject = prefilled(*kind, batch=batch)
         module = subject.module
-        values, notes = subject.with_state({})
         declared = module.state_elements(module.config, subject.case.workload)
-        assert values["state_bytes"] == 4 * declared
-        assert not notes
+        assert subject.with_state({})["state_bytes"] == 4 * declared
 
 
-def test_memory_that_a_state_keeps_alive_counts_once_and_a_wrong_declaration_is_odd():
+def test_memory_that_a_state_keeps_alive_counts_once():
     subject = prefilled()
-    declared = subject.with_state({})[0]["state_bytes"]
+    declared = subject.with_state({})["state_bytes"]
     subject.state = (*subject.state, subject.state[0][:, :1])
-    values, notes = subject.with_state({})
-    assert values["state_bytes"] == declared, "a view of what is counted"
-    assert re.match("has a state of [0-9,]+ elements and declares [0-9,]+$", notes["odd"])
+    assert subject.with_state({})["state_bytes"] == declared, "a view of what is counted"
     subject.state = (torch.zeros(1000)[:2],)
-    assert subject.with_state({})[0]["state_bytes"] == 4000
+    assert subject.with_state({})["state_bytes"] == 4000
 
 
 def test_flops_that_are_not_declared_are_counted(monkeypatch):
     subject = prefilled(batch=3)
     module, w = subject.module, subject.case.workload
     declared = module.step_flops(module.config, w)
-    assert "flops" not in subject.with_state({})[0]
+    assert "flops" not in subject.with_state({})
     monkeypatch.setattr(type(module), "step_flops", Attention.step_flops)
-    assert subject.with_state({})[0]["flops"] == declared.projections + declared.core
+    assert subject.with_state({})["flops"] == declared.projections + declared.core
 
 
 @pytest.fixture
@@ -211,7 +205,7 @@ def test_a_state_of_one_token_is_empty_and_another_structure_is_refused(monkeypa
     assert subject.state.length == 0
     subject = subject_of(card("grouped_query"), decoding(seq_len=300), 0, filled=True)
     monkeypatch.setattr(type(subject.module), "prefill", lambda self, x, state: (x, (x,)))
-    with pytest.raises(Unmeasured, match="cannot be filled; --no-fill"):
+    with pytest.raises(Unusable, match="cannot be filled; --no-fill"):
         subject.prefill()
 
 

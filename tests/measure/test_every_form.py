@@ -7,9 +7,9 @@ import pytest
 
 from attnbench.catalogue.registry import card, names
 from attnbench.devices.counting import Counter
-from attnbench.measure.building import subject_of
 from attnbench.measure.inputs import Iterations, some_numbers
 from attnbench.measure.oddities import Examination
+from attnbench.measure.subject import subject_of
 from attnbench.records import PASSES, Causality, Level, Mode
 from attnbench.verify.trial import causal_values
 from attnbench.workloads.presets import preset

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.measure.building import subject_of
 from attnbench.measure.inputs import Iterations
 from attnbench.measure.oddities import Examination
+from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level
 from tests.measure.cases import EXPLOITS, answered, case, sent
@@ -37,20 +37,6 @@ def test_autocast_within_a_mechanism_is_seen_by_the_types_of_its_results():
 def test_autocast_that_a_mechanism_leaves_on_is_a_change():
     notes = notes_of_a_run(case(f"{EXPLOITS}:LeavesAutocastOn"))
     assert notes["changed"] == "autocast off to cpu bfloat16"
-    assert "autocast" not in notes
-
-
-def test_autocast_that_was_on_before_is_noted():
-    honest = case(f"{EXPLOITS}:Honest")
-    assert "autocast" not in notes_of_a_run(honest)
-    torch.set_autocast_enabled("cpu", True)
-    assert notes_of_a_run(honest)["autocast"] == "cpu bfloat16"
-
-
-def test_a_failure_under_autocast_says_so():
-    torch.set_autocast_enabled("cpu", True)
-    reason = Worker(None, seed=0).answer("build", **sent(case("fastformer")))["reason"]
-    assert reason == "output is torch.bfloat16, not torch.float32; autocast is on: cpu bfloat16"
 
 
 def test_an_output_of_another_type_is_a_failure_and_of_a_layer_odd():

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnbench.devices.kinds.cpu import Cpu
 from attnbench.devices.protocol import Meter
 from attnbench.measure import allocator
-from attnbench.measure.process import is_out_of_memory
+from attnbench.measure.replays import is_out_of_memory
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.fastformer import Fastformer
 from attnbench.records import PASSES, Sample
@@ -64,18 +63,6 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error():
 
     answer = Broken(None, seed=0).answer("forms")
     assert answer == {"outcome": "failed", "reason": "ValueError: no such head"}
-
-
-def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(monkeypatch):
-    """What a device loads at first, a context and the code of kernels, is not what cases leave."""
-    private = [7000]
-    monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
-    monkeypatch.setattr(Cpu, "wake", lambda self: private.append(private.pop() + 600))
-    worker = Worker(None, seed=0, keep_bytes=500)
-    for more, needs_new_process in ((500, False), (1, True)):
-        answered(worker, "build", **asdict(case()))
-        private[0] += more
-        assert answered(worker, "finish")["needs_new_process"] is needs_new_process
 
 
 @pytest.mark.parametrize(("warmup_s", "mapped"), [(0.0, 1), (60.0, 0)])

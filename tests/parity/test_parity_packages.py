@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import names
-from attnbench.measure.building import subject_of
+from attnbench.measure.subject import subject_of
 from attnbench.records import PASSES, Case, Level, Shell
 from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import some_padding, tokens, workload

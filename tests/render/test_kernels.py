@@ -74,10 +74,3 @@ def test_another_number_type_is_a_warning_unless_it_is_wider(dtype, types, other
     said = [line for line in warnings(replace(analysis, cases=cases)) if "autocast" in line]
     assert len(said) == bool(others)
     assert not said or said[0].startswith(f"fastformer computed in {others}, through autocast")
-
-
-def test_autocast_that_was_on_is_a_warning():
-    whole = sweep(("fastformer",), lengths=LENGTHS)
-    cast = altered(whole, lambda run: replace(run, notes={"autocast": "cuda bfloat16"}))
-    said = "fastformer:eager ran under autocast (cuda bfloat16)"
-    assert sum(said in line for line in warnings(analyse(cast))) == 1

@@ -370,13 +370,15 @@ def test_a_resumed_sweep_does_only_what_is_missing_beside_what_links_it_to_the_r
     assert len(link) == len(set(link)) > len(new), "and keeps its earlier laps"
 
 
-def test_large_tensors_go_back_only_where_a_heap_that_keeps_them_would_not_fit():
-    sizes = {"slow": GIB // 2, "fast": GIB // 4}
-    plan = tuple(planned(name, 128, 10**8, size=size) for name, size in sizes.items())
+def test_a_process_ends_after_a_case_that_leaves_a_heap_too_large_to_keep():
+    sizes = {"slow": GIB // 4, "fast": 1000}
+    plan = tuple(
+        planned(name, n, 10**8, size=size) for n in (128, 256) for name, size in sizes.items()
+    )
     machine = Machine(fate=unweighed)
-    sweep(machine, plan)
-    returned = {(build["mechanism"], build["return_large_blocks"]) for build in machine.builds}
-    assert returned == {("slow", True), ("fast", False)}
+    sweep(machine, plan, replace(REQUEST, rounds=1))
+    timing = Counter(series for series, measures_memory in machine.started if not measures_memory)
+    assert timing == {"slow:eager": 2, "fast:eager": 1}
 
 
 def test_processes_that_do_not_race_end_where_their_memory_is_needed():
@@ -389,7 +391,7 @@ def test_processes_that_do_not_race_end_where_their_memory_is_needed():
     machine = Machine(fate=unweighed)
     sweep(machine, plan, replace(REQUEST, rounds=1))
     timing = Counter(series for series, measures_memory in machine.started if not measures_memory)
-    assert timing == {"slow:eager": 1, "fast:eager": 2}
+    assert timing == {"slow:eager": 2, "fast:eager": 2}
 
 
 @pytest.mark.parametrize(("do", "part"), [("finish", Part.TIME), ("measure_memory", Part.MEMORY)])

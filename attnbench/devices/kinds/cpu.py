@@ -8,7 +8,7 @@ from dataclasses import replace
 from shutil import which
 from typing import Any
 
-from attnbench.devices.host import huge_pages, memory_bytes
+from attnbench.devices.host import memory_bytes
 from attnbench.devices.protocol import Build, Device, Meter, Stopwatch, ValuesAndNotes
 from attnbench.devices.timing import HostStopwatch
 from attnbench.records import Case, Clock
@@ -77,7 +77,7 @@ class Cpu(Device):
     def meter(self) -> Meter:
         from attnbench.devices.disturbances import CoreMeter
 
-        return CoreMeter(huge_pages=huge_pages())
+        return CoreMeter()
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}

@@ -98,13 +98,6 @@ class Cuda(Device):
         # float32 must mean float32 in convolutions too, for which torch allows TF32 by default
         torch.backends.cudnn.allow_tf32 = False
 
-    def wake(self) -> None:
-        import torch
-
-        one = torch.ones(1, 1, device=self.torch_name)
-        torch.mm(one, one)
-        self.synchronise()
-
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
         from attnbench.devices.cuda_timing import CudaStopwatch
 
