@@ -11,9 +11,9 @@ from attnbench.api import measuring
 from attnbench.api.servers import own_server
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Outcome, Part, Sweep
+from attnbench.run.scratch import Scratch
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
-from attnbench.store.scratch import Scratch
 from attnbench.workloads.options import read
 from attnbench.workloads.reading import Plan, plan
 from attnbench.workloads.requests import request

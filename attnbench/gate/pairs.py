@@ -10,8 +10,7 @@ from typing import Any
 from attnbench.metrics import RACED, TIME
 from attnbench.run.pool import Pool
 from attnbench.run.process import Answer
-from attnbench.run.race import Entry, Round
-from attnbench.run.turns import Turns
+from attnbench.run.race import Entry, Round, Turns
 
 BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
 LEAST_TIMEOUT_S = 60.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.run.pool import HOOK_VARIABLES
-from attnbench.store.scratch import PREFIX, Scratch
+from attnbench.run.scratch import PREFIX, Scratch
 
 TREE = "tree"  # the worktree's folder inside a scratch folder
 

@@ -12,17 +12,12 @@ from attnbench import units
 from attnbench.devices.finding import find
 from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Request, Run, Settings
 from attnbench.run.costs import MARGIN, Costs, Rates
-from attnbench.run.race import run_of
-from attnbench.run.turns import groups, next_pair
+from attnbench.run.race import next_pair, run_of
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 COMPILING_S = 300.0  # further seconds for compiling, which depends on more than FLOPs
-# Steps are short, but building their modules and states is not: samples last up to `PAYS` times the
-# rest of a process's time, so that nine tenths of a visit measure; but rounds are what is
-# repeated, so a visit must not become much longer than that of a pass.
-PAYS, LONGER = 10.0, 3.0
 # Samples and warm-up of the first round take at most these shares of a case's even share of the
 # budget, so that long cases are reached
 FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
@@ -60,8 +55,8 @@ class Agenda:
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
     errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
-    # the longest length at which a curve was examined for odd behaviour, by round
-    examined: dict[Case, dict[int, int]] = field(default_factory=dict)
+    # the longest length at which a curve was examined for odd behaviour
+    examined: dict[Case, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.begun_s = self.clock() if self.begun is None else self.begun
@@ -70,6 +65,12 @@ class Agenda:
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         self.blocks = blocks(self.plan)
         self.device = find(self.request.device)
+        self.first = settings = self.request.settings
+        if self.request.budget_s is not None and self.plan:
+            share_s = self.request.budget_s / len(self.plan)
+            samples_s = min(settings.sample_s, FIRST_SAMPLE * share_s)
+            warmup_s = min(settings.warmup_s, FIRST_WARMUP * share_s)
+            self.first = replace(settings, sample_s=samples_s, warmup_s=warmup_s)
         self.costs = Costs.of(self.plan, self.rates, self.device.context_bytes)
         self.finished = {(run.case, run.part, run.round) for run in self.earlier}
         cases = {planned.case.key: planned for planned in self.plan}
@@ -79,6 +80,11 @@ class Agenda:
         unfinished = (p for p in self.plan if self.lacks_memory(p) or not self.is_done(p))
         # for their first visit, by the case's key
         self.waiting = {p.case.key: p for p in unfinished if not p.refusal}
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this round."""
+        return self.request.settings if self.round else self.first
 
     def series(self, planned: Planned) -> str:
         """The series of a case."""
@@ -98,9 +104,8 @@ class Agenda:
         elif run.samples:
             self.timed[run.case, run.round] = run
             if "examined" in run.notes:
-                lengths = self.examined.setdefault(curve(planned.case), {})
-                longest = max(lengths.get(run.round, 0), planned.case.workload.seq_len)
-                lengths[run.round] = longest
+                longest = self.examined.get(curve(planned.case), 0)
+                self.examined[curve(planned.case)] = max(longest, planned.case.workload.seq_len)
         self.costs.learn(planned, run, again)
 
     def left_s(self) -> float:
@@ -186,7 +191,7 @@ class Agenda:
 
     def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        return self.costs.visit_s(planned, self.settings_of(planned), wall_s)
+        return self.costs.visit_s(planned, self.settings, wall_s)
 
     def timeout_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Seconds after which the process of a case is killed; `wall_s` if measured."""
@@ -195,29 +200,12 @@ class Agenda:
         limit_s = self.request.case_timeout_s
         return longest_s if limit_s is None else min(longest_s, limit_s)
 
-    def settings_of(self, planned: Planned) -> Settings:
-        """The settings of the case: samples of steps are longer where starting takes long."""
-        settings, sample_s = self.request.settings, self.request.settings.sample_s
-        if planned.case.workload.steps:
-            longer_s = min(PAYS * self.costs.overhead_s(Part.TIME), LONGER * sample_s)
-            settings = replace(settings, sample_s=max(sample_s, longer_s))
-        if self.round or self.request.budget_s is None:
-            return settings
-        share_s = self.request.budget_s / len(self.plan)
-        return replace(
-            settings,
-            sample_s=min(settings.sample_s, FIRST_SAMPLE * share_s),
-            warmup_s=min(settings.warmup_s, FIRST_WARMUP * share_s),
-        )
-
     def is_suspicious(self, planned: Planned) -> bool:
-        """Whether to look for odd behaviour in the code of others: once per curve and round, and
-        again at lengths that are much longer.
+        """Whether to look for odd behaviour in the code of others: once per curve, and again at
+        lengths that are much longer.
         """
-        examined = self.examined.get(curve(planned.case), {})
-        longest = max(examined.values(), default=0)
-        is_longer = planned.case.workload.seq_len >= FAR * longest
-        return not planned.own and (self.number(planned.block) not in examined or is_longer)
+        longest = self.examined.get(curve(planned.case), 0)
+        return not planned.own and planned.case.workload.seq_len >= FAR * longest
 
     def exceeds_memory(self, cases: Iterable[Planned], idle: int, fragmented: float = 1.0) -> bool:
         """Whether cases that run together need the memory that `idle` processes hold.
@@ -316,3 +304,32 @@ def blocks(plan: Iterable[Planned]) -> dict[Block, list[Planned]]:
 def curve(case: Case) -> Case:
     """What the cases of one curve have in common, over all lengths."""
     return replace(case, workload=replace(case.workload, batch=1, seq_len=1))
+
+
+def groups(
+    cases: Sequence[Planned],
+    needed: Callable[[Planned], float],
+    room: float,
+    memory_bytes: float,
+    link: Planned | None = None,
+) -> list[list[Planned]]:
+    """The races of a block: one if memory allows, otherwise several that share the link.
+
+    A race may use `room` of the memory. The `link` has raced before; without one it is the case
+    that needs least. A case that does not fit into memory together with it runs alone.
+    """
+    rest, has_raced = sorted(cases, key=needed), link is not None
+    if link is None:
+        link, *rest = rest
+    groups: list[list[Planned]] = []
+    for planned in rest:
+        together = needed(link) + needed(planned)
+        for group in groups:
+            if link in group and sum(map(needed, group)) + needed(planned) <= room:
+                group.append(planned)
+                break
+        else:
+            groups.append([planned] if together > memory_bytes else [link, planned])
+    if not has_raced and not any(link in group for group in groups):
+        groups.insert(0, [link])
+    return groups

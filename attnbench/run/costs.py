@@ -24,7 +24,7 @@ from attnbench.records import (
     Run,
     Settings,
 )
-from attnbench.run.turns import REHEARSED_S, turns
+from attnbench.run.race import REHEARSED_S, turns
 from attnbench.statistics.curves import series_names
 
 Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
@@ -51,12 +51,11 @@ class Costs:
     """Seconds and bytes of the cases of a plan; every series is predicted from its own runs.
 
     The seconds of an iteration are predicted from the nearest cases that were timed: other lengths
-    of the series, the series in the other mode, the other series of the mechanism, and then all
-    mechanisms, first in the same mode. Of them the nearest lengths count: the first guess is
-    multiplied by the median ratio of their measured times to their first guesses. Peak bytes are
-    predicted from the same form at the nearest measured length. `names` gives the series of each
-    case; without `rates` the first guess is that of the plan. A process takes `context_bytes` of
-    the device before any tensor.
+    of the series in the mode, the mechanism's other series and modes, and then all mechanisms. Of
+    them the nearest lengths count: the first guess is multiplied by the median ratio of their
+    measured times to their first guesses. Peak bytes are predicted from the same form at the
+    nearest measured length. `names` gives the series of each case; without `rates` the first guess
+    is that of the plan. A process takes `context_bytes` of the device before any tensor.
     """
 
     def __init__(
@@ -66,8 +65,8 @@ class Costs:
         self.times: dict[str, float] = {}  # measured, of one iteration, by case
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
         self.walls: dict[str, list[float]] = {}  # wall time over time, by series
-        self.compiled: dict[str, dict[str, float]] = {}  # seconds, by series and case
-        self.prefills: dict[str, tuple[Planned, float]] = {}  # of the longest one, by series
+        # seconds before the first iteration of the longest case, by series
+        self.prepared: dict[str, tuple[Planned, float]] = {}
         self.visits: dict[str, float] = {}  # seconds of a case's shortest visit
         self.overheads: dict[Part, list[float]] = {}  # of processes, besides their iterations
 
@@ -84,7 +83,7 @@ class Costs:
             self.learn_visit(planned, run, again)
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
-            self.learn_cost(planned, self.groups(planned, Part.MEMORY), peak)
+            self.learn_cost(planned, Part.MEMORY, peak)
 
     def learn_visit(self, planned: Planned, run: Run, again: bool) -> None:
         """Take into account how long iterations took, and everything around them."""
@@ -93,13 +92,11 @@ class Costs:
         walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
         self.walls.setdefault(series, []).append(median(walls))
         self.learn_time(planned, seconds)
-        if planned.compiles:
-            took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
-            self.compiled.setdefault(series, {})[run.case] = took_s
-        if ttft_s := run.values.get("ttft_s"):
-            longest, _ = self.prefills.get(series, (planned, 0.0))
-            if seq_len(planned) >= seq_len(longest):
-                self.prefills[series] = planned, ttft_s
+        before = ("setup_s", "compile_s") if planned.compiles else ("ttft_s",)
+        longest, _ = self.prepared.get(series, (planned, 0.0))
+        took_s = sum(run.values.get(key, 0.0) for key in before)
+        if took_s and seq_len(planned) >= seq_len(longest):
+            self.prepared[series] = planned, took_s
         rehearsed = seconds < REHEARSED_S
         ran_s = sum(s.wall_s + rehearsed * s.wall_s / s.iterations for s in run.samples)
         ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
@@ -110,11 +107,11 @@ class Costs:
     def learn_time(self, planned: Planned, seconds: float) -> None:
         """Take a measured time of an iteration into account, in place of an earlier one."""
         self.times[planned.case.key] = seconds
-        self.learn_cost(planned, self.groups(planned, Part.TIME), seconds)
+        self.learn_cost(planned, Part.TIME, seconds)
 
-    def learn_cost(self, planned: Planned, groups: Iterable[Group], cost: float) -> None:
+    def learn_cost(self, planned: Planned, part: Part, cost: float) -> None:
         """Take a measured cost into account, in place of an earlier one of the case."""
-        for group in groups:
+        for group in self.groups(planned, part):
             self.known.setdefault(group, {})[planned.case.key] = planned, cost
 
     def learn_overhead(self, run: Run, ran_s: float, planned: Planned) -> None:
@@ -142,13 +139,7 @@ class Costs:
         if part is Part.MEMORY:
             return (("bytes", series, mode, planned.case.form),)
         kind = "passes" if mode in PASSES else "steps"
-        return (
-            ("series", series, mode),
-            ("series", series, kind),
-            ("mechanism", planned.case.mechanism, kind),
-            ("all", mode),
-            ("all", kind),
-        )
+        return ("series", series, mode), ("mechanism", planned.case.mechanism, kind), ("all", kind)
 
     def curve(self, planned: Planned, part: Part) -> Known:
         """What was measured of the series in the mode, from short to long."""
@@ -166,8 +157,6 @@ class Costs:
         curve = self.curve(planned, Part.TIME)
         if not planned.declared and len(curve) >= SLOPE_LENGTHS:
             return by_slope(planned, curve)
-        if len(curve) >= 2 and (fitted := two_rates(planned, *curve[-2:])):
-            return fitted
         near = self.groups(planned, Part.TIME)
         known = next((self.known[group] for group in near if group in self.known), {})
         return self.first_guess(planned) * self.correction(planned, known.values())
@@ -209,23 +198,12 @@ class Costs:
 
     def prepare_s(self, planned: Planned) -> float:
         """Seconds in a process before the first iteration: of a prefill, or of compiling."""
-        return self.prefill_s(planned) + self.compile_s(planned)
-
-    def prefill_s(self, planned: Planned) -> float:
-        """Seconds to the first token: measured, else from the FLOPs of the longest measured."""
-        longest = self.prefills.get(self.names[planned.case.key])
-        if not planned.prefill_flops or longest is None:
-            return planned.prefill_s
-        known, took_s = longest
-        return took_s * planned.prefill_flops / known.prefill_flops
-
-    def compile_s(self, planned: Planned) -> float:
-        """Seconds of compiling a case in a process, with the iteration that triggers it."""
-        if not planned.compiles:
-            return 0.0
-        known = self.compiled.get(self.names[planned.case.key], {})
-        longest_s = max(known.values(), default=COMPILE_S)
-        return known.get(planned.case.key, longest_s) + self.iteration_s(planned)
+        known, took_s = self.prepared.get(self.names[planned.case.key], (None, COMPILE_S))
+        if planned.compiles:
+            return took_s + self.iteration_s(planned)
+        if known and known.prefill_flops and planned.prefill_flops:
+            return took_s * planned.prefill_flops / known.prefill_flops
+        return planned.prefill_s
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
@@ -271,22 +249,6 @@ def by_slope(planned: Planned, curve: Known) -> float:
     costs = [math.log(cost / known.case.workload.batch) for known, cost in last]
     slope, start = linear_regression(lengths, costs)
     return planned.case.workload.batch * math.exp(start + slope * math.log(seq_len(planned)))
-
-
-def two_rates(
-    planned: Planned, first: tuple[Planned, float], second: tuple[Planned, float]
-) -> float | None:
-    """Seconds if core and rest each have one rate; None where the two cannot be separated."""
-    (a, a_s), (b, b_s) = first, second
-    a_rest, b_rest = a.flops - a.core_flops, b.flops - b.core_flops
-    determinant = a_rest * b.core_flops - b_rest * a.core_flops
-    if abs(determinant) <= 0.05 * a.flops * b.flops:
-        return None
-    rest = (a_s * b.core_flops - b_s * a.core_flops) / determinant
-    core = (a_rest * b_s - b_rest * a_s) / determinant
-    if rest < 0 or core < 0:
-        return None
-    return rest * (planned.flops - planned.core_flops) + core * planned.core_flops
 
 
 def seq_len(planned: Planned) -> int:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from statistics import fmean, median
+from statistics import median
 from typing import TypeAlias
 
 from attnbench.records import Block, Outcome, Part, Planned, Request, Run
@@ -23,9 +23,8 @@ from attnbench.run.agenda import Agenda, blocks
 from attnbench.statistics.ratios import block_certainties, widest
 
 RANGE = 0.75  # share of the budget in which every case is visited once and weighed
-STEP = 4.0  # cases of a step cost at most this many times the cheapest one
+STEP = 2.0  # cases of a step cost at most this many times the cheapest one
 LEAST_WIDTH = 0.001  # of the interval of a ratio, so that what is exact can be repeated too
-LEAST_S = 0.01  # of a visit; what costs less is as cheap
 LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to run
 PEAKS_S = 1.5  # measuring the peak rates of the machine
 WANTED = 3  # rounds of all cases, before some are repeated more than others
@@ -47,30 +46,22 @@ def visits(agenda: Agenda) -> Iterator[Visit]:
 def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> Iterator[Visit]:
     """Visit what waits for its first round, as far as it leaves `reserve_s` of the budget.
 
-    Cases up to the `longest` length are taken by cost, in steps. Within a step blocks whose cases
-    cost about as much go from short to long, after cheaper ones; without a budget all go so.
+    Cases up to the `longest` length are taken by cost, in steps; within a step they go from short
+    to long. Without a budget all are one step.
     """
-    agenda.round, budgeted = 0, agenda.request.budget_s is not None
+    agenda.round = 0
+    step_costs = math.inf if agenda.request.budget_s is None else STEP
     while True:
         cases = [p for p in agenda.waiting.values() if p.block.seq_len <= longest]
         if not (possible := agenda.fitting(cases, reserve_s)):
             return
-        most_s = STEP * agenda.cost_s(possible[0]) if budgeted else math.inf
+        most_s = step_costs * agenda.cost_s(possible[0])
         step = blocks(planned for planned in possible if agenda.cost_s(planned) <= most_s)
-        ordered = sorted(step, key=lambda block: block.seq_len)
-        if budgeted:  # the order of lengths stays where costs are about the same
-            magnitudes = {block: magnitude(agenda, cases) for block, cases in step.items()}
-            ordered.sort(key=magnitudes.__getitem__)
-        for block in ordered:
+        for block in sorted(step, key=lambda block: block.seq_len):
             if chosen := agenda.fitting(step[block], reserve_s):
                 yield 0, chosen
                 for planned in chosen:
                     del agenda.waiting[planned.case.key]
-
-
-def magnitude(agenda: Agenda, cases: Sequence[Planned]) -> int:
-    """The power of two that is nearest to the seconds of a visit to one of these cases."""
-    return round(math.log2(max(LEAST_S, fmean(map(agenda.cost_s, cases)))))
 
 
 def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visit]:

@@ -32,7 +32,7 @@ from attnbench.run.process import (
     receive,
     tail,
 )
-from attnbench.store.scratch import Scratch
+from attnbench.run.scratch import Scratch
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 MEASURING = "attnbench.measure.worker"  # the module of a process, unless another is named
@@ -193,14 +193,12 @@ class Pool(AbstractContextManager["Pool"]):
         self.wait()
         with ExitStack() as stack:
             try:
-                self.scratch.restore()
                 ours, theirs = map(stack.enter_context, socket.socketpair())
                 status, told = map(stack.enter_context, socket.socketpair())
                 printed, output = map(stack.enter_context, open_pipe())
             except OSError as error:
                 reason = os.strerror(error.errno or 0).lower()
                 raise CannotRun(f"no process could be started: {reason}") from error
-            self.resumed()  # a mechanism may have stopped it
             try:
                 descriptors = [told.fileno(), theirs.fileno(), output.fileno()]
                 socket.send_fds(self.control, [b"f"], descriptors)
@@ -228,16 +226,6 @@ class Pool(AbstractContextManager["Pool"]):
         except (OSError, ValueError) as error:  # ValueError: closed by another thread
             reason = last_line(tail(self.folder / "log")) or "the server has ended"
             raise NoProgram(f"no process could be started: {reason}") from error
-
-    def resumed(self) -> bool:
-        """Resume the program if it was stopped; returns whether it was, if the system can tell."""
-        stopped = None
-        if hasattr(os, "waitid"):
-            with suppress(ChildProcessError):
-                state = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-                stopped = os.waitid(os.P_PID, self.program.pid, state)
-        self.program.send_signal(signal.SIGCONT)
-        return stopped is not None
 
     def close(self) -> None:
         """End every process; closing twice is harmless."""

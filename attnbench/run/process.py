@@ -17,14 +17,15 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
+
+from msgspec import ValidationError, convert
 
 from attnbench.devices.cgroups import oom_kills
 from attnbench.devices.host import process_s
 from attnbench.devices.timing import increments
 from attnbench.errors import OverBudget
-from attnbench.records import Cause
-from attnbench.run.seen import ObservedTimes
+from attnbench.records import Cause, Duration, Outcome, Sample
 
 if TYPE_CHECKING:
     from attnbench.run.pool import Pool
@@ -37,8 +38,25 @@ PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
 # signals by which schedulers, users and guards of memory end processes; no fault raises them
 SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
+# what the answer to a question must have
+NEEDED = MappingProxyType({"build": "iteration_s", "lap": "sample", "finish": "needs_new_process"})
+
 Answer: TypeAlias = Mapping[str, Any]
 LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED, "lost": True})
+
+
+class Answered(TypedDict, total=False):
+    """What a process may answer, beside what is only passed on."""
+
+    iteration_s: Duration
+    wall_s: Duration
+    sample: Sample
+    needs_new_process: bool
+    outcome: Outcome
+    cause: Cause | None
+    reason: str
+    values: dict[str, int | float]
+    notes: dict[str, str]
 
 
 class Process(AbstractContextManager["Process"]):
@@ -58,8 +76,10 @@ class Process(AbstractContextManager["Process"]):
         self.is_killed = False  # by its parent
         self.started: Answer = {}
         self.asked = 0  # questions
-        self.seen, self.answered_s = ObservedTimes(), time.monotonic()
-        self.computed_s = increments(partial(process_s, pid))
+        # CPU time in user mode by the kernel's count, NaN if it does not say: while this parent
+        # waited for answers, and without a question, which was the case for `rested_s`
+        self.used_s = self.idle_s = self.rested_s = 0.0
+        self.answered_s = time.monotonic()
         self.user_s = increments(partial(process_s, pid, user=True))
         # once it has ended: exit code, if known, and how many processes it left running
         self.exit: tuple[int | None, int] | None = None
@@ -83,16 +103,13 @@ class Process(AbstractContextManager["Process"]):
         begun, left_s = time.monotonic(), self.pool.left_s
         limit_s = left_s if timeout_s is None else min(timeout_s, left_s)
         self.asked += 1
-        self.seen.rested_s += begun - self.answered_s
-        self.seen.idle_s += self.computed_s()
-        self.user_s()
+        self.rested_s += begun - self.answered_s
+        self.idle_s += self.user_s()
         try:
             self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
             line = self.line(limit_s)
             self.answered_s = time.monotonic()
-            self.seen.waited_s += self.answered_s - begun
-            self.seen.used_s += self.computed_s()
-            self.seen.user_s += self.user_s()
+            self.used_s += self.user_s()
             if line:
                 return self.read(line)
         except OSError:
@@ -114,9 +131,6 @@ class Process(AbstractContextManager["Process"]):
             self.end()
             reason = "the process sent something other than its answer"
             return {"outcome": "crashed", "reason": reason}
-        if self.pool.resumed():
-            self.end()
-            return {"outcome": "failed", "reason": "it stopped the process that started it"}
         return cast(Answer, answer)
 
     def line(self, timeout_s: float) -> bytes:
@@ -177,7 +191,6 @@ class Process(AbstractContextManager["Process"]):
         """
         if self.exit is None:
             self.exit = None, 0
-            self.pool.resumed()
             with self.status, suppress(OSError, ValueError):
                 if not readable(grace_s, self.status):
                     self.is_killed = True
@@ -238,3 +251,21 @@ def last_line(printed: bytes) -> str:
     """The last line of what a process printed."""
     lines = printed.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else ""
+
+
+def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
+    """The answer with its sample as a `Sample`, or a failure if the answer is impossible."""
+    if NEEDED[do] not in answer:
+        return impossible(f"Object missing required field `{NEEDED[do]}`")
+    try:
+        told = {**answer, **convert(answer, Answered)}
+    except ValidationError as error:
+        return impossible(str(error))
+    if do == "lap" and told["sample"].iterations != iterations:
+        return impossible(f"{told['sample'].iterations} iterations in place of {iterations}")
+    return told
+
+
+def impossible(wrong: str) -> Answer:
+    """The outcome of a case whose process gave an answer that would be refused on reading."""
+    return {"outcome": "failed", "reason": f"its process gave an impossible answer: {wrong}"}

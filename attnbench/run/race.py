@@ -11,49 +11,55 @@ processes die at once, the one that was running is blamed. What was killed twice
 
 import math
 import random
-import re
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 from msgspec import ValidationError, convert
 
-from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample
+from attnbench.records import Cause, Outcome, Part, Planned, Run, Sample, Settings
 from attnbench.run.pace import Pace, typical
-from attnbench.run.process import Answer, Process
-from attnbench.run.seen import ObservedTimes, contradiction
-from attnbench.run.turns import Turns, in_turns, next_pair
+from attnbench.run.process import Answer, Answered, Process, checked, impossible
 from attnbench.store.schema import read_error
 
-SAMPLED = re.compile(r"sample\[(\d+)\]")  # how msgspec names a field of a sample
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
 CUT_OFF: Answer = MappingProxyType(
     {"outcome": "skipped", "reason": "not finished when --budget ended"}
 )
-# what the answer to a question must have
-NEEDED = MappingProxyType({"build": "iteration_s", "lap": "sample", "finish": "needs_new_process"})
 STORED = ("outcome", "cause", "reason", "values", "notes")  # of an answer
+MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
+REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
+# A mechanism can change the clocks of its process, but not what the kernel counts. The bounds are
+# wide, so that no load of the machine exceeds them: laps may take this many times what they claim,
+# as samples are taken up to three times and one iteration is repeated, plus this many seconds each,
+# as rehearsals take at most 0.1 s; and a process that is not asked may compute for a share of the
+# time, as runtimes poll. The kernel counts in hundredths of a second.
+MOST, LAP_S, IDLE, TICKS_S = 4.0, 0.25, 0.02, 0.05
 
 Builds: TypeAlias = Mapping[str, Mapping[str, Any]]  # what each series builds
-ChooseTurns: TypeAlias = Callable[[Mapping[str, float]], Mapping[str, Turns]]
+ChooseTurns: TypeAlias = Callable[[Mapping[str, float]], Mapping[str, "Turns"]]
 
 
-class Answered(TypedDict, total=False):
-    """What a process may answer, beside what is only passed on."""
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """How often a case runs in a race: pairs of laps, and iterations of each sample.
 
-    iteration_s: Duration
-    wall_s: Duration
-    sample: Sample
-    needs_new_process: bool
-    outcome: Outcome
-    cause: Cause | None
-    reason: str
-    values: dict[str, int | float]
-    notes: dict[str, str]
+    Where it is `rehearsed`, one more iteration runs untimed before each sample: other processes
+    have used the caches.
+    """
+
+    pairs: int
+    iterations: int
+    rehearsed: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many iterations run."""
+        return 2 * self.pairs * (self.iterations + self.rehearsed)
 
 
 @dataclass
@@ -172,7 +178,8 @@ class Round(AbstractContextManager["Round"]):
                 entry.failed = CUT_OFF
                 continue
             built = self.ask(name, entry, do="build", **common, **builds[name])
-            self.running[name].seen = ObservedTimes()
+            process = self.running[name]  # its laps are about to begin
+            process.used_s = process.idle_s = process.rested_s = 0.0
             entry.iteration_s = built.get("iteration_s", 0.0)
             entry.wall_s = built.get("wall_s", entry.iteration_s)
 
@@ -194,7 +201,7 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is None:
                 taken = answer["sample"]
                 entry.laps[first_lap + lap] = self.pace.beside(taken) if self.pace else taken
-                if wrong := contradiction(entry.laps.values(), self.running[name].seen):
+                if wrong := contradiction(entry.laps.values(), self.running[name].used_s):
                     entry.failed, entry.laps = impossible(wrong), {}
             elif self.pace:  # the next lap is not beside what this one was
                 self.pace.ready()
@@ -207,7 +214,10 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is None:
                 entry.finished = self.ask(name, entry, do="finish", left_s=self.left_s())
             if entry.failed is None:
-                notes = self.running[name].seen.added_to(entry.finished.get("notes", {}))
+                notes, process = dict(entry.finished.get("notes", {})), self.running[name]
+                if process.idle_s > IDLE * process.rested_s + TICKS_S:
+                    odd = f"computed for {process.idle_s:.2g} s while others took their turns"
+                    notes["odd"] = "; ".join(filter(None, (notes.get("odd"), odd)))
                 values = entry.finished.get("values", {}) | typical(entry.laps.values())
                 entry.finished = {**entry.finished, "notes": notes, "values": values}
             if (entry.failed or entry.finished["needs_new_process"]) and name in self.running:
@@ -251,22 +261,56 @@ class Round(AbstractContextManager["Round"]):
         return answer
 
 
-def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
-    """The answer with its sample as a `Sample`, or a failure if the answer is impossible."""
-    if NEEDED[do] not in answer:
-        return impossible(f"Object missing required field `{NEEDED[do]}`")
-    try:
-        told = {**answer, **convert(answer, Answered)}
-    except ValidationError as error:
-        return impossible(SAMPLED.sub(lambda m: f"sample.{Sample._fields[int(m[1])]}", str(error)))
-    if do == "lap" and told["sample"].iterations != iterations:
-        return impossible(f"{told['sample'].iterations} iterations in place of {iterations}")
-    return told
+def turns(iteration_s: float, settings: Settings) -> Turns:
+    """How often a case runs in one race: at least one pair of laps, of one iteration each.
+
+    The time of samples includes their rehearsals.
+    """
+    rehearsed = iteration_s < REHEARSED_S
+    lap_s = max((1 + rehearsed) * iteration_s, settings.interval_s, 1e-9)
+    pairs = min(MOST_PAIRS, max(1, round(settings.sample_s / (2 * lap_s))))
+    wanted_s = max(settings.interval_s, settings.sample_s / (2 * pairs))
+    iterations = max(1, round(wanted_s / max(iteration_s, 1e-9)) - rehearsed)
+    return Turns(pairs=pairs, iterations=iterations, rehearsed=rehearsed)
 
 
-def impossible(wrong: str) -> Answer:
-    """The outcome of a case whose process gave an answer that would be refused on reading."""
-    return {"outcome": "failed", "reason": f"its process gave an impossible answer: {wrong}"}
+def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:
+    """Lap and series of every turn: pairs of laps in a random order and its mirror image.
+
+    A series with fewer pairs than the race runs in some of them, spread over the race. Those with
+    more pairs run in these too, since only pairs that two share compare them.
+    """
+    pairs = max((own.pairs for own in turns.values()), default=0)
+    schedule: list[tuple[int, str]] = []
+    rank = {pair: rank for rank, pair in enumerate(sorted(range(pairs), key=reversed_bits))}
+    for pair in range(pairs):
+        running = [name for name, own in turns.items() if rank[pair] < own.pairs]
+        order = draw.sample(running, len(running))
+        schedule += [(2 * pair, name) for name in order]
+        schedule += [(2 * pair + 1, name) for name in reversed(order)]
+    return schedule
+
+
+def reversed_bits(number: int) -> float:
+    """The binary fraction with the bits of a number in reverse: 0, 1/2, 1/4, 3/4, 1/8, …"""
+    return int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())
+
+
+def next_pair(laps: Iterable[int]) -> int:
+    """The first lap of the pair after these laps, the last of which may be unpaired."""
+    return 2 * (max(laps, default=-1) // 2 + 1)
+
+
+def contradiction(samples: Collection[Sample], used_s: float) -> str:
+    """Why these samples cannot be, if the kernel counts so much CPU time; empty if they can.
+
+    Samples by a GPU's clock are not judged: it is not a clock of the kernel.
+    """
+    cpu_s = sum(sample.cpu_s for sample in samples)
+    timed = all(sample.device_s is None for sample in samples)
+    if timed and used_s > MOST * cpu_s + LAP_S * len(samples) + TICKS_S:
+        return f"{cpu_s:.3g} s of CPU time in laps, of which the kernel counts {used_s:.3g} s"
+    return ""
 
 
 def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:

@@ -17,8 +17,7 @@ from attnbench.run import order
 from attnbench.run.agenda import FRAGMENTED, Agenda
 from attnbench.run.pace import Pace
 from attnbench.run.process import Process
-from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Round, run_of
-from attnbench.run.turns import turns
+from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Round, run_of, turns
 
 # Called with a block, the series just timed, and the runs of each series timed so far, by round.
 ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run, ...]]], None]
@@ -26,13 +25,9 @@ ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run
 
 @dataclass(frozen=True)
 class Progress:
-    """What is happening now; `left_s` is the predicted time left, within the budget.
-
-    `total` counts the visits that fit into it.
-    """
+    """What is happening now; `left_s` is the predicted time left, within the budget."""
 
     done: int  # visits to cases
-    total: int
     mode: str
     seq_len: int
     running: str  # the series whose turn it is
@@ -88,7 +83,7 @@ def race(
     agenda: Agenda, processes: Round, cases: Sequence[Planned], show: Callable[[str], None]
 ) -> list[Run]:
     """Race cases that fit into memory together, and learn from their runs."""
-    settings, block = agenda.settings_of(cases[0]), cases[0].block
+    settings, block = agenda.settings, cases[0].block
     names = {agenda.series(planned): planned for planned in cases}
     idle = sum(worker.alive for name, worker in processes.running.items() if name not in names)
     builds: dict[str, dict[str, Any]] = {
@@ -181,26 +176,21 @@ def shown(
     agenda: Agenda, block: Block, observe: Callable[[Progress], None]
 ) -> Callable[[str], None]:
     """Reports what runs now; what is left is predicted once, as a visit to the block begins."""
-    needed_s, visits = to_come(agenda)
-    end_s, number = agenda.clock() + needed_s, agenda.number(block)
-    fitting = min(1.0, agenda.left_s() / needed_s) if needed_s else 1.0
-    total = agenda.visits + round(fitting * visits)
+    end_s, number = agenda.clock() + to_come_s(agenda), agenda.number(block)
 
     def show(running: str) -> None:
-        left_s, done = min(end_s - agenda.clock(), agenda.left_s()), agenda.visits
-        most = max(total, done)
-        observe(Progress(done, most, block.mode, block.seq_len, running, number, left_s))
+        left_s = min(end_s - agenda.clock(), agenda.left_s())
+        observe(Progress(agenda.visits, block.mode, block.seq_len, running, number, left_s))
 
     return show
 
 
-def to_come(agenda: Agenda) -> tuple[float, int]:
-    """Predicted seconds of all rounds of all cases that are to come, and how many visits."""
-    needed_s, visits, timed = 0.0, 0, agenda.times_timed()
+def to_come_s(agenda: Agenda) -> float:
+    """Predicted seconds of all rounds of all cases that are to come."""
+    needed_s, timed = 0.0, agenda.times_timed()
     waiting = [planned for planned in agenda.waiting.values() if agenda.limit(planned) is None]
     for planned in (*waiting, *agenda.repeatable()):
         lacking = len(agenda.rounds[planned.block]) - timed[planned.case.key]
         needed_s += agenda.costs.memory_s(planned) if agenda.lacks_memory(planned) else 0.0
         needed_s += lacking * agenda.visit_s(planned) if lacking else 0.0
-        visits += lacking
-    return needed_s, visits
+    return needed_s

@@ -15,7 +15,7 @@ CELLS = (
     "sweep.plot()",
     "sweep.ratios('transformer')",
     "attnbench.load('measured')",
-    "'torch' in sys.modules, seen[0].done, seen[-1].total, list(set(sweep.cases.outcome))",
+    "'torch' in sys.modules, seen[0].done, seen[-1].done, list(set(sweep.cases.outcome))",
 )
 
 

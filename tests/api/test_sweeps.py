@@ -51,7 +51,7 @@ def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
     seen = []
     measured = attnbench.sweep(**SMALL, out=tmp_path / "measured", progress=seen.append)
     assert capfd.readouterr() == ("", "")
-    assert (seen[0].done, seen[-1].total) == (0, 4)
+    assert (seen[0].done, seen[-1].done) == (0, 4)
     for shown in (measured, attnbench.load(tmp_path / "measured")):
         assert list(shown.cases["outcome"]) == ["ok"] * 4
         assert "4 of 4 cases measured" in repr(shown)
@@ -77,7 +77,7 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch):
         observe("step")
     assert told == ["step"]
     progress = Progress(
-        running="fastformer", mode="training", seq_len=512, done=1, total=2, round=0, left_s=9.0
+        running="fastformer", mode="training", seq_len=512, done=1, round=0, left_s=9.0
     )
     for asked, terminal in ((True, False), (False, True), (True, True)):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=80)

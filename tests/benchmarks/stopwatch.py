@@ -27,7 +27,7 @@ from attnbench.devices.timing import sample, warm_up
 from attnbench.measure.allocator import keep_pages
 from attnbench.measure.subject import subject_of
 from attnbench.records import Case, Clock, Level, Mode, Settings, Workload
-from attnbench.run.turns import turns
+from attnbench.run.race import turns
 from tests.benchmarks.header import begin
 
 MECHANISMS = (

@@ -5,7 +5,6 @@ import itertools
 import msgspec
 
 from attnbench.records import Case, Clock
-from attnbench.run.seen import ObservedTimes
 
 
 class Machine:
@@ -52,7 +51,7 @@ class Machine:
 class Worker:
     def __init__(self, machine, pid):
         self.machine, self.pid, self.alive, self.case = machine, pid, True, None
-        self.seen = ObservedTimes()
+        self.used_s = self.idle_s = self.rested_s = 0.0
 
     def end(self):
         self.alive = False
@@ -90,9 +89,7 @@ class Worker:
             return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s; killed"}
         machine.now += elapsed
         wall_s, device_s = elapsed + (machine.hold_s or 0), machine.hold_s and elapsed
-        self.seen.waited_s += wall_s
-        self.seen.used_s += own
-        self.seen.user_s += own
+        self.used_s += own
         sample = [iterations, wall_s, own, device_s, own, 0, 0]
         if machine.shared:
             sample += [None, None, None, Clock.CPU, elapsed - own]

@@ -12,20 +12,12 @@ from io import FileIO
 import pytest
 
 from attnbench.api.servers import SCRIPT
-from attnbench.errors import CannotRun, OverBudget
+from attnbench.errors import OverBudget
 from attnbench.run import pool, process
 from attnbench.run.process import LOG_BYTES, Process
-from attnbench.store.scratch import abandoned
 from tests.run.light import MODULES, ends, install, light_server
 
 PASS = "pass"
-# until the system has done so
-STOP = """
-import os, signal
-os.kill(os.getppid(), signal.SIGSTOP)
-while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "T":
-    pass
-"""
 
 
 @pytest.fixture
@@ -114,17 +106,6 @@ def test_a_process_that_closes_its_connection_is_not_killed_from_outside(server,
     assert "cause" not in answer
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
-def test_a_process_that_stops_the_server_fails_and_the_others_go_on(server):
-    with server.process() as worker, server.process() as other:
-        answer = worker.ask(60, do=STOP)
-        assert answer == {"outcome": "failed", "reason": "it stopped the process that started it"}
-        assert not worker.alive
-        assert other.ask(60, do=PASS) == {"outcome": "ok"}
-        with server.process() as third:
-            assert third.ask(60, do=PASS) == {"outcome": "ok"}
-
-
 def stop(server):
     """Stop the server, and wait until it is."""
     server.program.send_signal(signal.SIGSTOP)
@@ -132,19 +113,8 @@ def stop(server):
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
-def test_a_stopped_server_starts_processes(server):
-    server.wait()
-    stop(server)
-    pid = server.program.pid
-    with server.process() as worker:
-        assert worker.ask(60, do=PASS) == {"outcome": "ok"}
-    assert server.program.pid == pid, "it is not started anew"
-
-
-@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
 def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(server, monkeypatch):
     server.wait()
-    monkeypatch.setattr(server, "resumed", lambda: False)
     stop(server)
     over = pytest.raises(OverBudget, match="ended before a process was started")
     with server.until(time.monotonic() + 0.1), over:
@@ -160,28 +130,6 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(s
     monkeypatch.setattr(pool, "GRACE_S", 0.1)
     with server.process() as worker:
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}, "it is started anew"
-
-
-@pytest.mark.parametrize("how", ["shutil.rmtree('{}')", "os.remove('{}/lock')"])
-def test_a_folder_that_a_process_removes_is_created_again(server, how):
-    with server.process() as worker:
-        asked = "import os, shutil; " + how.format(server.folder)
-        assert worker.ask(60, do=asked) == {"outcome": "ok"}
-    assert not (server.folder / "lock").exists()
-    with server.process() as worker:
-        assert worker.ask(60, do=PASS) == {"outcome": "ok"}
-        assert server.folder not in abandoned()
-        assert (server.folder / "lock").exists()
-    server.close()
-    assert not server.folder.exists()
-
-
-def test_a_folder_that_cannot_be_created_again_is_one_line(server, tmp_path, monkeypatch):
-    with server.process():
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-        (server.folder / "lock").unlink()
-        with pytest.raises(CannotRun, match="could be started: no such file or directory"):
-            server.process()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")

@@ -19,7 +19,7 @@ from attnbench.api.servers import SCRIPT, own_server
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
-from attnbench.run import pool, process
+from attnbench.run import pool
 from attnbench.run.pool import Pool
 from tests import emulated
 from tests.run.light import ends, install, light_environment, light_server, odd
@@ -283,16 +283,6 @@ def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(light):
         with light.process() as fresh:
             assert idle.ask(60, do="")["lost"], "it is no worker of the new one"
             assert fresh.ask(60, do="") == {"outcome": "ok"}
-
-
-def test_a_server_that_was_stopped_goes_on(light, monkeypatch):
-    monkeypatch.setattr(process, "GRACE_S", 0.1)
-    with light.process() as worker:
-        light.program.send_signal(signal.SIGSTOP)
-        worker.end()
-        assert worker.exit
-    with light.process() as worker:
-        assert worker.ask(60, do="") == {"outcome": "ok"}
 
 
 def test_a_server_that_is_closed_starts_nothing(light):

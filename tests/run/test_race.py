@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Level, Workload
 from attnbench.run.process import LOST
-from attnbench.run.race import CUT_OFF, Round
-from attnbench.run.turns import Turns, in_turns
+from attnbench.run.race import CUT_OFF, Round, Turns, in_turns
 from tests.run.machine import Machine, Worker
 
 CASES = {
@@ -323,10 +322,8 @@ def test_laps_and_their_end_are_told_what_is_left_of_the_budget(monkeypatch):
         ("build", {"iteration_s": -1.0}, "$.iteration_s"),
         ("build", {"iteration_s": math.nan}, "$.iteration_s"),
         ("lap", {}, "sample"),
-        ("lap", {"sample": [1, -0.5, 0, None, 0, 0, 0]}, "$.sample.wall_s"),
-        ("lap", {"sample": [1, 0.5, "x", None, 0, 0, 0]}, "$.sample.cpu_s"),
+        ("lap", {"sample": [1, -0.5, 0, None, 0, 0, 0]}, "$.sample[1]"),
         ("lap", {"sample": [9, 0.1, 0.1, None, 0.1, 0, 0]}, "9 iterations in place of 1"),
-        ("lap", {"sample": [1, 50.0, 0.1, None, 0.1, 0, 0]}, "for which its parent waited"),
         ("finish", {}, "needs_new_process"),
         ("finish", {"needs_new_process": False, "values": {"setup_s": "x"}}, "$.values"),
         ("finish", {"needs_new_process": False, "notes": ["odd"]}, "$.notes"),

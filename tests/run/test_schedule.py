@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Settings
-from attnbench.run.turns import Turns, groups, turns
+from attnbench.run.agenda import groups
+from attnbench.run.race import Turns, turns
 
 MEMORY, SHARED = 1000.0, 0.6
 

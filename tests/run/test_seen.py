@@ -1,4 +1,4 @@
-"""What laps may claim, by what their parent saw meanwhile."""
+"""What laps may claim, by the CPU time that the kernel counts."""
 
 import math
 import os
@@ -8,63 +8,30 @@ import pytest
 
 from attnbench.devices import host
 from attnbench.records import Sample
-from attnbench.run.seen import ObservedTimes, contradiction
+from attnbench.run.race import contradiction
 
 CPU_S = (14 + 15) / os.sysconf("SC_CLK_TCK")
 
 
-def laps(wall_s, cpu_s, count=4):
-    return [Sample(1, wall_s / count, cpu_s / count, None, 0.0, 0.0, 0.0)] * count
+def laps(cpu_s, count=4, device_s=None):
+    return [Sample(1, cpu_s / count, cpu_s / count, device_s, 0.0, 0.0, 0.0)] * count
 
 
 @pytest.mark.parametrize(
-    ("laps", "seen", "said"),
+    ("laps", "used_s", "impossible"),
     [
-        (laps(1.0, 1.0), ObservedTimes(waited_s=1.1, used_s=1.1), ""),
-        # it waits for a core, or sleeps
-        (laps(1.0, 0.01), ObservedTimes(waited_s=1.1, used_s=0.03), ""),
-        # all taken three times, under load
-        (laps(1.0, 1.0), ObservedTimes(waited_s=60.0, used_s=3.9, user_s=3.9), ""),
-        # pages faulted
-        (laps(1.0, 1.0), ObservedTimes(waited_s=60.0, used_s=40.0, user_s=1.1), ""),
-        (laps(1.0, 1.0), ObservedTimes(waited_s=1.1, used_s=math.nan, user_s=math.nan), ""),
-        (
-            laps(1.0, 1.0),
-            ObservedTimes(waited_s=0.9, used_s=1.0),
-            "1 s, for which its parent waited 0.9 s",
-        ),
-        (
-            laps(0.1, 0.1),
-            ObservedTimes(waited_s=5.0, used_s=5.0, user_s=5.0),
-            "of which the kernel counts 5 s",
-        ),
-        (
-            laps(1.0, 1.0),
-            ObservedTimes(waited_s=1.1, used_s=0.1),
-            "of which the kernel counts 0.1 s",
-        ),
-        (
-            laps(0.01, 99.0),
-            ObservedTimes(waited_s=99.0, used_s=99.0, user_s=99.0),
-            "more than all cores have",
-        ),
+        (laps(1.0), 1.1, False),
+        (laps(0.01), 0.03, False),  # it waits for a core, or sleeps
+        (laps(1.0), 3.9, False),  # all taken three times, under load
+        (laps(1.0), math.nan, False),
+        (laps(0.1), 5.0, True),
+        (laps(0.1, device_s=0.1), 5.0, False),
     ],
 )
-def test_laps_that_cannot_be_are_told_from_those_that_can(laps, seen, said):
-    assert said in contradiction(laps, seen)
-    assert bool(said) == bool(contradiction(laps, seen))
-
-
-def test_what_computes_without_a_question_is_noted():
-    assert ObservedTimes(rested_s=9.0, idle_s=0.1).added_to({"odd": "b"}) == {"odd": "b"}
-    busy = ObservedTimes(rested_s=9.0, idle_s=5.0)
-    said = "computed for 5 s while others took their turns"
-    assert busy.added_to({"a": "b"}) == {"a": "b", "odd": said}
-    assert busy.added_to({"odd": "b"}) == {"odd": f"b; {said}"}
-
-
-def test_where_the_kernel_does_not_say_the_laps_are_noted_as_unchecked():
-    assert ObservedTimes(used_s=math.nan).added_to({"a": "b"}).keys() == {"a", "unchecked"}
+def test_laps_that_cannot_be_are_told_from_those_that_can(laps, used_s, impossible):
+    said = f"of which the kernel counts {used_s:g} s" if impossible else ""
+    assert contradiction(laps, used_s).endswith(said)
+    assert bool(contradiction(laps, used_s)) == impossible
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from attnbench.gate import repository as git_repository
-from attnbench.store import scratch
-from attnbench.store.scratch import LOCK, Scratch, abandoned
+from attnbench.run import scratch
+from attnbench.run.scratch import Scratch, abandoned
 from tests.gate.repositories import Repository
 
 HOLD = """
@@ -64,8 +64,6 @@ def test_a_worktree_whose_folder_is_gone_is_forgotten(repository):
     with holder(repository) as dead:
         dead.stdout.readline()
         dead.kill()
-    for folder in abandoned():
-        (folder / LOCK).unlink()
     Scratch().close()
     git_repository.prune_worktrees(repository.folder)
     assert listed(repository) == 1
