@@ -52,7 +52,7 @@ class Metric:
 
     Two counts are the same if they differ by at most `tolerance`, relative to the first; it is None
     for metrics that are timed or only recorded. Only a `signed` metric may be negative. A summary
-    has two predictions of a `predicted` one.
+    has predictions of a `predicted` one.
 
     Every metric is in the CSV of all cases; what people compare is `offered` in a page's menu.
     Claims, growth tables and `Sweep.plot` refer to it by its `name`. Reports may have a `table` of
@@ -108,16 +108,10 @@ class Metric:
         return self.key, f"{stem}_lo_{unit}", f"{stem}_hi_{unit}", f"{stem}_log_se", f"{stem}_df"
 
     @property
-    def predictions(self) -> tuple[str, str]:
-        """The columns of its first and its refined prediction."""
+    def prediction(self) -> tuple[str, str, str]:
+        """The columns of its prediction, and of the ends of its band, where a summary has them."""
         unit = self.key.rpartition("_")[2]
-        return f"predicted_{unit}", f"refined_{unit}"
-
-    @property
-    def band(self) -> tuple[str, str]:
-        """The columns of the ends of its refined prediction, where a summary has them."""
-        unit = self.key.rpartition("_")[2]
-        return f"refined_lo_{unit}", f"refined_hi_{unit}"
+        return f"predicted_{unit}", f"predicted_lo_{unit}", f"predicted_hi_{unit}"
 
 
 TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"

@@ -1,7 +1,8 @@
 """What a sweep found, as data: the answers with which every report begins."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -61,47 +62,37 @@ class Answers:
 def answers(
     cases: pd.DataFrame,
     standings: Standings,
-    deviating: Iterable[str] = (),
     at_length: int | None = None,
 ) -> Answers:
     """The answers of a sweep with this summary.
 
-    `deviating` names series whose form computes a different function from their mechanism. Raises
-    `UsageError` if nothing was timed `at_length`.
+    Raises `UsageError` if nothing was timed `at_length`.
     """
     intervals = IntervalKind.ROUNDS in set(cases.loc[cases[TIME].notna(), "interval_kind"])
-    functions, ranked = _functions(cases, deviating), rankable(cases)
+    ranked = rankable(cases)
     return Answers(
         cases=len(cases),
         timed=int(cases[TIME].notna().sum()),
         series=tuple(map(str, dict.fromkeys(cases["series"]))),
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
-        seq_len=_length(cases, functions, at_length),
+        seq_len=_length(cases, at_length),
         intervals=intervals,
-        fastest=tuple(winners(ranked, TIME, standings, functions)),
-        least_memory=tuple(winners(comparable(ranked), MEMORY, None, functions)),
-        least_state=tuple(winners(ranked, STATE, None, functions)),
+        fastest=tuple(winners(ranked, TIME, standings)),
+        least_memory=tuple(winners(comparable(ranked), MEMORY)),
+        least_state=tuple(winners(ranked, STATE)),
         missing=tuple(_missing(cases)),
     )
 
 
-def _functions(cases: pd.DataFrame, deviating: Iterable[str]) -> dict[str, object]:
-    """A key for what each series computes: equal for forms with equal options and sizes."""
-    columns, own = ["series", "mechanism", "options", "sizes"], set(deviating)
-    rows = cases[columns].drop_duplicates("series")
-    return {s: s if s in own else tuple(of) for s, *of in rows.itertuples(index=False)}
-
-
-def _length(cases: pd.DataFrame, functions: dict[str, object], chosen: int | None) -> int | None:
-    """The chosen length, or the longest of those that the most functions and modes reached."""
+def _length(cases: pd.DataFrame, chosen: int | None) -> int | None:
+    """The chosen length, or the longest that the most mechanisms reached, in the most modes."""
     timed = cases[cases[TIME] > 0]
-    reached: dict[int, set[tuple[str, object]]] = {}
-    for n, mode, series in zip(timed["seq_len"], timed["mode"], timed["series"], strict=True):
-        reached.setdefault(int(n), set()).add((mode, functions[series]))
+    alike = timed.drop_duplicates(["seq_len", "mode", "mechanism", "options", "sizes"])
+    reached = Counter(map(int, alike["seq_len"]))
     if chosen is not None and chosen not in reached:
         known = ", ".join(map(str, sorted(reached))) or "none"
         raise UsageError(f"no time was measured at a length of {chosen}; measured: {known}")
-    return chosen or max(reached, key=lambda n: (len(reached[n]), n), default=None)
+    return chosen or max(reached, key=lambda n: (reached[n], n), default=None)
 
 
 def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:

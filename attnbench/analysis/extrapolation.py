@@ -1,4 +1,4 @@
-"""Times that were not measured, predicted from those that were, with a band.
+"""Costs that were not measured, predicted from those that were; times with a band.
 
 The rule is the one by which a running sweep decides, applied to the estimates over all rounds. Its
 accuracy is tested on measured times: each length of a series is predicted from the shorter ones, at
@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from attnbench.records import Part, Planned
-from attnbench.run.costs import Costs, Rates, seq_len
+from attnbench.metrics import MEMORY
+from attnbench.records import Outcome, Part, Planned, Run
+from attnbench.run.costs import Costs, Group, Rates, seq_len
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import LEVEL, Estimate, shrunk, student_quantile
 
@@ -24,43 +25,72 @@ FEWEST = 2  # lengths from which the rule can tell the growth of a series
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 
 
-def extrapolated(
-    plan: Sequence[Planned], known: Mapping[str, Estimate], rates: Rates | None
-) -> dict[str, Estimate]:
-    """The predicted time of each case of the plan that is not `known`, by its key.
+def predictions(
+    plan: Sequence[Planned],
+    runs: Sequence[Run],
+    known: Mapping[str, Estimate],
+    rates: Rates | None,
+) -> dict[str, tuple[Estimate, float]]:
+    """The predicted time and peak bytes of each case that can run, by its key; NaN if measured.
 
     `known` are the measured times of one iteration. There is no band for a series of which no
     length was measured in the mode, nor if no series has more than two.
     """
-    times, plan = Costs(series_names(plan), rates), sorted(plan, key=seq_len)
-    curves: dict[tuple[str, ...], list[Planned]] = {}  # by series and mode
-    for planned in plan:
-        if planned.case.key in known:
-            times.learn_time(planned, known[planned.case.key].point)
-            curves.setdefault(times.groups(planned, Part.TIME)[0], []).append(planned)
-    tried = [[*_tried(curve, times)] for curve in curves.values()]
+    costs, plan = Costs(series_names(plan), rates), sorted(plan, key=seq_len)
+    cases = {planned.case.key: planned for planned in plan}
+    for run in (run for run in runs if run.case in cases):
+        costs.learn(cases[run.case], run)
+    curves: dict[Group, list[Planned]] = {}  # by series and mode
+    for key in (key for key in cases if key in known):
+        costs.learn_time(cases[key], known[key].point)
+        curves.setdefault(costs.groups(cases[key], Part.TIME)[0], []).append(cases[key])
+    spreads = _spreads(curves, costs)
+    measured = {run.case for run in runs if run.values.get(MEMORY)}
+    refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
+    found = {}
+    for key, planned in cases.items():
+        if key in refused or planned.refusal:
+            continue
+        time, peak_bytes = Estimate(), math.nan
+        if key not in known and not costs.is_unknown(planned, Part.TIME):
+            point = costs.iteration_s(planned) or math.nan
+            half = _half(planned, known, curves, spreads, costs)
+            time = Estimate(point=point, low=point * math.exp(-half), high=point * math.exp(half))
+        if key not in measured and not costs.is_unknown(planned, Part.MEMORY):
+            peak_bytes = costs.peak_bytes(planned) or math.nan
+        found[key] = time, peak_bytes
+    return found
+
+
+def _half(
+    planned: Planned,
+    known: Mapping[str, Estimate],
+    curves: Mapping[Group, Sequence[Planned]],
+    spreads: Mapping[Group, tuple[float, float]],
+    costs: Costs,
+) -> float:
+    """Half the band of a predicted log time; NaN where there is none, or it says nothing."""
+    curve = costs.groups(planned, Part.TIME)[0]
+    if curve not in curves:
+        return math.nan
+    variance, df = spreads[curve]
+    near = min(curves[curve], key=lambda other: _distance(planned, other))
+    error = np.nan_to_num(known[near.case.key].log_se)
+    half = student_quantile(LEVEL, df) * math.hypot(
+        math.sqrt(variance) * _distance(planned, near), error
+    )
+    return math.nan if 2 * half > math.log(UNCERTAIN) else half
+
+
+def _spreads(
+    curves: Mapping[Group, Sequence[Planned]], costs: Costs
+) -> dict[Group, tuple[float, float]]:
+    """The variance of a log time at a distance of 1 along each curve, and its freedom."""
+    tried = [[*_tried(curve, costs)] for curve in curves.values()]
     dfs = np.array([len(lengths) for lengths in tried], float)
     own = np.array([sum(map(sum, lengths)) / max(1, sum(map(len, lengths))) for lengths in tried])
     spread = shrunk(own, dfs) if dfs.any() else (own * math.nan, own + 1)
-    spreads = dict(zip(curves, zip(*spread, strict=True), strict=True))
-    found = {}
-    for planned in plan:
-        if planned.case.key not in known:
-            curve = times.groups(planned, Part.TIME)[0]
-            unknown = times.is_unknown(planned, Part.TIME)
-            point = math.nan if unknown else times.iteration_s(planned) or math.nan
-            half = math.nan
-            if curve in curves:
-                variance, df = spreads[curve]
-                near = min(curves[curve], key=lambda other: _distance(planned, other))
-                error = np.nan_to_num(known[near.case.key].log_se)
-                total = math.sqrt(variance * _distance(planned, near) ** 2 + error**2)
-                half = student_quantile(LEVEL, df) * total
-            if 2 * half > math.log(UNCERTAIN):
-                half = math.nan
-            ends = point * math.exp(-half), point * math.exp(half)
-            found[planned.case.key] = Estimate(point=point, low=ends[0], high=ends[1])
-    return found
+    return dict(zip(curves, zip(*spread, strict=True), strict=True))
 
 
 def _tried(curve: Sequence[Planned], times: Costs) -> Iterator[list[float]]:

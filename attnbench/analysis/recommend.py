@@ -11,14 +11,12 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.standings import Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
-from attnbench.metrics import MEMORY, STATE, TIME
+from attnbench.metrics import MEMORY, STATE, TABLE, TIME
 from attnbench.records import Cause
 
 MEASURED, PREDICTED = "measured", "predicted"  # where a time comes from
 # the columns of times, and those that stand for them where a time is predicted
-TIMES = MappingProxyType(
-    {TIME: "refined_s", "time_lo_s": "refined_lo_s", "time_hi_s": "refined_hi_s"}
-)
+TIMES = MappingProxyType(dict(zip(TABLE[TIME].estimate[:3], TABLE[TIME].prediction, strict=True)))
 CASE = ("mode", "sizes", "seq_len", "batch", "depth", "series")
 COLUMNS = (*CASE, "rank", *TIMES, "ratio", "low", "high", MEMORY, STATE, "basis", "excluded")
 
@@ -59,8 +57,8 @@ def _judged(cases: pd.DataFrame, memory_bytes: float | None) -> pd.DataFrame:
     measured = cases[TIME] > 0
     # a prediction counts for a case that was not measured only for lack of time
     waits = (cases["cause"] == Cause.BUDGET) | (cases["outcome"] == MISSING)
-    predicted = ~measured & waits & (cases["refined_s"] > 0)
-    peak = cases[MEMORY].where(cases[MEMORY] > 0, cases["refined_bytes"])
+    predicted = ~measured & waits & (cases["predicted_s"] > 0)
+    peak = cases[MEMORY].where(cases[MEMORY] > 0, cases["predicted_bytes"])
     ended = cases["reason"].where(cases["reason"] != "", cases["outcome"])
     excluded = cases["suspect"].mask((cases["suspect"] == "") & ~measured & ~predicted, ended)
     if memory_bytes is not None:

@@ -1,28 +1,7 @@
-"""What the cases of a `summary` show besides their costs: predictions, accuracy, kernels, types."""
-
-import numpy as np
-import pandas as pd
+"""What the cases of a `summary` show besides their costs: accuracy, kernels, types."""
 
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import ROWS
 from attnbench.records import ITEM_BYTES
-
-
-def prediction_errors(cases: Frame) -> Frame:
-    """Prediction errors of all cases as factors: at least 1, in either direction.
-
-    Columns: quantity (the name of the metric), cases, first_median, first_worst, refined_median,
-    refined_worst.
-    """
-    rows = []
-    for row in (row for row in ROWS if row.predicted):
-        ratios = (cases[row.key] / cases[by] for by in row.predictions)
-        errors = [pd.Series(np.log(ratio[ratio > 0])).abs() for ratio in ratios]
-        if len(errors[0]):
-            factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
-            rows.append((row.name, len(errors[0]), *factors))
-    ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
-    return Frame(rows, columns=["quantity", "cases", *ends])
 
 
 def precision(cases: Frame) -> Frame:

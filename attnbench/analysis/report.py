@@ -54,14 +54,10 @@ class Analysis:
 
     ratios = _of_sweep(Ratios)
     drift = _of_sweep(trust.drift)
-    widening = _of_sweep(trust.widening)
-    node_share = _of_sweep(trust.node_share)
-    waiting_share = _of_sweep(trust.waiting_share)
     wall_factor = _of_sweep(trust.wall_factor)
     decoding = _of_cases(scaling.decoding)
     precision = _of_cases(recorded.precision)
     kernels = _of_cases(recorded.kernels)
-    prediction_errors = _of_cases(recorded.prediction_errors)
 
     @property
     def modes(self) -> list[str]:
@@ -87,8 +83,7 @@ class Analysis:
     @cached_property
     def answers(self) -> Answers:
         """What the sweep found."""
-        deviating = {found.deviating for found in self.warnings}
-        return answers(self.cases, self.standings, deviating, self.at_length)
+        return answers(self.cases, self.standings, self.at_length)
 
     @cached_property
     def rows(self) -> Frame:
@@ -121,9 +116,8 @@ class Analysis:
 
     @cached_property
     def exponents(self) -> Frame:
-        """`scaling.scaling`, judged by the cards."""
-        fits = scaling.scaling(self.cases)
-        return scaling.judged(fits, self.sweep.cards, self.sweep.request.level)
+        """`scaling.scaling` of the cases."""
+        return scaling.scaling(self.cases)
 
     @cached_property
     def nodes(self) -> list[str]:

@@ -14,7 +14,7 @@ which both were measured. The confidence interval of the crossover starts where 
 the ratio's 95 % band last falls through zero, and ends where the upper edge does.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import permutations
@@ -23,8 +23,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.metrics import DRAWN, MEMORY, STATE, TIME
-from attnbench.records import PASSES, CardFacts, Level
+from attnbench.metrics import DRAWN, STATE, TIME
+from attnbench.records import PASSES, Level
 from attnbench.statistics.curves import LogCurve, cost_curve, cost_curves
 from attnbench.statistics.ratios import Ratios
 
@@ -92,34 +92,6 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
     ]
     columns = ["series", "mechanism", "mode", "metric", "exponent", "low", "high"]
     return pd.DataFrame(rows, columns=[*columns, "from_len", "to_len", "lengths", "tail"])
-
-
-def judged(scaling: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> pd.DataFrame:
-    """The same rows with `expected`, the card's exponent, and `disagrees`.
-
-    A straight tail disagrees if its confidence interval is more than `BEND` away from `expected`.
-    """
-    stated = expected(scaling, cards, level)
-    differs = (scaling["low"] > stated + BEND) | (scaling["high"] < stated - BEND)
-    straight = scaling["tail"] == Tail.STRAIGHT
-    return scaling.assign(expected=stated, disagrees=differs & straight)
-
-
-def expected(rows: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> pd.Series:
-    """The exponents that the cards state for rows with a mechanism, metric and mode, else NaN.
-
-    In decode a time is that of one of N steps. The peak of decoding is that of its prompt: NaN.
-    """
-    powers = {
-        (card.mechanism, metric): max(power, LEAST_EXPONENT[level])
-        for card in cards
-        for metric, power in ((TIME, card.time_exponent), (MEMORY, card.memory_exponent))
-        if power is not None
-    }
-    keys = zip(rows["mechanism"], rows["metric"], strict=True)
-    stated = pd.Series([powers.get(key, np.nan) for key in keys], rows.index, float)
-    of_steps = (stated - STEPS).clip(0.0).where(rows["metric"] == TIME)
-    return stated.where(rows["mode"].isin(PASSES), of_steps)
 
 
 def decoding(cases: pd.DataFrame) -> pd.DataFrame:

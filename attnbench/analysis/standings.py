@@ -149,7 +149,6 @@ class Competitor:
 
     series: str
     margin: Margin
-    same_function: bool  # another form of the first's mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,24 +185,18 @@ def comparable(summary: pd.DataFrame, across: bool = False) -> pd.DataFrame:
 
 
 def winners(
-    cases: pd.DataFrame,
-    metric: str,
-    standings: Standings | None,
-    functions: dict[str, object],
+    cases: pd.DataFrame, metric: str, standings: Standings | None = None
 ) -> Iterator[Winner]:
-    """The winner of each mode, sizes and length at which something was measured."""
+    """The winner of each mode, sizes and length at which something was measured.
+
+    Times are compared by `standings`; costs without them are exact.
+    """
     for (mode, _), own in cases[cases[metric] > 0].groupby(["mode", "sizes"], sort=False):
         for _, block in own.groupby("seq_len"):
-            yield _winner(str(mode), block, metric, standings, functions)
+            yield _winner(str(mode), block, metric, standings)
 
 
-def _winner(
-    mode: str,
-    block: pd.DataFrame,
-    metric: str,
-    standings: Standings | None,
-    functions: dict[str, object],
-) -> Winner:
+def _winner(mode: str, block: pd.DataFrame, metric: str, standings: Standings | None) -> Winner:
     """The winner of these cases of one mode, sizes and length."""
     seq_len = int(block["seq_len"].iloc[0])
     costs = {str(s): float(c) for s, c in zip(block["series"], block[metric], strict=True)}
@@ -216,8 +209,7 @@ def _winner(
     (first, *level), *others = groups(list(costs), margin)
 
     def competitor(name: str) -> Competitor:
-        same = functions[name] == functions[first]
-        return Competitor(series=name, margin=margin(name, first), same_function=same)
+        return Competitor(series=name, margin=margin(name, first))
 
     ties = [competitor(name) for name in level]
     return Winner(

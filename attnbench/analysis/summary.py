@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.extrapolation import extrapolated
+from attnbench.analysis.extrapolation import predictions
 from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
 from attnbench.metrics import ROWS, TABLE, TIME, Better, Join
@@ -18,7 +18,6 @@ from attnbench.records import (
     Outcome,
     Part,
     Planned,
-    Prediction,
     Run,
     Sample,
     Sweep,
@@ -26,7 +25,7 @@ from attnbench.records import (
     canonical,
     options_text,
 )
-from attnbench.run.costs import peak_rates, predicted_costs
+from attnbench.run.costs import peak_rates
 from attnbench.statistics.curves import series_names, size_names
 from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 
@@ -84,20 +83,18 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     time_s; ttft_s is the time to the first token, and state_bytes the state after N tokens. filled:
     the state was filled with random numbers, not left by a prompt.
 
-    Work: `WORK`; for a module without a card, only what was counted. Predictions: predicted_s and
-    predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran, or,
-    of what was not measured, from all that was: times with the 95 % band refined_lo_s to
-    refined_hi_s (`extrapolation`), which is NaN for others. Then a column for every other metric.
+    Work: `WORK`; for a module without a card, only what was counted. Predictions of what was
+    not measured, from all that was: predicted_s with the 95 % band predicted_lo_s to predicted_hi_s
+    and predicted_bytes (`extrapolation`); NaN for others. Then a column for every other metric.
     """
     names, sizes = series_names(sweep.plan), size_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     rates = next((peak_rates(session) for session in sweep.sessions), None)
-    predicted = predicted_costs(sweep.plan, sweep.runs, rates)
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
     known = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
-    unknown = extrapolated(sweep.plan, known, rates)
+    predicted = predictions(sweep.plan, sweep.runs, known, rates)
     rows = [
         _identity(planned, names[planned.case.key], sweep.request.batch_tokens)
         | {"sizes": sizes[planned.case.key]}
@@ -111,7 +108,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
             "launch_bound": launch_bound(own),
         }
         | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
-        | _predicted(planned, predicted[planned.case.key], unknown.get(planned.case.key))
+        | {"filled": planned.filled}
+        | _predicted(*predicted.get(planned.case.key, (Estimate(), math.nan)))
         | _values(own)
         for planned, own, estimates in every
     ]
@@ -136,8 +134,7 @@ def _per_layer(cases: pd.DataFrame) -> pd.DataFrame:
         ]
         for better in (Better.LOWER, Better.HIGHER)
     )
-    costs += ["predicted_s", "predicted_bytes", "refined_s", "refined_lo_s", "refined_hi_s"]
-    costs += ["refined_bytes"]
+    costs += ["predicted_s", "predicted_lo_s", "predicted_hi_s", "predicted_bytes"]
     divided = cases[costs].div(cases["depth"], axis="index")
     multiplied = cases[rates].mul(cases["depth"], axis="index")
     others = cases.drop(columns=[*costs, *rates])
@@ -285,22 +282,10 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
     return values | dict.fromkeys(parts, math.nan)
 
 
-def _predicted(planned: Planned, refined: Prediction, unknown: Estimate | None) -> dict[str, float]:
-    """The first guess and the refined prediction: `unknown`, if the case was not timed.
-
-    A case that cannot run has no refined prediction.
-    """
-    if unknown is None or math.isnan(refined.seconds):
-        unknown = Estimate(point=refined.seconds)
-    return {
-        "filled": planned.filled,
-        "predicted_s": (planned.declared and planned.predicted_s) or math.nan,
-        "predicted_bytes": (planned.declared and planned.predicted_bytes) or math.nan,
-        "refined_s": unknown.point,
-        "refined_lo_s": unknown.low,
-        "refined_hi_s": unknown.high,
-        "refined_bytes": refined.bytes,
-    }
+def _predicted(time: Estimate, peak_bytes: float) -> dict[str, float]:
+    """The prediction of a case."""
+    times = {"predicted_s": time.point, "predicted_lo_s": time.low, "predicted_hi_s": time.high}
+    return times | {"predicted_bytes": peak_bytes}
 
 
 def combine_runs(key: str, values: Sequence[float]) -> float:

@@ -10,10 +10,9 @@ from typing import NamedTuple
 from attnbench import units
 from attnbench.analysis.recorded import other_types
 from attnbench.analysis.summary import Frame, shows_launches, timed_runs
-from attnbench.analysis.trust import Drift
 from attnbench.records import AWAY, OTHERS, Clock, Disturbance, Planned, Run, Sweep
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.estimate import IntervalKind
+from attnbench.statistics.estimate import Estimate, IntervalKind
 from attnbench.units import many, percent
 
 # limits above which a warning is given
@@ -37,23 +36,21 @@ BESIDE = MappingProxyType({
 class SweepWarning(NamedTuple):
     """A warning of a sweep in one line.
 
-    `deviating` is the series of a form that computes another function than its mechanism. What
-    calls for no action is a `note` among the conditions.
+    What calls for no action is a `note` among the conditions.
     """
 
     text: str
     note: bool = False
-    deviating: str = ""
 
 
-def warnings(sweep: Sweep, cases: Frame, drift: Drift | None) -> Iterator[SweepWarning]:
+def warnings(sweep: Sweep, cases: Frame, drift: Estimate | None) -> Iterator[SweepWarning]:
     """The warnings of a sweep, the most serious first."""
     names = series_names(sweep.plan)
     yield from map(SweepWarning, _of_the_sweep(sweep))
     causal = {run.case for run in sweep.runs if "causal" in run.notes}
     yield from map(SweepWarning, mixed_causality(sweep.plan, causal))
     yield from map(SweepWarning, _of_mechanisms(sweep.runs, cases, names))
-    yield from _deviating(sweep.runs, names)
+    yield from map(SweepWarning, _departing(sweep.runs, names))
     yield from map(SweepWarning, _of_times(sweep, cases, names))
     yield from _of_a_gpu(sweep.runs, cases)
     if sweep.request.settings.clock is not Clock.CPU:
@@ -132,16 +129,15 @@ def _marked(cases: Frame, column: str) -> Iterator[tuple[str, str]]:
     yield from rows.itertuples(index=False)
 
 
-def _deviating(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[SweepWarning]:
+def _departing(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[str]:
     """Each series with a form of another package that departs from the equations, once."""
-    deviating = {
-        (names.get(run.case, run.case), run.notes.get("package", ""), run.notes["departs"]): None
+    texts = (
+        f"{names.get(run.case, run.case)} ({run.notes.get('package', '')}) departs from the"
+        f" equations: {run.notes['departs']}"
         for run in runs
         if "departs" in run.notes
-    }
-    for name, package, departs in deviating:
-        text = f"{name} ({package}) departs from the equations: {departs}"
-        yield SweepWarning(text, deviating=name)
+    )
+    yield from dict.fromkeys(texts)
 
 
 def _of_times(sweep: Sweep, cases: Frame, names: Mapping[str, str]) -> Iterator[str]:
@@ -227,7 +223,7 @@ def _loaded(sweep: Sweep) -> Iterator[str]:
         )
 
 
-def _disturbed(sweep: Sweep, drift: Drift | None) -> Iterator[SweepWarning]:
+def _disturbed(sweep: Sweep, drift: Estimate | None) -> Iterator[SweepWarning]:
     """Disturbances of the machine during runs and over the sweep."""
     timed = timed_runs(sweep.runs)
     if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
@@ -243,10 +239,9 @@ def _disturbed(sweep: Sweep, drift: Drift | None) -> Iterator[SweepWarning]:
     if (disturbed := Counter(filter(None, laps))).total() > LAPS * len(laps):
         parts = " and ".join(BESIDE[by].format(count) for by, count in sorted(disturbed.items()))
         yield SweepWarning(f"of {many(len(laps), 'lap')}, {parts}", note=True)
-    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
-        ends = (drift.change.point, drift.change.low, drift.change.high)
-        changed = units.interval(*(percent(end - 1) for end in ends))
+    if drift and (drift.low >= 1 + DRIFT or drift.high <= 1 - DRIFT):
+        changed = units.interval(
+            *(percent(end - 1) for end in (drift.point, drift.low, drift.high))
+        )
         text = f"the machine drifted: times changed by {changed} over the sweep"
-        if drift.widening:
-            text += f", which widens intervals {units.plain(drift.widening, 2)}×"
         yield SweepWarning(text, note=True)

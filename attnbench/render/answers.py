@@ -35,7 +35,6 @@ from attnbench.render.names import compared_with, in_full, labels_of
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
-SAME = " (the same function)"
 NEVER = "never"  # faster than the baseline
 NO_WINNER = "One round only, so no winner yet; lowest so far:"
 PER_PAIR = (
@@ -146,7 +145,7 @@ class _Writer:
         if not margins or last.runner_up is None:
             return f"{first} {where}"
         margin = last.runner_up.margin
-        rival = self.names[last.runner_up.series] + SAME * last.runner_up.same_function
+        rival = self.names[last.runner_up.series]
         at = f" at {units.count(last.seq_len)}" * (len(winners) > 1)
         return (
             f"{first} {where} ({factor(margin.factor, margin.low, margin.high)} as fast as"
@@ -156,8 +155,7 @@ class _Writer:
     def tie(self, winner: Winner) -> str:
         """`Fastformer and Linformer tie`."""
         names = [self.names[name] for name in (winner.first, *(r.series for r in winner.ties))]
-        same = all(rival.same_function for rival in winner.ties)
-        return f"{self.listed(names)}{', forms of the same function,' if same else ''} tie"
+        return f"{self.listed(names)} tie"
 
     def limits(self, missing: Sequence[Unmeasured]) -> Iterator[str]:
         """`Transformer (eager): memory at 8,192 in training.`"""

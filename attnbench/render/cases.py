@@ -12,12 +12,11 @@ from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, wor
 if TYPE_CHECKING:
     from attnbench.run.order import Foreseen
 
-# the columns of what was not measured, and their names in its file
-OUTCOMES = MappingProxyType({
-    **{name: name for name in ("series", "mode", "seq_len", "outcome", "reason")},
-    "refined_s": "predicted_s", "refined_lo_s": "predicted_lo_s", "refined_hi_s": "predicted_hi_s",
-    "refined_bytes": "predicted_bytes",
-})  # fmt: skip
+# the columns of what was not measured
+OUTCOMES = (
+    *("series", "mode", "seq_len", "outcome", "reason"),
+    *("predicted_s", "predicted_lo_s", "predicted_hi_s", "predicted_bytes"),
+)
 FACTOR = 3  # by which first predictions are often too high or too low
 
 # why a case was not measured, in the cell of a table
@@ -169,4 +168,4 @@ def _reason(run: Run) -> str:
 def outcomes(summary: Frame) -> Frame:
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
-    return lost[[*OUTCOMES]].rename(columns=OUTCOMES)
+    return lost[[*OUTCOMES]]

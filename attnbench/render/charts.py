@@ -106,7 +106,7 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
     """
     time, token, rate, memory = (TABLE[key] for key in COSTS)
     per_batch = cases["batch_scale"].where(cases["mode"].isin(PASSES)).to_numpy(float)
-    sizes, guess = (cases[key].to_numpy(float) for key in ("outputs", time.predictions[1]))
+    sizes, guess = (cases[key].to_numpy(float) for key in ("outputs", time.prediction[0]))
     label, clock, of = (
         f"time per batch of {batch(cases, tokens)}",
         timed_by(cases),
@@ -136,9 +136,9 @@ def _speedup(cases: Frame, speedups: Frame, baselines: Sequence[str]) -> Drawn:
 def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Drawn:
     columns = metric.estimate[:3] if metric.interval else metric.estimate[:1]
     values, *ends = (cases[column].to_numpy(float) * scale for column in columns)
-    guesses = cases[metric.predictions[1]].to_numpy(float) * scale if metric.predicted else None
-    if metric.predicted and {*metric.band} <= {*cases}:
-        bands = (cases[name].to_numpy(float) * scale for name in metric.band)
+    guesses = cases[metric.prediction[0]].to_numpy(float) * scale if metric.predicted else None
+    if metric.predicted and {*metric.prediction} <= {*cases}:
+        bands = (cases[name].to_numpy(float) * scale for name in metric.prediction[1:])
         known = cases[metric.key].notna()
         ends = [np.where(known, *pair) for pair in zip(ends, bands, strict=True)]
     text = f"{units.capitalised(metric.description)}."

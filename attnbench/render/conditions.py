@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.summary import Row
 from attnbench.records import PASSES, Clock, Environment, Level, Request, Shell, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
@@ -53,8 +52,6 @@ def conditions(analysis: Analysis) -> list[str]:
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
     lines += (f"{units.capitalised(found.text)}." for found in analysis.warnings if found.note)
-    if parts := [_score(row) for _, row in analysis.prediction_errors.iterrows()]:
-        lines.append(f"Prediction errors before a case first ran: {'; '.join(parts)}.")
     return [clean(line) for line in lines]
 
 
@@ -87,15 +84,6 @@ def gpu_settings(session: Environment) -> str:
     """The GPU settings that affect time or memory: `TF32 off; …`."""
     notes = (f"{name} {text}" for name, text in sorted(session.notes.items()))
     return "; ".join(("TF32 on" if session.tf32 else "TF32 off", *notes))
-
-
-def _score(row: Row) -> str:
-    """`time 1.1× in the median, 2× at worst (first guess …)`."""
-    refined, first = (
-        " in the median, ".join(units.ratio(row[f"{kind}_{end}"]) for end in ("median", "worst"))
-        for kind in ("refined", "first")
-    )
-    return f"{row['quantity']} {refined} at worst (first guess {first} at worst)"
 
 
 def _asked(sweep: Sweep) -> str:
@@ -183,13 +171,8 @@ def _how(analysis: Analysis) -> str:
     text += "".join(f", {words}" for _, on, words in settings.fields_with("said") if on)
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
-        if (wider := analysis.widening or 0.0) > 1:
-            text += f", {units.plain(wider, 2)} times what one process alone suggests"
-        if (share := analysis.node_share) is not None:
-            text += f"; {units.percent(share)} of this variance lies between nodes"
-    if (factor := analysis.wall_factor or 1.0) > WALL and analysis.waiting_share is not None:
-        text += f"; wall time was {units.plain(factor, 2)} times as long in the median,"
-        text += f" and {units.percent(analysis.waiting_share)} of it was spent waiting for a core"
+    if (factor := analysis.wall_factor or 1.0) > WALL:
+        text += f"; wall time was {units.plain(factor, 2)} times as long in the median"
     if settings.clock is Clock.WALL and settings.threads > 1 and by != "time":
         text += UNCERTAIN
     kept = any(run.notes.get("allocator") == "pages kept" for run in analysis.sweep.runs)

@@ -132,7 +132,7 @@ def _curve(series: str, rows: Frame, metric: Metric) -> Curve:
     missing = ~np.isfinite(values)
     guesses, least, most = (
         np.where(missing, scaled(name, metric.predicted and name in rows), np.nan)
-        for name in (metric.predictions[1], *metric.band)
+        for name in metric.prediction
     )
     ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
     reasons = [outcome_phrase(outcome, cause) if gone else "" for outcome, cause, gone in ends]

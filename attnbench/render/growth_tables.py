@@ -15,45 +15,43 @@ from typing import Any, NamedTuple
 from attnbench import units
 from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, CrossoverKind, Tail
 from attnbench.analysis.summary import Frame, Row
-from attnbench.metrics import DRAWN, MEMORY, TABLE, TIME
+from attnbench.metrics import DRAWN, MEMORY, TIME
 from attnbench.records import PASSES, CardFacts, Level
-from attnbench.render.cost_tables import milliseconds
 from attnbench.render.grid import EMPTY, Cell, Column, Table, none_if_nan, number, table, words
 from attnbench.render.printed import PrintedCost, printed_costs
 
 
-def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:
+def complexity(summary: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
     """Table 7 of the Fastformer paper, with counted and measured costs.
 
-    `judged` comes from `scaling.judged`.
+    `fits` comes from `scaling`.
     """
     length = int(summary["seq_len"].max())
     longest = summary[summary["seq_len"] == length].drop_duplicates("series")
     cases: Mapping[Any, Any] = longest.set_index("series").to_dict("index")
     by_name = {card.mechanism: card for card in cards}
 
-    def printed(fits: Frame) -> Cell:
-        card = by_name.get(fits["mechanism"].iloc[0])
+    def printed(own: Frame) -> Cell:
+        card = by_name.get(own["mechanism"].iloc[0])
         return words(card.complexity if card else units.NOTHING)
 
-    def parameters(fits: Frame) -> Cell:
-        case = cases.get(_series(fits))
+    def parameters(own: Frame) -> Cell:
+        case = cases.get(_series(own))
         return number(float(case["parameters"]), units.count) if case else EMPTY
 
-    def per_token(fits: Frame) -> Cell:
-        case = cases.get(_series(fits))
+    def per_token(own: Frame) -> Cell:
+        case = cases.get(_series(own))
         return number(float(case["flops"] / case["outputs"]), units.flops) if case else EMPTY
 
     counted = f"FLOPs per token, N = {units.count(length)}"
     return table(
-        (fits for _, fits in judged.groupby("series", sort=False)),
+        (own for _, own in fits.groupby("series", sort=False)),
         [
-            Column("Mechanism", lambda fits: words(_series(fits)), "series"),
+            Column("Mechanism", lambda own: words(_series(own)), "series"),
             Column("As printed", printed),
             Column("Parameters", parameters),
             Column(counted, per_token, "flops_per_token_at_longest"),
-            *_exponent_columns(judged, lambda kind, fits: exponent(_fit(fits, kind))),
-            Column("Differs from paper", lambda fits: words(_disagreements(fits)), "disagrees"),
+            *_exponent_columns(fits, lambda kind, own: exponent(_fit(own, kind))),
         ],
         name="complexity",
         title="Complexity: printed, counted and measured",
@@ -114,11 +112,11 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
 
 
 def _exponent_columns(
-    judged: Frame, cell: Callable[[tuple[str, str], Any], Cell]
+    fits: Frame, cell: Callable[[tuple[str, str], Any], Cell]
 ) -> Iterator[Column]:
     """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
     for row in DRAWN:
-        for mode in dict.fromkeys(judged["mode"]):
+        for mode in dict.fromkeys(fits["mode"]):
             if row.key != MEMORY or mode in PASSES:
                 heading = f"{row.name.capitalize()} exponent, {mode}"
                 yield Column(heading, partial(cell, (row.key, mode)))
@@ -146,14 +144,6 @@ def exponent(fit: Row | None) -> Cell:
     return Cell(mark + text, fit["exponent"], low, high)
 
 
-def _disagreements(fits: Frame) -> str:
-    """`time, training: published exponent 2` for each exponent that differs from the card's."""
-    return "; ".join(
-        f"{TABLE[fit['metric']].name}, {fit['mode']}: published exponent {fit['expected']:g}"
-        for _, fit in fits[fits["disagrees"]].iterrows()
-    )
-
-
 class PrintedRow(NamedTuple):
     """A line of a printed table, and the fits of one series of its mechanism."""
 
@@ -161,19 +151,16 @@ class PrintedRow(NamedTuple):
     fits: Frame
 
 
-def paper_tables(
-    fits: Frame, cards: Sequence[CardFacts], level: Level, steps: Frame | None = None
-) -> Iterator[Table]:
+def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Iterator[Table]:
     """The printed tables that list mechanisms of the sweep; `fits` comes from `scaling`.
 
     A paper's table is shown if its own mechanism was swept, the survey's if any that it lists was.
-    `steps`, from `decoding`, are shown next to the survey's ticks for what can decode.
     """
     swept = set(fits["mechanism"])
     for name, costs in groupby(printed_costs(), key=lambda cost: cost.table):
         shown = [cost for cost in costs if cost.mechanism in swept]
         if name.partition("_table")[0] in swept | {"survey"} and shown:
-            yield _paper_table(name, shown, fits, cards, level, steps)
+            yield _paper_table(name, shown, fits, cards, level)
 
 
 def _paper_table(
@@ -182,10 +169,8 @@ def _paper_table(
     fits: Frame,
     cards: Sequence[CardFacts],
     level: Level,
-    steps: Frame | None,
 ) -> Table:
     by_name = {card.mechanism: card for card in cards}
-    decoded = {row["series"]: row for _, row in steps.iterrows()} if steps is not None else {}
     slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
 
     def model(row: PrintedRow) -> Cell:
@@ -196,12 +181,10 @@ def _paper_table(
         slip = row.cost.slip
         return words(row.cost.printed + (f" ({slips.index(slip) + 1})" if slip else ""))
 
-    decode = [
+    of_survey = [
         Column("Decode", lambda row: Cell("✓" if row.cost.decode == "yes" else "✗")),
-        Column("Step, ms", lambda row: _step(decoded.get(_series(row.fits)))),
-        Column("State", lambda row: _state(decoded.get(_series(row.fits)))),
+        Column("Class", lambda row: words(row.cost.family)),
     ]
-    decode = [*decode[: 3 if decoded else 1], Column("Class", lambda row: words(row.cost.family))]
     return table(
         (
             PrintedRow(cost, rows)
@@ -211,7 +194,7 @@ def _paper_table(
         [
             Column("Model / Paper", model),
             Column("Complexity", complexity),
-            *(decode if any(cost.family for cost in costs) else ()),
+            *(of_survey if any(cost.family for cost in costs) else ()),
             Column("Measured", lambda row: words(_series(row.fits))),
             *_exponent_columns(
                 fits, lambda kind, row: _against_printed(_fit(row.fits, kind), row.cost, level)
@@ -221,20 +204,6 @@ def _paper_table(
         title=f"{costs[0].source}, with measured exponents",
         note=" ".join([*(f"({i}) {slip}" for i, slip in enumerate(slips, 1)), _note(level)]),
     )
-
-
-def _step(row: Row | None) -> Cell:
-    """Time of a step at the longest context, with its length."""
-    if row is None:
-        return EMPTY
-    step = milliseconds(row)
-    at = f" at {units.count(row['seq_len'])}"
-    return step._replace(text=step.text + at)
-
-
-def _state(row: Row | None) -> Cell:
-    """Size of the state at the longest context."""
-    return EMPTY if row is None else number(row["state_bytes"], units.size)
 
 
 def _note(level: Level) -> str:

@@ -229,7 +229,7 @@ def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
         yield partial(decoding.first_token, cases, mode)
         yield partial(decoding.state, cases, mode)
     cards = analysis.sweep.cards
-    papers = paper_tables(analysis.exponents, cards, request.level, analysis.decoding)
+    papers = paper_tables(analysis.exponents, cards, request.level)
     for table in (complexity(cases, analysis.exponents, cards), *papers):
         yield partial(explained, table, cases, cards)
     yield from (

@@ -273,33 +273,3 @@ def visit_s(
     """
     laps_s = turns(iteration_s, settings).total * iteration_s
     return overhead_s + stretch * (warm_s(iteration_s, settings) + laps_s)
-
-
-def predicted_costs(
-    plan: Sequence[Planned], runs: Sequence[Run], rates: Rates | None = None
-) -> dict[str, Prediction]:
-    """The predicted cost of each case before it first ran, by its key; NaN if it cannot run.
-
-    That of a case without a run is predicted here, from all that ran, as is a peak that was not
-    measured.
-    """
-    weighed = {run.case for run in runs if run.values.get("allocated_peak_bytes")}
-    costs, cases = Costs.of(plan, rates), {p.case.key: p for p in plan}
-    found: dict[str, Prediction] = {}
-    for run in runs:
-        if run.case in cases:
-            if run.predicted:
-                found[run.case] = run.predicted
-            costs.learn(cases[run.case], run)
-    for planned in plan:
-        seconds, peak_bytes = costs.iteration_s(planned), costs.peak_bytes(planned)
-        if not seconds or costs.is_unknown(planned, Part.TIME) or planned.case.key in costs.times:
-            seconds = math.nan
-        if not peak_bytes or costs.is_unknown(planned, Part.MEMORY):
-            peak_bytes = math.nan
-        before = found.get(planned.case.key, Prediction(seconds, peak_bytes))
-        known = planned.case.key in weighed
-        found[planned.case.key] = before if known else before._replace(bytes=peak_bytes)
-    refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
-    refused |= {planned.case.key for planned in plan if planned.refusal}
-    return found | dict.fromkeys(refused & cases.keys(), Prediction(math.nan, math.nan))

@@ -129,16 +129,6 @@ def test_after_one_round_nothing_is_certain():
         assert len(winner.unsure) == winner.measured - 1
 
 
-def test_forms_of_a_mechanism_are_the_same_function_unless_they_depart():
-    whole = sweep(("transformer:eager", "transformer:sdpa"), lengths=SHORT, **QUIET)
-    assert all(winner.ties[0].same_function for winner in analyse(whole).answers.fastest)
-    keys = {p.case.key for p in whole.plan if p.case.form == "sdpa"}
-    notes = {"departs": "scales by d", "package": "p 1"}
-    noted = altered(whole, lambda run: replace(run, notes=notes) if run.case in keys else run)
-    deviating = analyse(noted).answers
-    assert not any(winner.ties[0].same_function for winner in deviating.fastest)
-
-
 def test_limits_are_those_of_memory_and_time_and_not_of_the_budget():
     found = analyse(sweep(("transformer", "fastformer"))).answers
     (limit,) = [lost for lost in found.missing if lost.is_limit]

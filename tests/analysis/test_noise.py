@@ -1,4 +1,3 @@
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.analysis.trust import drift, median_share, widening
+from attnbench.analysis.trust import drift
 from attnbench.records import Clock, Disturbance, Part, Sample, Sweep
 from attnbench.render.conditions import conditions, warnings
 from tests import sweeps
@@ -22,14 +21,14 @@ def drifting(change: float, seed: int = 0) -> Sweep:
 
 def test_drift_is_found_with_a_warning():
     whole = drifting(0.2)
-    found = drift(whole).change
+    found = drift(whole)
     assert found.low < 1.2 < found.high
     assert found.low > 1.1
     assert any("drifted" in line for line in conditions(analyse(whole)))
 
 
 def test_a_steady_machine_gives_no_warning():
-    held = [(e := drift(drifting(0.0, seed)).change).low <= 1 <= e.high for seed in range(20)]
+    held = [(e := drift(drifting(0.0, seed))).low <= 1 <= e.high for seed in range(20)]
     assert np.mean(held) > 0.8
     whole = drifting(0.0)
     assert not list(warnings(analyse(whole)))
@@ -38,42 +37,6 @@ def test_a_steady_machine_gives_no_warning():
 @pytest.mark.parametrize("whole", [sweep(rounds=1), replace(sweep(), runs=())])
 def test_without_repetition_drift_is_unknown(whole: Sweep):
     assert drift(whole) is None
-
-
-def test_variation_between_processes_widens_intervals():
-    # eight samples of 4 % each: their median varies by 1.9 %, processes by 6 % more
-    expected = math.hypot(0.06, 0.04 * math.sqrt(median_share(8))) / (
-        0.04 * math.sqrt(median_share(8))
-    )
-    found = [widening(sweep(restart=0.06, noise=0.04, seed=seed)) for seed in range(5)]
-    assert np.mean(found) == pytest.approx(expected, rel=0.1)
-
-
-def test_without_variation_between_processes_intervals_are_not_widened():
-    found = [widening(sweep(restart=0.0, noise=0.04, seed=seed)) for seed in range(5)]
-    assert np.mean(found) == pytest.approx(1.0, abs=0.1)
-
-
-@pytest.mark.parametrize("samples", [1, 2, 3, 5, 8, 20])
-def test_the_variance_of_a_median_agrees_with_simulation(samples: int):
-    drawn = np.random.default_rng(0).standard_normal((20_000, samples))
-    assert median_share(samples) == pytest.approx(np.var(np.median(drawn, axis=1)), rel=0.05)
-
-
-def test_without_rounds_or_samples_the_widening_is_unknown():
-    assert widening(sweep(rounds=1)) is None
-    assert widening(sweep(samples=1)) is None
-    assert widening(replace(sweep(), runs=())) is None
-
-
-def test_drift_widens_intervals_by_its_share_of_the_spread():
-    # an even drift over the sweep varies by the width of its range over √12
-    shares = [drift(drifting(0.2, seed)).widening for seed in range(5)]
-    expected = math.hypot(0.03, math.log(1.2) / math.sqrt(12)) / 0.03
-    assert np.mean(shares) == pytest.approx(expected, rel=0.15)
-    steady = [drift(drifting(0.0, seed)).widening for seed in range(5)]
-    assert np.mean(steady) == pytest.approx(1.0, abs=0.03)
-    assert min(steady) >= 1
 
 
 def disturbed(whole: Sweep, load: float, throttle: str, every: int) -> Sweep:
@@ -93,7 +56,6 @@ def test_warnings_name_load_and_throttling_of_single_runs_and_what_to_do():
     assert re.match(r"\d+ of 60 timed runs began under a load above 3, up to 5.5", load)
     assert load.endswith("; measure again without them")
     assert any("throttled: SwThermalSlowdown in" in line for line in lines)
-    assert "times what one process alone suggests" in measured(whole)
 
 
 def test_the_load_of_the_sweeps_threads_is_not_a_disturbance():
@@ -132,14 +94,8 @@ def test_load_alone_is_no_reason_to_doubt_cpu_time():
 def test_the_clock_and_what_wall_time_was_beside_it_are_said():
     line = measured(on_one_core(sweep(("fastformer",))))
     assert line.startswith("Measured: CPU time on one core, 3 rounds")
-    assert "wall time was 2.0 times as long in the median, and 50 % of it was spent waiting" in line
+    assert "wall time was 2.0 times as long in the median" in line
     assert "wall time" not in measured(on_one_core(sweep(("fastformer",)), waited=0.0))
-
-
-def test_threads_that_wait_while_another_computes_do_not_count():
-    whole = on_one_core(sweep(("fastformer",)))
-    many = resampled(whole, lambda s: s._replace(waited_s=3 * s.wall_s))
-    assert "and 50 % of it was spent waiting" in measured(many)
 
 
 def test_what_several_threads_cost_in_certainty_is_said():

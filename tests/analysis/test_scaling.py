@@ -2,10 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.scaling import Tail, judged, scaling
+from attnbench.analysis.scaling import Tail, scaling
 from attnbench.analysis.summary import summary
-from attnbench.records import Level
-from tests.sweeps import facts, sweep
+from tests.sweeps import sweep
 
 
 def curve(exponent: float, error: float = 0.0, seed: int = 0, bend: float = 0.0) -> pd.DataFrame:
@@ -89,14 +88,6 @@ def test_unknown_errors_leave_the_point_without_an_interval():
     fit = scaling(curve(1.0).assign(time_log_se=np.nan, time_df=np.nan), ("time_s",)).iloc[0]
     assert fit["exponent"] == pytest.approx(1)
     assert np.isnan(fit["low"])
-
-
-def test_disagreement_with_the_card_is_marked_and_agreement_is_not():
-    found = judged(scaling(curve(1.0)), [facts("a")], Level.MODEL).set_index("metric")
-    assert not found.loc["time_s", "disagrees"]
-    found = judged(scaling(curve(1.5)), [facts("a")], Level.MODEL).set_index("metric")
-    assert found.loc["time_s", "disagrees"]
-    assert not found.loc["flops", "disagrees"]
 
 
 def test_softmax_attention_tends_to_the_square_and_the_others_do_not():

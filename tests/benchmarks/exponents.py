@@ -11,7 +11,7 @@ import argparse
 import math
 from pathlib import Path
 
-from attnbench.analysis.scaling import judged, scaling
+from attnbench.analysis.scaling import LEAST_EXPONENT, scaling
 from attnbench.analysis.summary import summary
 from attnbench.store.journal import load
 from attnbench.units import many
@@ -30,7 +30,10 @@ def main():
         for here in sweep.sessions:
             machines[f"{many(here.threads, 'thread')} of {here.processor}"] = None
             versions[f"torch {here.torch}"] = None
-        rows = judged(scaling(summary(sweep), ("time_s",)), sweep.cards, sweep.request.level)
+        least = LEAST_EXPONENT[sweep.request.level]
+        powers = {card.mechanism: max(card.time_exponent, least) for card in sweep.cards}
+        rows = scaling(summary(sweep), ("time_s",))
+        rows = rows.assign(expected=rows["mechanism"].map(powers))
         for _, row in rows[rows["exponent"].notna()].iterrows():
             latest[row["mechanism"]] = (folder.name, row)
     folders = " ".join(map(str, asked.sweeps))

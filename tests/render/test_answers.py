@@ -182,11 +182,6 @@ def test_lengths_are_told_in_runs_of_neighbours():
     assert between((128, 256, 1024), (128, 256, 512, 1024)) == ["128 to 256", "1,024"]
 
 
-def test_forms_of_one_function_are_called_that():
-    found = text(sweep(("transformer:eager", "transformer:sdpa"), **QUIET))
-    assert ", forms of the same function, tie at all lengths" in found[FASTEST]
-
-
 def test_a_single_series_wins_nothing():
     whole = sweep(("fastformer",), **QUIET)
     only = "only Fastformer was measured at all lengths."
@@ -209,7 +204,7 @@ def test_after_one_round_no_winner_is_named():
 def test_a_winner_is_named_where_its_ratio_has_an_interval_and_only_there():
     found = analyse(sweep(("fastformer", "longformer"), **QUIET)).answers
     known = replace(found.fastest[0], seq_len=128)
-    rival = Competitor(series="longformer:eager", margin=UNKNOWN, same_function=False)
+    rival = Competitor(series="longformer:eager", margin=UNKNOWN)
     unsure = replace(known, seq_len=512, unsure=(rival,), runner_up=None)
     said = text_of(replace(found, fastest=(known, unsure)))[f"{FASTEST} in {known.mode}"]
     assert re.match(r"Fastformer at 128 \([\d.]+× \[.* as fast as Longformer\)\. One", said)

@@ -58,7 +58,7 @@ def test_points_are_the_cases_with_their_predictions(found, data):
             & (cases["mode"] == data["modes"][point["mode"]])
             & (cases["seq_len"] == point["n"])
         ].to_dict("records")
-        seconds = row["refined_s"] if point.get("predicted") else row["time_s"]
+        seconds = row["predicted_s"] if point.get("predicted") else row["time_s"]
         assert bool(point.get("predicted")) == math.isnan(row["time_s"])
         assert point["value"] == pytest.approx(seconds * 8192 / row["tokens"], rel=1e-5)
         if not point.get("predicted"):

@@ -129,16 +129,6 @@ def test_a_sweep_of_both_has_both_figures(found):
     ]
 
 
-def test_the_survey_has_measured_steps_beside_its_ticks(found):
-    tables = {table.name: table for table in page.report_tables(found)}
-    survey = tables["survey_table1"]
-    assert survey.columns[2:6] == ("Decode", "Step, ms", "State", "Class")
-    performer = next(row for row in survey.rows if row[0].text.startswith("Performer"))
-    assert performer[2].text == "✓"
-    assert performer[3].text.endswith(" at 65,536")
-    assert performer[4].value == 16_384
-
-
 def test_complexity_is_of_one_step(found):
     (table,) = (t for t in page.report_tables(found) if t.name == "complexity")
     assert not any(column.startswith("Memory exponent") for column in table.columns)

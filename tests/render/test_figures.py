@@ -163,7 +163,7 @@ def test_a_legend_has_the_order_in_which_curves_end(size, first):
     cases = summary(sweep(end=end))
     figure = cost_figure(cases, TIME, 8192, size)
     last = cases[(cases["mode"] == first) & (cases["seq_len"] == cases["seq_len"].max())]
-    time = last["time_s"].fillna(last["refined_s"])
+    time = last["time_s"].fillna(last["predicted_s"])
     names = styles.labels(cases["series"])
     slowest_first = last["series"].loc[time.sort_values(ascending=False).index]
     assert entries(figure) == [names[series] for series in slowest_first]
@@ -186,7 +186,7 @@ def test_predictions_leave_room_to_what_was_measured(censored):
     figure = cost_figure(censored, TIME, 8192)
     slow = censored[censored["mechanism"] == "transformer"]
     top = (8192 * slow["time_s"] / slow["tokens"]).max()
-    guessed = (8192 * slow["refined_s"] / slow["tokens"]).max()
+    guessed = (8192 * slow["predicted_s"] / slow["tokens"]).max()
     assert top < figure.axes[0].get_ylim()[1] < 5 * top < guessed
     lines = [line for axes in figure.axes for line in axes.lines]
     assert sum(line.get_markerfacecolor() == "white" for line in lines) == 2
@@ -200,7 +200,7 @@ def test_arrows_mark_predictions_above_the_axis(censored):
     ]
     high = axes.get_ylim()[1]
     own = censored[(censored["mode"] == "training") & (censored["mechanism"] == "transformer")]
-    times = (8192 * own["refined_s"] / own["tokens"]).where(own["time_s"].isna())
+    times = (8192 * own["predicted_s"] / own["tokens"]).where(own["time_s"].isna())
     assert [*arrows.get_xdata()] == [*own["seq_len"][times > high]]
     assert {*arrows.get_ydata()} == {high}
     assert "Arrows: predictions above the axis." in written(axes.figure)
@@ -212,8 +212,10 @@ def test_predictions_have_bands_where_the_summary_has_them():
         return ended(case, cause=Cause.BUDGET) if case.workload.seq_len > 512 else None
 
     cases = summary(sweep(("fastformer",), lengths=(128, 512, 1024, 2048), end=end))
-    banded = cases.assign(refined_lo_s=cases["refined_s"] / 2, refined_hi_s=2 * cases["refined_s"])
-    without = cost_figure(cases.drop(columns=[*TIME.band], errors="ignore"), TIME, 8192)
+    banded = cases.assign(
+        predicted_lo_s=cases["predicted_s"] / 2, predicted_hi_s=2 * cases["predicted_s"]
+    )
+    without = cost_figure(cases.drop(columns=[*TIME.prediction[1:]], errors="ignore"), TIME, 8192)
     drawn = cost_figure(banded, TIME, 8192)
     assert len(drawn.axes[0].collections) == len(without.axes[0].collections) + 1
 

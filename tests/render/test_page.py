@@ -188,7 +188,7 @@ def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
 def test_a_gap_in_a_curve_is_named(lengths, gone, cause, said):
     outcome = Outcome.SKIPPED if cause else Outcome.TIMEOUT
     whole = sweep(("fastformer",), lengths=lengths, end=ended(outcome, cause, gone))
-    cases = summary(whole).assign(refined_s=np.nan)
+    cases = summary(whole).assign(predicted_s=np.nan)
     assert curves(cases, "training", TIME)[0].missing == said
 
 
@@ -297,14 +297,6 @@ def test_the_request_states_options_of_the_model_that_are_not_the_defaults(optio
     assert line(Level.ATTENTION, **option).endswith("float32.")
     assert "1 head, 2 layers, float32" in line(Level.MODEL, heads=1)
     assert "16 heads, float32" in line(Level.ATTENTION), "one attention has no layers"
-
-
-def test_prediction_errors_are_shown():
-    analysis = analyse(sweep(("fastformer",), restart=0.0, noise=0.0))
-    text = "\n".join(conditions.conditions(analysis))
-    # the first guesses of the synthetic plan are 0.9 of the time and 1.1 of the memory
-    assert "(first guess 1.11× in the median, 1.11× at worst); memory" in text
-    assert "(first guess 1.10× in the median, 1.10× at worst)." in text
 
 
 def test_speed_ups_name_the_baseline_and_leave_it_out():

@@ -15,7 +15,7 @@ from attnbench.records import (
     Part,
     Settings,
 )
-from attnbench.run.costs import Costs, predicted_costs, visit_s, warm_s
+from attnbench.run.costs import Costs, visit_s, warm_s
 from attnbench.statistics.curves import series_names
 from tests.run.machine import Machine
 from tests.run.sessions import (
@@ -167,7 +167,7 @@ def test_without_a_budget_the_seconds_left_are_about_what_passes():
 
 
 @pytest.mark.parametrize("limits", [{"budget_s": 20.0}, {"case_timeout_s": 4.0}])
-def test_the_reason_and_the_report_name_one_prediction(limits):
+def test_the_reason_and_the_journal_name_one_prediction(limits):
     # two forms of one mechanism do the same work, at their own speeds
     costs = {("slow", "eager"): 0.008, ("fast", "eager"): 0.0008, ("slow", "sdpa"): 0.004}
     plan = tuple(
@@ -175,11 +175,10 @@ def test_the_reason_and_the_report_name_one_prediction(limits):
     )
     machine = Machine(lambda case: costs[case.mechanism, case.form] * case.workload.seq_len)
     sweep(machine, plan, replace(REQUEST, **limits))
-    foreseen = predicted_costs(plan, machine.stored)
     skipped = [run for run in machine.stored if run.outcome is Outcome.SKIPPED]
     assert skipped
     for run in skipped:
-        assert f"predicted {units.seconds(foreseen[run.case][0])} per iteration" in run.reason
+        assert f"predicted {units.seconds(run.predicted.seconds)} per iteration" in run.reason
 
 
 def test_a_repeat_that_the_budget_cuts_off_takes_nothing_from_its_case():
@@ -211,8 +210,6 @@ def test_predictions_learn_from_the_clock_of_the_device_and_visits_from_that_of_
     agenda = sweep(machine)
     for line in PLAN:
         assert agenda.costs.iteration_s(line) == pytest.approx(0.1)
-    predicted, _ = predicted_costs(PLAN, machine.stored)[PLAN[-1].case.key]
-    assert predicted == pytest.approx(0.1)
     assert agenda.costs.wall_s(PLAN[0]) == pytest.approx(0.6)
     expected = visit_s(0.6, REQUEST.settings, agenda.costs.overhead_s(Part.TIME))
     assert agenda.visit_s(PLAN[0]) == pytest.approx(expected)

@@ -6,16 +6,13 @@ from itertools import groupby
 
 import pytest
 
-from attnbench.analysis.recorded import prediction_errors
 from attnbench.analysis.summary import summary
-from attnbench.records import Mode, Outcome, Part, Prediction
-from attnbench.run.costs import Costs, predicted_costs
+from attnbench.records import Mode, Outcome, Part
+from attnbench.run.costs import Costs
 from attnbench.statistics.curves import series_names
-from attnbench.store.journal import load
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, REQUEST, planned, predicted, timed
 from tests.run.sessions import sweep as sweep_plan
-from tests.store.recorded import OPTIONS
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
 
@@ -32,17 +29,7 @@ def test_what_is_stored_is_what_the_runs_before_it_predict():
             assert run.predicted == (costs.prediction(cases[run.case]) if run.samples else None)
         for run in runs:
             costs.learn(cases[run.case], run)
-    first = {run.case: run.predicted for run in machine.stored if run.predicted}
-    assert predicted_costs(whole.plan, machine.stored) == first
-    assert first.keys() == cases.keys()
-
-
-def test_a_recorded_sweep_says_what_it_predicted():
-    whole = load(OPTIONS)
-    stored = {run.case: run.predicted for run in whole.runs if run.part is Part.TIME}
-    assert predicted_costs(whole.plan, whole.runs) == stored
-    shown = summary(whole).set_index("key")
-    assert all(shown.loc[key, "refined_s"] == pair.seconds for key, pair in stored.items())
+    assert {run.case for run in machine.stored if run.predicted} == cases.keys()
 
 
 def test_a_case_that_never_ran_is_predicted_from_all_runs():
@@ -56,31 +43,24 @@ def test_a_case_that_never_ran_is_predicted_from_all_runs():
     last = whole.plan[-1]
     assert found.loc[65_536, "outcome"] == "skipped"
     # the later rounds were known too, so the nearest times differ by their noise
-    assert found.loc[65_536, "refined_s"] == pytest.approx(predicted(last, *known), rel=0.2)
-    assert found.loc[65_536, "refined_s"] != last.predicted_s
+    assert found.loc[65_536, "predicted_s"] == pytest.approx(predicted(last, *known), rel=0.2)
+    assert found.loc[65_536, "predicted_s"] != last.predicted_s
 
 
 def test_a_peak_that_was_not_measured_is_predicted_from_its_neighbours():
-    """Whatever was predicted of the case when it was timed, before these were measured."""
     whole = sweep(("fastformer",), modes=(Mode.INFERENCE,), lengths=(128, 512, 2048))
-    middle, high = whole.plan[1].case.key, Prediction(1.0, 1.33 * whole.plan[1].predicted_bytes)
-    runs = tuple(
-        replace(run, predicted=high if run.case == middle else run.predicted)
-        for run in whole.runs
-        if run.case != middle or run.part is Part.TIME
-    )
+    middle = whole.plan[1].case.key
+    runs = tuple(run for run in whole.runs if run.case != middle or run.part is Part.TIME)
     found = summary(replace(whole, runs=runs)).set_index("seq_len")
     truth = summary(whole).set_index("seq_len")["allocated_peak_bytes"]
-    assert found.loc[512, "refined_bytes"] == pytest.approx(truth[512])
-    assert predicted_costs(whole.plan, runs)[middle].seconds == high.seconds
+    assert found.loc[512, "predicted_bytes"] == pytest.approx(truth[512])
 
 
 def test_without_measurements_the_first_guess_remains():
     whole = replace(sweep(lengths=(128, 512)), runs=())
-    found = predicted_costs(whole.plan, whole.runs)
-    assert [found[line.case.key] for line in whole.plan] == [
-        (line.predicted_s, line.predicted_bytes) for line in whole.plan
-    ]
+    found = summary(whole)
+    for name in ("predicted_s", "predicted_bytes"):
+        assert list(found[name]) == [getattr(line, name) for line in whole.plan]
 
 
 def test_training_is_guessed_to_take_three_times_as_long_as_inference():
@@ -90,25 +70,6 @@ def test_training_is_guessed_to_take_three_times_as_long_as_inference():
     by_mode = {p.case.workload.mode: costs.iteration_s(p) for p in plan}
     assert by_mode[Mode.INFERENCE] == pytest.approx(1.35 + 0.0055 + 0.0001)
     assert by_mode[Mode.TRAINING] == pytest.approx(3 * by_mode[Mode.INFERENCE])
-
-
-def test_prediction_errors_are_factors_in_either_direction():
-    cases = summary(sweep(("fastformer",), lengths=(128, 512, 2048), modes=(Mode.INFERENCE,)))
-    cases = cases.assign(
-        time_s=1.0, predicted_s=[2.0, 0.5, 4.0], refined_s=1.0, allocated_peak_bytes=float("nan")
-    )
-    table = prediction_errors(cases)
-    (row,) = table.to_dict("records")
-    assert (row["quantity"], row["cases"]) == ("time", 3)
-    assert (row["first_median"], row["first_worst"]) == pytest.approx((2.0, 4.0))
-    assert (row["refined_median"], row["refined_worst"]) == pytest.approx((1.0, 1.0))
-
-
-def test_a_measured_case_keeps_its_prediction_when_a_later_round_is_skipped():
-    whole = sweep(("fastformer",), lengths=(128, 512), modes=(Mode.INFERENCE,), rounds=1)
-    first = predicted_costs(whole.plan, whole.runs)
-    skipped = replace(whole.runs[0], round=1, outcome=Outcome.SKIPPED, samples=(), elapsed_s=0.0)
-    assert predicted_costs(whole.plan, (*whole.runs, skipped)) == first
 
 
 def undeclared(n, size=4 * GIB, **more):
@@ -162,12 +123,12 @@ def test_an_undeclared_module_is_predicted_by_the_slope_of_its_last_lengths():
 def test_what_is_unknown_of_an_undeclared_module_is_no_prediction_in_a_report():
     plan = [undeclared(n) for n in LENGTHS[:5]]
     runs = [timed(line, 2, {}) for line in plan[:2]]
-    known = predicted_costs(plan, runs)
-    assert all(math.isnan(value) for line in plan[2:] for value in known[line.case.key])
-    runs.append(timed(plan[2], 2, {}))
-    known = predicted_costs(plan, runs)
-    assert math.isnan(known[plan[0].case.key].seconds), "it was measured, not predicted"
-    assert known[plan[4].case.key].seconds == pytest.approx(0.4)
+    whole = replace(sweep(("mine",)), plan=tuple(plan), runs=tuple(runs))
+    assert summary(whole)[["predicted_s", "predicted_bytes"]].isna().all(axis=None)
+    whole = replace(whole, runs=(*runs, timed(plan[2], 2, {})))
+    found = summary(whole)["predicted_s"]
+    assert math.isnan(found[0]), "it was measured, not predicted"
+    assert found[4] == pytest.approx(0.4)
 
 
 def test_what_is_left_out_of_an_undeclared_module_names_no_costs():
