@@ -21,7 +21,11 @@ from attnbench.verify.checks import (
     not_causal,
     steps_continue_the_causal_pass,
 )
-from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
+from attnbench.verify.equations import (
+    NUMBER_TYPES,
+    against_its_reference,
+    computes_its_own_equations,
+)
 from attnbench.verify.trial import causal_values, trials, workload
 from tests.exemptions import EXEMPT, REFUSED, WIDER
 
@@ -43,6 +47,7 @@ TRIALS = [
     for name in registry.names()
     for label, trial in trials(registry.card(name))
 ]
+FURTHER = [pytest.param(*trial.values, id=trial.id) for trial in TRIALS if trial.marks]
 
 
 @pytest.mark.parametrize("trial", TRIALS)
@@ -61,6 +66,13 @@ def test_the_contract(trial):
             failures.append(error)
     if failures:
         raise ExceptionGroup("; ".join(f"{f.__notes__[0]}: {f}" for f in failures), failures)
+
+
+@pytest.mark.parametrize("trial", FURTHER)
+def test_a_further_example_computes_its_equations(trial):
+    """In float64 at one length; all its checks are long."""
+    if trial.card.reference:
+        against_its_reference(trial, 23, True, NUMBER_TYPES[:1])
 
 
 @pytest.mark.long

@@ -34,10 +34,3 @@ def qkv(seq_len=20):
     """Queries, keys and values of four heads."""
     generator = torch.Generator().manual_seed(1)
     return torch.randn(3, 2, 4, seq_len, 4, generator=generator, dtype=torch.float64)
-
-
-def reads(module, seq_len=20):
-    """[N, N]: which outputs change with each token, by output and token."""
-    x = torch.randn(1, seq_len, 16, dtype=torch.float64)
-    changed = x + torch.eye(seq_len, dtype=torch.float64)[..., None]
-    return ((module(changed) - module(x)).abs() > 1e-12).any(-1).T

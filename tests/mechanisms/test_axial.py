@@ -1,11 +1,10 @@
-"""Axial attention against dense attention, and which tokens each output depends on."""
+"""Axial attention against dense attention."""
 
 import pytest
 import torch
 
 from attnbench.attention.contract import merge
-from attnbench.mechanisms.axial import Config
-from tests.mechanisms.building import build, reads
+from tests.mechanisms.building import build
 
 NAME, N, W = "axial", 23, 5
 
@@ -34,22 +33,3 @@ def test_both_combinations_equal_dense_attention_under_their_masks(form):
     module = build(NAME, form, seq_len=N, columns=W)
     r = dense(module.row, x, row)
     torch.testing.assert_close(module(x), r + dense(module.column, x + r, column))
-
-
-@pytest.mark.parametrize("form", ["eager", "sdpa"])
-def test_the_causal_chain_reads_exactly_the_past(form):
-    everything = torch.ones(N, N, dtype=torch.bool).tril()
-    assert torch.equal(reads(build(NAME, form, seq_len=N, causal=True, columns=W), N), everything)
-
-
-def test_the_causal_sum_reads_the_past_of_row_and_column():
-    row, column = same_row_and_column()
-    seen = reads(build(NAME, seq_len=N, causal=True, columns=W, combine="sum"), N)
-    assert torch.equal(seen, (row | column).tril())
-
-
-@pytest.mark.parametrize(
-    ("seq_len", "grid"), [(1, (1, 1)), (512, (32, 16)), (1000, (32, 32)), (65_535, (256, 256))]
-)
-def test_the_grid_is_near_a_square(seq_len, grid):
-    assert Config().grid(seq_len) == grid

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.mechanisms.building import build, reads
+from tests.mechanisms.building import build
 
 NAME = "compressive_transformer"
 
@@ -13,12 +13,6 @@ def plain(module, seq_len=24, **options):
     other = build("transformer_xl", seq_len=seq_len, **options)
     other.load_state_dict(module.state_dict(), strict=False)
     return other
-
-
-def test_without_slots_it_is_transformer_xl():
-    module = build(NAME, seq_len=24, segment=4, memory=8, compressed=0)
-    x = torch.randn(2, 24, 16, dtype=torch.float64)
-    torch.testing.assert_close(module(x), plain(module, segment=4, memory=8)(x))
 
 
 @pytest.mark.parametrize("compression", ["mean", "max", "most_used"])
@@ -98,9 +92,3 @@ def test_the_task_does_not_train_the_compression():
     module = build(NAME, seq_len=24, segment=4, memory=4, compressed=4)
     module(torch.randn(2, 24, 16, dtype=torch.float64)).sum().backward()
     assert module.compress.weight.grad is None
-
-
-def test_the_context_is_memory_plus_rate_times_slots():
-    options = {"segment": 4, "memory": 8, "compressed": 4, "rate": 2, "compression": "mean"}
-    read = reads(build(NAME, seq_len=40, **options), 40)
-    assert read[32].nonzero().flatten().tolist() == [*range(32 - 8 - 8, 33)]

@@ -1,9 +1,8 @@
-"""Decays of heads: the parallel forms of papers, and heads that hardly decay."""
+"""Retention and lightning attention against the parallel forms of papers."""
 
 import pytest
 import torch
 
-from attnbench.mechanisms.retention import decays
 from tests.mechanisms.building import core, qkv
 
 H = torch.arange(4).double()
@@ -25,9 +24,3 @@ def test_it_equals_the_parallel_form(form, name, options, rates, scale):
     D = (-rates[:, None, None] * (n[:, None] - n)).exp().tril()
     found = core(name, form, seq_len=50, chunk=16, **options).attend(q, k, v, None)
     torch.testing.assert_close(found, (scale * q @ k.mT * D) @ v)
-
-
-def test_decays_of_many_heads_do_not_round_to_one():
-    logs = decays(torch.zeros(1, 64, dtype=torch.float32)).flatten()
-    assert (logs < 0).all()
-    assert logs[0].exp().item() == pytest.approx(1 - 1 / 32)

@@ -1,44 +1,13 @@
 """Fastformer: shared parameters, and where each form runs."""
 
 import pytest
-import torch
 
 from attnbench.mechanisms.fastformer import CARD, Config
-from tests.mechanisms.building import build, core, workload
+from tests.mechanisms.building import workload
 
 NAME = "fastformer"
 
-FORMS = pytest.mark.parametrize("form", ["eager", "folded"])
 H, d, D = 4, 4, 16
-
-
-@FORMS
-def test_sharing_heads_equals_separate_heads_with_equal_parameters(form):
-    module, separate = (build(NAME, form, seq_len=7, share_heads=share) for share in (True, False))
-    tied = {"query.weight", "key.weight", "w_q", "w_k"}
-    for name, parameter in module.named_parameters():
-        times = (H, 1) if name in tied else (1, 1)
-        dict(separate.named_parameters())[name].data = parameter.detach().repeat(times)
-    x = torch.randn(2, 7, D, dtype=torch.float64)
-    torch.testing.assert_close(module(x), separate(x))
-
-
-@pytest.mark.parametrize("interaction", ["add", "concat"])
-def test_with_add_or_concat_the_query_does_not_affect_the_pooling_of_keys(
-    interaction,
-):
-    module = core(NAME, seq_len=10, interaction=interaction)
-    q, k, v = torch.randn(3, 2, H, 10, d, dtype=torch.float64)
-    o = module.attend(q, k, v, None)
-    alpha = ((q * module.w_q[:, None]).sum(-1) / d**0.5).softmax(-1)
-    q_bar = (alpha[..., None] * q).sum(2, keepdim=True)
-    beta = ((k * module.w_k[:, None, -d:]).sum(-1) / d**0.5).softmax(-1)
-    k_bar = (beta[..., None] * k).sum(2, keepdim=True)
-    if interaction == "add":
-        expected = q_bar + k_bar + v
-    else:
-        expected = torch.cat([q_bar.expand_as(v), k_bar.expand_as(v), v], -1)
-    torch.testing.assert_close(o, expected)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Mechanisms that choose blocks: padding before the tokens takes the place of no real block."""
+"""Padding before the tokens takes the place of no chosen block, and no convolution reads it."""
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ CHOOSING = [
     ("indexed", {"block": 1, "budget": 5}),
     ("indexed", {"block": BLOCK, "budget": 3 * BLOCK}),
     ("indexed", {"block": BLOCK, "budget": 3 * BLOCK, "score": "each", "pool": "max"}),
+    ("mamba2", {"head_width": 8, "state": 6, "chunk": 16, "bias": True}),
     ("moba", {"block": BLOCK, "blocks": 3}),
     ("native_sparse", {"block": BLOCK, "blocks": 4, "window": 6}),
 ]
@@ -28,9 +29,10 @@ CHOOSING = [
 def test_outputs_are_those_without_the_padding(mechanism, form, options):
     tested, before = card(mechanism), 3 * BLOCK
     config = tested.configure(options)
-    w = Workload(batch=2, seq_len=40, width=16, heads=4, level=Level.ATTENTION, causal=True)
+    sizes = {"batch": 2, "seq_len": 40, "width": 16, "heads": 4, "padding": 0.3}
+    w = Workload(**sizes, level=Level.ATTENTION, causal=True)
     if tested.refusal(form, config, w):
-        pytest.skip("the form does not take these options")
+        pytest.skip("the form does not take padding or these options")
     torch.manual_seed(0)
     module = tested.forms[form](config, w).double().eval()
     x, mask = torch.randn(2, 40, 16).double(), torch.ones(2, 40, dtype=torch.bool)

@@ -123,6 +123,7 @@ WORKLOADS = (
     ("sliding_window:eager[kv_heads=4]", {}, "6 heads cannot share 4 heads of keys equally"),
     ("sparse_transformer:eager", {"heads": 1}, "it takes at least 2 heads"),
     ("synthesizer:eager[n_max=12]", {}, "13 tokens exceed n_max = 12, the positions of the logits"),
+    ("synthesizer:sdpa[variant=random]", {}, "is not a product of features; use synthesizer:"),
     ("transformer_xl:eager", {"width": 15, "heads": 5}, "distances need an even width"),
 )
 

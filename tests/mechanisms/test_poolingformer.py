@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from attnbench.attention.contract import merge
 from tests.mechanisms.building import build
@@ -49,18 +48,6 @@ def averaged(x):
     """Mean of those tokens 4 m to 4 m + 4 that exist: [B, N, D] to [B, ⌈N / 4⌉, D]."""
     parts = [x[:, start : start + 5].mean(1) for start in range(0, x.shape[1], 4)]
     return torch.stack(parts, 1)
-
-
-def test_learned_weights_depend_on_the_centre_and_sum_to_one():
-    module = build(NAME, seq_len=33, kernel=7, stride=3)
-    used = module.covered(torch.ones(1, 33, dtype=torch.bool))
-    flat = torch.ones(1, 4, 33, 4, dtype=torch.float64)
-    torch.testing.assert_close(module.pooled(flat, used), flat[:, :, :11])
-    x = torch.randn(1, 4, 33, 4, dtype=torch.float64)
-    with torch.no_grad():
-        # centre 16 of pooled key 5; tokens 13 to 19
-        weights = F.softmax(x[0, 2, 16] @ module.W_p.T, -1)
-        torch.testing.assert_close(module.pooled(x, used)[0, 2, 5], weights @ x[0, 2, 13:20])
 
 
 def test_a_kernel_wider_than_the_stride_weights_all_its_tokens():

@@ -57,16 +57,6 @@ def test_every_head_and_every_call_draws_anew():
         assert len(row.unique()) == 5
 
 
-def test_without_resampling_the_first_choice_is_kept():
-    module = build("smart_bird", batch=1, seq_len=40, keys=5, resample=False)
-    module(torch.randn(1, 40, 16, dtype=torch.float64))
-    first = module.draws(0)["chosen"]
-    module(torch.randn(1, 40, 16, dtype=torch.float64))
-    assert torch.equal(first, module.draws(0)["chosen"])
-    module(torch.randn(1, 41, 16, dtype=torch.float64))
-    assert module.draws(0)["chosen"].shape[1] == 41
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_padding_and_the_future_are_chosen_only_if_too_few_keys_remain(causal):
     module = build("smart_bird", batch=1, seq_len=30, causal=causal, keys=4)
@@ -99,11 +89,3 @@ def test_the_loss_compares_the_sketch_with_the_output_and_trains_only_the_sketch
     assert x.grad is None
     assert module.value.weight.grad is None
     assert module.sketch_query.grad.abs().sum() > 0
-
-
-def test_a_frozen_sketch_has_no_loss_and_nothing_to_train():
-    module = build("smart_bird", batch=1, seq_len=9, train_sketch=False).train()
-    module(torch.randn(1, 9, 16, dtype=torch.float64))
-    assert module.auxiliary_loss() is None
-    assert "sketch_query" in module.state_dict()
-    assert len(list(module.parameters())) == 4

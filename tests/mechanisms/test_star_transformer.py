@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.mechanisms.building import build, reads
+from tests.mechanisms.building import build
 
 N = 11
 
@@ -50,9 +50,3 @@ def test_the_ring_closes_over_real_tokens_at_any_position():
     mask = torch.tensor([0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0]).bool().expand(2, -1)
     alone = module(x[:, mask[0]])
     torch.testing.assert_close(module(x, mask)[:, mask[0]], alone)
-
-
-def test_one_iteration_has_no_relay_projections_and_sees_other_tokens_through_the_mean():
-    module = built(1)
-    assert not hasattr(module, "relay")
-    assert reads(module, N).all()

@@ -1,4 +1,4 @@
-"""What mechanisms with a state of fixed size share: padding, and what training keeps."""
+"""States of fixed size: what training keeps, padding, and decays that forget everything."""
 
 import pytest
 import torch
@@ -6,16 +6,25 @@ import torch
 from attnbench.catalogue.registry import card
 from attnbench.records import Level, Workload
 from tests.kept import assert_linear, kept_bytes
-from tests.mechanisms.building import build
+from tests.mechanisms.building import build, core, workload
 
 LEARNED = ("gated_delta_net", "gated_linear", "kimi_delta", "mamba2", "rwkv7")  # rates of decay
-CASES = [(name, {}) for name in (*LEARNED, "lightning", "retention")]
+CASES = [(name, "chunked", {}) for name in (*LEARNED, "lightning", "retention")]
+CASES += [("gated_delta_net", "chunked", {"gate": False}), ("forgetting", "sdpa", {})]
+# an input of the core, where in it, and a value there that makes the state forget everything
+FORGETTING = (
+    ("gated_delta_net", {}, 3, (slice(None), slice(4, None)), 100.0),
+    ("gated_linear", {"root": 1.0}, 3, ..., -200.0),
+    ("kimi_delta", {}, 4, ..., 1e4),
+    ("kimi_delta", {}, 4, (..., 0), 1e4),
+    ("mamba2", {"head_width": 8, "state": 6, "chunk": 16}, 3, ..., 200.0),
+)
 
 
-@pytest.mark.parametrize(("name", "options"), [*CASES, ("gated_delta_net", {"gate": False})])
-def test_what_training_keeps_is_linear_in_length(name, options):
+@pytest.mark.parametrize(("name", "form", "options"), CASES)
+def test_what_training_keeps_is_linear_in_length(name, form, options):
     def kept(seq_len):
-        module = build(name, "chunked", batch=1, seq_len=seq_len, **options).float()
+        module = build(name, form, batch=1, seq_len=seq_len, **options).float()
         return kept_bytes(module, torch.randn(1, seq_len, 16))[0]
 
     assert_linear(kept)
@@ -40,3 +49,34 @@ def test_padding_leaves_the_state_as_it_is(name):
         for tokens, real in ((x, mask), (x[:, :7], None))
     )
     torch.testing.assert_close(padded, short)
+
+
+@pytest.mark.parametrize("form", ["eager", "chunked"])
+@pytest.mark.parametrize(("name", "options", "index", "where", "value"), FORGETTING)
+def test_what_forgets_everything_before_a_token_stays_finite(
+    name, options, index, where, value, form
+):
+    module = core(name, form, seq_len=40, **options).float()
+    shapes = module.core_inputs(module.config, workload(name, seq_len=40))
+    inputs = [torch.randn(shape) for shape in shapes]
+    inputs[index][where] = value
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    o = module.attend(*inputs, None)
+    gradients = torch.autograd.grad(o.sum(), [*inputs, *module.parameters()])
+    assert all(tensor.isfinite().all() for tensor in (o, *gradients))
+    if where != (..., 0):  # where one channel forgets, the others remember
+        alone = module.attend(*(tensor[:, :, 7:8] for tensor in inputs), None)
+        torch.testing.assert_close(o[:, :, 7:8], alone, rtol=1e-4, atol=1e-4)
+    else:
+        assert (gradients[index][..., 1:] != 0).any()
+
+
+@pytest.mark.parametrize("form", ["eager", "chunked"])
+def test_deltanet_replaces_the_value_at_a_key(form):
+    """With β = 1, a query at the key of any token reads the value written last at that key."""
+    module = core("gated_delta_net", form, seq_len=8, heads=2, gate=False, chunk=3)
+    k = torch.eye(8, dtype=torch.float64)[:4].repeat(2, 1).expand(2, 2, -1, -1)
+    v = torch.randn(2, 2, 8, 8, dtype=torch.float64)
+    o = module.attend(k, k, v, torch.full((2, 2, 8), 50.0, dtype=torch.float64), None)
+    # a query has length 1 / √d; what is added to squared lengths shortens keys by some 1e-6
+    torch.testing.assert_close(8**0.5 * o, v, rtol=0, atol=1e-5)

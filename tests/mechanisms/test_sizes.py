@@ -1,0 +1,107 @@
+"""Sizes that follow from others: strides, grids, segments, ranks and states."""
+
+import pytest
+import torch
+
+from attnbench.catalogue.registry import card
+from attnbench.mechanisms import (
+    axial,
+    differential,
+    gated_delta_net,
+    grouped_query,
+    latent,
+    mamba2,
+    nystromformer,
+    reformer,
+    retention,
+    rwkv7,
+    sparse_transformer,
+    synthesizer,
+    transformer_xl,
+)
+from attnbench.records import Level, Workload
+
+
+def workload(width, heads):
+    return Workload(batch=1, seq_len=8, width=width, heads=heads, level=Level.ATTENTION)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (lambda N: sparse_transformer.Config(stride=None).span(N), [1, 16, 32, 256]),
+        (lambda N: axial.Config().grid(N), [(1, 1), (32, 16), (32, 32), (256, 256)]),
+        (lambda N: reformer.factors(reformer.Config(), N), [(2,), (16,), (16,), (32, 64)]),
+    ],
+    ids=["stride", "grid", "buckets"],
+)
+def test_what_grows_with_length(found, expected):
+    assert [found(N) for N in (1, 512, 1000, 65_536)] == expected
+
+
+def test_deeper_layers_of_differential_attention_subtract_more():
+    first = [differential.Config(layer=layer).first for layer in (0, 1, 10)]
+    assert first == sorted(first)
+    assert first[0] == pytest.approx(0.2)
+
+
+def test_decays_of_many_heads_do_not_round_to_one():
+    logs = retention.decays(torch.zeros(1, 64, dtype=torch.float32)).flatten()
+    assert (logs < 0).all()
+    assert logs[0].exp().item() == pytest.approx(1 - 1 / 32)
+
+
+def test_deltanet_has_values_as_wide_as_keys():
+    wider = gated_delta_net.Config
+    assert (wider(gate=False).wider, wider().wider, wider(gate=False, expand=3).wider) == (1, 2, 3)
+
+
+def test_ranks_of_rwkv7_grow_with_the_root_of_the_width():
+    for width, gate, expected in ((256, 64, 32), (4096, 320, 160)):
+        low_ranks = 4 * width * expected + 2 * width * gate
+        counted = rwkv7.CARD.parameters(rwkv7.Config(), workload(width, 4))
+        assert counted == 4 * width**2 + low_ranks + 13 * width
+
+
+def test_the_heads_of_the_workload_have_no_effect_on_mamba2():
+    config, form = mamba2.Config(), mamba2.CARD.forms["chunked"]
+    given = [workload(64, heads) for heads in (1, 4, 16)]
+    assert len({(mamba2.CARD.parameters(config, w), form.flops(config, w)) for w in given}) == 1
+
+
+def test_segments_differ_by_at_most_one_token_and_longer_ones_come_last():
+    x = torch.arange(14.0)[:, None]
+    sums = nystromformer.segment_sums(x, 4).flatten().tolist()
+    assert sums == [0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8 + 9, 10 + 11 + 12 + 13]
+    assert nystromformer.segment_sums(x, 7).flatten().tolist() == [1, 5, 9, 13, 17, 21, 25]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 12, 17, 128, 1000])
+def test_two_factors_cover_every_column_and_no_two_columns_are_alike(n):
+    a, b = synthesizer.sides(n)
+    assert n <= a * b < n + a
+    assert len({(j % a, j // a) for j in range(n)}) == n
+
+
+def test_equal_segments_are_merged_and_nothing_is_padded():
+    groups = transformer_xl.groups(1000, 128, 256)
+    assert [(g.start, g.segments, g.length, g.keys) for g in groups] == [
+        (0, 1, 128, 128),
+        (128, 1, 128, 256),
+        (256, 5, 128, 384),
+        (896, 1, 104, 360),
+    ]
+
+
+def test_by_default_a_quarter_of_the_heads_have_keys():
+    for heads, expected in ((16, 4), (12, 3), (14, 2), (6, 1), (1, 1)):
+        config, w = grouped_query.Config(), workload(4 * heads, heads)
+        assert grouped_query.GroupedQuery.state_elements(config, w) == 2 * 8 * 4 * expected
+        assert card("grouped_query").refusal("eager", config, w) is None
+
+
+def test_caches_are_as_published():
+    """DeepSeek-V2 (arXiv:2405.04434), Table 1, at its sizes: 4.5 d_h, and 2 n_h d_h."""
+    w, full = workload(128 * 128, 128), grouped_query.Config(kv_heads=128)
+    assert latent.Latent.state_elements(latent.Config(), w) == 8 * 576
+    assert grouped_query.GroupedQuery.state_elements(full, w) == 8 * 32_768
