@@ -199,8 +199,6 @@ ROWS = (
     _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),
     _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
     _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
-    _recorded("retaken_s", "taken again", Unit.SECONDS, "samples that had been disturbed"),
-    _recorded("fault_share", "page faults", Unit.RATIO, "of the time of samples"),
     _recorded("probe_s", "probe", Unit.SECONDS, "fixed work beside each sample"),
     _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU", signed=True),
     _recorded("power_w", "power", Unit.WATTS, "while energy was measured"),

@@ -89,7 +89,7 @@ COSTS = (*COSTS, "energy_j")
 RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_w")
 RECORDED = (*RECORDED, "kernels", "over_bound", "peak_share")
 RECORDED = (*RECORDED, "load_before", "load_after", "sm_clock_hz", "throttled_s")
-RECORDED = (*RECORDED, "context_bytes", "workspace_bytes", "retaken_s", "fault_share")
+RECORDED = (*RECORDED, "context_bytes", "workspace_bytes")
 RECORDED = (*RECORDED, "probe_s")
 
 

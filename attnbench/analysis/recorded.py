@@ -17,12 +17,10 @@ def precision(cases: Frame) -> Frame:
 def kernels(cases: Frame) -> Frame:
     """The kernels of fused attention, one row for each that a series used in a mode.
 
-    Columns: series, form, mode, attention_kernel, attention_device_kernels; lengths, their number;
-    shortest and longest.
+    Columns: series, form, mode, attention_kernel; lengths, their number; shortest and longest.
     """
-    groups = ["series", "form", "mode", "attention_kernel", "attention_device_kernels"]
-    used = (cases["attention_kernel"] != "") | (cases["attention_device_kernels"] != "")
-    found = cases[used].groupby(groups, sort=False)["seq_len"]
+    groups = ["series", "form", "mode", "attention_kernel"]
+    found = cases[cases["attention_kernel"] != ""].groupby(groups, sort=False)["seq_len"]
     return found.agg(lengths="count", shortest="min", longest="max").reset_index()
 
 

@@ -1,11 +1,7 @@
 """Memory of the current CUDA device: torch's exact peaks, and the driver's view of a process."""
 
 import gc
-import threading
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
-from typing import Self
 
 import torch
 from torch.autograd.profiler import profile
@@ -36,13 +32,14 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
     torch.cuda.synchronize()
     torch.cuda.empty_cache()  # otherwise what the warm-up reserved would count
     torch.cuda.reset_peak_memory_stats()
-    before, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    before = torch.cuda.memory_allocated()
     saved: dict[str, int] = {}
-    with profile() as trace, Peak(partial(nvml.process_bytes, uuid)) as seen:
+    with profile() as trace:
         subject.prefill()
         iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
         torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
+    process, hidden = process_bytes(uuid)
     subject.clear()
     kept = torch.cuda.memory_allocated() - before
     workspace = free_workspaces()  # the warm-up allocated them
@@ -54,12 +51,10 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
         "kept_bytes": kept,
         "workspace_bytes": workspace,
     }
-    if not seen.hidden:
-        values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
     values, notes = subject.with_state(values), dict[str, str]()
     values["kept_bytes"] -= values.get("state_bytes", 0)
-    if seen.hidden:
-        notes["nvml"] = seen.hidden
+    values |= process
+    notes |= hidden
     if subject.compiles:
         notes["operators"] = FUSED
     else:
@@ -72,45 +67,22 @@ def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
     return values | of_kernels, notes | kernels.operators(kernels.names_in(trace)) | named
 
 
+def process_bytes(uuid: str) -> ValuesAndNotes:
+    """What the driver charges to this process, tensors or not, or why that is hidden.
+
+    After an iteration that is the most it took: torch keeps what it has reserved.
+    """
+    try:
+        held = nvml.process_bytes(uuid)
+    except Unavailable as error:
+        return {}, {"nvml": str(error)}
+    context = held - torch.cuda.memory_reserved()
+    return {"device_process_bytes": held, "context_bytes": context}, {}
+
+
 def free_workspaces() -> int:
     """Free what cuBLAS keeps allocated between calls; returns its bytes."""
     before = torch.cuda.memory_allocated()
     if clear := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
         clear()
     return int(before - torch.cuda.memory_allocated())
-
-
-class Peak:
-    """The first and the largest answer of `ask`, in bytes, while the `with` block runs; `hidden`
-    says why there is none.
-
-    A thread calls it every `PERIOD_S` and once at the end, since a short iteration may fall between
-    two calls.
-    """
-
-    PERIOD_S = 0.002
-
-    def __init__(self, ask: Callable[[], int]) -> None:
-        self.ask = ask
-
-    def __enter__(self) -> Self:
-        self.first, self.hidden = 0, ""
-        try:
-            self.first = self.ask()
-        except Unavailable as error:
-            self.hidden = str(error)
-        self.peak, self._done = self.first, threading.Event()
-        self._thread = threading.Thread(target=self._poll, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _poll(self) -> None:
-        over = False
-        while not over:
-            over = self._done.wait(self.PERIOD_S)
-            with suppress(Unavailable):
-                self.peak = max(self.peak, self.ask())

@@ -6,7 +6,7 @@ Waiting is read from Linux's files; elsewhere it is left out.
 import math
 import resource
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,16 +17,12 @@ from attnbench.records import Disturbance
 
 PROC = Path("/proc")
 
-# A sample is retaken if page faults took this share of its time.
-FAULTING = 0.01
-TAKES = 3  # of one sample
-AGAIN = 1.0  # retaken samples may take this share of the time of those that are kept
+FAULTING = 0.01  # a sample is retaken if page faults took this share of its time
 
 
 class Account(NamedTuple):
     """What this process has used so far; None where the system does not say."""
 
-    wall_s: float
     cpu_s: float
     faults: int
     waited_s: float | None  # of all threads, ready but without a core
@@ -40,7 +36,7 @@ class Account(NamedTuple):
 
 def account(proc: Path = PROC) -> Account:
     """The account of this process now."""
-    return Account(time.perf_counter(), time.process_time(), faults(), waited_s(proc))
+    return Account(time.process_time(), faults(), waited_s(proc))
 
 
 def share(used: Account) -> float | None:
@@ -77,8 +73,6 @@ class CoreMeter(Meter):
 
     def __init__(self, account: Callable[[], Account] = account) -> None:
         self.account = account
-        self.used: list[Account] = []  # by each sample, also those taken again
-        self.kept_s = self.again_s = 0.0
 
     def faults(self) -> int:
         return faults()  # an account would read files for it
@@ -93,22 +87,6 @@ class CoreMeter(Meter):
 
     def __exit__(self, *error: object) -> None:
         used = self.account().since(self.before)
-        self.used.append(used)
         self.waited_s = used.waited_s
         self.is_slow = FAULT_S * used.faults > FAULTING * used.cpu_s
         self.disturbed = Disturbance.FAULTS if self.is_slow else None
-
-    def should_retake(self, take: int, left_s: float) -> bool:
-        took_s = self.used[-1].wall_s
-        fits = take < TAKES and self.again_s <= AGAIN * self.kept_s and 2 * took_s < left_s
-        if self.is_slow and fits:
-            self.again_s += took_s
-            return True
-        self.kept_s += took_s
-        return False
-
-    def values(self) -> Mapping[str, float]:
-        found = {"retaken_s": self.again_s}
-        if cpu_s := sum(used.cpu_s for used in self.used):
-            found["fault_share"] = FAULT_S * sum(used.faults for used in self.used) / cpu_s
-        return found

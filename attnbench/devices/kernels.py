@@ -4,13 +4,12 @@ torch chooses a kernel for `scaled_dot_product_attention` by device, type, shape
 packages choose theirs, so what runs is recorded, as notes of a run. `attention_kernel` names the
 operators without the backward pass: `scaled_dot_product_` followed by `flash_attention`,
 `flash_attention_for_cpu`, `efficient_attention`, `cudnn_attention` or `attention_math`, the last of
-which stores the weights. `attention_device_kernels` names what these operators, or compiled code,
-started on a GPU, and `arithmetic` how they multiply float32 where that is not one product in
-float32. Of all kernels of an iteration the number is recorded.
+which stores the weights. `arithmetic` says how they multiply float32 on a GPU where that is not one
+product in float32. Of all kernels of an iteration on a GPU the number is recorded.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch._C._autograd import DeviceType
@@ -23,7 +22,6 @@ from attnbench.records import SPLIT
 FORWARD = r"(?!\S*(?:backward|bwd))"
 TORCH_ATTENTION = re.compile(rf"{FORWARD}aten::_(scaled_dot_product_\w+)")
 OTHER_ATTENTION = re.compile(rf"{FORWARD}(?=\S*(?:attention|attn|flash|fmha))(\w+::\w+)")
-COMPILED = "Torch-Compiled Region"  # the profiler's name for code that torch.compile has compiled
 # torch's memory-efficient attention in float32, by the architecture that it was compiled for. From
 # 8.0 on it multiplies on tensor cores (`OpMultiplyAddFastF32` in gemm_kernel_utils.h of torch)
 EFFICIENT = re.compile(r".*fmha_cutlass\w_f32_\w*sm(\d+)")
@@ -54,37 +52,13 @@ def started_on_gpu(iterate: Callable[..., Any]) -> ValuesAndNotes:
         return {}, {}
     with profile(use_kineto=True, use_device="cuda") as trace:
         iterate(lambda phase: None)
-    events = list(trace.function_events or ())
-    ran = [e for e in events if e.device_type is not DeviceType.CPU and not e.is_user_annotation]
-    kernels = sum(not event.name.startswith("Mem") for event in ran)
-    values, notes = {"kernels": float(kernels)} if ran else {}, {}
-    found = attention_kernels(events)
-    if found:
-        notes["attention_device_kernels"] = ", ".join(dict.fromkeys(map(short, found)))
-    if any((match := EFFICIENT.match(name)) and int(match[1]) >= SPLIT_FROM for name in found):
-        notes["arithmetic"] = SPLIT
-    return values, notes
-
-
-def attention_kernels(events: Iterable[Any]) -> list[str]:
-    """The kernels that operators of attention started, or attention in compiled code."""
-    found: dict[str, None] = {}
-    for event in events:
-        fused = TORCH_ATTENTION.fullmatch(event.name) or OTHER_ATTENTION.fullmatch(event.name)
-        if fused or event.name.startswith(COMPILED):
-            names = (kernel.name for kernel in kernels_of(event))
-            found |= {name: None for name in names if fused or "attention" in name}
-    return list(found)
-
-
-def kernels_of(event: Any) -> Iterator[Any]:
-    """The kernels that an operator and those inside it started; no copies and fills."""
-    yield from (kernel for kernel in event.kernels if not kernel.name.startswith("Mem"))
-    for inner in event.cpu_children:
-        yield from kernels_of(inner)
-
-
-def short(kernel: str) -> str:
-    """A kernel's name without return type, template arguments and parameters."""
-    named = kernel.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return re.split(r"[<(]", named, maxsplit=1)[0].strip()
+    events = trace.function_events or ()
+    ran = [
+        event.name
+        for event in events
+        if event.device_type is not DeviceType.CPU and not event.is_user_annotation
+    ]
+    kernels = [name for name in ran if not name.startswith("Mem")]
+    split = any((found := EFFICIENT.match(name)) and int(found[1]) >= SPLIT_FROM for name in ran)
+    values = {"kernels": float(len(kernels))} if ran else {}
+    return values, {"arithmetic": SPLIT} if split else {}

@@ -68,8 +68,8 @@ class Meter:
     """What a device reports of the samples of one case, added up over `with` blocks around them.
 
     This one is for a device that reports nothing. `is_slow`: whether the last sample was disturbed,
-    for instance by a low clock, and should be retaken. `disturbed` and `waited_s` are those of the
-    sample, where they are known.
+    for instance by a low clock, and should be retaken once. `disturbed` and `waited_s` are those of
+    the sample, where they are known.
     """
 
     is_slow = False
@@ -86,10 +86,6 @@ class Meter:
 
     def judge_sample(self, taken: Sample) -> None:
         """Judge the last sample by what its stopwatch says of the device."""
-
-    def should_retake(self, take: int, left_s: float) -> bool:
-        """Whether to retake the last sample, taken `take` times, with `left_s` of the budget."""
-        return self.is_slow and take < 2
 
     def __enter__(self) -> Self:
         return self

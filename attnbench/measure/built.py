@@ -1,7 +1,6 @@
 """A case that a measuring process has built: checked, warm, and ready to be timed lap by lap."""
 
 import gc
-import itertools
 import math
 import os
 import time
@@ -166,8 +165,7 @@ class Built:
         """One sample; with `rehearse`, first one iteration untimed. Raises `Unmeasured`.
 
         A sample that hides launches follows a short one that shows them, for its wall time. A
-        disturbed one is retaken as often as its meter and the `left_s` of the budget allow, and
-        then kept.
+        disturbed one is retaken once, if the `left_s` of the budget allow it.
         """
         begun, unheld_s = time.perf_counter(), None
         if rehearse:
@@ -176,9 +174,8 @@ class Built:
             count = min(iterations, math.ceil(UNHELD_S / self.iteration_s))
             unheld_s = self.timed(count, hide=False).wall_s / count
         taken = self.taken_once(iterations)
-        for take in itertools.count(1):
-            if not self.meter.should_retake(take, left_s - (time.perf_counter() - begun)):
-                break
+        took_s = time.perf_counter() - begun
+        if self.meter.is_slow and 2 * took_s < left_s - took_s:
             if rehearse:  # the meter has used the caches too
                 self.rehearse()
             taken = self.taken_once(iterations)

@@ -261,10 +261,7 @@ def kernels(used: Frame) -> Table:
     """The kernels of fused attention that ran, a row for each that a series used in a mode."""
 
     def operator(row: Row) -> Cell:
-        return words(row["attention_kernel"].replace(SDPA, "") or units.NOTHING)
-
-    def on_device(row: Row) -> Cell:
-        return words(row["attention_device_kernels"] or units.NOTHING)
+        return words(row["attention_kernel"].replace(SDPA, ""))
 
     return table(
         used.to_dict("records"),
@@ -274,13 +271,12 @@ def kernels(used: Frame) -> Table:
             Column.words("Mode", "mode"),
             Column("N", _span, "lengths"),
             Column("Operator", operator),
-            Column("On the GPU", on_device, "gpu_kernels"),
         ],
         name="kernels",
         title="Kernels of fused attention",
         note="As torch's profiler recorded them: flash, efficient and cudnn never store the"
         " weights, math does. Forms that are not listed call no fused attention, or run it in"
-        " code that torch compiled for a CPU.",
+        " code that torch compiled.",
     )
 
 

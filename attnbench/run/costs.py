@@ -99,7 +99,7 @@ class Costs:
             self.prepared[series] = planned, took_s
         rehearsed = seconds < REHEARSED_S
         ran_s = sum(s.wall_s + rehearsed * s.wall_s / s.iterations for s in run.samples)
-        ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
+        ran_s += run.values.get("warmup_s", 0.0)
         if not again:
             self.visits[run.case] = min(self.visits.get(run.case, math.inf), run.elapsed_s)
             self.learn_overhead(run, ran_s, planned)

@@ -1,14 +1,11 @@
 """Memory of an emulated GPU: exact peaks, and that of its process, which NVML may hide."""
 
-import itertools
-from unittest.mock import Mock
-
 import pytest
 import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices import nvml
-from attnbench.devices.cuda_memory import Peak, profile_memory
+from attnbench.devices.cuda_memory import profile_memory
 from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
@@ -100,18 +97,6 @@ def test_what_lives_already_and_workspaces_of_cublas_do_not_count(shown, monkeyp
     assert values["workspace_bytes"] == 8 * MIB
     for key in ("allocated_peak_bytes", "allocated_delta_bytes", "kept_bytes"):
         assert values[key] == alone[key]
-
-
-def test_a_short_peak_is_seen_by_the_last_question(monkeypatch):
-    answers = itertools.chain([5], itertools.repeat(9))
-    monkeypatch.setattr(Peak, "PERIOD_S", 3600.0)
-    with Peak(lambda: next(answers)) as seen:
-        pass
-    assert (seen.first, seen.peak, seen.hidden) == (5, 9, "")
-    later = Mock(side_effect=itertools.chain([7], itertools.repeat(nvml.Unavailable("gone"))))
-    with Peak(later) as seen:
-        pass
-    assert (seen.first, seen.peak, seen.hidden) == (7, 7, "")
 
 
 @pytest.mark.parametrize("mechanism", ["transformer", "retention"])

@@ -35,43 +35,33 @@ def test_waiting_is_read_in_seconds(proc):
 def test_what_a_system_does_not_say_is_left_out(tmp_path):
     found = account(tmp_path)
     assert found.waited_s is None
-    assert min(found.wall_s, found.cpu_s, found.faults) > 0
+    assert min(found.cpu_s, found.faults) > 0
     meter = CoreMeter(account=lambda: account(tmp_path))
     with meter:
         pass
     assert meter.waited_s is None
     assert math.isnan(meter.waited())
-    assert meter.values().keys() == {"retaken_s", "fault_share"}
 
 
 @pytest.mark.parametrize(
     ("cpu_s", "waited_s", "found"), [(1.0, 0.0, 1.0), (1.0, 3.0, 0.25), (1.0, None, None)]
 )
 def test_the_share_of_a_core_is_what_was_computed_of_what_was_wanted(cpu_s, waited_s, found):
-    assert share(Account(9.0, cpu_s, 0, waited_s)) == found
-    assert share(Account(9.0, 0.0, 0, waited_s)) is None
+    assert share(Account(cpu_s, 0, waited_s)) == found
+    assert share(Account(0.0, 0, waited_s)) is None
 
 
 class Core:
     """A core on which laps take CPU time, wait and fault, as a test scripts it."""
 
     def __init__(self):
-        self.now = Account(0.0, 0.0, 0, 0.0)
+        self.now = Account(0.0, 0, 0.0)
         self.meter = CoreMeter(lambda: self.now)
 
     def lap(self, cpu_s=0.1, faults=0, waited_s=0.0):
         with self.meter:
-            used = (cpu_s + waited_s, cpu_s, faults, waited_s)
+            used = (cpu_s, faults, waited_s)
             self.now = Account(*(a + b for a, b in zip(self.now, used, strict=True)))
-
-    def takes(self, left_s=math.inf, **lap):
-        """How often a lap is taken."""
-        self.lap(**lap)
-        take = 1
-        while self.meter.should_retake(take, left_s):
-            self.lap(**lap)
-            take += 1
-        return take
 
 
 MANY = round(0.011 * 0.1 / FAULT_S)
@@ -94,46 +84,16 @@ def test_a_lap_is_disturbed_by_page_faults(lap, disturbed):
     assert core.meter.waited_s == lap.get("waited_s", 0.0)
 
 
-def test_laps_taken_again_take_as_long_as_those_kept():
-    core = Core()
-    takes = [core.takes(cpu_s=0.125, faults=2 * MANY) for _ in range(4)]
-    assert takes == [2, 2, 2, 2]
-    assert core.meter.values()["retaken_s"] == 0.5
-    calm = Core()
-    assert [calm.takes() for _ in range(4)] == [1] * 4
-    assert calm.takes(faults=MANY) == 3, "calm laps have left room for two"
-
-
-@pytest.mark.parametrize(("left_s", "takes"), [(0.3, 2), (0.19, 1), (-1.0, 1)])
-def test_no_lap_is_taken_again_that_the_budget_may_not_hold(left_s, takes):
-    assert Core().takes(left_s, faults=MANY) == takes
-
-
-@pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
-def test_a_lap_is_taken_again_for_the_share_of_faults_however_long_it_took(factor):
-    assert Core().takes(cpu_s=0.1 * factor, faults=round(factor * MANY)) == 2
-    assert Core().takes(cpu_s=0.1 * factor, faults=round(factor * MANY / 2)) == 1
-
-
-def test_a_meter_says_what_disturbed_the_samples_in_all():
-    core = Core()
-    core.lap(cpu_s=0.6, faults=1000, waited_s=0.4)
-    values = {"retaken_s": 0.0, "fault_share": 1000 * FAULT_S / 0.6}
-    assert core.meter.values() == pytest.approx(values)
-
-
 def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
     core, laps, faults = Core(), [], iter([MANY] * 4)
 
     def iterate(lap):
         laps.append(1)
         now = core.now
-        core.now = now._replace(
-            wall_s=now.wall_s + 0.1, cpu_s=now.cpu_s + 0.1, faults=now.faults + next(faults, 0)
-        )
+        core.now = now._replace(cpu_s=now.cpu_s + 0.1, faults=now.faults + next(faults, 0))
         lap("forward")
 
-    watch = HostStopwatch(lambda: core.now.wall_s, lambda: core.now.cpu_s, Clock.CPU)
+    watch = HostStopwatch(lambda: core.now.cpu_s, lambda: core.now.cpu_s, Clock.CPU)
     answers = timing(iterate, watch, core.meter, 0.1)
     cold = answers.answer("lap", iterations=1)["sample"]
     assert len(laps) == 2

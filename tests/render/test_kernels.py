@@ -24,8 +24,7 @@ def by_length(case):
     if case.form == "eager":
         return {}
     kernel = "flash_attention" if case.workload.seq_len < 1000 else "attention_math"
-    notes = {"attention_kernel": f"scaled_dot_product_{kernel}"}
-    return notes | ({"attention_device_kernels": "flash_fwd_kernel"} if "flash" in kernel else {})
+    return {"attention_kernel": f"scaled_dot_product_{kernel}"}
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +34,10 @@ def files():
 
 
 def test_each_kernel_of_a_form_is_shown_with_its_lengths(files):
-    names = ("form", "mode", "lengths", "operator", "gpu_kernels")
+    names = ("form", "mode", "lengths", "operator")
     found = [tuple(row[name] for name in names) for row in rows_of(files["kernels.csv"])]
-    flash = ("128 to 512 (2 lengths)", "flash_attention", "flash_fwd_kernel")
-    plain = ("2,048", "attention_math", "")
+    flash = ("128 to 512 (2 lengths)", "flash_attention")
+    plain = ("2,048", "attention_math")
     modes = ("training", "inference")
     assert found == [("sdpa", mode, *kernel) for mode in modes for kernel in (flash, plain)]
     assert "## Kernels of fused attention" in files["tables.md"].decode()

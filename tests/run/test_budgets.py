@@ -394,9 +394,3 @@ def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
 def test_the_predicted_warm_up_is_limited_in_time_and_iterations(iteration_s, iterations):
     settings = Settings(warmup_s=0.2)
     assert warm_s(iteration_s, settings) == pytest.approx(iterations * iteration_s)
-
-
-def test_the_time_of_laps_taken_again_is_no_other_time_of_a_process():
-    costs, values = Costs(series_names(PLAN)), {"warmup_s": 0.3, "retaken_s": 0.2}
-    costs.learn(PLAN[0], timed(PLAN[0], 4, values, elapsed_s=1.0))
-    assert costs.overhead_s(Part.TIME) == pytest.approx(0.1)
