@@ -104,7 +104,7 @@ def test_captions_are_those_of_the_journals():
     assert [stem for _, stem, _ in found] == ["fig2", "decode"]
     for name, stem, text in found:
         sweep, said = load(ROOT / "reports" / name), " ".join(text.split())
-        assert captions(analyse(sweep).cases, [sweep])[stem] in said
+        assert captions(analyse(sweep).cases, sweep)[stem] in said
         # a sweep that was resumed has the budget of the last time
         made, budget = f"`{command(sweep.request)} --out reports/{name}`", r"--budget \w+"
         assert re.sub(budget, "", made) in re.sub(budget, "", said)

@@ -199,7 +199,7 @@ def shown(analysis: Analysis) -> str:
     tables = [answer(analysis)]
     tables += [latency(analysis.cases, mode, tokens) for mode in analysis.modes]
     chart = "fig2" if set(PASSES) & {*analysis.modes} else analysis.modes[0]
-    caption = captions(analysis.cases, [analysis.sweep])[chart]
+    caption = captions(analysis.cases, analysis.sweep)[chart]
     return fragment(
         TITLE,
         named(tables, analysis.answers.series),

@@ -9,7 +9,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import STATE, TABLE, TIME
 from attnbench.records import FigureSize
 from attnbench.render.cost_tables import by_length, measured, per_layer
-from attnbench.render.figures import clock, clock_note, curves, draw_row, faded, notes
+from attnbench.render.figures import clock_note, curves, draw_row, faded, notes
 from attnbench.render.grid import Table, number
 from attnbench.render.panels import PanelGrid, styled
 from attnbench.render.styles import SHEETS
@@ -27,7 +27,7 @@ def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT)
     """
     time, kept = TABLE[TIME], TABLE[STATE]
     step, state = (curves(summary, mode, metric) for metric in (time, kept))
-    axis, of = f"{clock(summary)} per output token", per_layer(summary)
+    axis, of = "time per output token", per_layer(summary)
     with styled(SHEETS[size]):
         series = summary["series"]
         panels = PanelGrid(SHEETS[size], series, rows=2, columns=1, faded=faded([step, state]))

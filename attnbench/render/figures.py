@@ -8,7 +8,6 @@ and no marker; the legend says so. The points of curves are computed before anyt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -21,19 +20,17 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize
-from attnbench.render.answers import between
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, per_layer, timed_by
 from attnbench.render.grid import quantity
-from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
-from attnbench.render.styles import SHEETS, tinted, uncoloured
+from attnbench.render.panels import PanelGrid, fixed_ticks, log_ticks, styled
+from attnbench.render.styles import SHEETS, labels, tinted, uncoloured
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 # predictions beyond what was measured leave the panel after this factor, so that curves keep room
 BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
-LONGEST = 22  # characters of the reason in a legend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +39,7 @@ class Curve:
 
     `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any, and
     `least` and `most` their bands.
-    `causes` are the reasons, and `missing` names lengths without a prediction with theirs.
+    `causes` are the reasons, and `missing` that of lengths without a prediction, with its mode.
     """
 
     series: str
@@ -62,10 +59,10 @@ class Curve:
         return np.where(np.isfinite(self.values), self.values, self.guesses)
 
     @property
-    def entry(self) -> LegendEntry:
-        """The entry of its legend."""
+    def height(self) -> float:
+        """That of its end; -inf if nothing is drawn."""
         drawn = self.drawn[np.isfinite(self.drawn)]
-        return LegendEntry(self.series, float(drawn[-1]) if len(drawn) else None, self.missing)
+        return float(drawn[-1]) if len(drawn) else -math.inf
 
 
 def cost_figure(
@@ -75,9 +72,8 @@ def cost_figure(
     size: FigureSize = FigureSize.TEXT,
 ) -> Figure:
     """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token."""
-    sheet, timed = SHEETS[size], metric.key == TIME
-    named = clock(summary) if timed else metric.title or metric.label
-    axis = f"{named}{per_layer(summary)} per"
+    sheet = SHEETS[size]
+    axis = f"{metric.title or metric.label}{per_layer(summary)} per"
     axis += f" {'token' if metric.per_token else batch(summary, tokens)}"
     rows = sheet.rows([mode for mode in PASSES if mode in set(summary["mode"])])
     drawn = {mode: curves(summary, mode, metric) for row in rows for mode in row}
@@ -88,28 +84,21 @@ def cost_figure(
             draw_row(panels, i, {find(mode).title: drawn[mode] for mode in row}, axis, metric.unit)
             for i, row in enumerate(rows)
         ]
-        above = clock_note(summary) if timed else ()
+        clock = clock_note(summary) if metric.key == TIME else []
         said = notes([[curve for mode in row for curve in drawn[mode]] for row in rows])
-        return panels.finished(legends, [*above, *said])
+        return panels.finished(legends, [*clock, *said])
 
 
 def faded(panels: Iterable[Sequence[Curve]]) -> frozenset[str]:
     """The series that these panels leave grey: of many, those that end highest."""
-    ends: dict[str, list[float]] = {}
-    for curve in (curve for panel in panels for curve in panel):
-        ends.setdefault(curve.series, []).append(math.log(curve.entry.height or math.inf))
-    return uncoloured({name: sum(logs) / len(logs) for name, logs in ends.items()})
+    ends = {curve.series: curve.height for panel in panels for curve in panel}
+    return uncoloured({name: end if end > 0 else math.inf for name, end in ends.items()})
 
 
-def clock(summary: Frame) -> str:
-    """`CPU time`: the clock, as short as the label of an axis needs it."""
-    return timed_by(summary).partition(" on ")[0]
-
-
-def clock_note(summary: Frame) -> Iterator[str]:
-    """`CPU time on one core.`: the clock in full, if it says more than the axis does."""
-    if (how := timed_by(summary)) != clock(summary):
-        yield f"{units.capitalised(how)}."
+def clock_note(summary: Frame) -> list[str]:
+    """`CPU time on one core.`: what times are, where it is not the time of a device."""
+    how = timed_by(summary)
+    return [f"{units.capitalised(how)}."] if how != "time" else []
 
 
 def curves(summary: Frame, mode: str, metric: Metric) -> list[Curve]:
@@ -147,28 +136,17 @@ def _curve(series: str, rows: Frame, metric: Metric) -> Curve:
         least=least,
         most=most,
         causes=tuple(dict.fromkeys(filter(None, reasons))),
-        missing=_missing([int(n) for n in rows["seq_len"]], unseen),
+        missing=_missing(str(rows["mode"].iloc[0]), unseen),
     )
 
 
-def _missing(lengths: Sequence[int], reasons: Sequence[str]) -> str:
-    """`cannot run at 128, from 32K`: the lengths that a figure cannot show and why, in short."""
-    causes = list(dict.fromkeys(filter(None, reasons)))
-    if all(reasons) or not causes:
-        return causes[0] if len(causes) == 1 else "not measured" if causes else ""
-    parts = [f"{cause} {_where(lengths, [r == cause for r in reasons])}" for cause in causes]
-    text, gone = "; ".join(parts), sum(map(bool, reasons))
-    return text if len(text) <= LONGEST else f"{gone} of {len(lengths)} not measured"
-
-
-def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:
-    """`at 128, 512–2K, from 32K` for those lengths."""
-    runs = between([*compress(lengths, gone)], lengths, units.tick, "–")
-    if not gone[-1]:
-        return f"at {', '.join(runs)}"
-    *inner, last = runs
-    tail = f"from {last.partition('–')[0]}"
-    return f"at {', '.join(inner)}, {tail}" if inner else tail
+def _missing(mode: str, reasons: Sequence[str]) -> str:
+    """`inference, cannot run at 2 of 10`: how many lengths a figure cannot show, and why."""
+    gone = [reason for reason in reasons if reason]
+    if not gone:
+        return ""
+    text = f"{mode}, {gone[0] if len({*gone}) == 1 else 'not measured'}"
+    return text if len(gone) == len(reasons) else f"{text} at {len(gone)} of {len(reasons)}"
 
 
 def draw_row(
@@ -178,10 +156,10 @@ def draw_row(
     axis: str,
     unit: Unit,
     label: str = "sequence length",
-) -> list[LegendEntry]:
-    """Draw a row of panels, by their titles, with one vertical scale; the entries of its legend.
+) -> dict[str, float]:
+    """Draw a row of panels, by their titles, with one vertical scale.
 
-    An entry is that of the last panel which has the series.
+    Returned are the heights at which curves end in the last panel that has them, by series.
     """
     for axes, (title, panel) in zip(panels.rows[i], drawn.items(), strict=True):
         axes.set_title(title)
@@ -202,34 +180,38 @@ def draw_row(
                 at, np.full(len(at), high), color=tinted(colour, LIGHTER), linestyle="none",
                 marker=CARETUP, markersize=0.6 * panels.sheet.type,
             )  # fmt: skip
-    return [*{curve.series: curve.entry for curve in every}.values()]
+    return {curve.series: curve.height for curve in every}
 
 
 def notes(rows: Iterable[Sequence[Curve]]) -> Iterator[str]:
-    """What open markers, arrows and bands of rows of panels are, if there are any."""
+    """What is missing in rows of panels, and what open markers, arrows and bars are, if any."""
     rows = [*rows]
     drawn = [curve for row in rows for curve in row]
+    names = labels(curve.series for curve in drawn)
+    for missing in dict.fromkeys(curve.missing for curve in drawn if curve.missing):
+        which = [names[curve.series] for curve in drawn if curve.missing == missing]
+        yield f"{units.capitalised(missing)}: {', '.join(which)}.".replace("\n", ", ")
     guessed = [curve for curve in drawn if np.isfinite(curve.guesses).any()]
     if causes := dict.fromkeys(cause for curve in guessed for cause in curve.causes):
         yield f"Open markers: predicted ({', '.join(causes)})."
     if any((curve.guesses > _heights(row)[1]).any() for row in rows for curve in row):
         yield "Arrows: predictions above the axis."
     if any(np.isfinite(curve.low).any() for curve in drawn):
-        yield "Bands and bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
+        yield "Bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
-    colour, weight = style["color"], style["linewidth"]
+    """A curve with its intervals; predictions are light, open and dotted."""
+    colour, light, thin = style["color"], tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
     axes.plot(curve.lengths, curve.values, **style)
-    _intervals(axes, curve.lengths, curve.low, curve.high, colour, weight)
-    if not np.isfinite(curve.guesses).any():
-        return
+    _bars(axes, curve.lengths, curve.low, curve.high, colour, style["linewidth"])
     guessed = np.isfinite(curve.guesses)
+    if not guessed.any():
+        return
     beside = np.r_[guessed[1:], False] | np.r_[False, guessed[:-1]]
     joined = np.where(guessed | beside, curve.drawn, np.nan)
-    light = tinted(colour, LIGHTER)
-    _intervals(axes, curve.lengths, curve.least, curve.most, light, 0.7 * weight)
-    axes.plot(curve.lengths, joined, color=light, linestyle=":", linewidth=0.7 * weight, zorder=2)
+    _bars(axes, curve.lengths, curve.least, curve.most, light, thin)
+    axes.plot(curve.lengths, joined, color=light, linestyle=":", linewidth=thin, zorder=2)
     axes.plot(
         curve.lengths[guessed], curve.guesses[guessed], color=light, linestyle="none", zorder=2,
         marker=style["marker"], markerfacecolor="white", markersize=0.85 * style["markersize"],
@@ -237,23 +219,13 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
-def _intervals(
-    axes: Axes,
-    lengths: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    colour: str,
-    weight: float,
+def _bars(
+    axes: Axes, lengths: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, weight: float
 ) -> None:
-    """A band, and a bar where neither neighbour has an interval."""
-    known = np.r_[False, np.isfinite(low) & np.isfinite(high), False]
-    alone = known[1:-1] & ~known[:-2] & ~known[2:]
+    known = np.isfinite(low) & np.isfinite(high)
     if known.any():
-        band: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0, "zorder": 1}
-        axes.fill_between(lengths, low, high, **band)
-    if alone.any():
-        bars = (lengths[alone], low[alone], high[alone])
-        axes.vlines(*bars, color=colour, linewidth=weight, zorder=2)
+        ends = lengths[known], low[known], high[known]
+        axes.vlines(*ends, color=colour, linewidth=weight, alpha=0.6, zorder=1)
 
 
 def _heights(drawn: Sequence[Curve]) -> tuple[float, float]:

@@ -2,8 +2,8 @@
 
 Templates, style and script are in `web/`. Jinja escapes all text; the security policy of a page
 forbids everything but images within it and the style and scripts with these exact contents. The
-charts are drawn by Vega-Lite, whose interpreter evaluates expressions without `eval`. Figures and
-tables stay readable without scripts.
+charts are drawn by Vega-Lite, whose interpreter evaluates expressions without `eval`. Figures,
+tables and files stay within reach without scripts.
 """
 
 import gzip
@@ -26,12 +26,10 @@ WEB = Path(__file__).with_name("web")
 # the charting library, compressed; made when the package is built
 VEGA = WEB / "vega.js.gz"
 
-TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
-
 NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, see pip install -e ."
 
-# the bytes of a PNG or SVG, and its caption
-Picture = tuple[bytes, str]
+Answers = Sequence[tuple[str, Sequence[str]]]  # headings with sentences
+Pictures = Mapping[str, tuple[bytes, str]]  # PNG files and their captions
 
 
 def page(
@@ -43,49 +41,45 @@ def page(
     warnings: Sequence[str] = (),
     conditions: Sequence[str] = (),
     conditions_title: str = "Conditions",
-    answers: Sequence[tuple[str, Sequence[str]]] = (),
-    pictures: Mapping[str, Picture] = MappingProxyType({}),
+    answers: Answers = (),
+    pictures: Pictures = MappingProxyType({}),
     charts: Mapping[str, Any] | None = None,
-    files: Mapping[str, bytes] | None = None,
+    files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
     """The whole document.
 
-    `head` are lines below the name. `answers` are headings with sentences: those that begin as the
-    first does stand above the table `answer`, the others below the charts. `pictures` are by the
-    names of their files; `charts` is the data of `charts.charts`; `files` are the CSV files that
-    the page offers, by their names, if there are others than those of its tables.
+    `head` are lines below the name, followed by what was found: `answers` and the table `answer`.
+    `charts` is the data of `charts.charts`. `files` are the CSV files that the page offers besides
+    those of its tables, by their names.
     """
     if charts is not None and not charts["quantities"]:
         charts = None  # nothing was measured or predicted
-    drawn = charts is not None and VEGA.is_file()
-    names = ("page.css", "page.js", *["charts.js"] * drawn)
-    style, *scripts = (WEB.joinpath(file).read_text("utf-8") for file in names)
-    allowed = [script.encode() for script in scripts]
-    if files is None:
-        files = {f"{table.name}.csv": delimited.table(table) for table in tables}
-    packed = {"files": _packed({name: text.decode() for name, text in files.items()})}
-    if drawn:
+    if charts is not None and not VEGA.is_file():
+        charts, warnings = None, [*warnings, NO_CHARTS]
+    style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
+    allowed, packed = [script.encode()], {}
+    if charts is not None:
         vega = VEGA.read_bytes()
-        packed |= {"data": _packed(charts), "vega": b64encode(vega).decode("ascii")}
+        packed = {"data": _packed(charts), "vega": _base64(vega)}
         allowed.append(gzip.decompress(vega))
-    subject = next((heading.partition(" ")[0] for heading, _ in answers), "")
-    text = _template().render(
+    own = [*tables, *filter(None, [answer])]
+    offered = {f"{table.name}.csv": delimited.table(table) for table in own} | {**files}
+    text = _template("base.html").render(
         name=name,
         head=" ".join(head),
-        lead=sum(text.partition(" ")[0] == subject for text, _ in answers),
         answer=answer,
         tables=tables,
-        warnings=[*warnings, *[NO_CHARTS] * (charts is not None and not drawn)],
+        warnings=warnings,
         conditions=conditions,
         conditions_title=conditions_title,
         answers=answers,
-        figures=_figures(pictures, answers),
-        data=drawn,
-        every_case="cases.csv" in files,
+        figures=_figures(pictures),
+        charts=charts,
+        files={file: f"data:text/csv;base64,{_base64(csv)}" for file, csv in offered.items()},
         packed=packed,
         policy=policy(style.encode(), allowed),
         style=style,
-        scripts=scripts,
+        script=script,
     )
     return text.encode("utf-8", "replace")
 
@@ -94,18 +88,19 @@ def fragment(
     title: str,
     tables: Sequence[Table],
     *,
-    answers: Sequence[tuple[str, Sequence[str]]],
+    answers: Answers,
     warnings: Sequence[str],
-    pictures: Mapping[str, Picture],
+    pictures: Pictures,
 ) -> str:
-    """The body of a page without its style, to stand within another page."""
-    return _template("fragment.html").render(
-        title=title,
-        tables=tables,
-        answers=answers,
-        warnings=warnings,
-        figures=_figures(pictures),
-    )
+    """The parts of a page without its style, to stand within another page."""
+    parts: Any = _template("parts.html").module
+    return "".join([
+        Markup("<h1>{}</h1>").format(title),
+        parts.answers(answers),
+        parts.list(warnings),
+        *map(parts.figure, _figures(pictures)),
+        *map(parts.table, tables),
+    ])  # fmt: skip
 
 
 def policy(style: bytes, scripts: Sequence[bytes]) -> str:
@@ -118,7 +113,7 @@ def policy(style: bytes, scripts: Sequence[bytes]) -> str:
 
 
 @cache
-def _template(name: str = "base.html") -> Template:
+def _template(name: str) -> Template:
     """A template; text in it is cleaned of control characters and escaped."""
     environment = Environment(
         loader=PackageLoader("attnbench.render", "web"),
@@ -159,22 +154,17 @@ def _value(cell: Cell) -> Markup:
 def _packed(data: object) -> str:
     """JSON, compressed, in base64; the same bytes for the same data."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    content = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    return _base64(gzip.compress(text.encode("utf-8", "replace"), mtime=0))
+
+
+def _base64(content: bytes) -> str:
     return b64encode(content).decode("ascii")
 
 
 def _hash(content: bytes) -> str:
-    return f"'sha256-{b64encode(sha256(content).digest()).decode('ascii')}'"
+    return f"'sha256-{_base64(sha256(content).digest())}'"
 
 
-def _figures(
-    pictures: Mapping[str, Picture], answers: Sequence[tuple[str, Sequence[str]]] = ()
-) -> Iterator[dict[str, str]]:
-    """Figures with their captions; the first one is described by the first answer too."""
-    first = [f"{heading}: {' '.join(sentences)}" for heading, sentences in answers[:1]]
-    for file, (content, caption) in pictures.items():
-        kind = TYPES[file.rpartition(".")[2]]
-        source = f"data:{kind};base64,{b64encode(content).decode('ascii')}"
-        described = " ".join([caption, *first])
-        yield {"source": source, "caption": caption, "described": described}
-        first = []
+def _figures(pictures: Pictures) -> Iterator[dict[str, str]]:
+    for content, caption in pictures.values():
+        yield {"source": f"data:image/png;base64,{_base64(content)}", "caption": caption}

@@ -1,6 +1,6 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import starmap
 from operator import call
@@ -60,10 +60,10 @@ def report_files(
     sweep, cases = analysis.sweep, analysis.cases
     interactive = next(kept(map(charts.charts, [analysis]), failed), None)
     figures = _figures(cases, sweep.request.batch_tokens, size)
-    drawn = _drawn(figures, formats, failed)
+    drawn, described = _drawn(figures, formats, failed), captions(cases, sweep)
     answers, warned, said = paragraphs(analysis.answers), warnings(analysis), conditions(analysis)
     tables = tables or report_tables(analysis)
-    files = {name: content for name, content in drawn.items() if _end(name) in formats}
+    files = {file: content for file, content in drawn.items() if file[-3:] in formats}
     shown = [file for file in files if file.endswith(".png")]
     labelled = named(tables, cases["series"])
     first = sum(table.name == "answer" for table in labelled)
@@ -85,23 +85,15 @@ def report_files(
         answers=answers,
         warnings=warned,
         conditions=[line for line in said if line not in head],
-        pictures=_pictures(analysis, drawn, formats),
+        pictures={
+            file: (content, described.get(stem := file[:-4], f"{stem.capitalize()}."))
+            for file, content in drawn.items()
+            if file.endswith(".png")
+        },
         charts=interactive,
         files=sheets,
     )
     return files | sheets
-
-
-def _pictures(
-    analysis: Analysis, drawn: Mapping[str, bytes], formats: Sequence[str]
-) -> dict[str, tuple[bytes, str]]:
-    """The pictures of a page with their captions, by the names of their files."""
-    said = captions(analysis.cases, [analysis.sweep])
-    return {
-        name: (content, said.get(stem := name.rpartition(".")[0], f"{stem.capitalize()}."))
-        for name, content in drawn.items()
-        if _end(name) == _page_format(formats)
-    }
 
 
 def kept(parts: Iterator[T], failed: Failures) -> Iterator[T]:
@@ -147,10 +139,9 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
     }
 
 
-def captions(cases: Frame, sweeps: Sequence[Sweep]) -> dict[str, str]:
+def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
     """What each figure of these cases shows, by the stem of its file, and how it was measured."""
-    sessions = [session for sweep in sweeps for session in sweep.sessions]
-    versions = dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sessions)
+    versions = dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sweep.sessions)
     rounds, lengths = cases.loc[cases[TIME].notna(), "rounds"], cases["seq_len"]
     how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
     if len(rounds):
@@ -171,22 +162,13 @@ def captions(cases: Frame, sweeps: Sequence[Sweep]) -> dict[str, str]:
     return {stem: f"{text}. {'; '.join([*how, *versions])}." for stem, text in shown.items()}
 
 
-def _page_format(formats: Sequence[str]) -> str:
-    """The format of the pictures in an HTML page: SVG if figures are written in it, else PNG."""
-    return next((end for end in html.TYPES if end in formats), "png")
-
-
-def _end(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
 def _drawn(
     figures: Iterable[tuple[str, Callable[[], "Figure"]]],
     formats: Sequence[str],
     failed: Failures = None,
 ) -> dict[str, bytes]:
-    """The files of each figure: in each of `formats`, and in that of a page."""
-    ends = dict.fromkeys((*formats, _page_format(formats)))
+    """The files of each figure: in each of `formats`, and the PNG that a page shows."""
+    ends = dict.fromkeys((*formats, "png"))
 
     def files(stem: str, draw: Callable[[], "Figure"]) -> dict[str, bytes]:
         figure = draw()

@@ -8,9 +8,10 @@ import io
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import inf, log
+from itertools import chain
+from math import log
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -84,17 +85,6 @@ def styled(sheet: Sheet = SHEETS[FigureSize.TEXT]) -> Iterator[None]:
         yield
 
 
-class LegendEntry(NamedTuple):
-    """A series in a legend: the height at which its curve ends, and why it ends there if it does.
-
-    The height is in units of the vertical axis, and None if nothing is drawn.
-    """
-
-    name: str
-    height: float | None
-    reason: str = ""
-
-
 class PanelGrid:
     """Rows of panels on a sheet, each row with one vertical scale, and their legend.
 
@@ -148,22 +138,18 @@ class PanelGrid:
             short = any(units.tick(n).endswith("K") for n in ticks)
             axes.set_xlabel(label + " (K = 1,024)" * short)
 
-    def finished(self, legends: Sequence[Sequence[LegendEntry]], notes: Iterable[str]) -> Figure:
+    def finished(self, legends: Sequence[Mapping[str, float]], notes: Iterable[str]) -> Figure:
         """The figure with its legend and notes, once its axes have scales and ticks.
 
-        `legends` are those of the rows; several are merged into one.
+        `legends` are the heights at which the curves of each row end, by series. Each series is
+        named once, in the order of the first row that has it, from top to bottom.
         """
         figure, unit, beside = self.figure, self.sheet.type, len(legends) == 1
-        names = labels(entry.name for legend in legends for entry in legend)
-        every = {e.name: e for e in _highest_first(legends)}
-        entries = {name: entry for name, entry in every.items() if name not in self.faded}
-        if beside:
-            texts = {name: entry_text(names[name], e.reason) for name, e in entries.items()}
-            said = [*notes]
-        else:
-            texts = {name: entry_text(names[name]) for name in entries}
-            said = [*notes, *self._reasons(legends, names)]
-        if grey := [names[name].replace("\n", ", ") for name in every if name in self.faded]:
+        ends = [sorted(legend, key=legend.__getitem__, reverse=True) for legend in legends]
+        names = labels(chain.from_iterable(ends))
+        texts = {name: folded(names[name]) for name in names if name not in self.faded}
+        said = [*notes]
+        if grey := [names[name].replace("\n", ", ") for name in names if name in self.faded]:
             texts[min(self.faded)] = f"{units.count(len(grey))} others"
             said.append(f"Grey, from top to bottom: {', '.join(grey)}.")
         legend = self._legend(texts, 1)
@@ -198,25 +184,6 @@ class PanelGrid:
             ncols=columns,
         )
 
-    def _reasons(
-        self, legends: Sequence[Sequence[LegendEntry]], names: Mapping[str, str]
-    ) -> Iterator[str]:
-        """`Inference, cannot run from 32K: Fastformer.`: why curves of each row end."""
-        for row, legend in zip(self.rows, legends, strict=True):
-            for reason in dict.fromkeys(entry.reason for entry in legend if entry.reason):
-                which = [names[e.name].replace("\n", ", ") for e in legend if e.reason == reason]
-                yield f"{row[-1].get_title('left')}, {reason}: {', '.join(which)}."
-
-
-def _highest_first(legends: Sequence[Sequence[LegendEntry]]) -> Iterator[LegendEntry]:
-    """Each series once, as curves of the first row that has it end from top to bottom."""
-    seen: set[str] = set()
-    for legend in legends:
-        for entry in sorted(legend, key=lambda e: -inf if e.height is None else e.height)[::-1]:
-            if entry.name not in seen:
-                yield entry
-            seen.add(entry.name)
-
 
 def _size(artist: Legend | Text) -> tuple[float, float]:
     """Width and height in points."""
@@ -224,11 +191,11 @@ def _size(artist: Legend | Text) -> tuple[float, float]:
     return 72 * box.width / DPI, 72 * box.height / DPI
 
 
-def entry_text(label: str, reason: str = "") -> str:
+def folded(label: str) -> str:
     """The lines of an entry: a wide label has form and options below the mechanism."""
-    lines = [*label.split("\n"), *filter(None, [reason])]
-    folded = (line.replace(" (", "\n(", 1) if len(line) > WIDEST else line for line in lines)
-    return "\n".join(shortened(part, WIDEST) for line in folded for part in line.split("\n"))
+    lines = label.split("\n")
+    parts = (line.replace(" (", "\n(", 1) if len(line) > WIDEST else line for line in lines)
+    return "\n".join(shortened(part, WIDEST) for line in parts for part in line.split("\n"))
 
 
 def fixed_ticks(axis: Any, texts: Mapping[Any, str]) -> None:

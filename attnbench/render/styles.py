@@ -72,7 +72,7 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
     """
     parts = {name: name.partition(AT) for name in sorted(set(series))}
     every = {name: split_sizes(first) for name, (first, *_) in parts.items()}
-    sizes = sorted({own for _, own in every.values()}, key=_numbers_first)
+    sizes = sorted({own for _, own in every.values()}, key=lambda own: (len(own), own))
     styles: dict[str, dict[str, Any]] = {}
     seen: dict[str, list[str]] = {}
     for name, (plain, own) in every.items():
@@ -95,11 +95,6 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
             "zorder": 4.0 if strong else 3.0,
         }
     return styles
-
-
-def _numbers_first(sizes: str) -> list[tuple[int, str]]:
-    """A key that sorts `D=64` before `D=128`."""
-    return [(int(part or 0) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", sizes)]
 
 
 def uncoloured(ends: Mapping[str, float]) -> frozenset[str]:

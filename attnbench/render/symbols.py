@@ -83,5 +83,4 @@ def _values(
 
 def _set(names: Sequence[str], options: Mapping[str, Option]) -> str:
     """`window=16, global_tokens=1`: the options of these names that have a value."""
-    chosen = ((name, options.get(name)) for name in names)
-    return ", ".join(f"{name}={value}" for name, value in chosen if value)
+    return ", ".join(f"{name}={options[name]}" for name in names if options.get(name))

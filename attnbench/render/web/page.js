@@ -1,57 +1,44 @@
 "use strict";
-// Names come from data and reach the page only as textContent or as values of charts.
+// Names come from data and reach the page only as values of charts.
+
+const BEYOND = 4; // predictions leave the chart at this factor above or below what was measured
+const LEAST = 2; // ratio of the ends of a logarithmic axis, so that a flat curve looks flat
+
+const OPTIONS = {
+  mode: "vega-lite",
+  ast: true,
+  actions: false,
+  renderer: "svg",
+  defaultStyle: false,
+  tooltip: { disableDefaultStyle: true },
+};
 
 const byId = (id) => document.getElementById(id);
-
-function made(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
+const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 
 async function unpacked(id) {
-  const bytes = Uint8Array.from(atob(byId(id).textContent.trim()), (c) => c.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(byId(id).textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
 }
 
-function download(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  made("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
-}
-
-function compare(one, other) {
-  if (typeof one === "number" && typeof other === "number") return one - other;
-  if (typeof one === typeof other) return one.localeCompare(other, "en", { numeric: true });
-  return typeof one === "number" ? -1 : 1;
-}
-
-// numbers in full precision where there are any, and what is not measured always last
+// numbers by their values, and what is not measured always below them
 function sort(body, column, direction) {
-  const key = (row) => {
-    const cell = row.cells[column];
-    return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
-  };
-  const numeric = [...body.rows].some((row) => "value" in row.cells[column].dataset);
-  const signed = (one, other) => {
-    const order = compare(one, other);
-    return numeric && typeof one !== typeof other ? order : direction * order;
-  };
-  body.append(...[...body.rows].sort((a, b) => signed(key(a), key(b))));
+  const of = (row) => row.cells[column];
+  const rows = [...body.rows];
+  const numbers = rows.filter((row) => "value" in of(row).dataset);
+  const words = rows.filter((row) => !numbers.includes(row));
+  numbers.sort((a, b) => direction * (of(a).dataset.value - of(b).dataset.value));
+  const sign = numbers.length ? 1 : direction;
+  words.sort((a, b) => sign * inOrder(of(a).textContent, of(b).textContent));
+  body.append(...numbers, ...words);
 }
 
 function sortable(table) {
   const heads = [...table.tHead.rows[0].cells];
-  // on a narrow screen each cell names its column
-  for (const { cells } of table.tBodies[0].rows) {
-    [...cells].forEach((cell, i) => {
-      cell.dataset.column = heads[i].textContent.trim();
-      cell.classList.toggle("empty", cell.textContent === "–");
-    });
-  }
   heads.forEach((head, column) => {
-    const button = made("button", { type: "button" }, ...head.childNodes);
+    const button = document.createElement("button");
+    button.append(...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
       const ascending = head.getAttribute("aria-sort") !== "ascending";
@@ -62,65 +49,118 @@ function sortable(table) {
   });
 }
 
-function filterable(table) {
-  const rows = [...table.tBodies[0].rows];
-  const shown = made("output");
-  const input = made("input", { type: "search", placeholder: "text in a row" });
-  input.addEventListener("input", () => {
-    const words = input.value.toLowerCase().split(/\s+/);
-    for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
-    }
-    shown.value = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
-  });
-  return [made("label", {}, "Filter ", input), shown];
+// the ends of an axis for what was measured and for predictions near it
+function domain(points, logarithmic) {
+  const known = points.filter(({ predicted }) => !predicted);
+  const values = (known.length ? known : points).map(({ value }) => value);
+  const ends = points.flatMap(({ low, high }) => [low, high]);
+  const low = Math.max(Math.min(...values) / BEYOND, Math.min(...ends));
+  const high = Math.min(Math.max(...values) * BEYOND, Math.max(...ends));
+  if (!logarithmic) return [Math.min(0, ...ends), high || 1];
+  const wider = Math.sqrt(Math.max(1, (LEAST * low) / high));
+  return [low / wider, high * wider];
 }
 
-function tools(table) {
-  const bar = made("div", { className: "tools" });
-  if (table.tBodies[0].rows.length > 3) bar.append(...filterable(table));
-  if (window.DecompressionStream) {
-    const button = made("button", { type: "button", className: "link" }, "CSV");
-    button.setAttribute("aria-label", `Download ${table.dataset.file}`);
-    button.addEventListener("click", async () => {
-      const files = JSON.parse(await unpacked("files"));
-      download(table.dataset.file, files[table.dataset.file], "text/csv");
+function specification({ spec }, quantity, mode, points, ends) {
+  const made = structuredClone(spec);
+  const { y } = made.encoding;
+  made.description = `${quantity.label} against sequence length, ${mode}`;
+  made.data = { values: points };
+  y.title = quantity.axis;
+  y.axis.labelExpr = quantity.text;
+  y.scale.domain = ends;
+  if (quantity.log) Object.assign(y.scale, { type: "log", base: quantity.base });
+  return made;
+}
+
+class Charts {
+  constructor(data) {
+    this.data = data;
+    this.form = byId("charts");
+    this.boxes = [...this.form.querySelectorAll("[name=series]")];
+    this.plots = [...this.form.querySelectorAll(".plot")];
+    this.views = [];
+    this.drawn = Promise.resolve();
+    this.form.hidden = false;
+    this.form.addEventListener("change", () => this.changed());
+    this.form.querySelector("button").addEventListener("click", () => {
+      const none = this.boxes.every(({ checked }) => checked);
+      for (const box of this.boxes) box.checked = !none;
+      this.changed();
     });
-    bar.append(button);
+    for (const { parentElement: label, value } of this.boxes) {
+      label.addEventListener("pointerenter", () => this.highlight(value));
+      label.addEventListener("pointerleave", () => this.highlight(""));
+    }
+    addEventListener("popstate", () => this.read());
   }
-  table.parentElement.before(bar);
+
+  highlight(name) {
+    for (const { view } of this.views) view.signal("highlight", name).runAsync();
+  }
+
+  // what is chosen is the state of the form, and the fragment of the address
+  changed() {
+    history.pushState(null, "", `#${new URLSearchParams(new FormData(this.form))}`);
+    this.draw();
+  }
+
+  // a link to a heading chooses nothing
+  read() {
+    const chosen = new URLSearchParams(location.hash.slice(1));
+    if (!location.hash || chosen.has("show")) this.form.reset();
+    const [shown, series] = [chosen.get("show"), chosen.getAll("series")];
+    if (this.data.quantities.some(({ key }) => key === shown)) this.form.show.value = shown;
+    if (series.length) for (const box of this.boxes) box.checked = series.includes(box.value);
+    return this.draw();
+  }
+
+  // one drawing after the other: an older one must not replace a newer
+  draw() {
+    byId("plots").ariaBusy = "true";
+    this.drawn = this.drawn.then(() => this.embed());
+    return this.drawn;
+  }
+
+  async embed() {
+    const { data, form } = this;
+    const shown = new FormData(form).getAll("series");
+    const quantity = data.quantities.find(({ key }) => key === form.show.value);
+    const points = quantity.points
+      .map((point) => ({
+        ...data.series[point.series],
+        measured: point.predicted ? null : point.value,
+        low: point.value,
+        high: point.value,
+        ...point,
+      }))
+      .filter(({ name }) => shown.includes(name));
+    const ends = domain(points, quantity.log);
+    byId("shown").textContent = quantity.note;
+    for (const { finalize } of this.views) finalize();
+    this.views = [];
+    for (const [mode, plot] of this.plots.entries()) {
+      const own = points.filter((point) => point.mode === mode);
+      plot.replaceChildren("Nothing was measured.");
+      if (own.length) {
+        const spec = specification(data, quantity, data.modes[mode], own, ends);
+        this.views.push(await vegaEmbed(plot, spec, OPTIONS));
+      }
+    }
+    byId("plots").ariaBusy = "false";
+  }
 }
 
-function downloads() {
-  const line = byId("downloads");
-  if (!window.DecompressionStream) return;
-  const link = (label, file, type, content) => {
-    const button = made("button", { type: "button", className: "link" }, label);
-    button.addEventListener("click", async () => download(file, await content(), type));
-    line.append(button, " ");
-  };
-  const { cases } = line.dataset;
-  if (cases) {
-    link("every case (CSV)", cases, "text/csv", async () => JSON.parse(await unpacked("files"))[cases]);
-  }
-  if (byId("data")) {
-    link("charts (JSON)", "charts.json", "application/json", () => unpacked("data"));
-  }
-  line.hidden = !line.hasChildNodes();
-  line.prepend("Download: ");
+async function charts() {
+  if (!byId("data") || !window.DecompressionStream) return;
+  const [code, data] = await Promise.all(["vega", "data"].map(unpacked));
+  document.head.append(Object.assign(document.createElement("script"), { text: code }));
+  await new Charts(JSON.parse(data)).read();
+  document.documentElement.classList.add("drawn");
 }
 
-const wide = matchMedia("(min-width: 86rem)");
-const contents = () => (document.querySelector("nav details").open = wide.matches);
-wide.addEventListener("change", contents);
-contents();
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;
 });
-for (const table of document.querySelectorAll("table")) {
-  sortable(table);
-  tools(table);
-}
-downloads();
-document.documentElement.classList.add("enhanced");
+document.querySelectorAll("table").forEach(sortable);
+charts();
