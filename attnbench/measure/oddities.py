@@ -36,27 +36,20 @@ SHARE = 0.1
 # Numbers differ if by more than this share of their usual size, or by so many steps of the type;
 # `GROSS` is more than the state of a mechanism changes within a lap.
 TOLERANCE, STEPS, GROSS = 1e-4, 4, 0.5
-
 ROUNDING = 1e-5  # by which a causal Fourier transform lets later tokens change earlier outputs
 
 TRIES = 8  # that must show a sign before it is believed
 SAME = "gave the same output for other input"
-# Signs, with the share of all comparisons that must show them, half of it while more are to come.
-# An honest mechanism may drop a token where an expert has no room for it, but seldom both the token
-# and what replaces it.
-SIGNS = MappingProxyType({
-    SAME: 1.0,
-    "gave the same output for other sequences": 1.0,
-    "ignored tokens of its input": 0.4,
-    "ignored channels of its input": 0.4,
-})  # fmt: skip
+# what it may ignore, and the dimension along which one is replaced
+PARTS = MappingProxyType({"ignored tokens of its input": -2, "ignored channels of its input": -1})
+# Share of the comparisons that must show it, half of it while more are to come. An honest mechanism
+# may drop a token where an expert has no room for it, but seldom both it and what replaces it.
+IGNORED = 0.4
 # Share of the tokens that a mechanism may return as they were: those that are always the same ones,
 # which is most of them unless their contents decide.
 PASSED_ON, ALWAYS = 0.1, 0.9
 UNTRAINED = 0.75  # share of its parameters that may lack a gradient
 SMALL = 1e-3  # change of a token to which only what chooses among codes does not respond
-
-Comparisons = Iterator[tuple[str, list[bool]]]
 
 
 class Examination:
@@ -65,9 +58,6 @@ class Examination:
     def __init__(self, subject: Subject, seed: int) -> None:
         self.subject, self.seed, self.trains = subject, seed, subject.mode.trains
         self.draws = draws(subject.device)
-        # what training changes, with its values
-        moving = [*subject.parameters, *subject.module.buffers()] if self.trains else []
-        self.state = [(tensor, tensor.detach().clone()) for tensor in moving]
         self.first: Tensor | None = None  # some numbers of the first iteration's output
         self.last: Tensor | None = None  # of the last one's, as its lap ended
         modules = subject.module.modules()
@@ -81,7 +71,9 @@ class Examination:
             output, last = iterations.output, self.last
             if output is not None and last is not None and differs(some_numbers(output), last):
                 self.suspect["changed its output after it had returned it"] = None
-            self.odd |= dict.fromkeys((*self.settings(), *self.repeated(iterations)))
+            self.look_at_settings()
+            if not (self.trains or iterations.fixed):  # graphs run none of its code
+                self.repeat(iterations)
             vary(self.mechanism.parameters())
             self.suspect |= dict.fromkeys(self.signs())
             if self.is_tested and not self.suspect and not self.subject.case.workload.causal:
@@ -114,80 +106,62 @@ class Examination:
                 return True
         return False
 
-    def settings(self) -> Iterator[str]:
-        """Settings of its modules and parameters that it has switched."""
+    def look_at_settings(self) -> None:
+        """Note settings of its modules and parameters that it has switched."""
         if frozen := sum(not parameter.requires_grad for parameter in self.subject.parameters):
-            yield f"switched off the gradients of {frozen} of its parameters"
+            self.odd[f"switched off the gradients of {frozen} of its parameters"] = None
         if any(module.training != self.trains for module in self.subject.module.modules()):
-            yield "switched between training and evaluation"
+            self.odd["switched between training and evaluation"] = None
 
-    def repeated(self, iterations: Iterations) -> Iterator[str]:
-        """Whether the first iteration, and one of the last lap, now give another output.
+    def repeat(self, iterations: Iterations) -> None:
+        """Note if the first iteration, or one of the last lap, now gives another output.
 
         Not if that varies by itself, with random numbers of the mechanism's own or with what came
-        before. In training, steps have changed the parameters since the lap.
+        before.
         """
         self.subject.draw(self.seed)
         looks = [("at first", self.first, self.draws, self.subject.inputs)]
-        if not self.trains and (given := iterations.again()):
+        if given := iterations.again():
             looks.append(("while it was timed", iterations.numbers, iterations.draws, given))
         for when, numbers, states, inputs in looks:
             if numbers is None or not differs(again := self.again(states, inputs), numbers):
                 continue
-            # graphs draw other random numbers
-            drew = not all(map(torch.equal, states, draws(self.subject.device)))
             self.again(states, tuple(x.flip(-1) for x in inputs))  # others in between
-            if (drew and iterations.fixed) or not torch.equal(self.again(states, inputs), again):
+            if not torch.equal(self.again(states, inputs), again):
                 continue
             sign = f"gave another output {when} than later for the same input"
             if when == "at first" or not differs(again, numbers, GROSS):
-                yield f"{sign} (stateful?)"
+                self.odd[f"{sign} (stateful?)"] = None
             else:
                 self.suspect[sign] = None
 
     def again(self, states: Draws, inputs: Inputs) -> Tensor:
         """Some numbers of the output, with what an iteration uses as it was then."""
-        subject = self.subject
+        self.subject.inputs = tuple(self.elsewhere(x) for x in inputs)
+        redraw(states, self.subject.device)
         with torch.no_grad():
-            for tensor, value in self.state:
-                tensor.copy_(value)
-        subject.inputs = tuple(self.elsewhere(x) for x in inputs)
-        redraw(states, subject.device)
-        with torch.set_grad_enabled(self.trains):
-            return some_numbers(plain(subject.forward()))
+            return some_numbers(plain(self.subject.forward()))
 
     def signs(self) -> Iterator[str]:
         """Signs that it does not use its input, or only a part of it."""
-        hits, tries = Counter[str](), Counter[str]()
-        passed, last, believed = list[Tensor](), None, list[str]()
+        hits, compared, passed = Counter[str](), 0, list[Tensor]()
         for number in range(1, TRIES + 1):
-            x, least = self.fresh(), 1.0 if number == TRIES else 0.5
-            y = self.output(x)
-            passed += self.passed_on(x, y)
-            for sign, same in self.compared(x, y, last):
-                hits[sign] += sum(same)
-                tries[sign] += len(same)
-            shown = (sign for sign in SIGNS if hits[sign])
-            believed = [sign for sign in shown if hits[sign] >= least * SIGNS[sign] * tries[sign]]
+            y = self.output(x := self.fresh())
+            passed.append(self.passed_on(x, y))
+            kept = min(1, len(y) - 1)  # sequences that stay: others are not to be computed from one
+            for sign, dim in PARTS.items():
+                other = self.output(self.replaced(x, dim, kept))
+                hits[sign] += sum(map(torch.equal, y[kept:], other[kept:]))
+            compared += len(y) - kept
+            least = (IGNORED if number == TRIES else IGNORED / 2) * compared
+            believed = [sign for sign in PARTS if hits[sign] >= least]
             tokens = torch.stack(passed)
             always, usual = (float(each.double().mean()) for each in (tokens.all(0), tokens))
             if always > max(PASSED_ON, ALWAYS * usual):
                 believed.append(f"returned {always:.0%} of its input as it was")
             if not believed:
                 return
-            last = y
-        yield from [SAME] if SAME in believed else believed
-
-    def compared(self, x: Inputs, y: Tensor, last: Tensor | None) -> Comparisons:
-        """Whether the output y for x is that for another input, by sign."""
-        if last is not None:
-            yield SAME, [torch.equal(y, last)]
-        _, same_sequences, *parts = SIGNS
-        given = [each for each in y if each.any()]  # experts without room give some sequences 0
-        if len(given) > 1:
-            yield same_sequences, [len(torch.stack(given).flatten(1).unique(dim=0)) < len(given)]
-        for sign, dim in zip(parts, (-2, -1), strict=True):
-            yield sign, [*map(torch.equal, y, self.output(self.replaced(x, dim)))]
+        yield from [SAME] if all(hits[sign] == compared for sign in PARTS) else believed
 
     def passed_on(self, x: Inputs, y: Tensor) -> Tensor:
         """Which tokens [B, N] of x come out as they were; of a core, all or none."""
@@ -196,19 +170,19 @@ class Examination:
         # the core of one token gives its value, as softmax over one key does
         return torch.tensor([[y.shape[-2] > 1 and any(torch.equal(y, each) for each in x)]])
 
-    def replaced(self, x: Inputs, dim: int) -> Inputs:
-        """x with one random token (-2) or channel (-1) of each sequence drawn anew."""
-        mixed, size, mask = self.fresh(), x[0].shape[dim], self.subject.mask
+    def replaced(self, x: Inputs, dim: int, kept: int) -> Inputs:
+        """x with one random token (-2) or channel (-1) of each sequence drawn anew, but of `kept`.
+
+        Further inputs of a core may have other sizes, and stay.
+        """
+        size, mask = x[0].shape[dim], self.subject.mask
         real = size if mask is None or dim == -1 else int(mask[0].sum())
-        chosen = torch.arange(size) == torch.randint(real, (len(x[0]), 1))
+        mixed, chosen = [self.elsewhere(each) for each in x], torch.randint(real, (len(x[0]),))
         with torch.no_grad():
-            for new, old in zip(mixed, x, strict=True):
-                shape = [len(old), *[1] * (old.dim() - 1)]
-                shape[dim] = size
-                alike = old.shape[dim] == size  # further inputs of a core may have other sizes
-                here = chosen.view(shape).to(old.device) if alike else torch.tensor(False)
-                new.copy_(torch.where(here, new, old))
-        return mixed
+            for each in (each for each in mixed if each.shape[dim] == size):
+                for sequence, place in list(zip(each, chosen.tolist(), strict=True))[kept:]:
+                    sequence.select(dim, place).normal_(generator=self.subject.generator)
+        return tuple(mixed)
 
     def gradients(self) -> Iterator[str]:
         """Signs that its backward pass does not compute gradients of its output."""
