@@ -11,7 +11,6 @@ import ctypes
 import errno
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import select
@@ -21,116 +20,16 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
-from importlib.machinery import PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
-# names the module whose import has started the CUDA driver, for `devices.kinds.cuda`
-CUDA_BEGUN = "ATTNBENCH_CUDA_BEGUN"
 COMPILER = "torch._inductor.compile_fx"
 
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 STATUS = struct.Struct("<iii")  # a process id, an exit code, a number of processes
-
-
-def fork_until_closed(control: socket.socket) -> None:
-    """Fork a process whenever one is asked for; at the end of the connection, end all of them.
-
-    Each comes with a connection of its own, on which this program says that the process was born,
-    and how it ended. It is killed once the parent shuts that connection down.
-    """
-    woken, wake = socket.socketpair()
-    wake.setblocking(False)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    status: dict[int, socket.socket] = {}  # by process id
-    killed: set[int] = set()
-    control.sendall(b"o")
-    while True:
-        poll = select.poll()
-        heard = {status[pid].fileno(): pid for pid in status.keys() - killed}
-        for descriptor in (control.fileno(), woken.fileno(), *heard):
-            poll.register(descriptor, select.POLLIN)
-        ready = {descriptor for descriptor, _ in poll.poll()}
-        for descriptor in ready & heard.keys():
-            killed.add(heard[descriptor])
-            os.kill(heard[descriptor], signal.SIGKILL)
-        if woken.fileno() in ready:
-            woken.recv(4096)
-            reap(status)
-            killed &= status.keys()  # ids are given again
-        if control.fileno() in ready:
-            own = (control, woken, wake, *status.values())
-            if not serve_one(control, own, status):
-                break
-    end_children()
-
-
-def serve_one(
-    control: socket.socket, own: tuple[socket.socket, ...], status: dict[int, socket.socket]
-) -> bool:
-    """Do what is asked on the control connection; False at its end.
-
-    The system drops descriptors when this program has too many open; then nothing is forked. The
-    connections that are its `own` are closed in a new process.
-    """
-    try:
-        asked, descriptors, _, _ = socket.recv_fds(control, 1, 3)
-    except OSError:
-        return False
-    if asked == b"c":
-        load_shared(COMPILER)
-    if asked != b"f":
-        return bool(asked)
-    pid, code, parent = -1, errno.EMFILE, os.getpid()
-    if len(descriptors) == 3:
-        try:
-            pid = os.fork()
-        except OSError as error:
-            code = error.errno or 0
-    if pid == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for mine in own:
-            mine.close()
-        try:
-            os.close(descriptors[0])
-            start_worker(*descriptors[1:], parent=parent)
-        finally:
-            os._exit(1)
-    for descriptor in descriptors[1:]:
-        os.close(descriptor)
-    if descriptors:
-        told = socket.socket(fileno=descriptors[0])
-        tell(told, pid, code)
-        if pid > 0:
-            status[pid] = told
-        else:
-            told.close()
-    return True
-
-
-def reap(status: dict[int, socket.socket]) -> None:
-    """Collect children that have ended, and tell how those did that were asked for."""
-    with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            pid, exit_status = ended
-            if told := status.pop(pid, None):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)  # what it left in its process group
-                left = end_children(set(status))
-                with told:
-                    tell(told, pid, os.waitstatus_to_exitcode(exit_status), left)
-
-
-def tell(told: socket.socket, pid: int, code: int, left: int = 0) -> None:
-    """Say that a process was born, or how it ended, unless nobody listens any more."""
-    with suppress(OSError):
-        told.sendall(STATUS.pack(pid, code, left))
 
 
 def main() -> None:
@@ -156,13 +55,11 @@ def main() -> None:
 
 
 def load_shared(*modules: str) -> None:
-    """Import modules for all workers, and record if one has started the CUDA driver."""
+    """Import modules for all workers."""
     for name in modules:
         if name.startswith("attnbench."):
             import_own_package()
         importlib.import_module(name)
-        if uses_cuda():
-            os.environ.setdefault(CUDA_BEGUN, name)
     # otherwise workers spend a third of their time collecting torch's objects
     gc.collect()
     gc.freeze()
@@ -171,27 +68,90 @@ def load_shared(*modules: str) -> None:
 def import_own_package() -> None:
     """Import the package of this file, even where the import path leads to another copy of it."""
     if "attnbench" not in sys.modules:
-        imported("attnbench", Path(__file__).parents[2])
+        sys.path.insert(0, str(Path(__file__).parents[2]))
+        importlib.import_module("attnbench")
+        del sys.path[0]
 
 
-def imported(name: str, folder: Path) -> ModuleType:
-    """The module of this name from a folder. Raises `ImportError`."""
-    spec = PathFinder.find_spec(name, [str(folder)])
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{folder} has no {name.rpartition('.')[2]}")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def fork_until_closed(control: socket.socket) -> None:
+    """Fork a process whenever one is asked for; at the end of the connection, end all of them.
+
+    Each comes with a connection of its own, on which this program says that the process was born,
+    and how it ended.
+    """
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poll = select.poll()
+    for source in (control, woken):
+        poll.register(source, select.POLLIN)
+    status: dict[int, socket.socket] = {}  # by process id
+    control.sendall(b"o")
+    while True:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if woken.fileno() in ready:
+            woken.recv(4096)
+            reap(status)
+        if control.fileno() in ready and not serve_one(control, (woken, wake), status):
+            break
+    end_children()
 
 
-def uses_cuda() -> bool:
-    """Whether this process has started the CUDA driver, which its forks cannot use any more."""
+def serve_one(
+    control: socket.socket, own: tuple[socket.socket, ...], status: dict[int, socket.socket]
+) -> bool:
+    """Do what is asked on the control connection; False at its end.
+
+    The system drops descriptors when this program has too many open; then nothing is forked. All
+    connections of this program are closed in a new process, also its `own`.
+    """
+    try:
+        asked, descriptors, _, _ = socket.recv_fds(control, 1, 3)
+    except OSError:
+        return False
+    if asked == b"c":
+        load_shared(COMPILER)
+    if asked != b"f" or not descriptors:
+        return bool(asked)
+    pid, code, parent = -1, errno.EMFILE, os.getpid()
+    told = socket.socket(fileno=descriptors[0])
+    if len(descriptors) == 3:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            code = error.errno or 0
+    if pid == 0:
+        for mine in (control, told, *own, *status.values()):
+            mine.close()
+        start_worker(*descriptors[1:], parent=parent)
+    for descriptor in descriptors[1:]:
+        os.close(descriptor)
+    tell(told, pid, code)
+    if pid > 0:
+        status[pid] = told
+    else:
+        told.close()
+    return True
+
+
+def reap(status: dict[int, socket.socket]) -> None:
+    """Collect children that have ended, and tell how those did that were asked for."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, exit_status = ended
+            if told := status.pop(pid, None):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)  # what it left in its process group
+                left = end_children(set(status))
+                with told:
+                    tell(told, pid, os.waitstatus_to_exitcode(exit_status), left)
+
+
+def tell(told: socket.socket, pid: int, code: int, left: int = 0) -> None:
+    """Say that a process was born, or how it ended, unless nobody listens any more."""
     with suppress(OSError):
-        if "libcuda.so" in Path("/proc/self/maps").read_text():
-            # without cuInit every other function fails
-            driver = ctypes.CDLL("libcuda.so.1")
-            return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0)
-    return False
+        told.sendall(STATUS.pack(pid, code, left))
 
 
 def end_with(parent: int) -> None:
@@ -203,20 +163,25 @@ def end_with(parent: int) -> None:
 
 def start_worker(pipe: int, output: int, *, parent: int) -> None:
     """In a new process: answer until the connection ends, then exit without running hooks."""
-    with suppress(OSError):
-        os.setpgid(0, 0)
-    end_with(parent)  # on other systems it ends when its connection does
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    with suppress(OSError):  # where memory runs out, the kernel shall kill this process first
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    empty = os.open(os.devnull, os.O_RDONLY)
-    for target, source in enumerate((empty, output, output)):
-        os.dup2(source, target)
-    for descriptor in (empty, output):
-        os.close(descriptor)
-    serve(socket.socket(fileno=pipe))
-    sys.stdout.flush()
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with suppress(OSError):
+            os.setpgid(0, 0)
+        end_with(parent)  # on other systems it ends when its connection does
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        with suppress(OSError):  # where memory runs out, the kernel shall kill this process first
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        empty = os.open(os.devnull, os.O_RDONLY)
+        for target, source in enumerate((empty, output, output)):
+            os.dup2(source, target)
+        for descriptor in (empty, output):
+            os.close(descriptor)
+        serve(socket.socket(fileno=pipe))
+        sys.stdout.flush()
+    except BaseException:
+        os._exit(1)
     os._exit(0)  # no thread or hook of a mechanism may hold the process
 
 
@@ -233,11 +198,9 @@ def serve(connection: socket.socket) -> None:
             try:
                 if answer is None:
                     answer = load(**question)
-                    version = getattr(sys.modules.get("torch"), "__version__", "")
-                    reply: Mapping[str, Any] = {"outcome": "ok", "torch": version}
+                    text = json.dumps([number, {"outcome": "ok"}])
                 else:
-                    reply = answer(**question)
-                text = json.dumps([number, reply])
+                    text = json.dumps([number, answer(**question)])
             except BaseException as error:  # a mechanism may raise anything
                 text = json.dumps([number, {"outcome": "failed", "reason": described(error)}])
             if os.getpid() != own:  # a mechanism has forked, and this is the child

@@ -6,6 +6,7 @@ much it is, only its end is kept, for the message about a crash.
 
 import json
 import math
+import os
 import select
 import signal
 import socket
@@ -62,8 +63,7 @@ class Answered(TypedDict, total=False):
 class Process(AbstractContextManager["Process"]):
     """One measuring process; `started` says whether its package could be loaded.
 
-    The program that forked it says on the connection `status` how it ended, and kills it once this
-    end is shut down.
+    The program that forked it says on the connection `status` how it ended.
     """
 
     def __init__(
@@ -194,7 +194,8 @@ class Process(AbstractContextManager["Process"]):
             with self.status, suppress(OSError, ValueError):
                 if not readable(grace_s, self.status):
                     self.is_killed = True
-                    self.status.shutdown(socket.SHUT_WR)
+                    with suppress(ProcessLookupError):
+                        os.kill(self.pid, signal.SIGKILL)
                 _, code, left = STATUS.unpack(receive(self.status, STATUS.size, STUCK_S))
                 self.exit = code, left
         return self.exit

@@ -141,12 +141,6 @@ def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch, known, ki
     assert find("cuda:1").uuid() == kind + number
 
 
-def test_after_a_fork_from_a_process_that_has_used_cuda_the_reason_is_given(monkeypatch):
-    monkeypatch.setenv("ATTNBENCH_CUDA_BEGUN", "torch.sparse")
-    with pytest.raises(CannotRun, match=r"importing torch\.sparse started CUDA in the process"):
-        find("cuda").select()
-
-
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, name):
     monkeypatch.setattr(f"attnbench.devices.kinds.{name}.which", lambda program: program)

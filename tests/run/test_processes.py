@@ -21,7 +21,6 @@ from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import pool
 from attnbench.run.pool import Pool
-from tests import emulated
 from tests.run.light import ends, install, light_environment, light_server, odd
 
 
@@ -84,20 +83,6 @@ def test_the_compiler_is_loaded_once_for_all_processes(light, tmp_path):
     light.program.wait()
     with light.process() as worker:
         assert worker.ask(60, **loaded)["loaded"], "by a server that was started again"
-
-
-@pytest.mark.parametrize("begins", [True, False])
-def test_a_module_that_starts_cuda_before_the_fork_is_named(tmp_path, monkeypatch, begins):
-    """After that no process of the server can use a GPU; to have the driver's library is fine."""
-    monkeypatch.setenv("LD_LIBRARY_PATH", emulated.environment(tmp_path)["LD_LIBRARY_PATH"])
-    code = f"import ctypes; ctypes.CDLL('libcuda.so.1').{'cuInit(0)' if begins else 'cuInit'}"
-    install(tmp_path / "modules", INDUCTOR | {"torch/_inductor/compile_fx.py": code})
-    ask = {"do": "import os; answer['begun'] = os.environ.get('ATTNBENCH_CUDA_BEGUN')"}
-    with light_server(tmp_path / "modules", monkeypatch) as server:
-        server.load_compiler()
-        with server.process() as worker:
-            found = worker.ask(60, **ask)["begun"]
-    assert found == (pool.COMPILER if begins else None)
 
 
 def test_a_mechanism_that_forks_is_answered_once(light):

@@ -23,7 +23,6 @@ from attnbench.devices.protocol import (
     Unavailable,
     ValuesAndNotes,
 )
-from attnbench.errors import CannotRun
 from attnbench.records import OTHERS, Case, Clock
 
 # variables that change what is computed or how memory is managed, recorded where they are set
@@ -89,11 +88,6 @@ class Cuda(Device):
     def select(self) -> None:
         import torch
 
-        if begun := os.environ.get("ATTNBENCH_CUDA_BEGUN"):
-            raise CannotRun(
-                f"importing {begun} started CUDA in the process from which measuring processes are"
-                " forked, so that none of them can use it"
-            )
         torch.cuda.set_device(self.index)
         # float32 must mean float32 in convolutions too, for which torch allows TF32 by default
         torch.backends.cudnn.allow_tf32 = False
