@@ -6,7 +6,7 @@ import torch
 
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
-from attnbench.measure.subject import SUBJECTS, Repeating
+from attnbench.measure.subject import SUBJECTS
 from attnbench.records import Case, Workload
 
 
@@ -29,8 +29,7 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
         return None
     dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
     torch.manual_seed(seed)
-    with Repeating():
-        module, exact = form(config, short), card.forms["eager"](config, short)
+    module, exact = form(config, short), card.forms["eager"](config, short)
     module, exact = module.to(device, dtype).eval(), exact.to(device, dtype).eval()
     exact.load_state_dict(module.state_dict())
     exact.double()

@@ -3,7 +3,7 @@
 There is a class for each mode; `Subject` itself is that of inference.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from attnbench import modes
@@ -22,8 +21,7 @@ from attnbench.devices.finding import find
 from attnbench.records import Case, Level
 from attnbench.verify.flops import counted_flops
 
-DRAWN = 1 << 20  # numbers of a large tensor that are drawn, as all would take long; others repeat
-DRAWS = frozenset({torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default})
+DRAWN = 1 << 20  # numbers of a filled tensor that are drawn, as all would take long; others repeat
 FEW = 16  # tokens of a prompt whose state gives the distribution of a filled one's numbers
 STEPS = 16  # at most, for a numerical error: in float64 each reads twice the bytes
 
@@ -48,8 +46,7 @@ class Subject:
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
         # a `Classifier`, or at other levels one form of the mechanism
         whole = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
-        with Repeating():
-            self.module: Any = whole(config, w)
+        self.module: Any = whole(config, w)
         forms = self.module.modules()
         self.compiles = any(getattr(form, "compiles", False) for form in forms)
         self.module.to(self.device, self.dtype).train(self.mode.trains)
@@ -151,12 +148,11 @@ class Subject:
 
         A user's core gives what it was given, and may not run a single token.
         """
-        if not card.declared:
-            return self.case.workload.heads, self.case.workload.head_width
         w = replace(self.case.workload, batch=1, seq_len=1)
+        if not card.declared:
+            return w.heads, w.head_width
         core: Any = card.forms["eager"](config, w).to(self.device, self.dtype)
-        shapes = core.core_inputs(core.config, w)
-        inputs = (torch.zeros(shape, device=self.device, dtype=self.dtype) for shape in shapes)
+        inputs = (self.normal(*shape) for shape in core.core_inputs(core.config, w))
         with torch.no_grad():
             _, heads, _, width = core.attend(*inputs, None).shape
         return heads, width
@@ -267,7 +263,10 @@ class Decode(Subject):
             return part.copy_(sample)
         known = sample[sample.isfinite()].float()  # some slots may be empty
         spread, mean = torch.std_mean(known, correction=0) if len(known) else (1.0, 0.0)
-        draw(part, lambda p: p.normal_(float(mean), float(spread), generator=self.generator))
+        first, *others = part.flatten().split(DRAWN) if part.is_contiguous() else (part,)
+        first.normal_(float(mean), float(spread), generator=self.generator)
+        for other in others:
+            other.copy_(first[: len(other)])
         return part
 
     def forward(self) -> Tensor:
@@ -301,30 +300,6 @@ class Decode(Subject):
             output, state = module.step(token, state)
             outputs.append(output)
         return torch.cat(outputs, 1)
-
-
-class Repeating(TorchDispatchMode):
-    """Within it, initial parameters are drawn by `draw`."""
-
-    def __torch_dispatch__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if func not in DRAWS or args[0].numel() <= DRAWN:
-            return func(*args, **(kwargs or {}))
-        draw(args[0], lambda first: func(first, *args[1:], **(kwargs or {})))
-        return args[0]
-
-
-def draw(tensor: Tensor, fill: Callable[[Tensor], object]) -> None:
-    """Let `fill` draw the first numbers of a tensor, which the others repeat."""
-    first, *others = tensor.flatten().split(DRAWN) if tensor.is_contiguous() else (tensor,)
-    fill(first)
-    for other in others:
-        other.copy_(first[: len(other)])
 
 
 def plain(output: Any) -> Tensor:

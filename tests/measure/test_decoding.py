@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from attnbench.attention.contract import Attention, Unusable
 from attnbench.catalogue.registry import card
+from attnbench.measure import subject as measured
 from attnbench.measure.digits import relative_error
 from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
@@ -197,6 +198,15 @@ def test_a_filled_state_is_like_that_of_a_prompt(name):
             assert spread / 30 <= part.std(correction=0) <= 30 * spread
     assert of_none.check(of_none.iteration()(lambda phase: None)) == ""
     assert of_none.with_state({}) == of_prompt.with_state({})
+
+
+def test_a_large_part_of_a_state_repeats_its_first_numbers(monkeypatch):
+    monkeypatch.setattr(measured, "DRAWN", 100)
+    subject = subject_of(card("grouped_query"), decoding(seq_len=300), 0, filled=True)
+    subject.prefill()
+    first, second, *_ = subject.state[0].flatten().split(100)
+    assert torch.equal(first, second)
+    assert len(first.unique()) > 50
 
 
 def test_a_state_of_one_token_is_empty_and_another_structure_is_refused(monkeypatch):

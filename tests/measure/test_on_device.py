@@ -51,20 +51,6 @@ def test_what_a_case_reserved_is_given_back(gpu):
     assert torch.cuda.memory_reserved() < before + 8 * MIB
 
 
-def weighed(**sizes):
-    return answered(
-        Worker(None, seed=0, measures_memory=True),
-        "measure_memory",
-        **asked(device="cuda", **sizes),
-    )
-
-
-def test_the_second_case_of_a_process_has_the_peaks_of_the_first(gpu):
-    first, other, again = (weighed(seq_len=n)["values"] for n in (64, 512, 64))
-    for key in ("allocated_peak_bytes", "allocated_delta_bytes", "reserved_peak_bytes"):
-        assert first[key] == again[key] < other[key]
-
-
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_memory_takes_a_process_for_each_case_and_counts_one_that_nothing_has_changed(
     gpu, device, monkeypatch
