@@ -55,11 +55,10 @@ LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
 # those that are still longer
 FUNCTIONS = {
     "api/measuring.py:measure": 66,
-    "cli/check.py:check": 113,
     "cli/sweep.py:sweep": 102,
     "workloads/plan.py:describe": 62,
 }
-FILES = {"gate/finding.py": 353}
+FILES: dict[str, int] = {}
 
 
 def lines(path):

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.cli.typer_options import is_given, shared_option
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
-from attnbench.records import HelpPanel
+from attnbench.records import HelpPanel, Selection
 from attnbench.records.selection import parts
 from attnbench.store import output
 from attnbench.units import many
@@ -21,6 +22,7 @@ from attnbench.version import __version__
 from attnbench.workloads import axes
 
 if TYPE_CHECKING:
+    from attnbench.gate.cases import CheckPlan
     from attnbench.gate.finding import Report
 
 AGAINST, JUDGE = "What to compare with", "How to judge"
@@ -32,9 +34,7 @@ def check(
         "REVISION", "Git revision to compare with; both are measured now.", AGAINST
     ),
     baseline: Path | None = option(
-        "FILE",
-        "File of counts that --save wrote, on any machine.",
-        AGAINST,
+        "FILE", "File of counts that --save wrote, on any machine.", AGAINST
     ),
     save: Path | None = option(
         "FILE", "Write the counts to a file; without --models, for @all.", AGAINST
@@ -49,9 +49,6 @@ def check(
         "NAME,…",
         "Functions without arguments in place of mechanisms: package.module:function.",
         HelpPanel.WHAT,
-    ),
-    changed: bool = switch(
-        "--changed", "Only mechanisms that load a file that differs from --base.", HelpPanel.WHAT
     ),
     lengths: str = shared_option("lengths", "128,512", HelpPanel.WHAT),
     level: str = shared_option("level", "attention", HelpPanel.WHAT),
@@ -79,66 +76,93 @@ def check(
     calls, not of imports. Processes keep freed memory, so that page faults add no noise; the times
     therefore miss part of what a copy into fresh memory costs.
     """
-    if sum(given is not None for given in (base, baseline, save)) != 1:
-        raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
-    if call is not None and (base is None or models or changed or no_times):
-        raise UsageError("--call needs --base, and takes no --models, --changed or --no-times")
-    if changed and base is None:
-        raise UsageError("--changed needs --base")
-    if no_times and base is None:
-        raise UsageError("--no-times has no effect: --save and --baseline only count")
-    for name in ("lengths", "level", "mode") if call or baseline else ():
-        if is_given(context, name):
-            known = "a function has none" if call else "the baseline has its own"
-            raise UsageError(f"--{name} has no effect: {known}")
-    if threshold is not None and (base is None or no_times):
-        raise UsageError("--threshold has no effect: only times have one, and none are taken here")
-    if save is not None and (strict or json_ or markdown or html or junit):
-        raise UsageError("--save judges nothing: leave out --strict and other outputs")
-    functions = None if call is None else parts(call, "--call")
-    if wrong := [name for name in functions or () if not re.fullmatch(".+:.+", name)]:
-        raise UsageError(f"--call {wrong[0]!r} is not of the form package.module:function")
+    refuse_useless({name for name in context.params if is_given(context, name)})
+    functions = named_functions(call)
     chosen = None if models is None else options.selections(models)
-    measured, drawn = choose(device), options.read("seed", seed)
-    planned: dict[str, Any] = {
-        "lengths": axes.lengths(lengths),
-        "level": options.read("level", level),
-        "modes": options.read("mode", mode),
-        "device": measured.name,
-        "budget_s": axes.seconds(budget, "--budget"),
-        "threshold": options.threshold(threshold, measured.threshold),
-        "times": not no_times,
-        "seed": drawn,
-    }
+    plan = planned(context.params)
     output.refuse_unwritable(save, markdown, html, junit)
     console.begin("starting the processes that measure")
-    from attnbench.cli.starting import function_runner, runner
-    from attnbench.gate.cases import CheckPlan
-    from attnbench.gate.check import against_file, against_revision, check_functions, save_baseline
-    from attnbench.gate.finding import traded
+    report = measured(plan, base or baseline, save, chosen, functions)
+    if report is not None:
+        publish(report, strict, json_, markdown=markdown, html=html, junit=junit)
+        raise typer.Exit(report.exit_code(strict))
 
-    plan = CheckPlan(**planned)
-    starting = function_runner(drawn) if functions else runner(drawn, own=base is not None)
-    unchanged = "nothing was kept, the repository is unchanged"
-    with stoppable(lambda: unchanged), starting as measuring:
-        if save is not None:
-            chosen = chosen or options.selections("@all")
-            cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
-        elif base is not None and functions:
-            report = check_functions(plan, base, functions, measuring)
-        elif base is not None:
-            report = against_revision(plan, base, chosen, measuring, only_changed=changed)
-        else:
-            assert baseline is not None
-            report = against_file(plan, baseline, chosen, measuring)
-    if save is not None:
-        for reason in left_out:
-            console.err().print(f"left out: {reason}")
-        console.err().print(f"{many(cases, 'case')} written to {save}")
-        return
-    report = report if strict else traded(report)
-    publish(report, strict, json_, markdown=markdown, html=html, junit=junit)
-    raise typer.Exit(report.exit_code(strict))
+
+def refuse_useless(given: set[str]) -> None:
+    """Raises `UsageError` if options that were given contradict each other or have no effect."""
+    if len(given & {"base", "baseline", "save"}) != 1:
+        raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
+    times = "base" in given and "no_times" not in given
+    own = {"lengths", "level", "mode"}
+    outputs = {"strict", "json_", "markdown", "html", "junit"}
+    rules = (
+        ({"call"}, {"baseline", "save", "models", "no_times"}, "--call needs --base, and no {}"),
+        ({"baseline", "save"}, {"no_times"}, "{} has no effect: --save and --baseline only count"),
+        ({"call"}, own, "{} has no effect: a function has none"),
+        ({"baseline"}, own, "{} has no effect: the baseline has its own"),
+        (set() if times else given, {"threshold"}, "{} has no effect: no times are taken here"),
+        ({"save"}, outputs, "{} has no effect: --save judges nothing"),
+    )
+    for one, other, reason in rules:
+        if given & one and (useless := sorted(given & other)):
+            raise UsageError(reason.format(f"--{useless[0].strip('_').replace('_', '-')}"))
+
+
+def named_functions(call: str | None) -> list[str]:
+    """The functions that `--call` names. Raises `UsageError`."""
+    functions = [] if call is None else parts(call, "--call")
+    if wrong := [name for name in functions if not re.fullmatch(".+:.+", name)]:
+        raise UsageError(f"--call {wrong[0]!r} is not of the form package.module:function")
+    return functions
+
+
+def planned(given: Mapping[str, Any]) -> "CheckPlan":
+    """The plan of the options. Raises `UsageError`."""
+    kind = choose(given["device"])
+    asked: dict[str, Any] = {
+        "lengths": axes.lengths(given["lengths"]),
+        "level": options.read("level", given["level"]),
+        "modes": options.read("mode", given["mode"]),
+        "device": kind.name,
+        "budget_s": axes.seconds(given["budget"], "--budget"),
+        "threshold": options.threshold(given["threshold"], kind.threshold),
+        "times": not given["no_times"],
+        "seed": options.read("seed", given["seed"]),
+    }
+    from attnbench.gate.cases import CheckPlan
+
+    return CheckPlan(**asked)
+
+
+def measured(
+    plan: "CheckPlan",
+    base: str | Path | None,
+    save: Path | None,
+    chosen: Sequence[Selection] | None,
+    functions: Sequence[str],
+) -> "Report | None":
+    """The report on a comparison with a revision or a file; None where counts were saved."""
+    from attnbench.cli.starting import function_runner, runner
+    from attnbench.gate.baseline import against_file, save_baseline
+    from attnbench.gate.check import against_revision, check_functions
+
+    own = isinstance(base, str)
+    starting = function_runner(plan.seed) if functions else runner(plan.seed, own=own)
+    with stoppable(lambda: "nothing was kept, the repository is unchanged"), starting as measuring:
+        match base:
+            case str() if functions:
+                return check_functions(plan, base, functions, measuring)
+            case str():
+                return against_revision(plan, base, chosen, measuring)
+            case Path():
+                return against_file(plan, base, chosen, measuring)
+        assert save is not None
+        chosen = chosen or options.selections("@all")
+        cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
+    for reason in left_out:
+        console.err().print(f"left out: {reason}")
+    console.err().print(f"{many(cases, 'case')} written to {save}")
+    return None
 
 
 def publish(

@@ -1,22 +1,40 @@
-"""What a check measures: its plan, and its cases with their results."""
+"""What a check measures: its plan, and its cases with their results.
+
+A case is raced as head against base, and as base against base, which is the noise floor.
+"""
 
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
-from attnbench.gate.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace, Visit
 from attnbench.gate.rule import FEWEST, Evidence, Pair, Stage, Statistic, mean, mean_of
 from attnbench.metrics import RACED, TIME
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
+from attnbench.run.pool import Pool
+from attnbench.run.race import Entry, Round, Turns
+
+BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
+SIDES = (BASE, HEAD, AGAIN)  # of a race
+MISSING = "missing"  # outcome on a side that lacks the mechanism or form
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
 VERDICT_S = 20.0  # of samples per verdict; longer iterations get fewer rounds
 FEWEST_ROUNDS = 4
-MISSING = "missing"  # outcome on a side that lacks the mechanism or form
+
+LEAST_TIMEOUT_S = 60.0
+PATIENCE = 50.0  # times the expected time of a visit
+START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
+WARM_UP = MappingProxyType({"warmup_s": 0.05, "faulting_s": 0.25})
+
+Laps = Mapping[str, tuple[float, ...]]  # by side, two samples a round
+Visit = Mapping[str, Laps]  # by metric: times are seconds of one iteration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +78,9 @@ class CheckPlan:
         )
 
     @property
-    def cases(self) -> int:
-        """The number of cases of each form."""
-        return len(self.modes) * len(self.lengths)
-
-    @property
     def visit_s(self) -> float:
         """The approximate seconds of one visit to a case, on a quiet machine."""
-        return 3 * (START_S + (2 * self.rounds + WARM) * self.iteration_s)
+        return len(SIDES) * (START_S + (2 * self.rounds + WARM) * self.iteration_s)
 
     @property
     def looks(self) -> tuple[int, int]:
@@ -86,28 +99,10 @@ class CheckPlan:
         wanted = max(1.0, self.iteration_s / per_sequence)
         return int(min(2 ** math.ceil(math.log2(wanted)), 2 ** int(math.log2(most))))
 
-    def rounds_for(self, sides: int, sample_s: float) -> int:
+    def rounds_for(self, sample_s: float) -> int:
         """Rounds of a pair such that both looks together take at most `VERDICT_S`."""
-        round_s = 2 * sides * (self.pairs + self.confirm) * sample_s
+        round_s = 2 * len(SIDES) * sum(self.looks) * sample_s
         return min(self.rounds, max(FEWEST_ROUNDS, int(VERDICT_S / round_s)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MechanismPair:
-    """A mechanism as base and head name it; reports name it as head does.
-
-    `further`: a form that was not asked for, which only counts if it runs and is not the default.
-    """
-
-    base: Selection
-    head: Selection
-    further: bool = False
-    timed: bool = True
-
-    def in_form(self, form: str | None, further: bool = True) -> "MechanismPair":
-        """The same mechanism in one form; None: the default one."""
-        base, head = (replace(side, form=form) for side in (self.base, self.head))
-        return MechanismPair(base=base, head=head, further=further)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,43 +126,103 @@ class Counted:
         """Whether memory ran out or something else ended its process, perhaps not its own code."""
         return self.outcome == Outcome.OOM or self.cause == Cause.KILLED
 
+    def blamed(self, side: str) -> "Counted":
+        """This, or where it was killed, that it could not be measured: no fault of its code."""
+        reason = f"could not be measured on {side}: {self.reason}"
+        lost = Counted(outcome=Outcome.SKIPPED, reason=reason, cause=Cause.KILLED)
+        return lost if self.killed else self
 
-def unmeasured(side: str, reason: str) -> Counted:
-    """What counts for a side whose process was killed, perhaps by no fault of its code."""
-    reason = f"could not be measured on {side}: {reason}"
-    return Counted(outcome=Outcome.SKIPPED, reason=reason, cause=Cause.KILLED)
+
+class Failed(Exception):
+    """One side did not run in a race."""
+
+    def __init__(self, side: str, counted: Counted) -> None:
+        self.side, self.counted = side, counted
+        super().__init__(f"{counted.outcome} on {side}: {counted.reason}")
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class TreeRace:
+    """What each side builds, and how a sample of it is taken."""
+
+    builds: Mapping[str, Mapping[str, Any]]  # side -> mechanism, form, options, workload, …
+    rounds: int = 2
+    iterations: int = 1  # per sample; a round has two samples of each side
+    iteration_s: float = 0.0  # expected
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds after which one is killed."""
+        return max(LEAST_TIMEOUT_S, PATIENCE * self.cost_s)
+
+    @property
+    def cost_s(self) -> float:
+        """Expected seconds of one visit."""
+        iterations = 2 * self.rounds * self.iterations + WARM
+        return len(self.builds) * (START_S + iterations * self.iteration_s)
+
+    def run(self, processes: Round) -> Visit:
+        """What every side measured. Raises `Failed`."""
+        turns = Turns(pairs=self.rounds, iterations=self.iterations)
+        entries = processes.race(
+            {name: {**WARM_UP, **asked} for name, asked in self.builds.items()},
+            lambda times: dict.fromkeys(times, turns),
+            lambda name, wall_s: self.timeout_s,
+        )
+        for name, entry in entries.items():
+            if (failed := entry.failed) is not None:
+                about = {
+                    key: failed[key] for key in ("outcome", "reason", "cause") if key in failed
+                }
+                raise Failed(name, Counted(**about))
+        found = {key: {name: _numbers(key, e) for name, e in entries.items()} for key in RACED}
+        return {key: laps for key, laps in found.items() if all(laps.values())}
+
+
+def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
+    """The samples of a side, or twice the one value of its process; empty without one."""
+    if key == TIME:
+        return tuple(sample.seconds for sample in entry.laps.values())
+    number = entry.finished["values"].get(key, 0.0)
+    return (number, number) if number > 0 else ()
+
+
+def tree_round(server: Pool, trees: Mapping[str, Path], draw: random.Random) -> Round:
+    """One visit: a fresh process for the tree of each side."""
+    return Round(lambda name: server.process(trees[name]), draw)
+
+
+@dataclass(kw_only=True, eq=False)
 class CheckedCase:
-    """One case during a check: counted on each side, then timed in two looks, if it is `due`."""
+    """One case during a check: counted on each side, then timed in two looks, if it is `due`.
 
-    compared: MechanismPair
-    workload: Workload
+    A function without arguments has no workload. `further`: a form that was not asked for, which
+    only counts if it runs and is not the default.
+    """
+
+    asked: Selection
+    workload: Workload | None = None
+    further: bool = False
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     race: TreeRace | None = None
     due: bool = False
     batch: int | None = None  # the timed batch, not the counted one
     stages: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
     failed: Failed | None = None
-    kills: list[Failed] = field(default_factory=list)
 
-    def build_request(self, side: str, batch: int | None = None) -> dict[str, Any]:
+    def build_request(self, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side build the case, with another batch if one is given."""
-        selection = self.compared.head if side == HEAD else self.compared.base
-        return {
-            "mechanism": selection.name,
-            "form": selection.form,
-            "options": selection.options,
-            "workload": workload_request(
-                replace(self.workload, batch=batch or self.workload.batch)
-            ),
-        }
+        if self.workload is None:
+            return {"mechanism": self.name}
+        workload = replace(self.workload, batch=batch or self.workload.batch)
+        form, options = self.asked.form, self.asked.options
+        about = {"form": form, "options": options, "workload": asdict(workload)}
+        return {"mechanism": self.name, **about}
 
     @property
     def name(self) -> str:
         """The mechanism's name in the report."""
-        return self.compared.head.name
+        return self.asked.name
 
     @property
     def label(self) -> str:
@@ -175,30 +230,21 @@ class CheckedCase:
         for side in (HEAD, BASE):
             if side in self.counted and self.counted[side].case:
                 return self.counted[side].case
-        chosen = self.compared.head
-        form, options = chosen.form or "default", chosen.options
-        case = Case(mechanism=chosen.name, form=form, options=options, workload=self.workload)
-        return str(case)
+        if self.workload is None:
+            return self.name
+        form, options = self.asked.form or "default", self.asked.options
+        return str(Case(mechanism=self.name, form=form, options=options, workload=self.workload))
 
     @property
     def ran(self) -> bool:
         """Whether every side counted it."""
         return all(counted.ran for counted in self.counted.values())
 
-    def fail(self, failed: Failed) -> None:
-        """Note that it failed in a visit: for good, unless its process was killed only once."""
-        killed = Counted(outcome=failed.outcome, cause=failed.cause).killed
-        self.kills += [failed] * killed
-        if not killed or len(self.kills) > 1:
-            self.failed = failed
-
     def laps(self, metric: str) -> tuple[list[Laps], ...]:
         """The laps of a metric in each visit, by stage."""
         return tuple([visit[metric] for visit in stage if metric in visit] for stage in self.stages)
 
-    def numbers(
-        self, side: str, statistic: Statistic = Statistic.TYPICAL, metric: str = TIME
-    ) -> tuple[float, ...]:
+    def numbers(self, side: str, statistic: Statistic, metric: str) -> tuple[float, ...]:
         """One number per process of a side: the median of its samples, or their mean."""
         of = mean if statistic is Statistic.AVERAGE else median
         return tuple(of(laps[side]) for stage in self.laps(metric) for laps in stage)
@@ -217,35 +263,18 @@ class CheckedCase:
     @property
     def family(self) -> str:
         """The series and mode over whose lengths a geometric mean is taken."""
-        return f"{self.compared.head}, {self.workload.mode}"
+        return f"{self.asked}, {self.workload.mode}" if self.workload else self.name
 
 
-@dataclass(kw_only=True)
-class FunctionCase(CheckedCase):
-    """A function without arguments, in place of a mechanism."""
-
-    def build_request(self, side: str, batch: int | None = None) -> dict[str, Any]:
-        """The request that makes a side load the function."""
-        return {"mechanism": self.name}
-
-    @property
-    def label(self) -> str:
-        """The name of the function."""
-        return self.name
-
-
-def function_case(name: str) -> FunctionCase:
-    """The case of a function."""
-    selection = Selection(name=name)
-    compared = MechanismPair(base=selection, head=selection)
-    return FunctionCase(compared=compared, workload=Workload(batch=1, seq_len=1))
-
-
-def planned(plan: CheckPlan, compared: Sequence[MechanismPair]) -> list[CheckedCase]:
+def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length; duplicates count once."""
     return [
-        CheckedCase(compared=mechanism, workload=plan.workload(mode, n))
-        for mechanism in dict.fromkeys(compared)
+        CheckedCase(
+            asked=one,
+            workload=plan.workload(mode, n),
+            further=one.form is not None and replace(one, form=None) in asked,
+        )
+        for one in dict.fromkeys(asked)
         for mode in plan.modes
         for n in plan.lengths
     ]
@@ -265,19 +294,3 @@ def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], 
             if len(members) > 1:
                 name = f"{family}, mean of {len(members)} lengths"
                 yield members, mean_of(name, [case.evidence(metric) for case in members])
-
-
-def workload_request(workload: Workload) -> dict[str, Any]:
-    """A workload as the request to a side.
-
-    Fields that older versions may not know are left out at their default, except dropout.
-    """
-    asked = asdict(workload)
-    for f in fields(Workload):
-        if f.name in ("causal", "padding", "shell") and asked[f.name] == f.default:
-            del asked[f.name]
-    if workload.shell is not None:
-        usual = asdict(Shell())
-        shell = {name: value for name, value in asked["shell"].items() if value != usual[name]}
-        asked["shell"] = {"dropout": workload.shell.dropout} | shell
-    return asked

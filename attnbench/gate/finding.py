@@ -11,15 +11,15 @@ from statistics import median
 from attnbench.devices.finding import find
 from attnbench.gate import rule
 from attnbench.gate.cases import (
+    BASE,
+    HEAD,
     MISSING,
     CheckedCase,
     CheckPlan,
     Counted,
     families,
-    unmeasured,
 )
-from attnbench.gate.measuring import CheckSession
-from attnbench.gate.pairs import BASE, HEAD
+from attnbench.gate.measuring import Looks
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME
 from attnbench.records import Outcome
 from attnbench.statistics.verdict import Verdict, count_verdict
@@ -105,15 +105,6 @@ class Report:
         return tuple(finding for finding in self.findings if finding.fails)
 
     @property
-    def traded(self) -> tuple[Finding, ...]:
-        """Counts that grew where time fell, which is not a failure."""
-        return tuple(
-            finding
-            for finding in self.findings
-            if finding.metric in COUNTED and finding.verdict is Verdict.SLOWER and not finding.fails
-        )
-
-    @property
     def unsure(self) -> tuple[Finding, ...]:
         """The findings that could not be decided."""
         return tuple(finding for finding in self.findings if finding.verdict is Verdict.UNSURE)
@@ -153,9 +144,9 @@ class Report:
         return 3 if strict and (self.contaminated or self.unsure or untested) else 0
 
 
-def reported(report: Report, race: CheckSession) -> Report:
-    """The report with the findings and conditions of a race."""
-    plan, cases = race.plan, race.cases
+def reported(report: Report, looks: Looks) -> Report:
+    """The report with the findings and conditions of what was measured."""
+    plan, cases = looks.plan, looks.cases
     grouped = list(families(cases))
     contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
     single = [e for members, e in grouped if len(members) == 1 and e.metric == TIME]
@@ -166,16 +157,16 @@ def reported(report: Report, race: CheckSession) -> Report:
         report,
         findings=(
             *chain.from_iterable(both),
-            *broken(cases),
-            *raced(plan, grouped, bool(contaminated), race.enough),
+            *chain.from_iterable(map(broken, cases)),
+            *raced(plan, grouped, bool(contaminated), looks.enough),
         ),
         contaminated=contaminated,
-        notes=(*notes(plan, cases), *report.notes),
+        notes=(*report.notes, *changed_defaults(cases)),
         conditions=Conditions(
             plan=plan,
             clock=find(plan.device).clock if single else "",
             worst_floor=max(floors, default=None),
-            elapsed_s=time.monotonic() - race.begun,
+            elapsed_s=time.monotonic() - looks.begun,
         ),
     )
 
@@ -188,18 +179,20 @@ def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding
         yield from counts(case.name, case.label, base.values, head.values)
 
 
-def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
-    """Cases that ran when they were counted but failed when they were timed."""
+def broken(case: CheckedCase) -> Iterator[Finding]:
+    """That a case ran when it was counted but failed when it was timed."""
+    if (failed := case.failed) is not None:
+        side, ok = HEAD if failed.side == HEAD else BASE, Counted(outcome=Outcome.OK)
+        sides = {BASE: ok, HEAD: ok, side: failed.counted.blamed(side)}
+        yield from counted(case, sides[BASE], sides[HEAD])
+
+
+def changed_defaults(cases: Sequence[CheckedCase]) -> Iterator[str]:
+    """Cases whose default form is another on head than on base."""
     for case in cases:
-        if case.failed is None:
-            continue
-        ok = Counted(outcome=Outcome.OK)
-        side = HEAD if case.failed.side == HEAD else BASE
-        failed = Counted(outcome=case.failed.outcome, reason=case.failed.reason)
-        # base survived where head was killed
-        if case.kills and {kill.side for kill in case.kills} != {HEAD}:
-            failed = unmeasured(side, failed.reason)
-        yield from counted(case, *((ok, failed) if side == HEAD else (failed, ok)))
+        base, head = (case.counted[side].form for side in (BASE, HEAD))
+        if base and head and base != head:
+            yield f"{case.label}: the default form is {base} on base and {head} on head"
 
 
 def raced(plan: CheckPlan, grouped: Families, contaminated: bool, enough: str) -> Iterator[Finding]:
@@ -241,25 +234,6 @@ def raced(plan: CheckPlan, grouped: Families, contaminated: bool, enough: str) -
             suspected=suspect and verdict is Verdict.UNSURE,
             batch=single.batch if single else None,
             cases=len(members),
-        )
-
-
-def notes(plan: CheckPlan, cases: Sequence[CheckedCase]) -> Iterator[str]:
-    """What a reader should know about the cases."""
-    for case in cases:
-        base, head = (case.counted[side].form for side in (BASE, HEAD))
-        if base and head and base != head:
-            yield f"{case.label}: the default form is {base} on base and {head} on head"
-    moved, copying = TABLE["moved_bytes"], []
-    for case in cases:
-        bytes_moved = [case.counted[side].values.get(moved.key) for side in (BASE, HEAD)]
-        if count_verdict(bytes_moved[0], bytes_moved[1], moved) is Verdict.SLOWER:
-            copying.append(case.label)
-    if plan.times and copying and find(plan.device).hides_page_faults:
-        more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
-        yield (
-            f"{copying[0]}{more}: head moves more bytes than base; processes keep freed memory"
-            " while they are timed, which hides part of the cost of copies in normal use"
         )
 
 

@@ -15,43 +15,39 @@ from typing import Any, TypeVar
 
 from msgspec import convert
 
-from attnbench.devices.cgroups import cores
-from attnbench.devices.host import load
 from attnbench.errors import CannotRun, OverBudget
 from attnbench.gate import rule
 from attnbench.gate.cases import (
+    AGAIN,
+    BASE,
+    SIDES,
     CheckedCase,
     CheckPlan,
     Counted,
-    FunctionCase,
+    Failed,
+    TreeRace,
     families,
-    unmeasured,
+    tree_round,
 )
-from attnbench.gate.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, tree_round
 from attnbench.metrics import TIME
 from attnbench.records import Outcome
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.race import Round
-from attnbench.units import many
 
 COUNT_TIMEOUT_S = 300.0
-T = TypeVar("T")
-
 MARGIN = 1.5  # of a suggested budget over the expected time: the load of a machine varies
 STEP_S = 10  # to a multiple of which it is rounded up
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """The processes that measure, and where progress is reported.
-
-    `observe` is called with what is running now, `announce` with what deserves a separate line.
-    """
+    """The processes that measure; `observe` is called with what is running now."""
 
     server: Pool
     observe: Callable[[str], None] = lambda _: None
-    announce: Callable[[str], None] = lambda _: None
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
@@ -66,42 +62,97 @@ class Runner:
         except OverBudget as error:
             raise CannotRun(f"--budget of {budget_s:.0f} s {error}; raise it") from error
 
+    def loaded(self, side: str, tree: Path, **about: Any) -> Process:
+        """A process on a side. Raises `CannotRun` if its package does not load."""
+        worker = self.server.process(tree, **about)
+        if worker.started["outcome"] != Outcome.OK:
+            worker.end()
+            raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
+        return worker
 
-def loaded(server: Pool, side: str, tree: Path, **about: Any) -> Process:
-    """A process on a side. Raises `CannotRun` if its package does not load."""
-    worker = server.process(tree, **about)
-    if worker.started["outcome"] != Outcome.OK:
-        worker.end()
-        raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
-    return worker
+    def on_sides(self, trees: Mapping[str, Path], ask: Callable[[str, Path], T]) -> dict[str, T]:
+        """What `ask` gives for each side and its tree, asked at the same time."""
+        with ThreadPoolExecutor(len(trees)) as pool:
+            try:
+                return dict(zip(trees, pool.map(ask, trees, trees.values()), strict=True))
+            except KeyboardInterrupt:
+                self.server.close()  # or the pool would wait for the remaining answers
+                raise
 
 
-def crowding() -> float:
-    """About how much longer a process takes than alone, by the load of the machine."""
-    return max(1.0, (1.0 + (load() or 0.0)) / cores())
+def count(cases: Sequence[CheckedCase], runner: Runner, trees: Mapping[str, Path]) -> None:
+    """Count every case on every side, and once more where its process was killed."""
+    runner.observe("counting")
+    every = runner.on_sides(trees, lambda side, tree: count_side(cases, runner, side, tree))
+    for side, counted in every.items():
+        for case, one in zip(cases, counted, strict=True):
+            case.counted[side] = one
+    # one side after the other, since both may need more memory than there is
+    for case in cases:
+        for side, one in case.counted.items():
+            again = one
+            if one.killed:
+                with suppress(OverBudget):
+                    [again] = count_side([case], runner, side, trees[side])
+            case.counted[side] = again.blamed(side)
 
 
-def on_sides(server: Pool, sides: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
-    """What `ask` gives for each side, asked at the same time."""
-    with ThreadPoolExecutor(len(sides)) as pool:
-        try:
-            return dict(zip(sides, pool.map(ask, sides), strict=True))
-        except KeyboardInterrupt:
-            server.close()  # or the pool would wait for the remaining answers
+def count_side(
+    cases: Sequence[CheckedCase], runner: Runner, side: str, tree: Path
+) -> list[Counted]:
+    """The counts of every case on one side; a process that a case spoils is replaced."""
+    answers: list[Counted] = []
+    worker: Process | None = None
+    try:
+        for case in cases:
+            if worker is None or not worker.alive:
+                worker = runner.loaded(side, tree, measures_memory=True)
+            asked = {"do": "measure_memory", "checked": True, **case.build_request()}
+            answer = worker.ask(COUNT_TIMEOUT_S, **asked)
+            answers.append(convert(answer, Counted))
+            if answer.get("needs_new_process", True):
+                worker.end()
+    except OverBudget:
+        if not answers:
             raise
+        late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
+        answers += [late] * (len(cases) - len(answers))
+    finally:
+        if worker is not None:
+            worker.end()
+    return answers
 
 
-class CheckSession:
-    """One check of `cases` between `trees`: base and head, or head alone."""
+def measure(
+    plan: CheckPlan, cases: Sequence[CheckedCase], runner: Runner, trees: Mapping[str, Path]
+) -> "Looks":
+    """Count every case, and time those that are due and that both sides can run.
 
-    def __init__(
-        self, plan: CheckPlan, cases: list[CheckedCase], runner: Runner, trees: Mapping[str, Path]
-    ) -> None:
-        self.plan, self.cases = plan, cases
-        self.server, self.observe, self.announce = runner.server, runner.observe, runner.announce
-        self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
-        self.draw = random.Random(plan.seed)
-        self.begun = time.monotonic()
+    Cases of further forms are left out that run on no side, or are of the default form.
+    """
+    looks = Looks(plan, runner, trees)
+    if plan.times:
+        runner.server.of_layout(layout(0, 1))  # loads torch while cases are counted
+    count(cases, runner, trees)
+    defaults = {case.label for case in cases if not case.further}
+    for case in cases:
+        unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
+        if not case.further or not (unsupported or case.label in defaults):
+            case.due = plan.times and case.ran
+            looks.cases.append(case)
+    if looks.due:
+        looks.take()
+    return looks
+
+
+class Looks:
+    """The first and second looks at the times of `cases` of two trees, within the budget."""
+
+    def __init__(self, plan: CheckPlan, runner: Runner, trees: Mapping[str, Path]) -> None:
+        self.plan, self.runner, self.server = plan, runner, runner.server
+        self.cases: list[CheckedCase] = []
+        self.trees = {**trees, AGAIN: trees[BASE]}
+        self.draw, self.begun = random.Random(plan.seed), time.monotonic()
         self.expected_s = self.took_s = 0.0  # of all visits to single cases so far
 
     @property
@@ -109,34 +160,19 @@ class CheckSession:
         """The cases that are to be timed and can be."""
         return [case for case in self.cases if case.due and not case.failed]
 
-    def race(self) -> None:
-        """Count every case, race those to be timed, and race the doubtful ones again."""
-        if self.plan.times:
-            self.server.of_layout(layout(0, 1))  # loads torch while cases are counted
-        self.count()
-        self.cases = [case for case in self.cases if not self.is_needless(case)]
-        for case in self.cases:
-            case.due = self.plan.times and case.compared.timed and case.ran
-        if self.due:
-            with suppress(OverBudget):
-                self.race_due()
+    def take(self) -> None:
+        """Look at every case, as long as the budget lasts, and twice at what is doubtful.
 
-    def race_due(self) -> None:
-        """Race the cases that are due. Raises `OverBudget`."""
-        self.size()
-        waiting = self.due
-        while waiting := self.race_and_confirm(waiting):
-            pass
-        self.look(self.doubtful(self.due, lambda *found: not rule.settled(*found)), 1)
-
-    def race_and_confirm(self, cases: list[CheckedCase]) -> list[CheckedCase]:
-        """Look at as many cases as there is time for, twice at suspects; return those that wait.
-
-        A first look is cut short where a second one of half the pairs would not fit.
+        What is suspected is confirmed before those are looked at that there was no time for. A
+        first look is cut short where a second one of half the pairs would not fit.
         """
-        visited = self.look(cases, 0)
-        self.look(self.doubtful(visited, rule.suspected), 1)
-        return [case for case in self.due if case in cases and case not in visited]
+        waiting = self.due
+        with suppress(OverBudget):
+            while waiting:
+                visited = self.look(waiting, 0)
+                self.look(self.doubtful(visited, rule.suspected), 1)
+                waiting = [c for c in waiting if c not in visited and not c.failed]
+            self.look(self.doubtful(self.due, lambda *found: not rule.settled(*found)), 1)
 
     def look(self, cases: list[CheckedCase], stage: int) -> list[CheckedCase]:
         """Visit those of the cases that fit into the budget with fresh processes; return these."""
@@ -150,11 +186,9 @@ class CheckSession:
             is_enough = pair >= least[stage] and not self.fits(cases, 1 + reserved)
             if is_enough or not cases or not self.fits(cases, 1):
                 break
-            self.observe(f"{'confirming' if stage else 'comparing'}, pair {pair + 1} of {pairs}")
-            is_first = not self.took_s
+            doing = "confirming" if stage else "comparing"
+            self.runner.observe(f"{doing}, pair {pair + 1} of {pairs}")
             self.visit(cases, stage, pair)
-            if is_first:
-                self.announce(self.forecast())
         return [case for case in cases if not case.failed]
 
     def affordable(self, cases: Sequence[CheckedCase]) -> list[CheckedCase]:
@@ -178,16 +212,6 @@ class CheckSession:
         expected_s = (case.race.cost_s if case.race else self.plan.visit_s for case in cases)
         return slowdown * visits * sum(expected_s)
 
-    def forecast(self) -> str:
-        """How long the cases take, told once they have been visited."""
-        first_s = self.cost_s(self.due, self.plan.pairs)
-        both_s = self.cost_s(self.due, sum(self.plan.looks))
-        left = f"; {left_s:.0f} s are left" if (left_s := self.server.left_s) < both_s else ""
-        return (
-            f"timing {many(len(self.due), 'case')}: about {first_s:.0f} s, or {both_s:.0f} s if"
-            f" every one has to be confirmed{left}"
-        )
-
     @property
     def enough(self) -> str:
         """The option that gives enough time to look at every case twice, here and now."""
@@ -196,125 +220,52 @@ class CheckSession:
         more_s = max(needed_s, MARGIN * (self.plan.budget_s or 0.0))
         return f"--budget {STEP_S * math.ceil(more_s / STEP_S)}s"
 
-    def is_needless(self, case: CheckedCase) -> bool:
-        """Whether a further form runs on no side, or is the default, which is checked anyway."""
-        unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
-        defaults = {other.label for other in self.cases if not other.compared.further}
-        return case.compared.further and (unsupported or case.label in defaults)
-
-    def count(self) -> None:
-        """Count every case on every side, those whose process was killed once more."""
-        self.observe("counting")
-        sides = [side for side in self.trees if side != AGAIN]
-        first = on_sides(self.server, sides, lambda side: self.count_side(side, self.cases))
-        for case, *counted in zip(self.cases, *first.values(), strict=True):
-            case.counted |= zip(sides, counted, strict=True)
-        # one side after the other, since both may need more memory than there is
-        for case in [case for case in self.cases if any(c.killed for c in case.counted.values())]:
-            again = dict[str, Counted]()
-            with suppress(OverBudget):
-                again |= {side: self.count_side(side, [case])[0] for side in sides}
-            case.counted |= settled(case.counted, again)
-
-    def count_side(self, side: str, cases: Sequence[CheckedCase]) -> list[Counted]:
-        """The counts of every case on one side; a process that a case spoils is replaced."""
-        answers: list[Counted] = []
-        worker: Process | None = None
-        try:
-            for case in cases:
-                if worker is None or not worker.alive:
-                    tree = self.trees[side]
-                    worker = loaded(self.server, side, tree, measures_memory=True)
-                asked = {"do": "measure_memory", "checked": True, **case.build_request(side)}
-                answer = worker.ask(COUNT_TIMEOUT_S, **asked)
-                answers.append(convert(answer, Counted))
-                if answer.get("needs_new_process", True):
-                    worker.end()
-        except OverBudget:
-            if not answers:
-                raise
-            late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
-            answers += [late] * (len(cases) - len(answers))
-        finally:
-            if worker is not None:
-                worker.end()
-        return answers
-
-    def size(self) -> None:
-        """Set the batches of the cases that are due, such that iterations last as planned."""
-        with tree_round(self.server, self.trees, self.draw) as processes:
-            for case in self.due:
-                self.observe(f"sizing {case.label}")
-                while not (case.race or case.failed):
-                    try:
-                        self.size_one(case, processes)
-                    except Failed as failed:
-                        case.fail(failed)
-
-    def size_one(self, case: CheckedCase, processes: Round) -> None:
-        race = TreeRace(builds={BASE: case.build_request(BASE)})
-        took_s = min(race.run(processes)[TIME][BASE])
-        batch = case.workload.batch
-        if not isinstance(case, FunctionCase):
-            batch = case.batch = self.plan.batch_for(case.workload, took_s)
-        batch_s = took_s * batch / case.workload.batch
-        iterations = max(1, round(self.plan.iteration_s / batch_s))
-        sides = (BASE, HEAD, AGAIN)
-        case.race = TreeRace(
-            builds={side: case.build_request(side, batch) for side in sides},
-            rounds=self.plan.rounds_for(len(sides), iterations * batch_s),
-            iterations=iterations,
-            iteration_s=batch_s,
-        )
-
     def visit(self, cases: Sequence[CheckedCase], stage: int, pair: int) -> None:
         """One visit of fresh processes to every case, in random order."""
         server = self.server.of_layout(layout(stage, pair))
         server.wait()
         with tree_round(server, self.trees, self.draw) as processes:
             for case in self.draw.sample(cases, len(cases)):
-                fitting = cases if stage else self.affordable(cases)
-                if case.race is None or case.failed or case not in fitting:
+                if case.failed or case not in (cases if stage else self.affordable(cases)):
                     continue
-                self.observe(f"timing {case.label}")
-                begun = time.monotonic()
+                self.runner.observe(f"timing {case.label}")
                 try:
-                    case.stages[stage].append(case.race.run(processes))
+                    case.race = race = case.race or self.sized(case, processes)
+                    begun = time.monotonic()
+                    try:
+                        case.stages[stage].append(race.run(processes))
+                    finally:
+                        self.took_s += time.monotonic() - begun
+                        self.expected_s += race.cost_s
                 except Failed as failed:
-                    case.fail(failed)
-                finally:
-                    self.took_s += time.monotonic() - begun
-                    self.expected_s += case.race.cost_s
+                    case.failed = failed
+
+    def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
+        """The race of a case, with a batch such that iterations last as planned."""
+        once = TreeRace(builds={BASE: case.build_request()})
+        batch_s = min(once.run(processes)[TIME][BASE])
+        if case.workload is not None:
+            case.batch = self.plan.batch_for(case.workload, batch_s)
+            batch_s *= case.batch / case.workload.batch
+        iterations = max(1, round(self.plan.iteration_s / batch_s))
+        return TreeRace(
+            builds=dict.fromkeys(SIDES, case.build_request(case.batch)),
+            rounds=self.plan.rounds_for(iterations * batch_s),
+            iterations=iterations,
+            iteration_s=batch_s,
+        )
 
     def doubtful(
         self, cases: list[CheckedCase], doubt: Callable[[rule.Evidence, float], bool]
     ) -> list[CheckedCase]:
         """The cases that leave `doubt` after the first look, and had no second one."""
-        unique = {
-            id(case): case
+        found = (
+            case
             for members, evidence in families(cases)
             if doubt(evidence, self.plan.threshold)
             for case in members
-        }
-        return [case for case in unique.values() if case.stages[0] and not case.stages[1]]
-
-
-def settled(first: Mapping[str, Counted], again: Mapping[str, Counted]) -> dict[str, Counted]:
-    """The counts by side of a case of which a process was killed, after both were counted again.
-
-    A side that is killed twice while the other runs twice is at fault; otherwise what is killed,
-    or was and could not be counted again, could not be measured.
-    """
-
-    def of(side: str) -> Counted:
-        last = again.get(side, first[side])
-        others = [counts[other] for counts in (first, again) for other in counts if other != side]
-        at_fault = first[side].killed and len(others) == 2 and all(one.ran for one in others)
-        if not last.killed or at_fault:
-            return last
-        return unmeasured(side, last.reason)
-
-    return {side: of(side) for side in first}
+        )
+        return [case for case in dict.fromkeys(found) if case.stages[0] and not case.stages[1]]
 
 
 def layout(stage: int, pair: int) -> int:

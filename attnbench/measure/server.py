@@ -26,6 +26,8 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
 COMPILER = "torch._inductor.compile_fx"
+# of questions and answers; a change that another version would not understand takes the next number
+PROTOCOL = 2
 
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
@@ -225,6 +227,9 @@ def load(
         if not any(Path(place, "attnbench").is_dir() for place in places):
             import_own_package()
         worker = importlib.import_module(module).Worker
+        theirs = getattr(importlib.import_module("attnbench.measure.server"), "PROTOCOL", 1)
+        if theirs != PROTOCOL:
+            raise ImportError(f"it has protocol {theirs} of measuring processes, not {PROTOCOL}")
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this one: {error}") from error
     answer: Callable[..., Mapping[str, Any]] = worker(tree, **about).answer

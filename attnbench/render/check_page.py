@@ -1,7 +1,7 @@
 """A check as text, tables and pages: failures first, then what is uncertain, then the rest."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,8 +12,8 @@ from attnbench.render.grid import Cell, Table, clean, quantity, words
 from attnbench.statistics.verdict import Verdict
 from attnbench.units import NOTHING, change, count, few, interval, many, percent, seconds
 
-# a case of a mechanism: its name, then sizes, level, mode and so on
-LABEL = re.compile(r"(?P<name>.*)/(?P<sizes>B\d+-N\d+-.*)")
+# a case of a mechanism: its name, then sizes, level, mode, and what all cases of a check share
+LABEL = re.compile(r"(.*)/B\d+-N(\d+)-[^/]*/\w+/(\w+)/.*")
 
 
 def verdict_label(verdict: Verdict, metric: Metric) -> str:
@@ -37,13 +37,11 @@ def headline(report: Report) -> str:
     if report.contaminated:
         return "CONTAMINATED: base differs from base, so no time can be trusted"
     if suspects := [finding for finding in report.unsure if finding.suspected]:
-        return _probably(report, suspects)
+        return _probably(suspects)
     if lost := [finding for finding in report.unsure if finding.unmeasured]:
         return f"UNSURE: {_number(lost)} of {cases}: {sentence(lost[0])}"
     if report.unsure:
         return _unsure(report, cases)
-    if report.traded:
-        return f"OK: no regression in {cases}, {_number(report.traded)} faster with a larger count"
     return f"OK: no regression in {cases}"
 
 
@@ -80,58 +78,29 @@ def remarks(report: Report) -> Iterator[str]:
 
 
 def uncertain_lines(report: Report) -> Iterator[str]:
-    """Uncertain findings but those suspected, then remarks; all of one kind share a line."""
-    unsure = [finding for finding in report.unsure if not finding.suspected]
-    for kind, findings in (("larger, but faster", report.traded), ("unsure", unsure)):
-        if findings:
-            more = len(findings) - 1
-            yield f"{kind}: {sentence(findings[0])}" + (f"; and {more} more" if more else "")
+    """Uncertain findings but those suspected, in one line, then remarks."""
+    if unsure := [finding for finding in report.unsure if not finding.suspected]:
+        more = f"; and {len(unsure) - 1} more" if len(unsure) > 1 else ""
+        yield f"unsure: {sentence(unsure[0])}{more}"
     yield from remarks(report)
 
 
-def in_common(cases: Iterable[str]) -> frozenset[str]:
-    """The parts that the labels of all cases share: sizes, level, mode, type of numbers, device."""
-    labels = [label for label in map(LABEL.fullmatch, cases) if label]
-    parts = [frozenset(re.split("[-/]", label["sizes"])) for label in labels]
-    return frozenset.intersection(*parts) if len(parts) > 1 else frozenset()
-
-
-def parts_of(text: str, wanted: Callable[[str], bool]) -> str:
-    """The wanted parts of the sizes in a label: `D256-H16/attention` of all of them."""
-    kept = ("-".join(filter(wanted, part.split("-"))) for part in text.split("/"))
-    return "/".join(filter(None, kept))
-
-
-def shortened(cases: Sequence[str]) -> Callable[[str], str]:
-    """A function that leaves out of a label the sizes that all cases have in common."""
-    common = in_common(cases)
-
-    def short(case: str) -> str:
-        if not (label := LABEL.fullmatch(case)):
-            return case
-        kept = parts_of(label["sizes"], lambda part: part not in common)
-        return f"{label['name']}/{kept}" if kept else label["name"]
-
-    return short
+def short(case: str) -> str:
+    """`fastformer:eager N=128 training`: a label without what all cases of a check share."""
+    return LABEL.sub(r"\1 N=\2 \3", case)
 
 
 def tables(report: Report) -> tuple[Table, ...]:
-    """Times of every case; counts that changed; cases that were not compared.
-
-    What fails comes first; what all cases have in common stands in the titles.
-    """
-    common, short = in_common(report.cases), shortened(report.cases)
-    labels = list(filter(None, map(LABEL.fullmatch, report.cases)))
-    shared = f"; {parts_of(labels[0]['sizes'], common.__contains__)}" if common else ""
+    """Times of every case; counts that changed; cases that were not compared; failures first."""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
     ran = [f for f in findings if f.metric == RUNS]
     counted = [f for f in findings if f.metric in COUNTED]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
     shown = [
-        *(_raced(report, key, [f for f in findings if f.metric == key], shared) for key in RACED),
+        *(_raced(report, key, [f for f in findings if f.metric == key]) for key in RACED),
         Table(
             name="counts",
-            title=f"Counted{shared}",
+            title="Counted",
             columns=("case", "metric", "base", "head", "change", "verdict"),
             rows=tuple(
                 (words(short(f.case)), words(TABLE[f.metric].label), *_values_and_verdict(f))
@@ -145,7 +114,7 @@ def tables(report: Report) -> tuple[Table, ...]:
         ),
         Table(
             name="runs",
-            title=f"Not compared{shared}",
+            title="Not compared",
             columns=("case", "reason"),
             rows=tuple((words(short(f.case)), words(f.reason)) for f in ran),
         ),
@@ -153,9 +122,9 @@ def tables(report: Report) -> tuple[Table, ...]:
     return tuple(table for table in shown if table.rows)
 
 
-def _raced(report: Report, key: str, findings: Sequence[Finding], shared: str) -> Table:
+def _raced(report: Report, key: str, findings: Sequence[Finding]) -> Table:
     """The table of a raced metric; functions have no batch."""
-    short, clock = shortened(report.cases), report.conditions.clock if report.conditions else ""
+    clock = report.conditions.clock if report.conditions else ""
     batches = any(finding.batch for finding in findings)
     once = "iteration, at a batch size suited to timing" if batches else "call"
     text = f"{clock or 'time'} of one {once}" if key == TIME else TABLE[key].description
@@ -167,7 +136,7 @@ def _raced(report: Report, key: str, findings: Sequence[Finding], shared: str) -
 
     return Table(
         name=f"{TABLE[key].name}s",
-        title=f"{TABLE[key].heading}s{shared}",
+        title=f"{TABLE[key].heading}s",
         columns=("case", *batch, "base", "head", "change", "verdict"),
         rows=tuple(map(row, findings)),
         note=f"{text}; 99 % confidence intervals over pairs of fresh processes",
@@ -261,10 +230,10 @@ def _failed(report: Report) -> str:
     return ", ".join(f"{number} {kind}" for kind, number in kinds if number)
 
 
-def _probably(report: Report, suspects: Sequence[Finding]) -> str:
+def _probably(suspects: Sequence[Finding]) -> str:
     """`PROBABLY SLOWER: index +13 % [+12 %, +14 %]`, with what the suspects still need."""
     slower = [finding for finding in suspects if finding.probably_slower]
-    shown, short = slower or suspects, shortened(report.cases)
+    shown = slower or suspects
     single = [finding for finding in shown if finding.cases == 1] or shown
     texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in single], 3)
     return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(single[0].reason)}"

@@ -20,15 +20,14 @@ import statistics
 import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from attnbench.api.servers import SCRIPT
 from attnbench.devices.host import processor
-from attnbench.gate.cases import CheckPlan, workload_request
+from attnbench.gate.cases import AGAIN, BASE, CheckPlan, TreeRace, tree_round
 from attnbench.gate.measuring import layout
-from attnbench.gate.pairs import AGAIN, BASE, TreeRace, tree_round
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
 from attnbench.metrics import TIME
 from attnbench.records import Mode
@@ -147,7 +146,7 @@ def prepared(server, root, workload, plan):
             "mechanism": "slowed.py:CARD",
             "form": None,
             "options": list(options.items()),
-            "workload": workload_request(replace(workload, batch=batch)),
+            "workload": asdict(replace(workload, batch=batch)),
         }
 
     with tree_round(server, {BASE: root, AGAIN: root}, random.Random(0)) as processes:
@@ -166,7 +165,7 @@ def prepared(server, root, workload, plan):
     iterations = max(1, round(plan.iteration_s / took[BASE]))
     return TreeRace(
         builds=builds,
-        rounds=plan.rounds_for(3, iterations * took[BASE]),
+        rounds=plan.rounds_for(iterations * took[BASE]),
         iterations=iterations,
         iteration_s=took[BASE],
     )

@@ -1,14 +1,18 @@
 """The baseline file: the same bytes for the same numbers, and nothing else is taken for one."""
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
-from attnbench.errors import OtherSchema, StoreError
-from attnbench.gate.baseline import Baseline, dump, load, parse, save
+from attnbench.errors import StoreError
+from attnbench.gate.baseline import Baseline, dump, load, parse, save, stored_cases
+from attnbench.records import Case, Level, Selection, Workload
 from tests.cases import CASES
 
 LABEL = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu/padding=0.3"
@@ -30,26 +34,17 @@ def test_a_baseline_comes_back_as_it_was(baseline):
     assert dump(parse(text)) == text
 
 
-@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-def test_what_is_no_baseline_is_refused_in_one_line(text):
-    with pytest.raises(StoreError) as refused:
-        parse(text)
-    assert "\n" not in str(refused.value)
-
-
 @given(baselines, st.data())
 def test_a_damaged_file_is_refused_or_still_a_baseline(baseline, data):
     text = dump(baseline)
     at = data.draw(st.integers(0, len(text) - 1))
-    try:
+    with suppress(StoreError):
         parse(text[:at] + text[at + 1 :])
-    except StoreError:
-        return
 
 
 def test_a_diff_shows_one_number_a_line(tmp_path):
     def made(operators):
-        entry = {"operators": operators, "flops": 2.0, "parameters": 3}
+        entry = {"operators": operators, "flops": 2, "parameters": 3}
         return Baseline(attnbench="0.1", torch="2", cases={LABEL: entry})
 
     save(made(22), tmp_path / "one.json")
@@ -65,36 +60,60 @@ def test_a_diff_shows_one_number_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"schema": 3}, "schema 3; this attnbench reads 2"),
-        ({"schema": 1}, "not a baseline: .*schema 1; make one with --save"),
+        ({"schema": 3}, "schema 3, and this attnbench reads 2; make one with --save"),
         ({"schema": "1"}, "not a baseline"),
         ({"cases": {"x": {}}}, "'x' does not read as a case"),
         ({"cases": []}, "not a baseline"),
         ({"torch": 2}, "not a baseline: .*torch"),
         ({"cases": {LABEL: {"flops": [1.0]}}}, "not a baseline: .*cases"),
+        *(({"cases": {LABEL: {"flops": bad}}}, "cases") for bad in (-1, True, "1", None)),
     ],
 )
 def test_wrong_fields_are_named(change, words):
     good = json.loads(dump(Baseline(attnbench="0.1", torch="2", cases={})))
-    with pytest.raises(StoreError, match=words) as refused:
-        parse(json.dumps({**good, **change}))
-    assert isinstance(refused.value, OtherSchema) == (change == {"schema": 3})
-
-
-def test_a_number_that_is_none_is_refused():
-    for value in ("NaN", "-1", "true", '"1"', "[]", "1e999"):
-        text = dump(Baseline(attnbench="0.1", torch="2", cases={LABEL: {}}))
-        with pytest.raises(StoreError):
-            parse(text.replace(f'"{LABEL}": {{}}', f'"{LABEL}": {{"flops": {value}}}'))
+    with pytest.raises(StoreError, match=words):
+        parse(json.dumps({**good, **change}).encode())
 
 
 def test_files_that_cannot_be_read_or_written_say_so(tmp_path):
     with pytest.raises(StoreError, match="cannot read the baseline"):
         load(tmp_path / "nothing.json")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(StoreError, match="not text"):
+    with pytest.raises(StoreError, match="is not a baseline"):
         load(tmp_path / "bytes")
-    with pytest.raises(StoreError, match="'/dev/zero' is too large for a baseline"):
-        load(Path("/dev/zero"))
     with pytest.raises(StoreError, match="cannot write"):
         save(Baseline(attnbench="0", torch="2", cases={}), tmp_path / "no" / "file")
+
+
+@given(CASES)
+def test_a_stored_case_is_requested_as_it_was_saved(case):
+    if ".py:" in case.mechanism:  # a file must be there
+        case = replace(case, mechanism="small.py:CARD")
+    kept = Baseline(attnbench="0.1", torch="2", cases={str(case): {}})
+    (found,) = stored_cases(kept, None, Path.cwd())
+    assert (found.label, found.workload) == (str(case), case.workload)
+    asked = found.build_request()
+    assert Case(**asked | {"workload": convert(asked["workload"], Workload)}) == case
+
+
+def test_only_selected_cases_are_taken_from_a_file():
+    workload = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
+    cases = [
+        Case(mechanism=name, form=form, options=options, workload=workload)
+        for name, form, options in (
+            ("local", "eager", ()),
+            ("etc", "eager", ()),
+            ("local", "flex", (("block", 20),)),
+        )
+    ]
+    kept = Baseline(attnbench="0.1", torch="2", cases={str(c): {} for c in cases})
+    for models, taken in (
+        (["etc"], [1]),
+        (["local"], [0, 2]),
+        (["local:*"], [0, 2]),
+        (["local:eager", "etc"], [0, 1]),
+        (["local[block=20]"], [2]),
+        (["local[block=30]"], []),
+    ):
+        found = stored_cases(kept, [Selection.read(text) for text in models], Path.cwd())
+        assert [one.label for one in found] == [str(cases[number]) for number in taken]

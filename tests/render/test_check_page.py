@@ -40,7 +40,6 @@ OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
 MEAN = replace(SLOWER, case="fastformer, inference, mean of 2 lengths", cases=2)
 UNSURE_MEAN = replace(MEAN, verdict=Verdict.UNSURE, fails=False)
 FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, verdict="faster")
-TRADED = finding("operators", "slower", base=22.0, head=23.0, ratio=1.05, reason="time fell")
 
 
 def report(*findings, **more):
@@ -76,7 +75,6 @@ def report(*findings, **more):
             "CONTAMINATED: base differs from base, so no time can be trusted",
         ),
         (report(SLOWER, contaminated=("x",)), "FAILED: 1 slower of 1 case"),
-        (report(FASTER, TRADED), "OK: no regression in 1 case, 1 faster with a larger count"),
     ],
 )
 def test_the_headline(made, words):
@@ -153,15 +151,11 @@ def test_the_page_has_what_fails_first():
     assert "1 of 1 counted metrics are the same" not in page  # nothing of it to show
 
 
-def test_what_all_cases_have_in_common_stands_in_the_title():
-    tables = check_page.tables(report(SLOWER, OTHER, MEAN, LARGER))
-    assert [table.title.partition("; ")[2] for table in tables] == [
-        "B8-D256-H16/attention/inference/float32/cpu"
-    ] * 2
-    first = [row[0].text for row in tables[0].rows]
-    assert first == ["fastformer:eager/N128", "fastformer:eager/N512", MEAN.case]
-    (alone,) = check_page.tables(report(SLOWER))
-    assert (alone.title, alone.rows[0][0].text) == ("Times", CASE)
+def test_a_row_has_the_short_name_of_its_case():
+    times, counts = check_page.tables(report(SLOWER, OTHER, MEAN, LARGER))
+    first = [row[0].text for row in times.rows]
+    assert first == ["fastformer:eager N=128 inference", first[0].replace("128", "512"), MEAN.case]
+    assert counts.rows[0][0].text == first[0]
 
 
 SUSPECT = replace(
@@ -211,16 +205,9 @@ def test_the_page_ends_with_how_it_was_measured_in_sentences():
     assert list(check_page.method(report(SLOWER))) == []
 
 
-def test_a_case_has_one_name_and_its_timed_batch_a_column():
-    times, counts = check_page.tables(report(replace(SLOWER, batch=2), LARGER))
-    assert [cell.text for cell in times.rows[0][:2]] == [CASE, "2"]
-    assert counts.rows[0][0].text == CASE
-
-
-def test_counts_that_grew_where_time_fell_are_reported():
-    made = report(FASTER, TRADED)
-    assert "larger, but faster: " in "\n".join(check_page.uncertain_lines(made))
-    assert made.exit_code(strict=False) == 0
+def test_the_timed_batch_has_a_column():
+    (times,) = check_page.tables(report(replace(SLOWER, batch=2)))
+    assert times.rows[0][1].text == "2"
 
 
 def test_a_counted_change_comes_with_what_was_counted():

@@ -15,8 +15,8 @@ from tests.gate.repositories import Repository
 HOLD = """
 import sys
 from pathlib import Path
-from attnbench.gate.repository import worktree
-with worktree(Path(sys.argv[1]), "HEAD") as tree:
+from attnbench.gate.repository import checkout
+with checkout(Path(sys.argv[1]), "HEAD") as tree:
     print(tree, flush=True)
     sys.stdin.read()
 """
@@ -30,7 +30,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def holder(repository):
-    """A process that has a worktree of the repository and waits for its input to end."""
+    """A process that has checked out the repository and waits for its input to end."""
     return subprocess.Popen(
         [sys.executable, "-c", HOLD, repository.folder],
         stdin=subprocess.PIPE,
@@ -39,34 +39,20 @@ def holder(repository):
     )
 
 
-def listed(repository):
-    return repository.git("worktree", "list").count("\n")
-
-
-def test_the_worktree_of_a_killed_process_is_removed_and_that_of_a_living_one_stays(repository):
+def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_stays(repository):
+    before = repository.state
     with holder(repository) as dead, holder(repository) as alive:
         gone, kept = (each.stdout.readline().strip() for each in (dead, alive))
-        assert listed(repository) == 3
         dead.send_signal(signal.SIGKILL)
         dead.wait()
-        with git_repository.worktree(repository.folder, "HEAD") as tree:
+        with git_repository.checkout(repository.folder, "HEAD") as tree:
             assert (tree / "small.py").exists()
-            assert listed(repository) == 3
             assert not os.path.exists(gone)
             assert os.path.exists(f"{kept}/small.py")
+            assert repository.state == before
         alive.communicate("")
     assert alive.returncode == 0
-    assert listed(repository) == 1
     assert not list(abandoned())
-
-
-def test_a_worktree_whose_folder_is_gone_is_forgotten(repository):
-    with holder(repository) as dead:
-        dead.stdout.readline()
-        dead.kill()
-    Scratch().close()
-    git_repository.prune_worktrees(repository.folder)
-    assert listed(repository) == 1
 
 
 def test_files_of_others_stay(repository, tmp_path, monkeypatch):
@@ -93,10 +79,3 @@ def test_a_new_folder_replaces_abandoned_ones(tmp_path, monkeypatch):
     assert set(tmp_path.iterdir()) == {used.folder, own.folder}
     own.close()
     used.close()
-
-
-def test_a_worktree_of_the_user_is_not_touched(repository, tmp_path):
-    own = tmp_path / "mine" / git_repository.TREE
-    repository.git("worktree", "add", "--detach", "--quiet", own, "HEAD")
-    git_repository.prune_worktrees(repository.folder)
-    assert (own / "small.py").exists()
