@@ -19,15 +19,15 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_320, 1_000),
+    "cli": (2_340, 1_000),
     "api": (580, 170),
-    "gate": (2_080, 1_200),
+    "gate": (1_750, 1_200),
     "claims": (410, 350),
-    "render": (4_160, 1_700),
+    "render": (4_130, 1_700),
     "render/web": (520, 520),
     "workloads": (1_250, 650),
     "kvbytes": (680, 460),
-    "measure": (2_180, 910),
+    "measure": (2_190, 910),
     "analysis": (1_980, 1_240),
     "fleet": (740, 440),
     "catalogue": (630, 450),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (35_040, 22_000)
-ALL = (27_970, 17_500)  # of the package
+TESTS = (34_850, 22_000)
+ALL = (27_630, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
