@@ -1,6 +1,6 @@
 """How many bugs the tests find: each is planted alone, and a test that reaches it must fail.
 
-    python -m tests.planted [PART …] [--everything] [-j 2] [--write FILE]
+    python -m tests.planted [PART …] [--everything]
 
 `planted.toml` lists the bugs: a file, a text that stands in it once, what replaces that text, and
 the tests that reach it, as arguments of pytest. They run in a copy of the working tree until one
@@ -18,20 +18,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import current_thread
 
 ROOT = Path(__file__).parents[1]
 NOT_TRACKED = "attnbench/render/web/vega.js.gz"  # made when the package is built
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0", "--tb=no", "-rfEs")
 LIMIT_S = 900  # of one run of pytest
 LEAST = 0.95  # share of the bugs that must be found
-MISSED = "**MISSED**"
 # what a run of pytest gave other than the test that failed
 PASSED, SKIPPED, ERROR = "", "skipped here", "ERROR:"
 
@@ -76,33 +72,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", default=[""], help="Parts of files or kinds of bugs.")
     parser.add_argument("--everything", action="store_true", help="Run long tests too.")
-    parser.add_argument("-j", type=int, default=1, help="How many bugs stand at a time.")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="Write the table here too.")
     asked = parser.parse_args()
     bugs = stored()
     if problems := [problem for bug in bugs for problem in bug.problems()]:
         sys.exit("\n".join(problems))
-    bugs = [bug for bug in bugs if any(part in str(bug) for part in asked.parts)]
     marked = ("-m", "not faults") if asked.everything else ()
+    results = []
     with tempfile.TemporaryDirectory() as folder:
-
-        def tree():
-            return Path(folder, current_thread().name)
-
-        def found(bug):
-            with bug.planted(tree()):
-                result, took_s = run(tree(), *marked, *shlex.split(bug.tests))
-            if result.startswith("tests/") and run(tree(), result)[0] != PASSED:
+        tree = Path(folder)
+        copy(tree)
+        for bug in bugs:
+            if not any(part in str(bug) for part in asked.parts):
+                continue
+            with bug.planted(tree):
+                result = run(tree, *marked, *shlex.split(bug.tests))
+            if result.startswith("tests/") and run(tree, result) != PASSED:
                 result = f"{ERROR} fails without it: {result}"
-            print(f"{bug}: {result or MISSED} ({took_s:.0f} s)", file=sys.stderr, flush=True)
-            return result, took_s
-
-        with ThreadPoolExecutor(asked.j, initializer=lambda: copy(tree())) as pool:
-            page, share = table(bugs, list(pool.map(found, bugs)))
-    print(page)
-    if asked.write:
-        asked.write.write_text(page)
-    sys.exit(share < LEAST)
+            results.append(result)
+            print(f"{bug}: {result or '**MISSED**'}", flush=True)
+    counted = [result for result in results if result != SKIPPED]
+    found = sum(result.startswith("tests/") for result in counted)
+    print(f"{found} of {len(counted)} bugs found")
+    sys.exit(found < LEAST * len(counted))
 
 
 def stored():
@@ -122,8 +113,8 @@ def copy(tree):
 
 
 def run(tree, *arguments):
-    """The first of the tests that fails in a tree, or what else happened; and seconds."""
-    begun, paths = time.monotonic(), (str(tree), os.environ.get("PYTHONPATH"))
+    """The first of the tests that fails in a tree, or what else happened."""
+    paths = (str(tree), os.environ.get("PYTHONPATH"))
     variables = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
@@ -135,31 +126,16 @@ def run(tree, *arguments):
             timeout=LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        return f"{ERROR} not done after {LIMIT_S} s", time.monotonic() - begun
+        return f"{ERROR} not done after {LIMIT_S} s"
     first = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
     if done.returncode == 0:
-        result = PASSED
-    elif done.returncode == 1 and first:
-        result = first[1]
-    elif done.returncode == 5 and re.search("^SKIPPED", done.stdout, re.MULTILINE):
-        result = SKIPPED
-    else:
-        said = (done.stdout + done.stderr).strip().splitlines()
-        result = f"{ERROR} exit {done.returncode}: {first[1] if first else said[-1:]}"
-    return result, time.monotonic() - begun
-
-
-def table(bugs, results):
-    """The results in Markdown, and the share of bugs that were found."""
-    lines = ["| room | file | bug | found by | seconds |", "|---|---|---|---|---:|"]
-    for bug, (result, took_s) in zip(bugs, results, strict=True):
-        room = Path(bug.file).with_suffix("").parts[1]
-        lines.append(f"| {room} | {bug.file} | {bug.kind} | {result or MISSED} | {took_s:.0f} |")
-    counted = [result for result, _ in results if result != SKIPPED]
-    found = sum(result.startswith("tests/") for result in counted)
-    share, took_s = found / max(1, len(counted)), sum(took_s for _, took_s in results)
-    lines += ["", f"{found} of {len(counted)} bugs found ({share:.1%}) in {took_s:.0f} s.", ""]
-    return "\n".join(lines), share
+        return PASSED
+    if done.returncode == 1 and first:
+        return first[1]
+    if done.returncode == 5 and re.search("^SKIPPED", done.stdout, re.MULTILINE):
+        return SKIPPED
+    said = (done.stdout + done.stderr).strip().splitlines()
+    return f"{ERROR} exit {done.returncode}: {first[1] if first else said[-1:]}"
 
 
 if __name__ == "__main__":

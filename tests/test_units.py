@@ -23,39 +23,37 @@ def parsed(text: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("printed", "value", "text"),
     [
-        (1.2e-3, "1.20 ms"),
-        (0.9996e-3, "1.00 ms"),
-        (999.4e-6, "999 µs"),
-        (3e-9, "3.00 ns"),
-        (12.34, "12.3 s"),
-        (599.0, "599 s"),
-        (600.0, "10.0 min"),
-        (36_000.0, "10.0 h"),
-        (0.0, "0 s"),
-        (math.nan, "–"),
-        (math.inf, "–"),
+        (units.seconds, 1.2e-3, "1.20 ms"),
+        (units.seconds, 0.9996e-3, "1.00 ms"),
+        (units.seconds, 999.4e-6, "999 µs"),
+        (units.seconds, 3e-9, "3.00 ns"),
+        (units.seconds, 12.34, "12.3 s"),
+        (units.seconds, 599.0, "599 s"),
+        (units.seconds, 600.0, "10.0 min"),
+        (units.seconds, 36_000.0, "10.0 h"),
+        (units.seconds, 0.0, "0 s"),
+        (units.seconds, math.nan, "–"),
+        (units.seconds, math.inf, "–"),
+        (units.size, 194 * 2**20, "194.0 MiB"),
+        (units.size, 512, "512 B"),
+        (units.size, 1536, "1.500 KiB"),
+        (units.size, 12.25 * 2**30, "12.25 GiB"),
+        (units.size, 2**20 - 1, "1.000 MiB"),
+        (units.size, -3 * 2**20, "-3.000 MiB"),
+        (units.size, math.nan, "–"),
+        (units.span, 0.2, "0 s"),
+        (units.span, 59.4, "59 s"),
+        (units.span, 59.6, "1 min 00 s"),
+        (units.span, 250.0, "4 min 10 s"),
+        (units.span, 7500.0, "2 h 05 min"),
+        (units.span, float("inf"), "–"),
     ],
 )
-def test_seconds(value: float, text: str):
-    assert units.seconds(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (194 * 2**20, "194.0 MiB"),
-        (512, "512 B"),
-        (1536, "1.500 KiB"),
-        (12.25 * 2**30, "12.25 GiB"),
-        (2**20 - 1, "1.000 MiB"),
-        (-3 * 2**20, "-3.000 MiB"),
-        (math.nan, "–"),
-    ],
-)
-def test_sizes_are_powers_of_1024(value: float, text: str):
-    assert units.size(value) == text
+def test_numbers_have_units_that_suit_them(printed, value: float, text: str):
+    """Seconds, sizes in powers of 1,024, and times to wait, which are short."""
+    assert printed(value) == text
 
 
 @pytest.mark.parametrize(
@@ -128,18 +126,3 @@ def test_a_wide_interval_shows_both_its_ends(point: float, below: float, above: 
     low, high = point * (1 - below), point * (1 + above)
     shown = re.fullmatch(r"(\S+) \[(\S+), (\S+)\]", units.estimate(point, low, high))
     assert [parsed(text) for text in shown.groups()] == pytest.approx([point, low, high], rel=0.051)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.2, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 00 s"),
-        (250.0, "4 min 10 s"),
-        (7500.0, "2 h 05 min"),
-        (float("inf"), "–"),
-    ],
-)
-def test_a_time_to_wait_is_short(value: float, text: str):
-    assert units.span(value) == text

@@ -20,6 +20,7 @@ from attnbench.mechanisms import (
     transformer_xl,
 )
 from attnbench.records import Level, Workload
+from attnbench.verify.flops import counted_flops
 
 
 def workload(width, heads):
@@ -105,3 +106,11 @@ def test_caches_are_as_published():
     w, full = workload(128 * 128, 128), grouped_query.Config(kv_heads=128)
     assert latent.Latent.state_elements(latent.Config(), w) == 8 * 576
     assert grouped_query.GroupedQuery.state_elements(full, w) == 8 * 32_768
+
+
+def test_factors_cost_what_their_positions_do_even_if_there_are_fewer_tokens():
+    w = workload(16, 4)
+    config = synthesizer.Config(variant="factorized_dense", n_max=40)
+    flops = synthesizer.CARD.forms["eager"].flops(config, w)
+    counted = counted_flops(synthesizer.CARD.forms["eager"](config, w), torch.randn(1, 8, 16))
+    assert flops.projections + flops.core == counted
