@@ -123,18 +123,29 @@ def _speedup(cases: Frame, speedups: Frame, baselines: Sequence[str]) -> Quantit
     return Quantity(key="speedup", label=label, axis=axis, points=points, note=note)
 
 
-def _quantity(metric: Metric, cases: Frame, scale: pd.Series | float = 1.0) -> Quantity:
-    names = (*metric.estimate[:3], *metric.prediction)
-    points = cases.reindex(columns=names).astype(float).mul(scale, axis=0)
-    points = points.set_axis(["value", "low", "high", "guess", "least", "most"], axis=1)
+def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
+    """A metric of each case, times `scale`: value, low and high; a guess where it has no value.
+
+    Low and high are the ends of its interval, or of the band of the guess; NaN is unknown.
+    """
+    found = cases.reindex(columns=[*metric.estimate[:3], *metric.prediction]).astype(float)
+    found = found.mul(scale, axis=0)
+    found.columns = ["value", "low", "high", "guess", "least", "most"]
     if not metric.predicted:
-        points[["guess", "least", "most"]] = np.nan
-    known, text = points["value"].notna(), f"{units.capitalised(metric.description)}."
-    points["low"] = points["low"].where(known, points["least"])
-    points["high"] = points["high"].where(known, points["most"])
+        found[["guess", "least", "most"]] = np.nan
+    known = found["value"].notna()
+    return found[["value"]].assign(
+        low=found["low"].where(known, found["least"]),
+        high=found["high"].where(known, found["most"]),
+        guess=found["guess"].mask(known),
+    )
+
+
+def _quantity(metric: Metric, cases: Frame, scale: pd.Series | float = 1.0) -> Quantity:
+    text = f"{units.capitalised(metric.description)}."
     axis = metric.label + (per_layer(cases) if metric.of_a_layer else "")
     return Quantity(
-        key=metric.key, label=metric.label, unit=metric.unit, points=points,
+        key=metric.key, label=metric.label, unit=metric.unit, points=points(cases, metric, scale),
         axis=axis if metric.unit in (*STEPS, *PLAIN) else f"{axis}, {metric.unit}",
         note=f"{text} {INTERVALS}" if metric.interval else text,
     )  # fmt: skip

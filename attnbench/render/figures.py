@@ -7,8 +7,8 @@ and no marker; the legend says so. The points of curves are computed before anyt
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from itertools import chain, compress
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,6 +21,7 @@ from attnbench.metrics import TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize
 from attnbench.render.cases import outcome_phrase
+from attnbench.render.charts import points
 from attnbench.render.cost_tables import batch, per_layer, timed_by
 from attnbench.render.grid import quantity
 from attnbench.render.panels import PanelGrid, fixed_ticks, log_ticks, styled
@@ -33,25 +34,21 @@ BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
+class Curve(NamedTuple):
     """One series in one mode, shortest length first.
 
-    `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any, and
-    `least` and `most` their bands.
-    `causes` are the reasons, and `missing` that of lengths without a prediction, with its mode.
+    `values` are NaN where nothing was measured, for one of the `reasons`; `guesses` hold the
+    predictions there, if any. `low` and `high` are the ends of intervals of either.
     """
 
     series: str
+    mode: str
     lengths: np.ndarray
     values: np.ndarray
     low: np.ndarray
     high: np.ndarray
     guesses: np.ndarray
-    least: np.ndarray
-    most: np.ndarray
-    causes: tuple[str, ...] = ()
-    missing: str = ""
+    reasons: Sequence[str]
 
     @property
     def drawn(self) -> np.ndarray:
@@ -63,6 +60,16 @@ class Curve:
         """That of its end; -inf if nothing is drawn."""
         drawn = self.drawn[np.isfinite(self.drawn)]
         return float(drawn[-1]) if len(drawn) else -math.inf
+
+    @property
+    def missing(self) -> str:
+        """`inference, cannot run at 2 of 10`: how many lengths a figure cannot show, and why."""
+        gone = [*compress(self.reasons, np.isnan(self.drawn))]
+        if not gone:
+            return ""
+        text = f"{self.mode}, {gone[0] if len({*gone}) == 1 else 'not measured'}"
+        every = len(self.lengths)
+        return text if len(gone) == every else f"{text} at {len(gone)} of {every}"
 
 
 def cost_figure(
@@ -105,48 +112,17 @@ def curves(summary: Frame, mode: str, metric: Metric) -> list[Curve]:
     """Every series of a mode, in the order of the plan."""
     cases = summary[summary["mode"] == mode]
     return [
-        _curve(str(series), rows.sort_values("seq_len"), metric)
-        for series, rows in cases.groupby("series", sort=False)
+        _curve(rows.sort_values("seq_len"), metric)
+        for _, rows in cases.groupby("series", sort=False)
     ]
 
 
-def _curve(series: str, rows: Frame, metric: Metric) -> Curve:
-    scale = (1 / rows["tokens"] if metric.per_token else rows["batch_scale"]).to_numpy(float)
-
-    def scaled(name: str, known: bool = True) -> np.ndarray:
-        return rows[name].to_numpy(float) * scale if known else np.full(len(rows), np.nan)
-
-    column, lower, upper, *_ = metric.estimate
-    values = scaled(column)
-    missing = ~np.isfinite(values)
-    guesses, least, most = (
-        np.where(missing, scaled(name, metric.predicted and name in rows), np.nan)
-        for name in metric.prediction
-    )
-    ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
-    reasons = [outcome_phrase(outcome, cause) if gone else "" for outcome, cause, gone in ends]
-    unseen = ["" if np.isfinite(guess) else r for guess, r in zip(guesses, reasons, strict=True)]
-    return Curve(
-        series=series,
-        lengths=rows["seq_len"].to_numpy(),
-        values=values,
-        low=scaled(lower, metric.interval),
-        high=scaled(upper, metric.interval),
-        guesses=guesses,
-        least=least,
-        most=most,
-        causes=tuple(dict.fromkeys(filter(None, reasons))),
-        missing=_missing(str(rows["mode"].iloc[0]), unseen),
-    )
-
-
-def _missing(mode: str, reasons: Sequence[str]) -> str:
-    """`inference, cannot run at 2 of 10`: how many lengths a figure cannot show, and why."""
-    gone = [reason for reason in reasons if reason]
-    if not gone:
-        return ""
-    text = f"{mode}, {gone[0] if len({*gone}) == 1 else 'not measured'}"
-    return text if len(gone) == len(reasons) else f"{text} at {len(gone)} of {len(reasons)}"
+def _curve(rows: Frame, metric: Metric) -> Curve:
+    scale = 1 / rows["tokens"] if metric.per_token else rows["batch_scale"]
+    values, low, high, guesses = points(rows, metric, scale).to_numpy(float).T
+    reasons = [*map(outcome_phrase, rows["outcome"], rows["cause"])]
+    first, lengths = rows.iloc[0], rows["seq_len"].to_numpy()
+    return Curve(first["series"], first["mode"], lengths, values, low, high, guesses, reasons)
 
 
 def draw_row(
@@ -191,8 +167,8 @@ def notes(rows: Iterable[Sequence[Curve]]) -> Iterator[str]:
     for missing in dict.fromkeys(curve.missing for curve in drawn if curve.missing):
         which = [names[curve.series] for curve in drawn if curve.missing == missing]
         yield f"{units.capitalised(missing)}: {', '.join(which)}.".replace("\n", ", ")
-    guessed = [curve for curve in drawn if np.isfinite(curve.guesses).any()]
-    if causes := dict.fromkeys(cause for curve in guessed for cause in curve.causes):
+    guessed = (compress(curve.reasons, np.isfinite(curve.guesses)) for curve in drawn)
+    if causes := dict.fromkeys(chain.from_iterable(guessed)):
         yield f"Open markers: predicted ({', '.join(causes)})."
     if any((curve.guesses > _heights(row)[1]).any() for row in rows for curve in row):
         yield "Arrows: predictions above the axis."
@@ -204,13 +180,15 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     """A curve with its intervals; predictions are light, open and dotted."""
     colour, light, thin = style["color"], tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
     axes.plot(curve.lengths, curve.values, **style)
-    _bars(axes, curve.lengths, curve.low, curve.high, colour, style["linewidth"])
-    guessed = np.isfinite(curve.guesses)
+    bounded, guessed = np.isfinite(curve.low) & np.isfinite(curve.high), np.isfinite(curve.guesses)
+    for own, look, weight in (~guessed, colour, style["linewidth"]), (guessed, light, thin):
+        if (at := bounded & own).any():
+            ends = curve.lengths[at], curve.low[at], curve.high[at]
+            axes.vlines(*ends, color=look, linewidth=weight, alpha=0.6, zorder=1)
     if not guessed.any():
         return
     beside = np.r_[guessed[1:], False] | np.r_[False, guessed[:-1]]
     joined = np.where(guessed | beside, curve.drawn, np.nan)
-    _bars(axes, curve.lengths, curve.least, curve.most, light, thin)
     axes.plot(curve.lengths, joined, color=light, linestyle=":", linewidth=thin, zorder=2)
     axes.plot(
         curve.lengths[guessed], curve.guesses[guessed], color=light, linestyle="none", zorder=2,
@@ -219,33 +197,23 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
-def _bars(
-    axes: Axes, lengths: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, weight: float
-) -> None:
-    known = np.isfinite(low) & np.isfinite(high)
-    if known.any():
-        ends = lengths[known], low[known], high[known]
-        axes.vlines(*ends, color=colour, linewidth=weight, alpha=0.6, zorder=1)
-
-
 def _heights(drawn: Sequence[Curve]) -> tuple[float, float]:
     """The ends of a vertical axis for what was measured and predictions close to it."""
-    measured = _drawn([curve.values for curve in drawn])
-    guesses = _drawn([curve.guesses for curve in drawn])
-    if measured.size:
-        bounds = (measured.min() / BEYOND, measured.max() * BEYOND)
-        ends = _drawn([end for curve in drawn for end in (curve.low, curve.high)])
-        near = np.r_[guesses, ends].clip(*bounds)
-    else:
-        near = guesses
-    values = np.r_[measured, near]
-    low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)
+    known = _positive(drawn, "values")
+    if not known.size:
+        known = _positive(drawn, "guesses")
+    if not known.size:
+        return 1 / LEAST, LEAST
+    near = _positive(drawn, "guesses", "low", "high")
+    shown = np.r_[known, near.clip(known.min() / BEYOND, known.max() * BEYOND)]
+    low, high = float(shown.min()), float(shown.max())
     # a flat curve looks flat, and there is room for distinct tick labels
     wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
-    return float(low / wider), float(high * wider)
+    return low / wider, high * wider
 
 
-def _drawn(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """All numbers of some arrays that a logarithmic axis can show."""
+def _positive(drawn: Sequence[Curve], *names: str) -> np.ndarray:
+    """All numbers of these fields that a logarithmic axis can show."""
+    parts = [getattr(curve, name) for curve in drawn for name in names]
     values = np.concatenate([np.empty(0), *parts])
     return np.asarray(values[np.isfinite(values) & (values > 0)])
