@@ -6,8 +6,7 @@ Every point carries its text, so that a page shows the same digits as the tables
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -46,22 +45,6 @@ STEPS = MappingProxyType({
 PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quantity:
-    """A quantity against length, with a row of `points` for each case.
-
-    Columns: value, low, high, and guess, which counts where there is no value; NaN is unknown.
-    `key` names it in links, and `unit` decides in which unit the axis counts.
-    """
-
-    key: str
-    label: str
-    axis: str
-    points: Frame
-    unit: Unit = Unit.RATIO
-    note: str = ""
-
-
 def charts(analysis: Analysis) -> dict[str, Any]:
     """Everything that the chart of one sweep can show."""
     cases, drawn = analysis.cases, [*costs(analysis.cases, analysis.sweep.request.batch_tokens)]
@@ -70,7 +53,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
     return page_data(cases, drawn)
 
 
-def page_data(cases: Frame, drawn: Sequence[Quantity]) -> dict[str, Any]:
+def page_data(cases: Frame, drawn: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The data of quantities of these cases; columns needed: series, mode, seq_len."""
     names = [*dict.fromkeys(map(str, cases["series"]))]
     styles, shown = series_styles(names), labels(names, longest=LONGEST)
@@ -80,47 +63,51 @@ def page_data(cases: Frame, drawn: Sequence[Quantity]) -> dict[str, Any]:
         "values": [int(n) for n in lengths],
         "labelExpr": f"{json.dumps(lengths)}[datum.value]",
     }
-    numbers = {name: pd.factorize(cases[name])[0] for name in ("series", "mode")}
-    every = cases[["seq_len", "outcome", "cause"]].assign(**numbers)
-    quantities = [each for each in (_data(one, every) for one in drawn) if each["points"]]
     order = {key: i for i, key in enumerate(COMPARED)}
     return {
         "spec": spec,
         "modes": [*dict.fromkeys(map(str, cases["mode"]))],
         "series": [_look(name, label, styles[name]) for name, label in shown.items()],
-        "quantities": sorted(quantities, key=lambda one: order.get(one["key"], len(order))),
+        "quantities": sorted(
+            (one for one in drawn if one["points"]),
+            key=lambda one: order.get(one["key"], len(order)),
+        ),
     }
 
 
-def costs(cases: Frame, tokens: int | None) -> Iterator[Quantity]:
+def costs(cases: Frame, tokens: int | None) -> Iterator[dict[str, Any]]:
     """Time of a batch and of a token, then every other metric that people compare.
 
     A batch is one of `tokens` tokens, or of the sweep's; in decode a step has no such time.
     """
+    time, token, of = TABLE[TIME], TABLE[TOKEN], per_layer(cases)
     per_batch = cases["batch_scale"].where(cases["mode"].isin(PASSES))
-    label = f"time per batch of {batch(cases, tokens)}"
-    token, guess = TABLE[TOKEN], cases[TABLE[TIME].prediction[0]] / cases["outputs"]
-
-    def axis(label: str) -> str:
-        return label.replace("time", timed_by(cases), 1) + per_layer(cases)
-
-    time = _quantity(TABLE[TIME], cases, per_batch)
-    yield replace(time, label=label, axis=axis(label), note=INTERVALS)
-    each = _quantity(token, cases)
-    yield replace(each, axis=axis(token.label), points=each.points.assign(guess=guess))
+    label, guess = f"time per batch of {batch(cases, tokens)}", cases[time.prediction[0]]
+    for metric, text, found in (
+        (time, label, points(cases, time, per_batch)),
+        (token, token.label, points(cases, token).assign(guess=guess / cases["outputs"])),
+    ):
+        axis = text.replace("time", timed_by(cases), 1) + of
+        yield _quantity(cases, metric.key, text, axis, found, INTERVALS, metric.unit)
     for metric in ROWS:
-        if metric.offered and metric.key in cases and metric.key not in (TIME, TOKEN):
-            yield _quantity(metric, cases)
+        if metric.offered and metric.key in cases and metric not in (time, token):
+            axis = metric.label + (of if metric.of_a_layer else "")
+            if metric.unit not in (*STEPS, *PLAIN):
+                axis += f", {metric.unit}"
+            note = f"{units.capitalised(metric.description)}."
+            note += f" {INTERVALS}" if metric.interval else ""
+            found = points(cases, metric)
+            yield _quantity(cases, metric.key, metric.label, axis, found, note, metric.unit)
 
 
-def _speedup(cases: Frame, speedups: Frame, baselines: Sequence[str]) -> Quantity:
+def _speedup(cases: Frame, speedups: Frame, baselines: Sequence[str]) -> dict[str, Any]:
     paired = cases[["series", "mode", "seq_len"]].merge(speedups, how="left")
-    points = paired[["ratio", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
+    found = paired[["ratio", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
+    found = found.assign(guess=np.nan).set_axis(cases.index)
     base = compared_with(cases["series"], baselines)
     label, note = f"speed-up over {base}", f"Above 1 is faster than {base}. {INTERVALS}"
     axis = f"{label}, ×{per_layer(cases)}"
-    points = points.assign(guess=np.nan).set_axis(cases.index)
-    return Quantity(key="speedup", label=label, axis=axis, points=points, note=note)
+    return _quantity(cases, "speedup", label, axis, found, note, Unit.RATIO)
 
 
 def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
@@ -141,30 +128,24 @@ def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Fram
     )
 
 
-def _quantity(metric: Metric, cases: Frame, scale: pd.Series | float = 1.0) -> Quantity:
-    text = f"{units.capitalised(metric.description)}."
-    axis = metric.label + (per_layer(cases) if metric.of_a_layer else "")
-    return Quantity(
-        key=metric.key, label=metric.label, unit=metric.unit, points=points(cases, metric, scale),
-        axis=axis if metric.unit in (*STEPS, *PLAIN) else f"{axis}, {metric.unit}",
-        note=f"{text} {INTERVALS}" if metric.interval else text,
-    )  # fmt: skip
-
-
-def _data(one: Quantity, cases: Frame) -> dict[str, Any]:
-    """The quantity with the points of `cases`, whose series and modes are numbers."""
-    drawn = cases.join(one.points.assign(height=one.points["value"].fillna(one.points["guess"])))
+def _quantity(
+    cases: Frame, key: str, label: str, axis: str, found: Frame, note: str, unit: Unit
+) -> dict[str, Any]:
+    """A quantity against length, from its `points`; `key` names it in links."""
+    numbers = {name: pd.factorize(cases[name])[0] for name in ("series", "mode")}
+    drawn = cases[["seq_len", "outcome", "cause"]].assign(**numbers).join(found)
+    drawn["height"] = drawn["value"].fillna(drawn["guess"])
     drawn = drawn.dropna(subset="height").sort_values(["mode", "series", "seq_len"])
     return {
-        "key": one.key,
-        "more": one.key not in COMPARED,
-        "label": one.label,
-        "axis": one.axis,
-        "text": _tick_text(one.unit),
-        "base": 2 if one.unit is Unit.BYTES else 10,
-        "note": one.note,
+        "key": key,
+        "more": key not in COMPARED,
+        "label": label,
+        "axis": axis,
+        "text": _tick_text(unit),
+        "base": 2 if unit is Unit.BYTES else 10,
+        "note": note,
         "log": bool((drawn["height"] > 0).all()),
-        "points": [_point(row, one.unit) for _, row in drawn.iterrows()],
+        "points": [_point(row, unit) for _, row in drawn.iterrows()],
     }
 
 

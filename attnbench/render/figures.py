@@ -82,7 +82,8 @@ def cost_figure(
     sheet = SHEETS[size]
     axis = f"{metric.title or metric.label}{per_layer(summary)} per"
     axis += f" {'token' if metric.per_token else batch(summary, tokens)}"
-    rows = sheet.rows([mode for mode in PASSES if mode in set(summary["mode"])])
+    modes = [mode for mode in PASSES if mode in set(summary["mode"])]
+    rows = [[mode] for mode in modes] if sheet.stacked else [modes]
     drawn = {mode: curves(summary, mode, metric) for row in rows for mode in row}
     with styled(sheet):
         grey = faded(drawn.values())

@@ -118,7 +118,7 @@ class PanelGrid:
         whole = sorted(set(lengths))
         ticks = whole if len(whole) <= 12 else [n for n in whole if n & (n - 1) == 0] or whole
         legend = BESIDE * (len(self.rows) == 1)
-        room = (self.sheet.units - legend) / len(self.rows[0]) - SCALE
+        room = (72 * self.sheet.width / self.sheet.type - legend) / len(self.rows[0]) - SCALE
         room /= log(whole[-1] / whole[0]) or 1
 
         def apart(n: int, other: int) -> bool:

@@ -5,16 +5,15 @@ Loads no drawing library.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from attnbench.records import AT, FigureSize, Mode, split_sizes
+from attnbench.records import AT, FigureSize, split_sizes
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 
@@ -213,8 +212,7 @@ def _hex(levels: np.ndarray) -> str:
     return "#" + "".join(f"{round(255 * level):02X}" for level in levels)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
+class Sheet(NamedTuple):
     """The measures of a size. All that is not the width is in units of the type, so it scales.
 
     `width`: inches. `type`: points of the labels; ticks and notes are a little smaller, titles
@@ -225,15 +223,6 @@ class Sheet:
     type: float
     height: float
     stacked: bool = False
-
-    @property
-    def units(self) -> float:
-        """The width in units of the type."""
-        return 72 * self.width / self.type
-
-    def rows(self, modes: Sequence[Mode]) -> list[list[Mode]]:
-        """The modes of a figure in rows of panels."""
-        return [[mode] for mode in modes] if self.stacked else [[*modes]]
 
 
 # The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the

@@ -3,13 +3,11 @@
 import json
 import math
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.records import Mode
 from attnbench.render.charts import charts, costs, marker_path, page_data
 from attnbench.render.styles import HUES, MARKERS, on_dark, series_styles
 from tests.sweeps import sweep
@@ -84,25 +82,11 @@ def test_axes_count_in_units(data):
     assert rate["text"] == "datum.label && (format(datum.value, ',~r'))"
 
 
-def test_a_mode_that_is_new_needs_no_list(found):
-    cases = found.cases.assign(mode=found.cases["mode"].replace("inference", "decode"))
-    made = page_data(cases, [*costs(cases, 8192)])
-    assert made["modes"] == ["training", "decode"]
-    points = quantity(made, "time per token")["points"]
-    assert {point["mode"] for point in points} == {0, 1}
-
-
 def test_what_has_a_zero_has_no_logarithmic_axis(found):
     cases = found.cases.assign(saved_bytes=np.where(found.cases["seq_len"] == 128, 0.0, 5.0))
     made = page_data(cases, [*costs(cases, 8192)])
     assert not quantity(made, "saved for backward")["log"]
     assert quantity(made, "time per batch")["log"]
-
-
-def test_poor_sweeps_have_data_too():
-    whole = sweep(("transformer",), lengths=(1000,), modes=(Mode.INFERENCE,))
-    empty = charts(analyse(replace(whole, runs=(), finished=False)))
-    assert all(point["predicted"] for each in empty["quantities"][:1] for point in each["points"])
 
 
 @pytest.mark.parametrize("marker", MARKERS)
