@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.autograd.profiler import profile
-from torch.utils.flop_counter import FlopCounterMode
 
 from attnbench.catalogue import registry
 from attnbench.devices import memory
@@ -113,25 +112,6 @@ def test_halves_with_the_state_between_them_are_the_whole(trial, first):
     torch.testing.assert_close(torch.cat([y, y2], 1), whole, rtol=1e-9, atol=1e-10)
     for a, b in zip(state, last, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
-
-
-@pytest.mark.parametrize("trial", causal_trials(RECURRENT))
-def test_a_step_of_a_recurrence_is_the_work_of_one_token(trial):
-    w = trial.workload(1)
-    module, x = trial.build(w), tokens(w)
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        module.step(x, module.start(w.batch, 1))
-    flops = module.flops(trial.config, w)
-    assert counter.get_total_flops() == flops.projections + flops.core
-
-
-@pytest.mark.parametrize("name", RECURRENT)
-def test_a_recurrent_state_does_not_grow(name):
-    card = registry.card(name)
-    w = Workload(batch=2, seq_len=8, width=16, heads=4, level=Level.ATTENTION, causal=True)
-    module = card.forms["eager"]
-    sizes = {module.state_elements(card.config(), replace(w, seq_len=n)) for n in (8, 64, 65536)}
-    assert len(sizes) == 1
 
 
 @pytest.mark.parametrize("name", [*CACHES, *RINGS])

@@ -30,36 +30,25 @@ def test_what_is_shown_or_compared_has_what_that_needs():
     assert set(RACED) & set(COUNTED) == set()
 
 
-@pytest.mark.parametrize("key", [*EXACT, *BYTES])
-def test_a_count_that_grows_is_worse_and_one_that_shrinks_is_better(key):
-    assert count_verdict(1000, 1100, TABLE[key]) is Verdict.SLOWER
-    assert count_verdict(1000, 900, TABLE[key]) is Verdict.FASTER
-
-
-@pytest.mark.parametrize("key", EXACT)
-def test_any_difference_of_a_program_counts(key):
-    assert count_verdict(1_000_000, 1_000_001, TABLE[key]) is Verdict.SLOWER
-
-
-@pytest.mark.parametrize("key", BYTES)
-def test_bytes_may_differ_by_a_hundredth(key):
-    assert count_verdict(1000, 1010, TABLE[key]) is Verdict.SAME
-    assert count_verdict(1000, 1011, TABLE[key]) is Verdict.SLOWER
-    assert count_verdict(1000, 989, TABLE[key]) is Verdict.FASTER
-
-
 @pytest.mark.parametrize(
-    ("first", "second", "verdict"),
+    ("keys", "first", "second", "verdict"),
     [
-        (0, 0, "same"),
-        (0, 1, "slower"),
-        (1, 0, "faster"),
-        (None, 1, "missing"),
-        (1, None, "missing"),
+        ((*EXACT, *BYTES), 1000, 1100, "slower"),
+        ((*EXACT, *BYTES), 1000, 900, "faster"),
+        (EXACT, 1_000_000, 1_000_001, "slower"),
+        (BYTES, 1000, 1010, "same"),
+        (BYTES, 1000, 1011, "slower"),
+        (BYTES, 1000, 989, "faster"),
+        (BYTES, 0, 0, "same"),
+        (BYTES, 0, 1, "slower"),
+        (BYTES, 1, 0, "faster"),
+        (BYTES, None, 1, "missing"),
+        (BYTES, 1, None, "missing"),
     ],
 )
-def test_edges_of_a_count(first, second, verdict):
-    assert count_verdict(first, second, TABLE["saved_bytes"]) == verdict
+def test_a_count_that_grows_is_worse(keys, first, second, verdict):
+    """By whatever it grows if it is exact, and bytes by more than a hundredth."""
+    assert {count_verdict(first, second, TABLE[key]) for key in keys} == {verdict}
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 
-PLAIN = card({mechanism!r})
+PLAIN = card("transformer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Config(PLAIN.config):
     every: int = 1
 
 
-class Slowed(PLAIN.forms[{form!r}]):
+class Slowed(PLAIN.forms["sdpa"]):
     def __init__(self, config, workload):
         super().__init__(config, workload)
         self.extra, self.every, self.calls = config.extra, config.every, count(1)
@@ -70,8 +70,9 @@ class Slowed(PLAIN.forms[{form!r}]):
         return super().forward(x, mask)
 
 
-CARD = replace(PLAIN, config=Config, forms={{"eager": Slowed}}, default="eager", examples=())
+CARD = replace(PLAIN, config=Config, forms={"eager": Slowed}, default="eager", examples=())
 """
+LENGTH = 256
 PRODUCTS = 100  # of extra work, to learn how long one takes
 NOTHING = "nothing"
 # extra work: share of an iteration, and every how many calls
@@ -94,8 +95,6 @@ def main():
         "--injected", type=int, default=100, help="Trials with each kind of extra work."
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND")
-    parser.add_argument("--form", default="transformer:sdpa")
-    parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--neighbours", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("reports/gate"))
@@ -112,13 +111,12 @@ def main():
         for _ in range(asked.neighbours):
             stack.enter_context(Neighbour())
         root = Path(stack.enter_context(TemporaryDirectory()))
-        mechanism, _, form = asked.form.partition(":")
-        (root / "slowed.py").write_text(SLOWED.format(mechanism=mechanism, form=form))
-        race = prepared(server, root, plan.workload(Mode.INFERENCE, asked.length), plan)
+        (root / "slowed.py").write_text(SLOWED)
+        race = prepared(server, root, plan.workload(Mode.INFERENCE, LENGTH), plan)
         others = [server.of_layout(number) for number in range(1, 4)]
         servers = dict(enumerate((server, *others)))
         about = {
-            "case": f"{asked.form}, N = {asked.length}, inference, one thread",
+            "case": f"transformer:sdpa, N = {LENGTH}, inference, one thread",
             "neighbours": asked.neighbours,
         }
         here = {

@@ -15,15 +15,16 @@ def plain(module, seq_len=24, **options):
     return other
 
 
-@pytest.mark.parametrize("compression", ["mean", "max", "most_used"])
+@pytest.mark.parametrize(
+    ("compressed", "compression"), [(0, "conv"), (6, "mean"), (6, "max"), (6, "most_used")]
+)
 @pytest.mark.parametrize("masked", [False, True])
-def test_slots_of_one_token_are_a_longer_memory(compression, masked):
-    module = build(
-        NAME, seq_len=24, segment=4, memory=4, compressed=6, rate=1, compression=compression
-    )
+def test_slots_of_one_token_are_a_longer_memory(compressed, compression, masked):
+    options = {"segment": 4, "memory": 4, "rate": 1, "compression": compression}
+    module = build(NAME, seq_len=24, compressed=compressed, **options)
     x = torch.randn(2, 24, 16, dtype=torch.float64)
     mask = torch.arange(24) < torch.tensor([[24], [17]]) if masked else None
-    y, expected = module(x, mask), plain(module, segment=4, memory=10)(x, mask)
+    y, expected = module(x, mask), plain(module, segment=4, memory=4 + compressed)(x, mask)
     real = mask if masked else torch.ones(2, 24, dtype=torch.bool)
     torch.testing.assert_close(y[real], expected[real])
 
@@ -52,13 +53,11 @@ def content_attention(q, k, v):
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_loss_is_the_error_of_reading_slots_instead_of_tokens(masked):
+def test_the_loss_is_the_error_of_reading_slots_instead_of_tokens():
     module = build(NAME, seq_len=12, segment=4, memory=4, compressed=4, rate=2).train()
     x = torch.randn(2, 12, 16, dtype=torch.float64, requires_grad=True)
-    lengths = torch.tensor([[12], [7]]) if masked else torch.tensor([[12], [12]])
-    mask = torch.arange(12) < lengths
-    module(x, mask if masked else None)
+    mask = torch.arange(12) < torch.tensor([[12], [7]])
+    module(x, mask)
     loss = module.auxiliary_loss()
 
     def heads(t):
@@ -79,16 +78,10 @@ def test_the_loss_is_the_error_of_reading_slots_instead_of_tokens(masked):
     assert module.compress.weight.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("compression", ["mean", "max", "most_used"])
-def test_a_compression_without_parameters_has_no_loss(compression):
-    module = build(
-        NAME, seq_len=24, segment=4, memory=4, compressed=4, compression=compression
-    ).train()
-    module(torch.randn(2, 24, 16, dtype=torch.float64))
-    assert module.auxiliary_loss() is None
-
-
-def test_the_task_does_not_train_the_compression():
-    module = build(NAME, seq_len=24, segment=4, memory=4, compressed=4)
+@pytest.mark.parametrize("compression", ["conv", "mean", "max", "most_used"])
+def test_only_the_loss_trains_a_compression_and_others_have_none(compression):
+    options = {"segment": 4, "memory": 4, "compressed": 4, "compression": compression}
+    module = build(NAME, seq_len=24, **options).train()
     module(torch.randn(2, 24, 16, dtype=torch.float64)).sum().backward()
-    assert module.compress.weight.grad is None
+    assert (module.auxiliary_loss() is None) == (compression != "conv")
+    assert compression != "conv" or module.compress.weight.grad is None

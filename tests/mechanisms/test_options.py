@@ -6,92 +6,64 @@ from attnbench.catalogue import registry
 from attnbench.errors import UnknownOption
 from attnbench.records import Level, Selection, Workload
 
+# options that take whole numbers, by the least that they take
+LEAST = {
+    0: """
+        bigbird.global_tokens etc.clip image_transformer.memory longformer.global_tokens
+        nystromformer.iterations routing_transformer.local_heads sinkhorn.iterations
+        sinkhorn.sort_cut
+    """,
+    1: """
+        axial.columns bigbird.block blockwise.blocks compressive_transformer.rate
+        etc.global_tokens etc.radius gated_delta_net.conv gated_delta_net.value_heads
+        gated_linear.rank grouped_query.kv_heads image_transformer.across
+        image_transformer.block latent.kv_rank linear_transformer.chunk linformer.n_max
+        linformer.rank local.block longformer.dilation mamba2.state
+        memory_compressed.compression nystromformer.landmarks performer.chunk
+        performer.features poolingformer.stride reformer.chunk reformer.rounds
+        retention.chunk routing_transformer.clusters routing_transformer.members
+        routing_transformer.window rwkv7.gate_rank set_transformer.points sinkhorn.block
+        sinkhorn.n_max sliding_window.window smart_bird.keys sparse_transformer.stride
+        sparse_transformer.summary star_transformer.iterations synthesizer.n_max
+        synthesizer.rank transformer_xl.segment
+    """,
+    2: "moba.block",
+}
 OPTIONS = (
     ("axial", {"combine": "mean"}, "unknown combine 'mean'; known: chained, sum"),
-    ("axial", {"columns": 0}, "columns is 0; it must be at least 1"),
-    ("bigbird", {"block": 0}, "block is 0; it must be at least 1"),
     ("bigbird", {"block": 8, "random_tokens": 20}, "it must be a multiple of block = 8"),
-    ("bigbird", {"global_tokens": -1}, "global_tokens is -1; it must be at least 0"),
-    ("blockwise", {"blocks": 0}, "blocks is 0; it must be at least 1"),
     ("blockwise", {"permutation": "sorted"}, "unknown permutation 'sorted'; known: cyclic, random"),
     ("compressive_transformer", {"compression": "sum"}, "unknown compression 'sum'; known: conv, "),
-    ("compressive_transformer", {"rate": 0}, "at least 1"),
     ("compressive_transformer", {"segment": 9, "memory": 9}, "rate must divide segment"),
     ("compressive_transformer", {"segment": 512, "memory": 500}, "segment must divide memory"),
     ("compressive_transformer", {"compression": "most_used", "memory": 0}, "memory=0 has none"),
-    ("etc", {"global_tokens": 0}, "at least"),
-    ("etc", {"radius": 0}, "at least"),
-    ("etc", {"clip": -1}, "at least"),
     ("fastformer", {"interaction": "mean"}, "known: product, add, concat"),
     ("fnet", {"bias": True}, "no projections"),
-    ("gated_delta_net", {"conv": 0}, "conv is 0; it must be at least 1"),
-    ("gated_linear", {"rank": 0}, "rank is 0; it must be at least 1"),
-    ("gated_delta_net", {"value_heads": 0}, "value_heads is 0; it must be at least 1"),
-    ("grouped_query", {"kv_heads": 0}, "kv_heads is 0; it must be at least 1"),
     ("image_transformer", {"layout": "3d"}, "unknown layout '3d'; known: 1d, 2d"),
-    ("image_transformer", {"block": 0}, "block is 0; it must be at least 1"),
-    ("image_transformer", {"memory": -1}, "memory is -1; it must be at least 0"),
-    ("image_transformer", {"across": 0}, "across is 0; it must be at least 1"),
     ("indexed", {"kv_rank": 5, "kv_heads": 2}, "one head of keys; leave kv_heads out"),
     ("indexed", {"block": 16, "budget": 8}, "budget is 8; it must be at least 16"),
     ("indexed", {"pool": "min"}, "unknown pool 'min'; known: mean, max"),
-    ("latent", {"kv_rank": 0}, "kv_rank is 0; it must be at least 1"),
     ("lightning", {"depth": 1.5}, "depth is 1.5; it must be from 0 to 1"),
-    ("linear_transformer", {"chunk": 0}, "chunk is 0; it must be at least 1"),
-    ("linformer", {"rank": 0}, "rank is 0"),
-    ("linformer", {"n_max": 0}, "n_max is 0"),
     ("linformer", {"sharing": "layerwise"}, "known: none, headwise, key_value"),
-    ("local", {"block": 0}, "block is 0; it must be at least 1"),
     ("longformer", {"window": 5}, "window is 5; it must be an even number"),
     ("longformer", {"window": 0}, "window is 0; it must be an even number"),
-    ("longformer", {"global_tokens": -1}, "global_tokens is -1; it must be at least 0"),
-    ("longformer", {"dilation": 0}, "dilation is 0; it must be at least 1"),
-    ("mamba2", {"state": 0}, "state is 0; it must be at least 1"),
-    ("memory_compressed", {"compression": 0}, "compression is 0; it must be at least 1"),
-    ("moba", {"block": 1}, "block is 1; it must be at least 2"),
-    ("nystromformer", {"landmarks": 0}, "landmarks is 0; it must be at least 1"),
-    ("nystromformer", {"iterations": -1}, "iterations is -1; it must be at least 0"),
     ("nystromformer", {"conv_kernel": 4}, "conv_kernel is 4; it must be odd, or 0 for none"),
-    ("performer", {"features": 0}, "features is 0; it must be at least 1"),
-    ("performer", {"chunk": 0}, "chunk is 0; it must be at least 1"),
     ("performer", {"epsilon": -1.0}, "epsilon is -1.0; it must be at least 0"),
     ("performer", {"kernel": "cosine"}, "known: positive, trigonometric, relu"),
     ("performer", {"kernel": "trigonometric", "epsilon": 0.1}, "takes no epsilon"),
     ("performer", {"kernel": "relu", "epsilon": 0.0}, "queries may read no key"),
     ("poolingformer", {"pooling": "sum"}, "unknown pooling 'sum'; known: ldconv, mean, max"),
     ("poolingformer", {"window": 3}, "window is 3; it must be an even number"),
-    ("poolingformer", {"stride": 0}, "stride is 0; it must be at least 1"),
     ("poolingformer", {"kernel": 2}, "kernel and pool_window must be at least stride = 4"),
-    ("reformer", {"chunk": 0}, "chunk is 0; it must be at least 1"),
-    ("reformer", {"rounds": 0}, "rounds is 0; it must be at least 1"),
     ("reformer", {"buckets": 12}, "buckets is 12; it must be None or a power of 2, at least 2"),
     ("reformer", {"buckets": 1}, "buckets is 1; it must be None or a power of 2"),
-    ("retention", {"chunk": 0}, "chunk is 0; it must be at least 1"),
-    ("rwkv7", {"gate_rank": 0}, "gate_rank is 0; it must be at least 1"),
-    ("routing_transformer", {"clusters": 0}, "clusters is 0; it must be at least 1"),
-    ("routing_transformer", {"members": 0}, "members is 0; it must be at least 1"),
-    ("routing_transformer", {"window": 0}, "window is 0; it must be at least 1"),
-    ("routing_transformer", {"local_heads": -1}, "local_heads is -1; it must be at least 0"),
     ("routing_transformer", {"decay": 1.5}, "decay is 1.5; it must be between 0 and 1"),
     ("set_transformer", {"block": "mab"}, "unknown block 'mab'; known: isab, sab, pma"),
-    ("set_transformer", {"points": 0}, "points is 0; it must be at least 1"),
-    ("sinkhorn", {"block": 0}, "block is 0; it must be at least 1"),
-    ("sinkhorn", {"iterations": -1}, "iterations is -1; it must be at least 0"),
-    ("sinkhorn", {"sort_cut": -1}, "sort_cut is -1; it must be at least 0"),
     ("sinkhorn", {"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
-    ("sinkhorn", {"n_max": 0}, "n_max is 0; it must be at least 1"),
-    ("sliding_window", {"window": 0}, "window is 0; it must be at least 1"),
     ("smart_bird", {"sampling": "best"}, "unknown sampling 'best'; known: squared, "),
-    ("smart_bird", {"keys": 0}, "at least 1"),
     ("smart_bird", {"sampling": "random", "train_sketch": False}, "has no sketch"),
     ("sparse_transformer", {"pattern": "random"}, "known: strided, fixed"),
-    ("sparse_transformer", {"stride": 0}, "stride is 0; it must be at least 1"),
-    ("sparse_transformer", {"summary": 0}, "summary is 0"),
-    ("star_transformer", {"iterations": 0}, "iterations is 0; it must be at least 1"),
     ("synthesizer", {"variant": "sparse"}, "unknown variant 'sparse'; known: dense, random"),
-    ("synthesizer", {"rank": 0}, "rank is 0; it must be at least 1"),
-    ("synthesizer", {"n_max": 0}, "n_max is 0; it must be at least 1"),
-    ("transformer_xl", {"segment": 0}, "segment is 0; it must be at least 1"),
 )
 
 
@@ -126,6 +98,16 @@ WORKLOADS = (
     ("synthesizer:sdpa[variant=random]", {}, "is not a product of features; use synthesizer:"),
     ("transformer_xl:eager", {"width": 15, "heads": 5}, "distances need an even width"),
 )
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [(name, least) for least, names in LEAST.items() for name in names.split()]
+)
+def test_numbers_that_are_too_small_are_refused(name, least):
+    mechanism, _, option = name.partition(".")
+    message = f"{option} is {least - 1}; it must be at least {least}"
+    with pytest.raises(UnknownOption, match=message):
+        registry.card(mechanism).configure({option: least - 1})
 
 
 @pytest.mark.parametrize(("name", "options", "message"), OPTIONS)

@@ -14,6 +14,7 @@ import torch
 from attnbench.catalogue.registry import names
 from attnbench.measure.subject import subject_of
 from attnbench.records import PASSES, Case, Level, Shell
+from attnbench.verify.equations import compare, values
 from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import some_padding, tokens, workload
 from tests.oracles import FORMS, build, card, pair
@@ -72,21 +73,6 @@ def built(name, form, config, w):
     return theirs, ours
 
 
-def values(module, w):
-    """The output at real tokens, and the gradient of x and of every parameter by name."""
-    mask = some_padding(w) if w.padding else None
-    real = torch.ones(w.batch, w.seq_len, dtype=torch.bool) if mask is None else mask
-    x = tokens(w).requires_grad_()
-    y = module(x, mask)[real]
-    named = {"x": x, **dict(module.named_parameters())}
-    loss = (y * tokens(w, seed=3)[real]).sum()
-    gradients = torch.autograd.grad(loss, [*named.values()], allow_unused=True)
-    return y, {
-        key: torch.zeros_like(tensor) if gradient is None else gradient
-        for (key, tensor), gradient in zip(named.items(), gradients, strict=True)
-    }
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "form"), [*packages(lambda module: not module.deviation)])
 def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
@@ -94,15 +80,11 @@ def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
     for config, w in cases(name, form):
         theirs, ours = built(name, form, config, w)
         assert theirs.state_dict().keys() == ours.state_dict().keys()
-        (y, gradients), (expected, exact) = values(theirs, w), values(ours, w)
-        assert gradients.keys() == exact.keys()
+        mask, x = some_padding(w) if w.padding else None, tokens(w).requires_grad_()
+        found, expected = (values(m, x, m(x, mask), mask) for m in (theirs, ours))
+        assert found.gradients.keys() == expected.gradients.keys()
         label = f"{config}, N = {w.seq_len}, causal={w.causal}, padding={w.padding}"
-        error = (y - expected).abs().max() / expected.abs().max()
-        assert error <= module.tolerance, f"{label}: {error:.1e}"
-        largest = max(gradient.abs().max() for gradient in exact.values())
-        for key, gradient in exact.items():
-            error = (gradients[key] - gradient).abs().max() / largest
-            assert error <= module.tolerance, f"{label}: {error:.1e} in the gradient of {key}"
+        compare(found, expected, module.tolerance, label)
 
 
 @pytest.mark.parametrize(
