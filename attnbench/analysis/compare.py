@@ -2,8 +2,7 @@
 
 Two sweeps are not paired: their rounds show how processes vary, but not what changed between
 sessions on different days. With one round not even the variation between processes is known; such
-a ratio has no interval, and the verdict is `unsure`. Cases are matched by everything except the
-device, and the number type where each sweep has only one.
+a ratio has no interval, and the verdict is `unsure`. Cases are matched by all but the device.
 """
 
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from attnbench.statistics.curves import half_widths
 from attnbench.statistics.estimate import IntervalKind, p_value
 from attnbench.statistics.verdict import Verdict, count_verdict, discoveries, judge
 
-# the metrics of `COUNTED` that are the same on every device and in every dtype
+# the metrics of `COUNTED` that are the same on every device
 PORTABLE = tuple(key for key in COUNTED if TABLE[key].join is Join.EXACT)
 ENDS, SIDES = ("_1", "_2"), ("first", "second")  # of the columns of two sweeps side by side
 IDENTITY = ("case", "series", "mode", "seq_len")
@@ -47,8 +46,8 @@ def compare(first: Analysis, second: Analysis, *, anyway: bool = False) -> Compa
     Raises `UsageError` if the sweeps have no case in common.
     """
     refused = refusals(first.sweep, second.sweep)
-    elsewhere = any(why.startswith(("device: ", "dtype: ")) for why in refused) and not anyway
-    both = _paired(*_matched(first.cases, second.cases))
+    elsewhere = any(why.startswith("device: ") for why in refused) and not anyway
+    both = _paired(first.cases, second.cases)
     keys = (*(RACED if anyway or not refused else ()), *(PORTABLE if elsewhere else COUNTED))
     rows = pd.concat([_judged(both, key) for key in keys], ignore_index=True)
     return Comparison(rows=rows, refusals=refused)
@@ -66,28 +65,21 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
 def _conditions(sweep: Sweep) -> list[dict[str, object]]:
     """What has to agree, of each session, by its name."""
     settings = {name: value for name, value, _ in sweep.request.settings.fields_with("compared")}
-    settings["dtype"] = ", ".join(dict.fromkeys(sizes.dtype for sizes in sweep.request.sizes))
     return [asdict(s.fingerprint) | {"TF32": s.tf32} | settings for s in sweep.sessions]
 
 
-def _matched(*cases: pd.DataFrame) -> list[pd.DataFrame]:
-    """The cases of both; those to be compared have the same `match`."""
-    if max(each["dtype"].nunique() for each in cases) == 1:
-        return [*cases]
-    return [each.assign(match=each["match"] + each["dtype"]) for each in cases]
-
-
-def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+def _paired(*sweeps: pd.DataFrame) -> pd.DataFrame:
     """One row per case of either sweep. Raises `UsageError` if none is in both."""
+    first, second = (cases.assign(match=cases["match"] + cases["dtype"]) for cases in sweeps)
     if not {*first["match"]} & {*second["match"]}:
         raise UsageError(
             f"the two sweeps have no case in common, such as {first['case'].iloc[0]} and"
             f" {second['case'].iloc[0]}; sweep again with the options of one of them"
         )
     # a merge sorts the cases, which stay in the order of the plans
-    place = {match: -i for i, match in enumerate((*first["match"], *second["match"])[::-1])}
+    order = [*dict.fromkeys((*first["match"], *second["match"]))]
     both = first.merge(second, on="match", how="outer", suffixes=ENDS)
-    both = both.sort_values("match", key=lambda keys: keys.map(place), ignore_index=True)
+    both = both.set_index("match").loc[order].reset_index()
     known = {name: both[f"{name}_1"].fillna(both[f"{name}_2"]) for name in IDENTITY}
     ended = {f"ended{end}": [_ended(row, end) for _, row in both.iterrows()] for end in ENDS}
     both = pd.concat([both, pd.DataFrame(known | ended)], axis="columns")

@@ -71,11 +71,10 @@ def refuse_untimed(sweeps: Sequence[Sweep]) -> None:
     """Raises `CannotRun`, with the last reason, if no level timed both mechanisms."""
     reason = "the budget ended before; raise --budget"
     for sweep in sweeps:
-        names = {planned.case.key: planned.case.series for planned in sweep.plan}
         runs = [run for run in sweep.runs if run.part is Part.TIME]
-        if {run.case for run in runs if run.outcome is Outcome.OK} == {*names}:
+        timed = {run.case for run in runs if run.outcome is Outcome.OK}
+        if timed == {planned.case.key for planned in sweep.plan}:
             return
-        for run in runs:
-            if run.outcome is not Outcome.OK:
-                reason = f"{names[run.case]}: {run.outcome}: {run.reason}"
+        lost = (run for run in runs if run.outcome is not Outcome.OK)
+        reason = next((f"{run.outcome}: {run.reason}" for run in lost), reason)
     raise CannotRun(f"no level timed both: {reason}")

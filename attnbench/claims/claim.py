@@ -25,7 +25,6 @@ from attnbench.metrics import EXACT, NAMED, TABLE, TIME, Better
 from attnbench.records import Mode, Selection
 from attnbench.records.selection import parts
 
-NEAR = 1.1  # a length alone stands for those within this factor: 1,000 for 1,024
 FACTOR = 2.0  # a number alone allows this factor, since machines, code and sizes differ
 ALLOWED = 0.1  # an exponent alone allows so much either way
 
@@ -58,16 +57,15 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A predicate of costs; `quantity` has the keys of the metrics of A and of B.
+    """A predicate of costs; `quantity` is the key of a metric.
 
     Without a mode, each mode of the sweep but decode is judged.
     """
 
     predicate: str
-    text: str  # of its cells
     a: tuple[Selection, ...]
     b: tuple[Selection, ...] = ()
-    quantity: tuple[str, str] = (TIME, TIME)
+    quantity: str = TIME
     mode: Mode | None = None
     lengths: Range = Range()
     value: Range = Range(high=1.0)
@@ -75,7 +73,7 @@ class Check:
     @property
     def counted(self) -> bool:
         """Whether it is about counts alone, which are the same in every mode."""
-        return all(TABLE[key].tolerance == EXACT for key in self.quantity)
+        return TABLE[self.quantity].tolerance == EXACT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +88,6 @@ class Claim:
     checks: tuple[Check, ...]
     source: str = ""
     scope: str = ""
-
-    @property
-    def text(self) -> str:
-        """All checks on one line."""
-        return " and ".join(check.text for check in self.checks)
 
 
 def shipped() -> tuple[Claim, ...]:
@@ -150,9 +143,9 @@ def read_check(row: Mapping[str | None, Any]) -> Check:
             raise ValueError(f"{predicate} takes no {column}; leave out {cell!r}")
         try:
             values |= {column: read(cell, predicate)} if cell else {}
-        except (ValueError, KeyError, ZeroDivisionError, UsageError) as error:
+        except (ValueError, KeyError, UsageError) as error:
             raise ValueError(f"{column} {cell!r} is not {expected}") from error
-    return Check(text=f"{predicate}({'; '.join(cells.values())})", predicate=predicate, **values)
+    return Check(predicate=predicate, **values)
 
 
 def _series(text: str, predicate: str) -> tuple[Selection, ...]:
@@ -162,17 +155,10 @@ def _series(text: str, predicate: str) -> tuple[Selection, ...]:
     return found
 
 
-def _quantity(text: str, _: str) -> tuple[str, str]:
-    first, slash, second = text.partition("/")
-    names = (first, second if slash else first)
-    return COSTS[names[0]], COSTS[names[1]]
-
-
 def _lengths(text: str, _: str) -> Range:
     rest = text.removeprefix("longest").strip()
-    found = _range(rest or ">= 1", lambda n: (n / NEAR, n * NEAR))
-    alone = not re.search(r"[<>]|\.\.", text)  # of several near it, the longest
-    return replace(found, longest=alone or rest != text)
+    found = _range(rest or ">= 1", lambda n: (n, n))
+    return replace(found, longest=rest != text)
 
 
 def _value(text: str, predicate: str) -> Range:
@@ -190,11 +176,11 @@ def _value(text: str, predicate: str) -> Range:
 
 
 def _range(text: str, alone: Callable[[float], tuple[float, float]]) -> Range:
-    """`<= 512`, `>= 2`, `1024..2048`, or what a number or quotient alone allows."""
+    """`<= 512`, `>= 2`, `1024..2048`, or what a number alone allows."""
     found = re.fullmatch(r"([<>]=)?\s*(.+?)(?:\.\.(.+))?", text)
     if found is None or (found[1] and found[3]):
         raise ValueError
-    first, last = _number(found[2]), _number(found[3] or found[2])
+    first, last = float(found[2]), float(found[3] or found[2])
     if not 0 < first <= last < inf:
         raise ValueError
     match found[1]:
@@ -206,17 +192,12 @@ def _range(text: str, alone: Callable[[float], tuple[float, float]]) -> Range:
     return Range(low, high)
 
 
-def _number(text: str) -> float:
-    over, slash, under = text.partition("/")
-    return float(over) / float(under if slash else 1)
-
-
 # of each column but `a`, which is as `b`, the reader and what an error says was expected
 READERS: Mapping[str, tuple[Callable[[str, str], Any], str]] = MappingProxyType({
     "b": (_series, "mechanisms such as transformer:eager or linformer[rank=8]; one of a ratio or"
                    " crossover"),
-    "quantity": (_quantity, f"{', '.join(COSTS)}, or two separated by /, of A and of B"),
+    "quantity": (lambda text, _: COSTS[text], ", ".join(COSTS)),
     "mode": (lambda text, _: Mode(text), f"{', '.join(Mode)}, or nothing"),
-    "lengths": (_lengths, "lengths such as >= 512, 512..4096, 1000 or longest >= 4096"),
-    "value": (_value, "a number such as 2, a quotient such as 25/30, or a range such as >= 2"),
+    "lengths": (_lengths, "lengths such as >= 512, 512..4096, 1024 or longest >= 4096"),
+    "value": (_value, "a number such as 2, or a range such as >= 2"),
 })  # fmt: skip

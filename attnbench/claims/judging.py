@@ -105,13 +105,12 @@ def series(analysis: Analysis, chosen: Selection, mode: str, sizes: str) -> Fram
 
 def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> tuple[str, LogCurve]:
     """What the costs of A over those of B are called, and their logarithms by length."""
-    (first, second), mode = check.quantity, str(a["mode"].iloc[0])
+    mode = str(a["mode"].iloc[0])
     x, y = (str(rows["series"].iloc[0]) for rows in (a, b))
-    curve = cost_curve(a, first).minus(cost_curve(b, second))
-    if first == second == TIME:
+    curve = cost_curve(a, check.quantity).minus(cost_curve(b, check.quantity))
+    if check.quantity == TIME:
         curve, _ = analysis.ratios.in_turns(curve, x, y, mode)
-    other = f"{TABLE[second].name} of " if first != second else ""
-    return f"{TABLE[first].name} of {x} over {other}{y}, {mode}", curve
+    return f"{TABLE[check.quantity].name} of {x} over {y}, {mode}", curve
 
 
 def _ratios(analysis: Analysis, check: Check, a: Sides, b: Sides) -> Iterator[Finding]:
@@ -119,10 +118,11 @@ def _ratios(analysis: Analysis, check: Check, a: Sides, b: Sides) -> Iterator[Fi
     found: list[tuple[float, Finding]] = []
     for label, curve in (_log_ratio(analysis, check, x, y) for x in a for y in b):
         curve = curve.at(check.lengths.among(curve.whole))
-        if len(curve) < (1 if check.lengths.longest else FEWEST):
-            few = f"{label}: measured at {len(curve)} of these lengths"
+        few = check.lengths.longest or check.lengths.low == check.lengths.high
+        if len(curve) < (1 if few else FEWEST):
+            text = f"{label}: measured at {len(curve)} of these lengths"
             answer = Answer.CANNOT_TELL if len(curve) else Answer.NOT_MEASURED
-            found.append((inf, Finding(answer, few)))
+            found.append((inf, Finding(answer, text)))
         for n, *logs in zip(curve.whole, curve.logs, curve.low, curve.high, strict=True):
             found.append((logs[2], _placed(label, Unit.RATIO, map(exp, logs), check.value, n)))
     # what comes closest to refuting that A costs less comes first
@@ -131,9 +131,8 @@ def _ratios(analysis: Analysis, check: Check, a: Sides, b: Sides) -> Iterator[Fi
 
 def _exponent(analysis: Analysis, check: Check, a: Sides, b: Sides) -> Iterator[Finding]:
     """The cost of each of A grows as N to the power of `value`, at its longest lengths."""
-    metric = check.quantity[0]
-    for row in (scaling(rows, (metric,)).iloc[0] for rows in a):
-        label = f"exponent of {TABLE[metric].name} of {row['series']}, {row['mode']}"
+    for row in (scaling(rows, (check.quantity,)).iloc[0] for rows in a):
+        label = f"exponent of {TABLE[check.quantity].name} of {row['series']}, {row['mode']}"
         ends, at = row[["exponent", "low", "high"]], (int(row["from_len"]), int(row["to_len"]))
         one = _placed(label, Unit.EXPONENT, ends, check.value, *at)
         if row["tail"] != Tail.STRAIGHT and one.answer is not Answer.REPRODUCED:

@@ -10,7 +10,6 @@ from attnbench.cli.options import option
 from attnbench.errors import UsageError
 from attnbench.units import many
 
-LARGEST = 1 << 22  # bytes of a file of claims
 NOTE = (
     "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
     " it lies elsewhere. What agrees by count holds for the FLOPs that mechanisms declare; its time"
@@ -24,35 +23,28 @@ def claims(
     file: Path | None = option(
         "FILE", "CSV file with your own claims, in place of the papers'.", names=("--claims",)
     ),
-    csv: Path | None = option("FILE", "Also write the answers as CSV."),
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured."""
     from attnbench.analysis.report import analyse
     from attnbench.claims.claim import read_claims, shipped
     from attnbench.claims.judging import Answer, judge
-    from attnbench.render import delimited
     from attnbench.render.grid import Column, table
-    from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    output.refuse_unwritable(csv)
     known = shipped() if file is None else read_claims(content(file), str(file))
     analysis = analyse(load_results(sweep))
     console.warn(analysis.sweep.warnings)
     rows = [
-        {"id": c.id, "claim": c.claim, "check": c.text, "source": c.source, "scope": c.scope}
+        {"id": c.id, "claim": c.claim, "source": c.source, "scope": c.scope}
         | judge(analysis, c)._asdict()
         for c in known
     ]
-    columns = {name: Column.words(name.capitalize(), name) for name in rows[0] if name != "lengths"}
-    if csv is not None:
-        output.write(csv, delimited.table(table(rows, [*columns.values()], name="", title="")))
     if json_:
         console.data(rows)
         return
-    shown = [columns[name] for name in ("claim", "answer", "evidence")]
-    console.show(table(rows, shown, name="claims", title="Claims of papers", note=NOTE))
+    columns = [Column.words(name.capitalize(), name) for name in ("claim", "answer", "evidence")]
+    console.show(table(rows, columns, name="claims", title="Claims of papers", note=NOTE))
     answers = [row["answer"] for row in rows]
     counts = (f"{answers.count(answer)} {answer}" for answer in Answer if answer in answers)
     console.out().print(f"\n{many(len(rows), 'claim')}: {', '.join(counts)}.")
@@ -61,12 +53,7 @@ def claims(
 def content(path: Path) -> str:
     """The text of a file. Raises `UsageError`."""
     try:
-        with open(path, "rb") as opened:
-            found = opened.read(LARGEST + 1)
-        text = found.decode("utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"cannot read the claims of {str(path)!r}: {reason}") from error
-    if len(found) > LARGEST:
-        raise UsageError(f"{str(path)!r} is larger than {LARGEST:,} bytes; split it")
-    return text

@@ -37,13 +37,15 @@ def explain(
     console.begin("reading mechanisms")
     from attnbench.analysis.explain import by_level
     from attnbench.api.explaining import at_levels
-    from attnbench.render.explain import costs, data, sentences, title
+    from attnbench.render.explain import costs, sentences, title
     from attnbench.render.terminal import ProgressLine
 
     with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
         found = by_level(at_levels(a, b, at, given, line.turn))
     if json_:
-        console.data(data(found))
+        names = ("level", "ratio", "low", "high", "cases")
+        levels = [{name: getattr(level, name) for name in names} for level in found]
+        console.data({"text": [*sentences(found)], "levels": levels})
         return
     console.out().print(f"{' '.join(sentences(found))} ({title(found)})\n")
     console.show(costs(found))

@@ -37,10 +37,8 @@ def recommend(
     rows = recommend_(analysis, seq_len, modes, limit)
     if json_:
         console.data(rows)
-    blocks = rows.groupby(["mode", "sizes"], sort=False)
-    for _, each in blocks if not json_ else ():
-        console.out().print(recommended(each, limit))
-        console.out().print()
+    for _, each in rows.groupby(["mode", "sizes"], sort=False) if not json_ else ():
+        console.out().print(f"{recommended(each, limit)}\n")
         console.show(*named([ranking(each, analysis.sweep.request)], analysis.answers.series))
         console.out().print()
     if limit is not None and rows["basis"].any() and rows["excluded"].all():

@@ -11,7 +11,7 @@ from attnbench.analysis.summary import Row
 from attnbench.metrics import RACED, TABLE, TIME
 from attnbench.render.check_page import verdict_label
 from attnbench.render.cost_tables import factor
-from attnbench.render.grid import Cell, Column, Table, quantity, table, words
+from attnbench.render.grid import Cell, Column, Table, table, words
 from attnbench.statistics.verdict import Verdict
 
 NOTE = (
@@ -43,8 +43,6 @@ def changes(comparison: Comparison) -> Table:
             Column.words("Mode", "mode"),
             Column.words("N", "n"),
             Column.words("Metric", "metrics"),
-            Column("First", lambda row: _side(row, "first")),
-            Column("Second", lambda row: _side(row, "second")),
             Column("Ratio", _ratio),
             Column("Verdict", lambda row: words(_label(row["verdict"], row["metric"]))),
             Column.words("Reason", "reason"),
@@ -53,10 +51,6 @@ def changes(comparison: Comparison) -> Table:
         title="Changes from the first sweep to the second",
         note=" ".join([*_tally(comparison), NOTE]),
     )
-
-
-def _side(row: Row, side: str) -> Cell:
-    return Cell(quantity(row[side], TABLE[row["metric"]].unit), row[side])
 
 
 def _ratio(row: Row) -> Cell:
@@ -70,15 +64,14 @@ def _label(verdict: str, metric: str) -> str:
 
 
 def _tally(comparison: Comparison) -> Iterator[str]:
-    """`Time: 3 slower, 40 same.` for each metric; then why what is unsure or not compared is."""
+    """`Time: 3 slower, 40 same.` for each metric; then why times are not compared, or unsure."""
     rows = comparison.rows
     for key, own in rows.groupby("metric", sort=False):
         counts = Counter(_label(verdict, str(key)) for verdict in own["verdict"])
         parts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         yield f"{units.capitalised(TABLE[str(key)].label)}: {parts}."
-    for reason in dict.fromkeys(rows.loc[rows["verdict"] == Verdict.UNSURE, "reason"]):
-        if reason:
-            yield f"Unsure: {reason}."
+    unsure = rows.loc[rows["verdict"] == Verdict.UNSURE, "reason"]
+    yield from (f"Unsure: {reason}." for reason in unsure.unique() if reason)
     if comparison.refusals:
         compared = TIME in set(rows["metric"])
         start = "Times were compared although" if compared else "Times were not compared, since"

@@ -1,10 +1,8 @@
 """Why one mechanism takes longer than another: a paragraph and a table."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from math import nan
 from types import MappingProxyType
-from typing import Any
 
 from attnbench import units
 from attnbench.analysis.explain import COUNTS, LevelCosts
@@ -29,36 +27,30 @@ PLACES = MappingProxyType({
 
 
 def title(levels: Sequence[LevelCosts]) -> str:
-    """`B = 2, N = 3,072, D = 256, H = 16; inference, float32, cpu`, and whether one is causal."""
+    """`B = 2, N = 3,072, D = 256, H = 16; inference, float32, cpu`."""
     a, b = levels[-1].a, levels[-1].b
     sizes = f"B = {a['batch']}, N = {units.count(a['seq_len'])}, D = {a['width']}, H = {a['heads']}"
-    causal = [row["series"] for row in (a, b) if row["causal"]]
-    about = ["causal"] * (len(causal) == 2) + [f"only {name} is causal" for name in causal[:1]]
-    return f"{sizes}; {', '.join([a['mode'], a['dtype'], a['device'], *about[:1]])}"
+    causal = "".join(f", {row['series']} causal" for row in (a, b) if row["causal"])
+    return f"{sizes}; {a['mode']}, {a['dtype']}, {a['device']}{causal}"
 
 
 def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
     """How much longer the first takes at each level, and what it counts in the first of these."""
     timed = [level for level in levels if units.has_value(level.ratio)]
-    a, b = timed[-1].a, timed[-1].b
-    ratio = factor(timed[-1].ratio, timed[-1].low, timed[-1].high)
-    times = " against ".join(units.seconds(row[TIME]) for row in (a, b))
-    yield f"{a['series']} takes {ratio} the time of {b['series']} {_place(timed[-1])}: {times}."
-    more = (f"{_change(each.a[TIME] - each.b[TIME])} {_place(each)}" for each in timed)
-    yield f"The difference is {', '.join(more)}."
-    least = timed[0]
+    least, last = timed[0], timed[-1]
+    ratio = factor(last.ratio, last.low, last.high)
+    times = " against ".join(units.seconds(row[TIME]) for row in (last.a, last.b))
+    names = [row["series"] for row in (last.a, last.b)]
+    yield f"{names[0]} takes {ratio} the time of {names[1]} {PLACES[last.level]}: {times}."
+    more = ", ".join(f"{_change(one.a[TIME] - one.b[TIME])} {PLACES[one.level]}" for one in timed)
+    yield f"The difference is {more}."
     counts = [
-        f"{TABLE[key].label} {_count(key, least.a).text} against {_count(key, least.b).text}"
+        f"{TABLE[key].label} {_cell(key, least.a).text} against {_cell(key, least.b).text}"
         for key in COUNTS
         if units.has_value(least.a[key]) and units.has_value(least.b[key])
     ]
     if counts:
-        yield f"Counted {_place(least)}: {', '.join(counts)}."
-
-
-def _place(level: LevelCosts) -> str:
-    layers = int(level.a["layers"])
-    return PLACES[level.level] + f" of {units.many(layers, 'layer')}" * (level.level == "model")
+        yield f"Counted {PLACES[least.level]}: {', '.join(counts)}."
 
 
 def _change(value: float) -> str:
@@ -74,11 +66,11 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
     return table(
         [(key, level) for key in (TIME, *known) for level in levels],
         [
-            Column("Cost", lambda row: words(_heading(row[0])), "cost"),
-            Column("Level", lambda row: words(row[1].level), "level"),
-            Column("A", lambda row: _cell(row[0], row[1].a), "a"),
-            Column("B", lambda row: _cell(row[0], row[1].b), "b"),
-            Column("A over B", lambda row: _ratio(*row), "ratio"),
+            Column("Cost", lambda row: words(TABLE[row[0]].label + ", ms" * (row[0] == TIME))),
+            Column("Level", lambda row: words(row[1].level)),
+            Column("A", lambda row: _cell(row[0], row[1].a)),
+            Column("B", lambda row: _cell(row[0], row[1].b)),
+            Column("A over B", lambda row: _ratio(*row)),
         ],
         name="explain",
         title=f"A {a}, B {b}",
@@ -89,16 +81,12 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
     )
 
 
-def _heading(key: str) -> str:
-    return "time, ms" if key == TIME else TABLE[key].label
-
-
 def _cell(key: str, row: Row) -> Cell:
-    return measured_or_why(row, key, milliseconds if key == TIME else partial(_count, key))
-
-
-def _count(key: str, row: Row) -> Cell:
-    return number(row[key], lambda value: quantity(value, TABLE[key].unit))
+    if key == TIME:
+        return measured_or_why(row, key, milliseconds)
+    return measured_or_why(
+        row, key, lambda row: number(row[key], lambda value: quantity(value, TABLE[key].unit))
+    )
 
 
 def _ratio(key: str, level: LevelCosts) -> Cell:
@@ -108,12 +96,3 @@ def _ratio(key: str, level: LevelCosts) -> Cell:
         return EMPTY
     point, low, high = level.ratio, level.low, level.high
     return Cell(factor(point, low, high), point, none_if_nan(low), none_if_nan(high))
-
-
-def data(levels: Sequence[LevelCosts]) -> dict[str, Any]:
-    """Everything as plain data."""
-    names = ("level", "ratio", "low", "high", "cases")
-    return {
-        "text": [*sentences(levels)],
-        "levels": [{name: getattr(level, name) for name in names} for level in levels],
-    }

@@ -79,5 +79,5 @@ def test_a_length_or_mode_of_another_sweep_is_refused_with_those_of_this_one():
     said = "--length 1024: the sweep has 128, 512, 2048 in inference; .* --lengths 1024 measures"
     with pytest.raises(UsageError, match=said):
         ranking(whole, 1024)
-    with pytest.raises(UsageError, match="--mode 'training': the sweep measured inference"):
+    with pytest.raises(UsageError, match="the sweep has no length in training"):
         recommend(analyse(whole), 128, ["training"])

@@ -1,7 +1,5 @@
 """How a sweep with known costs judges claims."""
 
-import csv
-import io
 import json
 from dataclasses import replace
 
@@ -50,7 +48,6 @@ def judged(analysis, *checks: str, mode="inference"):
         ("less,fastformer:folded,linformer,time,,", "not measured"),
         ("less,fastformer[bias=false],linformer[bias=true],time,,", "not measured"),
         ("less,fastformer[bias=false],linformer,time,>= 512,", "reproduced"),
-        ("less,fastformer,fastformer,core_flops/projection_flops,,", "agrees by count (not timed)"),
         ("ratio,transformer,fastformer,time,8192,12", "reproduced"),
         ("ratio,transformer,fastformer,time,8192,>= 30", "contradicted"),
         ("ratio,transformer,fastformer,time,8192,12.6..13", "cannot tell"),
@@ -117,15 +114,10 @@ def test_ratios_of_laps_taken_in_turns_are_judged(monkeypatch, lab):
     assert asked == [("fastformer:eager", "linformer:eager", str(Mode.INFERENCE))]
 
 
-def test_the_verb_prints_answers_and_writes_only_what_is_asked(tmp_path):
+def test_the_verb_prints_answers():
     done = here("claims", STORED)
-    assert "26 claims: " in done.stdout
+    assert "25 claims: " in done.stdout
     assert "agrees by count (not timed)" in done.stdout
-    file = tmp_path / "answers.csv"
-    rows = json.loads(here("claims", STORED, "--json", "--csv", file).stdout)
-    written = list(csv.DictReader(io.StringIO(file.read_text())))
-    assert [row["id"] for row in written] == [row["id"] for row in rows]
-    assert {*rows[0]} == {*written[0], "lengths"}
 
 
 def test_a_file_of_ones_own_is_judged_or_refused(tmp_path):
@@ -137,5 +129,3 @@ def test_a_file_of_ones_own_is_judged_or_refused(tmp_path):
     assert "No such" in refused("claims", STORED, "--claims", tmp_path / "none")
     file.write_bytes(b"\xff")
     assert "not UTF-8" in refused("claims", STORED, "--claims", file)
-    file.write_bytes(b" " * ((1 << 22) + 1))
-    assert "is larger than" in refused("claims", STORED, "--claims", file)

@@ -24,7 +24,7 @@ def read(cells: str):
 
 def test_the_shipped_claims_name_mechanisms_and_options_that_exist():
     found = shipped()
-    assert len(found) == 26
+    assert len(found) == 25
     assert {claim.source.partition(" et al.")[0] for claim in found} == {"Wu", "Tay"}
     assert {check.predicate for claim in found for check in claim.checks} == {*PREDICATES}
     for chosen in (s for claim in found for c in claim.checks for s in (*c.a, *c.b)):
@@ -42,10 +42,10 @@ def test_what_is_said_of_long_texts_is_judged_on_the_longest():
 def test_further_rows_add_checks_and_columns_may_be_in_any_order():
     text = "a,predicate,value,id,claim\na,exponent,1,one,Something.\nc,exponent,2,one,\n"
     (claim,) = read_claims(text, "mine.csv")
-    assert claim.text == "exponent(a; 1) and exponent(c; 2)"
-    check = read("less,linformer[rank=8],transformer:eager,core_flops/projection_flops,decode,,2")
+    assert [check.a[0].name for check in claim.checks] == ["a", "c"]
+    check = read("less,linformer[rank=8],transformer:eager,core_flops,decode,,2")
     assert check.a == (Selection(name="linformer", options=(("rank", 8),)),)
-    assert check.quantity == ("core_flops", "projection_flops")
+    assert check.quantity == "core_flops"
     assert check.counted
     assert check.mode is Mode.DECODE
     assert not read("less,a,b,,,,").counted
@@ -57,7 +57,7 @@ def test_further_rows_add_checks_and_columns_may_be_in_any_order():
         (">= 512", [512, 1024, 2048, 4096]),
         ("<= 512", [128, 512]),
         ("500..1024", [512, 1024]),
-        ("1000", [1024]),
+        ("1024", [1024]),
         ("longest", [4096]),
         ("longest <= 1024", [1024]),
         ("longest >= 8192", []),
@@ -73,7 +73,7 @@ def test_the_lengths_of_a_claim(cell, expected):
     [
         ("less,a,b,,,,1.1", (0, 1.1)),
         ("ratio,a,b,,,512,20", (10, 40)),
-        ("ratio,a,b,,,512,25/30", (25 / 60, 1)),  # a claimed gain is not reproduced by a loss
+        ("ratio,a,b,,,512,0.8", (0.4, 1)),  # a claimed gain is not reproduced by a loss
         ("ratio,a,b,,,512,>= 2", (2, INF)),
         ("exponent,a,,,,,2", (1.9, 2.1)),
         ("exponent,a,,,,,1..1.2", (1, 1.2)),
@@ -102,7 +102,7 @@ def test_the_value_of_a_claim(cells, ends):
         (HEAD + "x,C,,exponent,a,b,,,,1\n", "line 2: exponent takes no b; leave out 'b'"),
         (HEAD + 'x,C,,crossover,"a,c",b,,,,1\n', "line 2: a 'a,c' is not mechanisms such as"),
         (HEAD + "x,C,,less,a,b,,,> 2,\n", "line 2: lengths '> 2' is not lengths such as >= 512"),
-        (HEAD + "x,C,,exponent,a,,,,,1/0\n", "line 2: value '1/0' is not a number such as 2"),
+        (HEAD + "x,C,,exponent,a,,,,,1/2\n", "line 2: value '1/2' is not a number such as 2"),
         (HEAD + '"' + "x" * 200_000, ": field larger than field limit"),
     ],
 )

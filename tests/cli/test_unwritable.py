@@ -20,7 +20,6 @@ VERBS = {
     "markdown": ("check", "--baseline", ".ci/baseline.json", "--markdown"),
     "html": ("check", "--baseline", ".ci/baseline.json", "--html"),
     "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),
-    "claims": ("claims", STORED, "--csv"),
 }  # fmt: skip
 PLACES = {
     "file/below": "; move the file that is in the way",

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.compare import compare
-from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import FigureSize, Mode
 from attnbench.render import cost_tables, decoding, page
 from attnbench.render.answers import paragraphs
-from attnbench.render.recommendation import ranking
 from attnbench.store.journal import Journal, load
 from attnbench.store.schema import Start
 from tests.sweeps import decoded
@@ -141,9 +139,3 @@ def test_the_answers_name_the_smallest_state_and_the_least_peak(found):
     said = {paragraph.heading: paragraph.text for paragraph in paragraphs(found.answers)}
     assert "Performer" in said["Smallest state in decode"]
     assert "Least memory in decode" in said
-
-
-def test_a_ranking_shows_states(found):
-    table = ranking(recommend(found, 65_536, [Mode.DECODE]), found.sweep.request)
-    at = table.columns.index("State")
-    assert {row[0].text: row[at].value for row in table.rows}["performer:eager"] == 16_384
