@@ -11,7 +11,7 @@ import torch
 
 from attnbench import peers
 from attnbench.catalogue import registry
-from attnbench.measure.digits import relative_error
+from attnbench.measure.memory_and_counts import relative_error
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.local import Local
 from attnbench.mechanisms.transformer import Transformer

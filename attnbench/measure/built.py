@@ -28,11 +28,11 @@ from attnbench.devices.timing import (
     without_faults_s,
 )
 from attnbench.measure import allocator
-from attnbench.measure.cards import Unmeasured
+from attnbench.measure.cards import Unmeasured, is_out_of_memory
 from attnbench.measure.energy import energy
 from attnbench.measure.inputs import Iterations, some_numbers
 from attnbench.measure.oddities import Examination, is_not_causal
-from attnbench.measure.replays import captured
+from attnbench.measure.server import described
 from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Case, Clock, Sample
 
@@ -238,6 +238,23 @@ class Built:
                 for _ in range(max(1, min(MOST_TRACED, count))):
                     self.run()
             recorded.export_chrome_trace(path)
+
+
+def captured(device: Device, subject: Subject) -> Iterate:
+    """The iteration as CUDA graphs. Raises `Unmeasured` if it cannot be captured."""
+    try:
+        replay = device.captured(subject)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        first: BaseException = error  # ending a failed capture raises an error of its own
+        while first.__context__ is not None:
+            first = first.__context__
+        reason = f"a CUDA graph cannot capture it: {described(first)}"
+        raise Unmeasured("unsupported", reason) from error
+    if wrong := subject.check(replay(lambda phase: None)):
+        raise Unmeasured("failed", f"replayed as CUDA graphs, {wrong}")
+    return replay
 
 
 def load_compiler(device: Device) -> None:

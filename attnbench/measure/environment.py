@@ -3,6 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import torch
 
@@ -57,22 +58,20 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
 def matmul_flops(device: Device, dtype: str, clock: Clock) -> float | None:
     """FLOP/s of a large product in this type; None where memory is too small for it."""
     size = device.matmul_size
-    try:
+    with suppress(torch.OutOfMemoryError):
         a, b = torch.randn(2, size, size, device=device.torch_name).to(getattr(torch, dtype))
         return 2 * size**3 / best(lambda: torch.mm(a, b), device, clock)
-    except torch.OutOfMemoryError:
-        return None
+    return None
 
 
 def copy_bytes(device: Device, clock: Clock) -> float | None:
     """Bytes/s of a large copy, read and written; None where memory is too small for it."""
-    try:
+    with suppress(torch.OutOfMemoryError):
         source = torch.randn(device.copy_elements, device=device.torch_name)
         target = torch.empty_like(source)
         moved = 2 * source.numel() * source.itemsize
         return moved / best(lambda: target.copy_(source), device, clock)
-    except torch.OutOfMemoryError:
-        return None
+    return None
 
 
 def best(work: Callable[[], object], device: Device, clock: Clock) -> float:

@@ -6,7 +6,6 @@ not, and nothing has to be drawn or copied. Rows whose end is reached are redraw
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -51,7 +50,6 @@ class Iterations:
         subject.generator.manual_seed(seed)
         self.fill()  # not within a sample, whose page faults are counted
         self.moved = 0  # how often
-        self.coming: deque[Inputs] = deque()
         self.output: Tensor | None = None
         self.looked_at, self.draws = 0, Draws()
         self.numbers: Tensor | None = None
@@ -62,8 +60,7 @@ class Iterations:
             self.numbers = some_numbers(self.output)
 
     def prepare(self, count: int) -> None:
-        """Make the inputs of a lap's iterations, so that little happens between them."""
-        self.coming.extend(self.windows(self.moved + ahead) for ahead in range(count))
+        """Choose which of a lap's iterations can be repeated."""
         if self.examined:
             self.looked_at = self.moved + 1 + random.randrange(count)
 
@@ -73,7 +70,7 @@ class Iterations:
         self.before()
         if self.moved and self.moved % MOVES == 0:
             self.fill()
-        windows = self.coming.popleft() if self.coming else self.windows(self.moved)
+        windows = self.windows(self.moved)
         self.moved += 1
         if not self.fixed:
             self.subject.inputs = windows

@@ -2,17 +2,20 @@
 
 import gc
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import torch
+
 from attnbench.attention.card import Card
+from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
 from attnbench.measure.built import load_compiler
 from attnbench.measure.cards import Unmeasured
-from attnbench.measure.digits import relative_error
-from attnbench.measure.subject import Subject, subject_of
-from attnbench.records import Case, Level
+from attnbench.measure.subject import SUBJECTS, Subject, subject_of
+from attnbench.records import Case, Level, Workload
 from attnbench.verify.flops import counted_flops
 
 
@@ -93,3 +96,35 @@ def counted(subject: Subject) -> dict[str, float]:
     call = subject.module.attend if is_core else subject.module
     flops = counted_flops(subject.module, *subject.inputs, subject.mask, call=call)
     return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
+
+
+def relative_error(card: Card, case: Case, seed: int) -> float | None:
+    """‖y − y₆₄‖ / ‖y₆₄‖ of `case.slice`, or None if the form cannot run at that length or deviates
+    from the equations.
+
+    y₆₄ is the output of the form `eager` (which the contract's checks compare with the reference)
+    in float64, with the same rounded parameters, input and random draws: the error is that of the
+    arithmetic, including discrete choices that rounding changes. In decode the end of the sequence
+    is computed step by step.
+    """
+    w = case.slice.workload
+    short = replace(w, mode=Workload.mode)
+    config = card.configure(dict(case.options))
+    if card.refusal(case.form, config, short) or card.refusal("eager", config, short):
+        return None
+    form = card.forms[case.form]
+    if form.deviation:
+        return None
+    dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
+    torch.manual_seed(seed)
+    module, exact = form(config, short), card.forms["eager"](config, short)
+    module, exact = module.to(device, dtype).eval(), exact.to(device, dtype).eval()
+    exact.load_state_dict(module.state_dict())
+    exact.double()
+    x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
+    with torch.no_grad():
+        torch.manual_seed(seed)
+        y = SUBJECTS[w.mode].sequence(module, x).double()
+        torch.manual_seed(seed)
+        expected = exact(x.double())
+    return float((y - expected).norm() / expected.norm())

@@ -6,6 +6,10 @@ reason.
 
 import gc
 import math
+import os
+import threading
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -20,17 +24,17 @@ from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device
 from attnbench.measure import allocator
 from attnbench.measure.built import Built, Timing
-from attnbench.measure.cards import Cards, Unmeasured
+from attnbench.measure.cards import Cards, Unmeasured, is_out_of_memory, sources
 from attnbench.measure.environment import environment
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
-from attnbench.measure.probes import Probes
-from attnbench.measure.replays import is_out_of_memory
 from attnbench.measure.server import described, end_children
-from attnbench.measure.sources import sources
 from attnbench.records import Case
 from attnbench.run.process import Answer, left_running
 
 NAMES = ("mechanism", "form", "options", "workload")  # what names a case
+EVERY_S = 0.025  # from probe to probe
+SIZE = 256  # rows of the matrices, whose product takes about half a millisecond
+MOST = 1 << 16  # probes kept that have not been read
 
 
 class Worker:
@@ -156,6 +160,33 @@ class Worker:
         device = find(case.workload.device)
         device.select()
         return card, config, case, device
+
+
+class Probes:
+    """CPU seconds of a fixed piece of work, repeated to tell the speed of a core.
+
+    A thread takes them until the process ends.
+    """
+
+    def __init__(self, core: int) -> None:
+        os.sched_setaffinity(0, {core})
+        self.found: deque[float] = deque(maxlen=MOST)
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self) -> None:
+        """Probe the core again and again."""
+        a = torch.full((SIZE, SIZE), 1 / SIZE)
+        out = torch.empty_like(a)
+        while True:
+            time.sleep(EVERY_S)
+            torch.mm(a, a, out=out)  # others have used the caches
+            begun = time.thread_time()
+            torch.mm(a, a, out=out)
+            self.found.append(time.thread_time() - begun)
+
+    def taken(self) -> list[float]:
+        """Those since this was last called."""
+        return [self.found.popleft() for _ in range(len(self.found))]
 
 
 def torch_state() -> dict[str, Any]:

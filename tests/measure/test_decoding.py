@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from attnbench.attention.contract import Attention, Unusable
 from attnbench.catalogue.registry import card
 from attnbench.measure import subject as measured
-from attnbench.measure.digits import relative_error
+from attnbench.measure.memory_and_counts import relative_error
 from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode

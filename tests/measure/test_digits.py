@@ -3,7 +3,7 @@
 import pytest
 
 from attnbench.catalogue.registry import card, names
-from attnbench.measure.digits import relative_error
+from attnbench.measure.memory_and_counts import relative_error
 from attnbench.records import Level
 from tests.measure.cases import case
 
