@@ -1,11 +1,10 @@
 """What `sweep` does on a cluster: start the shards, show their progress, merge, and report."""
 
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnbench.api.measuring import store_options
 from attnbench.cli import console
@@ -27,15 +26,12 @@ from attnbench.fleet.drive import Drive, FleetProgress
 from attnbench.fleet.engine import Engine
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Cluster, EngineKind, Planned, Request
-from attnbench.render import grid
-from attnbench.render.terminal import ProgressLine
 from attnbench.store.merging import merge
 from attnbench.units import many, seconds
-from attnbench.workloads import config
 from attnbench.workloads.options import options
 
-GRACE_S = 5.0  # for a second Ctrl-C
-COUNTED = 300  # most units for which the useful number of shards is sought, in quadratic time
+if TYPE_CHECKING:
+    from attnbench.cli.sweep import Asked
 
 
 def engine(where: Cluster, request: Request, threads_given: bool) -> Engine:
@@ -61,85 +57,79 @@ def command(given: Mapping[str, Any], device: str) -> list[str]:
     return command
 
 
-def new_or_stored_fleet(
-    folder: Path, kind: EngineKind, shards: int | None, *, resuming: bool
-) -> Fleet:
-    """The stored state of a fleet to resume, or a new one.
+def drive(asked: "Asked", request: Request) -> Drive:
+    """What will run the shards of a new sweep, or of one that is resumed.
 
-    Raises `SweepExists`, `StoreError`, `DifferentSweep` with another engine or number of shards.
+    Raises `SweepExists`, `StoreError`, `UsageError`, `CannotRun` if the cluster does not answer,
+    `DifferentSweep` with another engine or number of shards than those stored.
     """
-    if not resuming:
-        if shards is None:
-            raise UsageError(
-                f"--on {kind} needs --shards, the number of parts; --dry-run shows them"
+    folder, on, shards = asked.folder, asked.where.on, asked.where.shards
+    assert on is not None, "asked for"
+    if asked.resumes:
+        fleet = fleets.read(folder)
+        if (on, shards or fleet.shards) != (fleet.engine, fleet.shards):
+            raise DifferentSweep(
+                f"the sweep in '{folder}' has {many(fleet.shards, 'shard')} on {fleet.engine}:"
+                " leave out --on and --shards, or sweep into another folder with --out"
             )
-        if fleets.begun(folder):
-            raise SweepExists(folder)
-        return Fleet(engine=kind, shards=shards)
-    fleet = fleets.read(folder)
-    asked = {"engine": (fleet.engine, kind), "shards": (fleet.shards, shards or fleet.shards)}
-    differences = [f"{name}: {a} there, {b} here" for name, (a, b) in asked.items() if a != b]
-    if differences:
-        raise DifferentSweep(
-            f"cannot resume the fleet in '{folder}' as another one ({'; '.join(differences)});"
-            " repeat its options, or sweep into another folder with --out"
-        )
-    return fleet
+    elif shards is None:
+        raise UsageError(f"--on {on} needs --shards, the number of parts; --dry-run shows them")
+    elif fleets.begun(folder):
+        raise SweepExists(folder)
+    else:
+        fleet = Fleet(engine=on, shards=shards)
+    runs_them = engine(asked.where, request, "threads" in asked.options)
+    return Drive(folder=folder, fleet=fleet, engine=runs_them, observe=progress_lines())
 
 
 def run_fleet(
-    folder: Path,
-    fleet: Fleet,
-    engine: Engine,
+    drive: Drive,
     request: Request,
     plan: Sequence[Planned],
-    command: Sequence[str],
+    given: Mapping[str, Any],
     options_file: bytes,
 ) -> AttnbenchError | None:
     """Run every shard to its end and merge them in the folder, next to the sweep's options.
 
     Returns the error to raise at the end if not all were measured. Raises `CannotRun`.
     """
-    parts = split.split(split.units(plan, request), fleet.shards)
-    drive = Drive(
-        folder=folder, fleet=fleet, engine=engine, request=request, plan=plan, parts=parts
-    )
-    alone = " and alone on its node (--slurm --oversubscribe lets it share)" * engine.alone
+    folder, fleet = drive.folder, drive.fleet
+    predicted_s = split.makespan_s(split.split(split.units(plan, request), fleet.shards))
+    alone = " and alone on its node (--slurm --oversubscribe lets it share)" * drive.engine.alone
     console.err().print(
         f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device}{alone};"
         f" {sizes(request)}, {many(request.rounds, 'round')};"
-        f" predicted {seconds(split.makespan_s(parts))}; into {folder}"
+        f" predicted {seconds(predicted_s)}; into {folder}"
     )
-    with fleets.driven(folder):
-        fleets.prepare(folder, fleet, command)
+    with fleets.driven(folder), stoppable(lambda: still_running(drive)):
+        fleets.prepare(folder, fleet, command(given, request.device))
         store_options(folder, options_file)
-        with stoppable(lambda: still_running(drive)), show_progress(drive), interruptible(drive):
-            try:
-                drive.run()
-            except CannotRun as error:
-                if drive.fleet.jobs:
-                    raise CannotRun(f"{error}; {still_running(drive)}") from error
-                (folder / config.FILE).unlink(missing_ok=True)
-                fleets.abandon(folder)
-                raise
-    numbers = range(1, fleet.shards + 1)
-    begun = [n for n in numbers if (sweep := drive.sweeps[n]) and sweep.plan]
-    stored = [fleets.shard_folder(folder, number) for number in begun]
-    runs = 0
+        try:
+            drive.run()
+        except CannotRun as error:
+            raise CannotRun(f"{error}; {still_running(drive)}") from error
+    return merged(drive)
+
+
+def merged(drive: Drive) -> AttnbenchError | None:
+    """Merge what the shards measured, and say so; the error if not all were measured."""
+    folder, shards = drive.folder, drive.fleet.shards
+    stored = [n for n, sweep in sorted(drive.sweeps.items()) if sweep and sweep.plan]
+    kept = "nothing was measured"
     if stored:
-        merged = merge(stored, folder, again=True)
-        runs, hosts = len(merged.runs), {run.origin.host for run in merged.runs}
+        whole = merge([fleets.shard_folder(folder, n) for n in stored], folder, again=True)
+        kept = f"merged: {many(len(whole.runs), 'run')}"
+        hosts = {run.origin.host for run in whole.runs}
         console.err().print(
-            f"{many(len(stored), 'shard')} merged in {folder}: {many(runs, 'run')} of"
-            f" {many(len(merged.plan), 'case')} from {many(len(hosts), 'node')}",
+            f"{many(len(stored), 'shard')} merged in {folder}: {many(len(whole.runs), 'run')} of"
+            f" {many(len(whole.plan), 'case')} from {many(len(hosts), 'node')}",
             soft_wrap=True,  # a folder in two lines cannot be copied
         )
     if not drive.failed:
         return None
     number, why = min(drive.failed.items())
     more = f" (and {many(len(drive.failed) - 1, 'other')})" if len(drive.failed) > 1 else ""
-    kept = f"merged: {many(runs, 'run')}" if stored else "nothing was measured"
-    said = f"shard {number}/{fleet.shards}{more} {why}; {kept}; {resuming(folder)}"
+    said = f"shard {number}/{shards}{more} {why}; {kept}; {resuming(folder)}"
     return Incomplete(said) if stored else CannotRun(said)
 
 
@@ -155,33 +145,11 @@ def report_then_raise(lost: AttnbenchError | None) -> Iterator[None]:
         raise lost
 
 
-@contextmanager
-def interruptible(drive: Drive) -> Iterator[None]:
-    """After Ctrl-C the shards keep running; a second one cancels them."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        with stoppable(lambda: f"the shards were cancelled; {resuming(drive.folder)}"):
-            try:
-                console.err().print(
-                    "the shards keep running without this process;"
-                    f" Ctrl-C again within {GRACE_S:.0f} s cancels them"
-                )
-                time.sleep(GRACE_S)
-            except KeyboardInterrupt:
-                drive.cancel()
-                raise
-        raise
-
-
 def still_running(drive: Drive) -> str:
     """What is still running after an interruption, and how to resume."""
-    if not drive.fleet.jobs:
-        return "no shard was submitted"
-    ids = ", ".join(
-        job.id for number, job in drive.fleet.jobs.items() if number in drive.unfinished
-    )
-    going = f"jobs {ids} keep running; " if ids else ""
+    jobs = drive.fleet.jobs.items()
+    ids = ", ".join(job.id for number, job in jobs if number in drive.unfinished)
+    going = f"jobs {ids} keep running ({drive.engine.ends} ends them); " if ids else ""
     return going + resuming(drive.folder)
 
 
@@ -190,48 +158,26 @@ def resuming(folder: Path) -> str:
     return f"attnbench sweep --resume '{folder}' continues"
 
 
-@contextmanager
-def show_progress(drive: Drive) -> Iterator[None]:
-    """Show progress while the shards run."""
-    with ProgressLine(console.err()) as line:
+def progress_lines() -> Callable[[FleetProgress], None]:
+    """Prints a line whenever a shard has begun or ended."""
+    before: list[FleetProgress] = []
 
-        def observe(p: FleetProgress) -> None:
-            running = f"{p.running} of {many(p.shards, 'shard')} running"
-            line.show("", running, f"{p.runs} of {many(p.of, 'run')}", p.left_s)
+    def observe(now: FleetProgress) -> None:
+        if [now] != before[-1:]:
+            before.append(now)
+            console.err().print(
+                f"{many(now.running, 'shard')} running, {now.waiting} waiting, {now.ended} ended"
+            )
 
-        drive.observe = observe
-        yield
+    return observe
 
 
-def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]) -> grid.Table:
-    """What each shard would measure, and how long it is predicted to take."""
-    rows = tuple(
-        (
-            grid.Cell(str(number), number),
-            grid.Cell(str(len(part)), len(part)),
-            grid.Cell(seconds(split.total_s(part)), split.total_s(part)),
-            grid.words(rounds_label(part)),
-        )
-        for number, part in enumerate(parts, 1)
+def shards_line(plan: Sequence[Planned], request: Request, shards: int) -> str:
+    """How long a sweep in shards is predicted to take."""
+    units = split.units(plan, request)
+    parts = split.split(units, shards)
+    return (
+        f"In {many(shards, 'shard')} of whole rounds of whole blocks, the slowest is predicted to"
+        f" take {seconds(split.makespan_s(parts))}, everything in one place"
+        f" {seconds(split.total_s(units))}."
     )
-    note = (
-        f"The slowest shard is predicted to take {seconds(split.makespan_s(parts))}, everything in"
-        f" one place {seconds(split.total_s(units))}."
-    )
-    if len(units) <= COUNTED:
-        note += (
-            f" More than {many(split.most_useful(units), 'shard')} would not be faster: the longest"
-            f" unit takes {seconds(split.longest_s(units))}."
-        )
-    columns = ("shard", "units", "time", "rounds of mode and length")
-    return grid.Table(name="shards", title="Shards", columns=columns, rows=rows, note=note)
-
-
-def rounds_label(part: split.Units) -> str:
-    """`training 128: 1, 3; inference 128: 2`."""
-    rounds = split.rounds(part)
-    parts = (
-        f"{block.mode} {block.seq_len:,}: {', '.join(str(r + 1) for r in rounds[block])}"
-        for block in sorted(rounds)
-    )
-    return "; ".join(parts)

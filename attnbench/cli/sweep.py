@@ -1,6 +1,7 @@
 """`attnbench sweep`: measures, and reports what it measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.cli.typer_options import with_sweep_options
 from attnbench.devices.finding import find
 from attnbench.errors import UsageError
-from attnbench.records import Cluster, EngineKind, HelpPanel, Shard
+from attnbench.records import Cluster, EngineKind, HelpPanel, Planned, Request, Shard
 from attnbench.workloads import axes
 
 
@@ -50,85 +51,113 @@ def sweep(
 
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
-    folder = Path(resume) if resume else out
-    written = {**(file.read(config) if config else {}), **given}
-    resumes = resume is not None
-    stored, earlier = resuming.load_earlier(folder) if resumes and folder else ({}, None)
-    options = {**stored, **written}
+    folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
+    options = {**(file.read(config) if config else {}), **given}
+    stored, earlier = resuming.load_earlier(folder) if resume else ({}, None)
+    options = {**stored, **options}
     where = Cluster(**of_record(Cluster, options))
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
-    on, shards = where.on, where.shards
-    if trace is not None and (on or part or dry_run or json_ or options.get("cold")):
-        useless = "--on, --shard, --dry-run, --json and --cold"
-        raise UsageError(f"--trace only profiles one case here; leave out {useless}")
-    refuse_useless(where, part, dry_run, json_)
-    if ":" in options.get("device", "") and (on or part):
-        raise UsageError("the scheduler assigns each shard its device; leave out the number")
+    asked = Asked(options=options, where=where, shard=part, folder=folder, resumes=bool(resume))
+    refuse_useless(asked, trace, dry_run, json_)
     console.begin("reading mechanisms")
     if earlier:
-        requested = resuming.resumed_request(earlier, written)
+        requested = resuming.resumed_request(earlier, options)
     else:
-        divided = any(value is not None for value in (part, shards, on))
+        divided = bool(part or where.shards or where.on)
         # this machine need not have the cluster's device
-        requested = request(options, divided=divided, elsewhere=on is not None)
+        requested = request(options, divided=divided, elsewhere=where.on is not None)
+    measure(asked, requested, json_, trace, dry_run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line asks of a sweep, but for the request.
+
+    `options` are the typed values of those that someone gave, by name.
+    """
+
+    options: Mapping[str, Any]
+    where: Cluster
+    shard: Shard | None
+    folder: Path
+    resumes: bool
+
+
+def measure(
+    asked: Asked, request: Request, as_json: bool, trace: str | None, dry_run: bool
+) -> None:
+    """Measure and report; or only trace a case, or only print the plan."""
     from attnbench.api.measuring import refuse_begun, refuse_empty
     from attnbench.api.servers import own_server
-    from attnbench.cli import cluster, tracing
-    from attnbench.cli.dry_run import show_plan
+    from attnbench.cli import cluster, sweep_output, tracing
     from attnbench.cli.report import publish
-    from attnbench.cli.sweep_output import interruption_message, measure
-    from attnbench.fleet import folder as fleets
+    from attnbench.workloads import config
     from attnbench.workloads.reading import plan
 
-    folder = folder or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
-    if not resumes and not dry_run and trace is None:
+    folder, on = asked.folder, asked.where.on
+    measures = trace is None and not dry_run
+    if measures and not asked.resumes:
         refuse_begun(folder)
-    options_file = file.content(options, requested)
-    command = cluster.command(options, requested.device)
-    fleet, engine, lost = None, None, None
-    if on and not dry_run:
-        fleet = cluster.new_or_stored_fleet(folder, on, shards, resuming=resumes)
-        engine = cluster.engine(where, requested, "threads" in options)
-    with stoppable(lambda: interruption_message(folder)):
-        with own_server(requested.settings.threads, requested.settings.seed) as server:
-            planned = plan(requested, server)
+    options_file = config.content(asked.options, request)
+    drive = cluster.drive(asked, request) if on and measures else None
+    lost = None
+    with stoppable(lambda: sweep_output.interruption_message(folder)):
+        with own_server(request.settings.threads, request.settings.seed) as server:
+            planned = plan(request, server)
             if trace is not None:
-                tracing.trace(trace, planned.cases, requested, server, folder)
-                return
-            if dry_run:
-                of = part.of if part else shards
-                show_plan(
-                    planned.cases,
-                    requested,
-                    memory_bytes=None if on else find(requested.device).memory_bytes(),
-                    as_json=json_,
-                    shards=of,
-                    shard=part,
-                )
-                if on and of and not json_:
-                    print(fleets.script(folder, fleets.Fleet(engine=on, shards=of), command))
-                return
-            if not on:
-                measure(requested, planned, server, folder, part, options_file)
-        if fleet and engine:
-            lost = cluster.run_fleet(
-                folder, fleet, engine, requested, planned.cases, command, options_file
-            )
-        if part is None:
+                tracing.trace(trace, planned.cases, request, server, folder)
+            elif dry_run:
+                foretell(asked, request, planned.cases, as_json)
+            elif not on:
+                sweep_output.measure(request, planned, server, folder, asked.shard, options_file)
+        if drive:
+            lost = cluster.run_fleet(drive, request, planned.cases, asked.options, options_file)
+        if measures and asked.shard is None:
             with cluster.report_then_raise(lost):
                 refuse_empty(folder)
-                publish(folder, as_json=json_)
+                publish(folder, as_json=as_json)
 
 
-def refuse_useless(where: Cluster, shard: Shard | None, dry_run: bool, as_json: bool) -> None:
-    """Raises `UsageError` if an option of shards has no effect together with the others."""
-    on, shards = where.on, where.shards
+def foretell(asked: Asked, request: Request, plan: Sequence[Planned], as_json: bool) -> None:
+    """Print the plan, and of a sweep on a cluster the script of its jobs."""
+    from attnbench.cli.cluster import command
+    from attnbench.cli.dry_run import show_plan
+    from attnbench.fleet.folder import Fleet, script
+
+    on, shards = asked.where.on, asked.shard.of if asked.shard else asked.where.shards
+    memory_bytes = None if on else find(request.device).memory_bytes()
+    show_plan(
+        plan,
+        request,
+        memory_bytes=memory_bytes,
+        as_json=as_json,
+        shards=shards,
+        shard=asked.shard,
+    )
+    if on and shards and not as_json:
+        fleet = Fleet(engine=on, shards=shards)
+        print(script(asked.folder, fleet, command(asked.options, request.device)))
+
+
+def refuse_useless(asked: Asked, trace: str | None, dry_run: bool, as_json: bool) -> None:
+    """Raises `UsageError` if options have no effect together."""
+    on, shards, shard = asked.where.on, asked.where.shards, asked.shard
+    cold, numbered = asked.options.get("cold"), ":" in asked.options.get("device", "")
     rules = (
         (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
         (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
-        (where.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
+        (asked.where.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
         (as_json and shard and not dry_run, "--json has no effect with --shard"),
+        (
+            trace is not None and (on or shard or dry_run or as_json or cold),
+            "--trace only profiles one case here; leave out --on, --shard, --dry-run, --json and"
+            " --cold",
+        ),
+        (
+            numbered and (on or shard),
+            "the scheduler assigns each shard its device; leave out the number",
+        ),
     )
     for useless, reason in rules:
         if useless:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from attnbench.records import EngineKind
 
@@ -18,13 +18,6 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"  # by a person
 
 
-class JobStatus(NamedTuple):
-    """A job as the engine sees it; `node` is empty before it ran."""
-
-    state: JobState
-    node: str = ""
-
-
 class Engine(Protocol):
     """Runs `job.sh NUMBER` of a fleet's folder once for each shard, on its own device.
 
@@ -33,17 +26,10 @@ class Engine(Protocol):
 
     name: EngineKind
     alone: bool  # whether each shard has a machine of its own
+    ends: str  # the command by which a person ends a job
 
-    def submit(
-        self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
-    ) -> Iterator[tuple[int, str]]:
-        """Starts a job for each shard, on no node to avoid if there are others.
+    def submit(self, folder: Path, shards: Collection[int]) -> Iterator[tuple[int, str]]:
+        """Starts a job for each shard; yields shard and id of each as soon as it is submitted."""
 
-        Yields shard and id of each job as soon as it is submitted.
-        """
-
-    def states(self, ids: Collection[str]) -> Mapping[str, JobStatus]:
+    def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
         """What each of these jobs is doing."""
-
-    def cancel(self, ids: Collection[str]) -> None:
-        """Ends these jobs."""

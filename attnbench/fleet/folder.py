@@ -36,8 +36,8 @@ JOB = """\
 number=${{1:-$SLURM_ARRAY_TASK_ID}}
 out={out}
 cd {cwd} || exit 2
-if ! grep -qs {token} "$out/fleet.json"; then
-    echo "attnbench: $out on $(hostname) is another folder: choose one that all nodes share" >&2
+if ! [ -e "$out/fleet.json" ]; then
+    echo "attnbench: there is no $out on $(hostname): choose a folder that all nodes share" >&2
     exit 2
 fi
 how=--out
@@ -48,11 +48,10 @@ exec {command} --shard "$number/{shards}" "$how" "$out/shard-$number"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The last attempt at a shard: its id in the engine, and the nodes that lost earlier ones."""
+    """The last attempt at a shard: its id in the engine, and which one it is."""
 
     id: str
     tries: Many = 1
-    avoid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,6 @@ class Fleet:
 
     engine: EngineKind
     shards: Many
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
     jobs: Mapping[int, Job] = field(default_factory=dict)
 
 
@@ -113,23 +111,11 @@ def prepare(folder: Path, fleet: Fleet, command: Sequence[str]) -> None:
     output.write(folder / SCRIPT, script(folder, fleet, command).encode())
 
 
-def abandon(folder: Path) -> None:
-    """Remove what `prepare` wrote, where no job was submitted."""
-    with suppress(OSError):
-        (folder / FILE).unlink()
-        (folder / SCRIPT).unlink()
-        (folder / LOCK).unlink()
-        (folder / LOGS).rmdir()
-        folder.rmdir()
-
-
 def script(folder: Path, fleet: Fleet, command: Sequence[str]) -> str:
     """What a node runs: the command for one shard, in this process's working directory."""
     out, cwd = (shlex.quote(os.path.abspath(path)) for path in (folder, "."))
     command_line = shlex.join(command)
-    return JOB.format(
-        out=out, cwd=cwd, token=fleet.token, command=command_line, shards=fleet.shards
-    )
+    return JOB.format(out=out, cwd=cwd, command=command_line, shards=fleet.shards)
 
 
 def shard_folder(folder: Path, number: int) -> Path:
@@ -171,9 +157,3 @@ def claim(folder: Path, own: Agreement) -> None:
         )
     if first.division != own.division:
         raise DifferentSweep(f"another node measured the first shard; {OTHER_DIVISION}")
-
-
-def disclaim(folder: Path) -> None:
-    """Forget what the first shard decided; only before anything was measured."""
-    with suppress(OSError):
-        (folder / MACHINE).unlink()

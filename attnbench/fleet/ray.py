@@ -8,14 +8,12 @@ from typing import Any
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import JobState, JobStatus
+from attnbench.fleet.engine import JobState
 from attnbench.records import EngineKind
 
-NODE = "ray.io/node-id"  # the label that Ray gives every node
 UNKNOWN = "does not exist"
 # of a failed job that waited for its resources longer than RAY_JOB_START_TIMEOUT_SECONDS
 UNSTARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
-UNSTARTED_WORDS = "failed to start within"  # in versions of Ray whose errors have no type
 
 
 class Ray:
@@ -25,7 +23,7 @@ class Ray:
     does not answer.
     """
 
-    name, alone = EngineKind.RAY, False
+    name, alone, ends = EngineKind.RAY, False, "ray job stop"
 
     def __init__(self, gpus: int = 0, cpus: int = 1) -> None:
         try:
@@ -35,41 +33,28 @@ class Ray:
         self.gpus, self.cpus = gpus, cpus
         self.client = self.call(JobSubmissionClient)
 
-    def submit(
-        self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
-    ) -> Iterator[tuple[int, str]]:
+    def submit(self, folder: Path, shards: Collection[int]) -> Iterator[tuple[int, str]]:
         """One job for each shard. Raises `CannotRun`."""
         folder = folder.absolute()
         script = quote(str(folder / fleets.SCRIPT))
-        how: dict[str, Any] = {
-            "entrypoint_num_cpus": self.cpus,
-            "entrypoint_num_gpus": self.gpus,
-        }
-        if avoid:
-            how["entrypoint_label_selector"] = {NODE: f"!in({','.join(avoid)})"}
+        how = {"entrypoint_num_cpus": self.cpus, "entrypoint_num_gpus": self.gpus}
         for number in shards:
             log = quote(str(fleets.log(folder, number)))
             command = f"sh {script} {number} >> {log} 2>&1"
             yield number, self.call(self.client.submit_job, entrypoint=command, **how)
 
-    def states(self, ids: Collection[str]) -> Mapping[str, JobStatus]:
+    def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
         """What the cluster says of each job. Raises `CannotRun`."""
         return {id_: self.seen(id_) for id_ in ids}
 
-    def seen(self, id_: str) -> JobStatus:
+    def seen(self, id_: str) -> JobState:
         """What the cluster says of one job; a new cluster knows none of the old one's."""
         try:
-            job = self.call(self.client.get_job_info, id_)
+            return job_state(self.call(self.client.get_job_info, id_))
         except CannotRun as error:
             if UNKNOWN not in str(error):
                 raise
-            return JobStatus(JobState.ENDED)
-        return JobStatus(job_state(job), job.driver_node_id or "")
-
-    def cancel(self, ids: Collection[str]) -> None:
-        """Ends the jobs. Raises `CannotRun`."""
-        for id_ in ids:
-            self.call(self.client.stop_job, id_)
+            return JobState.ENDED
 
     def call(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
         """The client's answer. Raises `CannotRun` with Ray's reason."""
@@ -83,9 +68,8 @@ class Ray:
 
 def job_state(job: Any) -> JobState:
     """The state of a job by Ray's `JobDetails`."""
-    if job.status.name == "FAILED":
-        untyped = job.error_type is None and UNSTARTED_WORDS in (job.message or "")
-        return JobState.UNSTARTED if job.error_type == UNSTARTED or untyped else JobState.ENDED
+    if job.error_type == UNSTARTED:
+        return JobState.UNSTARTED
     states = {
         "PENDING": JobState.WAITING,
         "RUNNING": JobState.RUNNING,

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import JobState, JobStatus
+from attnbench.fleet.engine import JobState
 from attnbench.records import EngineKind
 
 TIMEOUT_S = 120.0  # of one command, on a busy controller
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"})
 RUNNING = frozenset({"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED"})
 FORGOTTEN = "Invalid job id"  # Slurm forgets jobs some minutes after their end
-REFUSED = "node configuration is not available"  # as when no node is left
 
 
 class Slurm:
@@ -30,7 +29,7 @@ class Slurm:
     Raises `CannotRun` where there is no cluster, and `UsageError` at options that do not parse.
     """
 
-    name = EngineKind.SLURM
+    name, ends = EngineKind.SLURM, "scancel"
 
     def __init__(self, options: str = "", gpus: int = 0, cpus: int = 1) -> None:
         if shutil.which("sbatch") is None:
@@ -48,9 +47,7 @@ class Slurm:
         self.options = [*usual, *own]
         run_command("sinfo", "--noheader", "--summarize")
 
-    def submit(
-        self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
-    ) -> Iterator[tuple[int, str]]:
+    def submit(self, folder: Path, shards: Collection[int]) -> Iterator[tuple[int, str]]:
         """One array, a task for each shard. Raises `CannotRun`."""
         folder = folder.absolute()
         script, plain = str(folder / fleets.SCRIPT), Path(str(folder).replace("%", "%%"))
@@ -60,34 +57,23 @@ class Slurm:
             f"--job-name=attnbench-{folder.name}",
             f"--output={fleets.log(plain, '%a')}",
         ]
-        others = [f"--exclude={','.join(avoid)}"] * bool(avoid)
-        try:
-            answer = run_command(*command, *others, *self.options, script)
-        except CannotRun as error:
-            if not others or REFUSED not in str(error):
-                raise
-            answer = run_command(*command, *self.options, script)
-        array = answer.strip().partition(";")[0]
+        array = run_command(*command, *self.options, script).strip().partition(";")[0]
         yield from ((number, f"{array}_{number}") for number in shards)
 
-    def states(self, ids: Collection[str]) -> Mapping[str, JobStatus]:
+    def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
         """What the queue shows of each job. Raises `CannotRun`."""
         arrays = ",".join(sorted({id_.partition("_")[0] for id_ in ids}))
-        known: dict[str, JobStatus] = {}
+        known: dict[str, JobState] = {}
         try:
-            queue = run_command("squeue", "-h", "-r", "-t", "all", "-j", arrays, "-o", "%i|%T|%N")
+            queue = run_command("squeue", "-h", "-r", "-t", "all", "-j", arrays, "-o", "%i|%T")
         except CannotRun as error:
             if FORGOTTEN not in str(error):
                 raise
             queue = ""
         for line in queue.splitlines():
-            id_, state, node = line.split("|")
-            known[id_] = JobStatus(job_state(state), node)
-        return {id_: known.get(id_, JobStatus(JobState.ENDED)) for id_ in ids}
-
-    def cancel(self, ids: Collection[str]) -> None:
-        """Ends the jobs. Raises `CannotRun`."""
-        run_command("scancel", *ids)
+            id_, state = line.split("|")
+            known[id_] = job_state(state)
+        return {id_: known.get(id_, JobState.ENDED) for id_ in ids}
 
 
 def job_state(state: str) -> JobState:

@@ -1,10 +1,8 @@
 """One plan for several machines: which shard measures which rounds of which blocks.
 
 A unit is one round of one block, so that whatever is compared runs on one machine. Units are handed
-out longest first, each to the shard with the least work so far, which takes at most 4/3 of the
-shortest possible time (Graham 1969, "Bounds on multiprocessing timing anomalies"). The rounds of a
-block go to different shards as long as the slowest shard stays within 4/3 of an even division, or
-of the longest unit: differences between machines then show in the confidence intervals.
+out longest first, each to the shard with the least work so far of those that have the fewest rounds
+of its block: with rounds apart, differences between machines show in the confidence intervals.
 
 The same plan is divided alike in every process, but not every node makes the same plan of a
 request: a form may run on one and lack its compiler or package on another. A digest of the whole
@@ -13,7 +11,7 @@ division detects such nodes.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from attnbench.errors import UsageError
@@ -21,8 +19,6 @@ from attnbench.records import Block, Planned, Request, Shard, canonical
 from attnbench.run.agenda import blocks
 from attnbench.run.costs import Costs
 from attnbench.store.schema import digest
-
-SLACK = 4 / 3
 
 Units: TypeAlias = tuple["BlockRound", ...]
 
@@ -61,24 +57,11 @@ def split(units: Sequence[BlockRound], shards: int) -> tuple[Units, ...]:
             f"{shards} shards: the plan has only {len(units)} units (rounds × lengths × modes);"
             " ask for fewer shards or more rounds"
         )
-    apart = handed_out(units, shards, lambda held, load_s: (held, load_s))
-    if makespan_s(apart) <= max(SLACK * total_s(units) / shards, longest_s(units)):
-        return apart
-    return handed_out(units, shards, lambda held, load_s: (load_s, held))
-
-
-def handed_out(
-    units: Sequence[BlockRound], shards: int, rank: Callable[[int, float], tuple[float, float]]
-) -> tuple[Units, ...]:
-    """Each unit, longest first, to the shard of the lowest rank.
-
-    `rank` is given how many rounds of the unit's block a shard has, and its seconds so far.
-    """
     parts: list[list[BlockRound]] = [[] for _ in range(shards)]
     loads_s = [0.0] * shards
     held: Counter[tuple[int, Block]] = Counter()
     for unit in sorted(units, key=lambda unit: (-unit.cost_s, unit.block, unit.round)):
-        ranks = [(*rank(held[i, unit.block], loads_s[i]), len(parts[i])) for i in range(shards)]
+        ranks = [(held[i, unit.block], loads_s[i], len(parts[i])) for i in range(shards)]
         chosen = ranks.index(min(ranks))
         parts[chosen].append(unit)
         loads_s[chosen] += unit.cost_s
@@ -99,24 +82,9 @@ def total_s(units: Iterable[BlockRound]) -> float:
     return math.fsum(unit.cost_s for unit in units)
 
 
-def longest_s(units: Iterable[BlockRound]) -> float:
-    """Predicted seconds of the longest unit, which no division can beat."""
-    return max(unit.cost_s for unit in units)
-
-
 def makespan_s(parts: Iterable[Units]) -> float:
     """Predicted seconds of the slowest shard."""
     return max(map(total_s, parts))
-
-
-def most_useful(units: Sequence[BlockRound]) -> int:
-    """The least number of shards that take only as long as the longest unit: no more is faster."""
-    longest = longest_s(units)
-    apart = sum(unit.cost_s > longest / 2 for unit in units)  # no two of them fit into one shard
-    least = max(1, apart, math.floor(total_s(units) / longest) if longest else 0)
-    numbers = range(least, len(units) + 1)
-    fast = (n for n in numbers if makespan_s(split(units, n)) <= longest)
-    return next(fast, 1)
 
 
 def share(

@@ -1,14 +1,10 @@
 """What `sweep --on` asks of a cluster, and what it leaves when shards are lost."""
 
-from dataclasses import replace
-
 import pytest
 
 from attnbench.cli import cluster
 from attnbench.errors import CannotRun
 from attnbench.fleet import drive, ray
-from attnbench.fleet.split import split, units
-from tests import sweeps
 from tests.cli.commands import here, refused
 from tests.cli.test_shards import SMALL
 from tests.fleet.test_drive import CANCELLED, DONE, LOST, RUNNING, Fake
@@ -37,15 +33,6 @@ def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
     monkeypatch.setattr(ray, "Ray", engine)
     assert "no cluster answers" in refused(*ON_RAY, *options, "--out", tmp_path / "out")
     assert seen == [asked]
-
-
-@pytest.mark.parametrize("rounds", [4, 400])
-def test_how_many_shards_are_useful_is_sought_only_of_few_units(rounds):
-    sweep = sweeps.sweep(("fastformer",))
-    found = units(sweep.plan, replace(sweep.request, rounds=rounds))
-    note = cluster.shards_table(found, split(found, 2)).note
-    assert note.startswith("The slowest shard is predicted to take ")
-    assert ("would not be faster" in note) == (rounds == 4)
 
 
 def told(tmp_path, monkeypatch, code, *stories):

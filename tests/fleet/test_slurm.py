@@ -129,7 +129,7 @@ def test_no_device_is_used_twice_at_once(idle, tmp_path, package):
 
 
 @pytest.mark.long
-def test_what_a_killed_job_measured_is_kept_and_the_rest_measured_elsewhere(idle, tmp_path):
+def test_what_a_killed_job_measured_is_kept_and_the_rest_measured(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *LONG)
     until(lambda: stored(tmp_path, 2) > 1, "runs of shard 2")
     first = fleets.read(tmp_path).jobs[2]
@@ -144,9 +144,6 @@ def test_what_a_killed_job_measured_is_kept_and_the_rest_measured_elsewhere(idle
     }
     assert {origin.attempt for origin in origins.values()} == {1, 2}
     assert {origins[key].attempt for key in kept} == {1}
-    (lost,) = {origin.host for origin in origins.values() if origin.attempt == 1}
-    assert second.avoid == (lost,)
-    assert lost not in {origin.host for origin in origins.values() if origin.attempt == 2}
 
 
 @pytest.mark.long
@@ -179,35 +176,27 @@ def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
 
 
 @pytest.mark.long
-def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
+def test_an_interrupt_leaves_the_jobs(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *LONGER)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
     ids = [job.id for job in fleets.read(tmp_path).jobs.values()]
     os.kill(driver.pid, signal.SIGINT)
     _, err = ended(driver, 130)
-    assert "the shards keep running without this process; Ctrl-C again within 5 s cancels" in err
     assert (
-        f"interrupted; jobs {', '.join(ids)} keep running;"
+        f"interrupted; jobs {', '.join(ids)} keep running (scancel ends them);"
         f" attnbench sweep --resume '{tmp_path}' continues" in err
     )
-    again = begun(idle, tmp_path, *LONGER)
-    for line in again.stderr:
-        if " running" in line:
-            os.kill(again.pid, signal.SIGINT)
-        if "Ctrl-C again within" in line:
-            os.kill(again.pid, signal.SIGINT)
-            break
-    _, err = ended(again, 130)
-    assert "interrupted; the shards were cancelled; attnbench sweep --resume" in err
-    until(lambda: not idle.asked("squeue", "-h", "-o", "%i"), "the end of the jobs")
+    assert set(idle.asked("squeue", "-h", "-r", "-o", "%i").split()) == {*ids}
 
 
 @pytest.mark.long
 def test_another_kind_of_gpu_is_refused_before_it_measures(idle, tmp_path, package):
-    """Three nodes at once are two kinds: those of the second kind are lost, and tried elsewhere."""
+    """Three nodes at once are two kinds: those of the second kind are lost, and tried again."""
     gpus = ("--shards", "3", "--slurm", "--exclusive --gres=gpu:1")
-    ended(begun(idle, tmp_path, *gpus, device="card", cwd=package))
-    sweep = whole(tmp_path, 3)
+    driver = begun(idle, tmp_path, *gpus, device="card", cwd=package)
+    driver.communicate()
+    assert driver.returncode in (0, 4), "a shard may come to the same node three times"
+    sweep = load(tmp_path)
     assert len({session.device for session in sweep.sessions}) == 1
     assert {run.origin.attempt for run in sweep.runs} == {1}, "something was measured and lost"
     refused = [fleets.log(tmp_path, i).read_text() for i in (1, 2, 3)]
@@ -216,11 +205,14 @@ def test_another_kind_of_gpu_is_refused_before_it_measures(idle, tmp_path, packa
 
 
 @pytest.mark.long
-def test_what_sbatch_refuses_is_said_and_leaves_nothing(idle, tmp_path):
+def test_what_sbatch_refuses_is_said_and_can_be_mended(idle, tmp_path):
     out = tmp_path / "out"
     _, err = ended(begun(idle, out, "--shards", "2", "--slurm", "--partition=none"), 2)
-    assert "sbatch: error: " in err.splitlines()[-1]
-    assert not out.exists()
+    *_, last = err.splitlines()
+    assert "sbatch: error: " in last
+    assert last.endswith(f"; attnbench sweep --resume '{out}' continues")
+    ended(begun(idle, out, "--slurm", "--partition=all"))
+    whole(out, 2)
 
 
 @pytest.mark.parametrize(
