@@ -56,29 +56,18 @@ def measure(
     series of a block have been timed.
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
-    share = split.share(plan.cases, request, shard) if shard else None
-    division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
     began = time.monotonic()
     dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
+    share = split.share(plan.cases, request, shard) if shard else None
+    division = split.division(plan.cases, request, shard.of) if shard else ""
     if shard:
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
-    if here.device_memory_bytes and any(planned.compiles for planned in plan.cases):
-        server.load_compiler()  # on a CPU it would count as resident memory of all
-    limit_bytes = request.settings.memory_limit_bytes
-
-    def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:
-        return server.of_round(round_, request.rounds, spare).process(
-            measures_memory=measures_memory, limit_bytes=limit_bytes
-        )
-
-    journal = opened(folder, Start(request, here, shard, division))
-    with journal, ExitStack() as stack:
-        pace = None
-        if request.settings.clock is Clock.CPU and (pace := of_quietest_core(server.process)):
+    with opened(folder, Start(request, here, shard, division)) as journal, ExitStack() as stack:
+        pace = of_quietest_core(server.process) if request.settings.clock is Clock.CPU else None
+        if pace:
             stack.enter_context(pace)
-        spare = spare_cores(request.settings.threads, pace)
         if shard is None and options_file:
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
@@ -94,6 +83,7 @@ def measure(
             rates=peak_rates(here),
             name=f"-{shard}" if shard else "",
         )
+        start = starter(server, request, plan, here, spare_cores(request.settings.threads, pace))
         observers: dict[str, Any] = {"observe": observe, "observe_block": observe_block}
         try:
             sweep(agenda, start, journal.append, pace=pace, **observers)
@@ -101,8 +91,24 @@ def measure(
             journal.end(EndReason.INTERRUPTED)
             raise
         journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
-        took_s = time.monotonic() - began
-        return Spent(took_s, agenda.useful_s / took_s)
+    took_s = time.monotonic() - began
+    return Spent(took_s, agenda.useful_s / took_s)
+
+
+def starter(
+    server: Pool, request: Request, plan: Plan, here: Environment, spare: set[int]
+) -> Callable[..., Process]:
+    """What starts a process for a series in a round, as `run.sweep` asks for."""
+    if here.device_memory_bytes and any(planned.compiles for planned in plan.cases):
+        server.load_compiler()  # on a CPU it would count as resident memory of all
+    limit_bytes = request.settings.memory_limit_bytes
+
+    def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:
+        return server.of_round(round_, request.rounds, spare).process(
+            measures_memory=measures_memory, limit_bytes=limit_bytes
+        )
+
+    return start
 
 
 def spare_cores(threads: int, pace: Pace | None) -> set[int]:

@@ -84,25 +84,6 @@ def page(
     return text.encode("utf-8", "replace")
 
 
-def fragment(
-    title: str,
-    tables: Sequence[Table],
-    *,
-    answers: Answers,
-    warnings: Sequence[str],
-    pictures: Pictures,
-) -> str:
-    """The parts of a page without its style, to stand within another page."""
-    parts: Any = _template("parts.html").module
-    return "".join([
-        Markup("<h1>{}</h1>").format(title),
-        parts.answers(answers),
-        parts.list(warnings),
-        *map(parts.figure, _figures(pictures)),
-        *map(parts.table, tables),
-    ])  # fmt: skip
-
-
 def policy(style: bytes, scripts: Sequence[bytes]) -> str:
     """The content security policy that allows this style and these scripts, and data: images."""
     allowed = " ".join(map(_hash, scripts))

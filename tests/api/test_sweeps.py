@@ -1,8 +1,6 @@
 """Sweeps from Python, without a kernel: what is read, and what is refused."""
 
-import inspect
 import io
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -44,6 +42,9 @@ def test_importing_the_package_loads_nothing_heavy():
         "sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pandas', 'rich', 'typer')))"
     )
     python("-c", code, cwd=ROOT)
+    assert {"sweep", "load"} <= set(dir(attnbench))
+    with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
+        attnbench.sweeps  # noqa: B018
 
 
 def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
@@ -55,20 +56,8 @@ def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
     for shown in (measured, attnbench.load(tmp_path / "measured")):
         assert list(shown.cases["outcome"]) == ["ok"] * 4
         assert "4 of 4 cases measured" in repr(shown)
-        assert "fastformer" in shown._repr_html_()
+        assert "Fastformer" in shown._repr_markdown_()
     assert len(measured.ratios("transformer")) == 2
-
-
-def test_the_signature_names_every_option_that_measures():
-    known = inspect.signature(attnbench.sweep).parameters
-    assert {"out", "progress", "models", "lengths", "budget"} <= set(known)
-    assert known["models"].default == ("@fig2",)
-    assert known["causal"].annotation is bool
-    assert known["fill"].annotation == bool | None
-    assert not {"on", "shards", "options"} & set(known)
-    assert {"sweep", "load"} <= set(dir(attnbench))
-    with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
-        attnbench.sweeps  # noqa: B018
 
 
 def test_progress_is_shown_where_somebody_watches(monkeypatch):
@@ -87,7 +76,7 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch):
         assert ("fastformer" in console.file.getvalue()) == (asked and terminal)
 
 
-def test_a_sweep_says_what_it_found_and_what_to_take():
+def test_a_sweep_says_what_it_found():
     """Of several sizes, all in one table."""
     sweep = attnbench.load(CROSSED)
     assert sweep.answer().startswith("- Fastest")
@@ -99,44 +88,19 @@ def test_a_sweep_says_what_it_found_and_what_to_take():
         sweep.answer(at_length=5)
     assert not {"key", "match", "sizes"} & set(sweep.cases)
     assert len(sweep.cases) == len(stored(CROSSED).plan)
-    length = int(sweep.cases["seq_len"].max())
-    for asked in (length, f"{length}"):
-        found = sweep.recommend(asked, memory="64GiB")
-        assert set(found["mode"]) == set(sweep.cases["mode"])
-        assert set(found["series"]) == set(sweep.cases["series"])
-        assert (found["rank"] == 1).sum() >= 4, "a first for each sizes"
-    assert sweep.recommend(length, memory=1)["excluded"].all()
-    with pytest.raises(UsageError, match="mode 'sleeping'"):
-        sweep.recommend(length, "sleeping")
-    assert set(sweep.compare(sweep)["verdict"]) <= {"same", "unsure"}
     assert len(sweep.ratios())
     assert sweep.plot().content
 
 
-def test_a_stored_sweep_has_its_cases_ratios_and_crossovers(sweep):
+def test_a_stored_sweep_has_its_cases_and_ratios(sweep):
     assert len(sweep.cases) == len(stored(FOLDER).plan)
     assert {"series", "mode", "seq_len", "time_s", "outcome"} <= set(sweep.cases)
     ratios = sweep.ratios()
     assert {"series", "mode", "seq_len", "ratio", "low", "high", "paired"} <= set(ratios)
     name = sweep.cases["series"].iloc[0]
     assert name not in set(sweep.ratios(against=name)["series"])
-    pairs = sweep.crossovers(against=name)[["mode", "series", "other"]].to_numpy()
-    assert all(name in pair for pair in pairs)
-    assert len({frozenset(pair) for pair in pairs}) == len(pairs)
     with pytest.raises(UnknownMechanism, match="linfromer"):
         sweep.ratios(against="linfromer")
-
-
-def test_it_shows_itself_as_tables_and_a_chart(sweep):
-    page = unescape(sweep._repr_html_().replace("<wbr>", ""))
-    assert "<script" not in page
-    assert page.count("<table") == 1 + sweep.cases["mode"].nunique()
-    assert page.count('src="data:image/png;base64,') == 1
-    assert all(series in page for series in sweep.cases["series"]), "in full in a note"
-    assert repr(sweep).endswith("cases measured)")
-    assert all(line in page for line in sweep.warnings)
-    assert page.lstrip().startswith("<h1>What the sweep found</h1>")
-    assert page.index("Fastest") < page.index("<table")
 
 
 def test_steps_have_no_chart_of_memory(monkeypatch):
@@ -144,7 +108,6 @@ def test_steps_have_no_chart_of_memory(monkeypatch):
     monkeypatch.setattr("attnbench.api.sweeps.load_results", lambda folder: made)
     steps = attnbench.load(FOLDER)
     assert steps.plot().content
-    assert "Time per output token" in steps._repr_html_()
     with pytest.raises(UsageError, match="no chart of the memory of decoding"):
         steps.plot("memory")
 
