@@ -56,12 +56,12 @@ def measure(
     series of a block have been timed.
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
+    share = split.share(plan.cases, request, shard) if shard else None
+    division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
     began = time.monotonic()
     dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
-    share = split.share(plan.cases, request, shard) if shard else None
-    division = split.division(plan.cases, request, shard.of) if shard else ""
     if shard:
         fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
     with opened(folder, Start(request, here, shard, division)) as journal, ExitStack() as stack:
