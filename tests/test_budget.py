@@ -19,17 +19,17 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_330, 1_000),
-    "api": (580, 170),
+    "cli": (2_300, 1_000),
+    "api": (490, 170),
     "gate": (1_750, 1_200),
     "claims": (390, 350),
-    "render": (4_020, 1_700),
+    "render": (4_000, 1_700),
     "render/web": (520, 520),
     "workloads": (1_250, 650),
     "kvbytes": (680, 460),
     "measure": (2_140, 910),
     "analysis": (1_960, 1_240),
-    "fleet": (740, 440),
+    "fleet": (590, 440),
     "catalogue": (630, 450),
     "run": (1_980, 940),
     "attention": (2_410, 2_000),
@@ -46,18 +46,14 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (34_300, 22_000)
-ALL = (27_420, 17_500)  # of the package
+TESTS = (34_090, 22_000)
+ALL = (27_130, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
 
 # those that are still longer
-FUNCTIONS = {
-    "api/measuring.py:measure": 66,
-    "cli/sweep.py:sweep": 102,
-    "workloads/plan.py:describe": 62,
-}
+FUNCTIONS = {"workloads/plan.py:describe": 62}
 FILES: dict[str, int] = {}
 
 
