@@ -46,9 +46,6 @@ def tolerate_closed_streams() -> None:
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):
             continue  # closed, or replaced by another program
-        if sys.platform == "win32" and stream.isatty():
-            stream.reconfigure(errors="replace")
-            continue
         raw = Stream(stream.fileno(), "w", closefd=False)
         raw.log = name == "stderr"
         whole = io.TextIOWrapper(

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
@@ -40,33 +40,36 @@ def doctor(
     with stoppable(lambda: "nothing was kept"), own_server(count) as server:
         here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
-    resident = "can be measured" if resident_available() else "cannot be measured here"
     hidden = math.isnan(process_s(os.getpid()))
     cannot = chosen.cannot_compile()
     facts = {
-        **asdict(here),
-        "nvml": nvml.state(),
-        "resident_peak": f"peaks {resident}",
+        "NVML": nvml.state(),
+        "peak memory": f"peaks can{'' if resident_available() else 'not'} be measured here",
         "laps": f"{'not ' * hidden}checked against the CPU time that the kernel counts",
-        "missing_devices": missing_devices(),
-        "torch_compile": f"{cannot}; forms that use it do not run" if cannot else "runs",
+        "compiling": f"{cannot}; forms that use it do not run" if cannot else "runs",
+        **missing_devices(),
     }
     if json_:
-        console.data({**facts, "packages": packages, "forms_that_do_not_run": refused})
-    else:
-        others = {form: why for form, why in refused.items() if why != cannot}
-        show(chosen, here, facts, others, packages)
+        more = {"packages": packages, "forms_that_do_not_run": refused}
+        console.data({**asdict(here), **facts, **more})
+        return
+    shown = console.out().print
+    for name, text in {**machine(chosen, here), **facts}.items():
+        shown(f"{name:12}{text}")
+    for line in package_lines(packages):
+        shown(line)
+    shown("forms that do not run here" if refused else "forms       all installed ones run here")
+    # a missing package was named once, and so was the compiler
+    named = [f"{name} is not installed" for name, known in packages.items() if not known["version"]]
+    for form, reason in refused.items():
+        if not reason.startswith((*named, cannot or "\n")):
+            shown(f"  {form}: {reason}")
 
 
-def show(
-    device: Device,
-    here: Environment,
-    facts: dict[str, Any],
-    refused: dict[str, str],
-    packages: Packages,
-) -> None:
-    """Print the facts, one per line, and last what will not work and why."""
+def machine(device: Device, here: Environment) -> dict[str, str]:
+    """What the machine is, as lines with a name."""
     from attnbench.cli.sweep_output import noise_warnings, timed_by
+    from attnbench.render.conditions import gpu_settings
 
     clock = device.host_clock(here.threads)
     rows = {
@@ -80,56 +83,27 @@ def show(
         "arithmetic": f"{rate(here.matmul_flops or 0)}, float32 product of square matrices"
         f" of {device.matmul_size:,} rows",
         "bandwidth": f"{size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
-        "load": load(here),
-        "NVML": facts["nvml"],
-        "peak memory": facts["resident_peak"],
-        "laps": facts["laps"],
-        "compiling": facts["torch_compile"],
     }
     if here.device_memory_bytes:
-        from attnbench.render.conditions import gpu_settings
-
         free = size(here.device_memory_bytes)
-        rows["GPU memory"] = f"{free} free, driver {here.driver}"
-        rows["GPU"] = gpu_settings(here)
-    for name, reason in facts["missing_devices"].items():
-        rows[f"no {name}"] = reason
-    shown = console.out().print
-    for name, text in rows.items():
-        shown(f"{name:12}{text}")
-    for warning in noise_warnings(here, clock):
-        shown(f"warning     {warning}")
-    missing = [name for name, known in packages.items() if not known["version"]]
-    for line in package_lines(packages, missing):
-        shown(line)
-    # a missing package is named once
-    absent = tuple(f"{name} is not installed" for name in missing)
-    others = {form: why for form, why in refused.items() if not why.startswith(absent)}
-    shown("forms that do not run here" if others else "forms       all installed ones run here")
-    for form, reason in others.items():
-        shown(f"  {form}: {reason}")
+        rows |= {"GPU memory": f"{free} free, driver {here.driver}", "GPU": gpu_settings(here)}
+    warnings = list(noise_warnings(here, clock))
+    return rows | ({"warning": "; ".join(warnings)} if warnings else {})
 
 
 def missing_devices() -> dict[str, str]:
-    """Why this machine has none of a kind of device, for each kind that it lacks."""
-    return {kind: reason for kind in kinds() if (reason := find(kind).missing())}
+    """Why this machine has none of a kind of device, for each kind that it lacks: `no cuda`."""
+    return {f"no {kind}": reason for kind in kinds() if (reason := find(kind).missing())}
 
 
-def package_lines(packages: Packages, missing: list[str]) -> Iterator[str]:
+def package_lines(packages: Packages) -> Iterator[str]:
     """The packages that compute forms, and how to install those that are missing."""
+    missing = [name for name, known in packages.items() if not known["version"]]
     present = (f"{name} {packages[name]['version']}" for name in packages if name not in missing)
     yield f"packages    {', '.join(present)}"
     for command in dict.fromkeys(packages[name]["install"] for name in missing):
         names = (name for name in missing if packages[name]["install"] == command)
         yield f"            not installed: {', '.join(names)}; {command}"
-
-
-def load(here: Environment) -> str:
-    """The load by other processes, now and over the last minute."""
-    now = "" if here.busy_cores is None else f"other processes use {here.busy_cores:.1f} cores now"
-    minute = "" if here.load is None else f"load average {here.load:.1f} over the last minute"
-    on = f" ({many(here.cores, 'core')})"
-    return "; ".join(filter(None, (now, minute))) + on if now or minute else "not known"
 
 
 def examine(device: str, server: "Pool") -> tuple[dict[str, str], Packages]:

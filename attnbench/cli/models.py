@@ -99,24 +99,16 @@ def show_words(
 
 
 def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print one line for each mechanism: the columns that fit, the most important first."""
-    running = [" ".join(f for f, says in row["forms"].items() if says == "runs") for row in rows]
-    width = console.out().width
-    room = width - sum(max(len(row[key]) for row in rows) + 2 for key in ("name", "complexity"))
-    columns = {
-        "mechanism": [row["name"] for row in rows],
-        "complexity": [row["complexity"] for row in rows],
-        "forms": [shorten(forms, max(room, 9), placeholder=" …") for forms in running],
-        "causal": [row["causal"] for row in rows],
-        "class": [row["class"] for row in rows],
-        "paper": [f"{row['paper']['authors']} {row['paper']['year'] or ''}" for row in rows],
-    }
-    widths = [max(map(len, (name, *cells))) + 2 for name, cells in columns.items()]
-    fit = [sum(widths[: i + 1]) - 2 <= width for i in range(len(widths))]
-    shown = {name: columns[name] for name, fits in zip(columns, fit, strict=True) if fits}
+    """Print one line for each mechanism, with as many of its forms as fit."""
+    lines = [[row[key] for key in ("name", "complexity", "causal", "class")] for row in rows]
+    columns = ("mechanism", "complexity", "causal", "class", "forms")
+    others = (max(map(len, cells)) + 2 for cells in zip(columns, *lines, strict=False))
+    room = max(console.out().width - sum(others), 9)
+    for line, row in zip(lines, rows, strict=True):
+        running = " ".join(form for form, says in row["forms"].items() if says == "runs")
+        line.append(shorten(running, room, placeholder=" …"))
     note = "`attnbench models NAME` shows the rest, and why a form does not run here."
-    lines = [*zip(*shown.values(), strict=True)]
-    show_words("Mechanisms", tuple(shown), lines, f"{note} {CLASSES}" if "class" in shown else note)
+    show_words("Mechanisms", columns, lines, f"{note} {CLASSES}")
 
 
 def show_one(row: Mapping[str, Any]) -> None:

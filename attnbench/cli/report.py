@@ -1,6 +1,5 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -54,18 +53,7 @@ def report(
     """Redraw the figures and tables of a stored sweep."""
     figures, drawn = read_formats(formats), axes.word(size, "--size", FigureSize)
     length = axes.size(at_length, "--at-length") if at_length else None
-    with gc_disabled():
-        publish(sweep, figures, json_, against, length, drawn, out)
-
-
-@contextmanager
-def gc_disabled() -> Iterator[None]:
-    """Disable garbage collection, which took a tenth of the time of a report."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    publish(sweep, figures, json_, against, length, drawn, out)
 
 
 def publish(

@@ -18,7 +18,6 @@ from attnbench.workloads.reading import Plan
 
 ENOUGH = 0.8  # share of a core's time below which a budget reaches clearly less
 TAKEN = 0.1  # others may use this share of the needed cores without a warning
-CROWDED = 0.5  # and the load average may be this share of all cores
 
 
 def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
@@ -92,17 +91,14 @@ def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = Non
         yield f"wall time on {threads} is less certain than CPU time on one core (--threads 1)"
     if others := here.notes.get(OTHERS):
         yield f"other processes use the GPU ({others}), and times will be noisy"
-    spare = max(0, here.cores - here.threads)
+    busy, spare = here.busy_cores or 0.0, max(0, here.cores - here.threads)
     slow = clock is Clock.CPU and here.share is not None and here.share < ENOUGH
-    if here.busy_cores is not None and (slow or here.busy_cores - spare > TAKEN * here.threads):
+    if slow or busy - spare > TAKEN * here.threads:
         so = "measuring will take longer" if clock is Clock.CPU else "times will be noisy"
         if slow and budget_s is not None:
             reach = f"what {budget_s:g} s reach on a quiet machine"
             so = f"expect about {10 * max(1, round(10 * (here.share or 0.0)))} % of {reach}"
-        yield f"other processes use {here.busy_cores:.1f} of {cores} now; {so}"
-    elif clock is Clock.WALL and here.load is not None and here.load > CROWDED * here.cores:
-        load = f"load average {here.load:.1f} on {cores} over the last minute"
-        yield f"{load}; times will be noisy"
+        yield f"other processes use {busy:.1f} of {cores} now; {so}"
 
 
 def interruption_message(folder: Path) -> str:

@@ -221,13 +221,13 @@ def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
     missing = [name for name, known in found["packages"].items() if not known["version"]]
     assert all(name in shown for name in missing)
     assert not missing or "pip install" in shown
-    assert all(f"no {kind}" in shown for kind in found["missing_devices"])
+    assert all(name in shown for name in found if name.startswith("no "))
 
 
 def test_the_doctor_says_why_a_machine_with_a_gpu_cannot_use_it(monkeypatch):
     monkeypatch.setattr(cuda, "device_count", lambda: 1)
     monkeypatch.setattr(cuda, "built_for", lambda platform: False)
-    assert missing_devices() == {"cuda": "the installed torch was built without CUDA"}
+    assert missing_devices() == {"no cuda": "the installed torch was built without CUDA"}
 
 
 def test_help_and_version():

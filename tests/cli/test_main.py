@@ -41,11 +41,6 @@ def test_a_verb_says_what_it_does_before_anything_heavy_is_loaded(arguments):
     assert python("-c", FIRST.format(arguments=arguments), code=7).stderr.strip()
 
 
-def test_the_first_line_is_a_line(capsys):
-    console.begin("reading mechanisms")
-    assert re.fullmatch(r"attnbench \d\S*: reading mechanisms …\n", capsys.readouterr().err)
-
-
 def run(monkeypatch, *arguments):
     """Exit code and errors of the program in this process; it prints nothing else."""
     monkeypatch.setattr(main.sys, "argv", ["attnbench", *arguments])

@@ -63,19 +63,6 @@ def test_a_second_signal_does_not_disturb_what_the_first_began(number):
     assert cleaned == [True]
 
 
-def test_what_is_kept_is_asked_when_the_block_has_ended():
-    found = ["before"]
-
-    def work():
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-        finally:
-            found[0] = "after"
-
-    with pytest.raises(Interrupted, match="after"), stoppable(lambda: found[0]):
-        work()
-
-
 def ended(number, code):
     """The output of Python code that the signal ends."""
     return python("-c", code, code=128 + number, timeout=300)

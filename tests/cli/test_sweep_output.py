@@ -7,7 +7,6 @@ import pytest
 import attnbench
 from attnbench.api import measuring
 from attnbench.api.measuring import main_reason, refuse_empty
-from attnbench.cli.doctor import load
 from attnbench.cli.dry_run import show_plan
 from attnbench.cli.sweep_output import (
     causality_warnings,
@@ -34,9 +33,7 @@ MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
     [
         ({}, [THREADS]),
         ({"busy_cores": 1.0}, [THREADS, "other processes use 1.0 of 2 cores now; times will be n"]),
-        ({"busy_cores": None, "load": 7.8115234375}, [THREADS, "load average 7.8 on 2 cores over"]),
-        ({"load": 7.8115234375}, [THREADS, "load average 7.8 on 2 cores"]),
-        ({"load": None, "busy_cores": None}, [THREADS]),
+        ({"busy_cores": None}, [THREADS]),
         ({"cores": 1, "load": 0.0}, ["2 threads share 1 core; try --threads 1"]),
         ({"device_memory_bytes": 1 << 30}, []),
         ({"busy_cores": 1.0, "threads": 1}, []),
@@ -49,7 +46,6 @@ MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
                 " expect about 30 % of what 300 s reach on a quiet machine"
             ],
         ),
-        ({"load": 7.8115234375, "threads": 1}, []),
     ],
 )
 def test_what_makes_times_noisy_is_reported(changes, words):
@@ -79,21 +75,6 @@ def test_that_some_series_are_always_causal_is_said_before_anything_is_measured(
 def test_the_clock_is_said_before_anything_is_measured(changes, words):
     machine = replace(MACHINE, **changes)
     assert timed_by(machine, find("cpu").host_clock(machine.threads)) == words
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"load": 7.8115234375, "busy_cores": 1.04},
-            "other processes use 1.0 cores now; load average 7.8 over the last minute (2 cores)",
-        ),
-        ({"load": None, "busy_cores": 0.0}, "other processes use 0.0 cores now (2 cores)"),
-        ({"load": None, "busy_cores": None}, "not known"),
-    ],
-)
-def test_the_doctor_s_load_has_sensible_digits(changes, words):
-    assert load(replace(MACHINE, **changes)) == words
 
 
 SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")

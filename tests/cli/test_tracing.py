@@ -9,7 +9,7 @@ import pytest
 from attnbench.cli.tracing import trace
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
-from tests.cli.commands import here, refused
+from tests.cli.commands import here
 from tests.run.sessions import PLAN, REQUEST, planned
 
 SWEEP = (
@@ -41,10 +41,8 @@ def asked(wanted, **settings):
     ("wanted", "form", "seq_len"),
     [
         ("fast/inference/256", "eager", 256),
-        ("slow/training/128", "eager", 128),
         ("slow:sdpa/inference/512", "sdpa", 512),
         ("low:eager[rank=64]/inference/512", "eager", 512),
-        ("low/inference/512", "eager", 512),
         (str(PLAN[0].case), "eager", 128),
     ],
 )
@@ -60,7 +58,6 @@ def test_a_case_is_named_as_briefly_as_is_clear(wanted, form, seq_len):
     [
         ("slow", "means 0 cases; write one, such as slow:eager/"),
         ("slow/inference/512", "means 2 cases; write one, such as slow:eager/"),
-        ("low[rank=32]/inference/512", "means 0 cases"),
     ],
 )
 def test_what_is_not_one_case_is_refused(wanted, said):
@@ -75,13 +72,3 @@ def test_a_trace_is_written(tmp_path):
     assert f"the trace is {file};" in "".join(done.stderr.split("\n"))
     events = {event.get("name") for event in json.loads(file.read_text())["traceEvents"]}
     assert "aten::mm" in events
-
-
-def test_a_trace_of_what_cannot_run_says_why_and_writes_nothing(tmp_path):
-    for more, said in (
-        (("--trace", "fastformer/training/17"), "means 0 cases"),
-        (("--trace", "fastformer/training/16", "--dry-run"), "leave out --on, --shard"),
-        (("--trace", "fastformer/training/16", "--causal"), "no causal form"),
-    ):
-        assert said in refused(*SWEEP, "--out", tmp_path / "out", *more)
-        assert not (tmp_path / "out").exists()

@@ -8,8 +8,6 @@ import pytest
 
 from tests.faults.real import ROOT, SMALL, attnbench, complete, environment, said
 
-ASK = "from attnbench.devices.nvml import state; print(state())"
-
 NO_PERMISSION = """
 int nvmlInit_v2(void) { return 4; }
 int nvmlInitWithFlags(unsigned flags) { return 4; }
@@ -41,18 +39,8 @@ def python(code, before=(), **env):
     )
 
 
-STATES = pytest.mark.parametrize("state", [missing, forbidden])
-
-
-@STATES
-def test_an_nvml_that_does_not_answer_is_reported(state, tmp_path):
-    env, words = state(tmp_path)
-    done = python(ASK, **env)
-    assert done.stdout == words + "\n", done.stderr
-
-
 @pytest.mark.faults
-@STATES
+@pytest.mark.parametrize("state", [missing, forbidden])
 def test_doctor_and_sweep_go_on_without_nvml(state, tmp_path):
     env, words = state(tmp_path)
     done = attnbench("doctor", "--device", "cpu", env=env)

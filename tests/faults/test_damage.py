@@ -1,39 +1,19 @@
 """Truncated or modified journals, read and resumed by the verbs."""
 
-import json
 import random
-import subprocess
-import sys
 
 import pytest
 
-from attnbench.errors import DamagedJournal
 from attnbench.store.journal import FILE, load
-from tests.faults.real import ROOT, RUNS, SMALL, complete, environment, runs, said
+from tests.cli.commands import here
+from tests.faults.real import RUNS, SMALL, complete, runs, said
 
-SEEDS = range(24)
 STRIDE = 6  # between cuts that are resumed, as each resumption starts processes
 
 
-@pytest.fixture(scope="module")
-def verb(tmp_path_factory):
-    """Runs a verb in a process forked from one that has imported everything."""
-    out = tmp_path_factory.mktemp("verb") / "out"
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "tests.faults.zygote"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(),
-    ) as zygote:
-
-        def run(*arguments):
-            print(json.dumps([[*map(str, arguments)], str(out)]), file=zygote.stdin, flush=True)
-            code = int(zygote.stdout.readline())
-            return subprocess.CompletedProcess(arguments, code, "", out.read_text())
-
-        yield run
+def verb(*arguments):
+    """The completed verb, in this process."""
+    return here(*arguments, code=None)
 
 
 def of(finished, folder, change=lambda data: data):
@@ -50,7 +30,7 @@ def last_line(finished):
 
 
 @pytest.mark.faults
-def test_a_report_is_made_wherever_the_last_line_is_cut(finished, verb, tmp_path):
+def test_a_report_is_made_wherever_the_last_line_is_cut(finished, tmp_path):
     for cut in last_line(finished):
         folder = of(finished, tmp_path / f"r{cut}", lambda data, cut=cut: data[:cut])
         words = said(verb("report", folder), 0)
@@ -60,7 +40,7 @@ def test_a_report_is_made_wherever_the_last_line_is_cut(finished, verb, tmp_path
 
 
 @pytest.mark.faults
-def test_a_sweep_goes_on_wherever_its_last_line_is_cut(finished, verb, tmp_path):
+def test_a_sweep_goes_on_wherever_its_last_line_is_cut(finished, tmp_path):
     before = runs(finished)
     for cut in last_line(finished)[::STRIDE]:
         folder = of(finished, tmp_path / f"s{cut}", lambda data, cut=cut: data[:cut])
@@ -69,7 +49,7 @@ def test_a_sweep_goes_on_wherever_its_last_line_is_cut(finished, verb, tmp_path)
 
 
 @pytest.mark.faults
-def test_a_run_cut_anywhere_is_measured_again(finished, verb, tmp_path):
+def test_a_run_cut_anywhere_is_measured_again(finished, tmp_path):
     data = (finished / FILE).read_bytes()
     lines = data.splitlines(keepends=True)
     rng = random.Random(3)
@@ -81,40 +61,8 @@ def test_a_run_cut_anywhere_is_measured_again(finished, verb, tmp_path):
         complete(folder)
 
 
-def changed(data, seed):
-    """The journal with some bytes before the last line changed, at seeded positions."""
-    rng, journal = random.Random(seed), bytearray(data)
-    for _ in range(rng.choice((1, 2, 5))):
-        position = rng.randrange(len(data.splitlines()[0]) * (seed % 8 != 0), len(data) - 120)
-        journal[position] = rng.choice([*set(range(256)) - {journal[position]}])
-    return bytes(journal)
-
-
 @pytest.mark.faults
-@pytest.mark.parametrize("seed", SEEDS)
-def test_changed_bytes_invalidate_only_their_lines(finished, verb, tmp_path, seed):
-    folder = of(finished, tmp_path / "changed", lambda data: changed(data, seed))
-    damaged = (folder / FILE).read_bytes()
-    resume = ("sweep", *SMALL, "--resume", folder)
-    try:
-        load(folder)
-    except DamagedJournal:
-        for words in (("report", folder), resume):
-            said(verb(*words), 2, "the first line of", "restore the file from a copy")
-        assert (folder / FILE).read_bytes() == damaged
-        return
-    assert "set aside" in said(verb("report", folder), 0)
-    assert (folder / FILE).read_bytes() == damaged
-    said(verb(*resume), 0)
-    sweep = load(folder)
-    assert sweep.finished
-    assert len(sweep.plan) * 3 == len(sweep.runs) == RUNS
-    assert {run.outcome for run in sweep.runs} == {"ok"}
-    assert (folder / FILE).read_bytes().startswith(damaged)
-
-
-@pytest.mark.faults
-def test_a_case_whose_line_is_lost_is_described_again_and_keeps_its_runs(finished, verb, tmp_path):
+def test_a_case_whose_line_is_lost_is_described_again_and_keeps_its_runs(finished, tmp_path):
     def lose(data):
         lines = data.splitlines(keepends=True)
         numbers = [i for i, line in enumerate(lines) if b'"kind":"case"' in line]
