@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_300, 1_000),
+    "cli": (2_240, 1_000),
     "api": (490, 170),
     "gate": (1_750, 1_200),
     "claims": (390, 350),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (34_090, 22_000)
-ALL = (27_130, 17_500)  # of the package
+TESTS = (33_800, 22_000)
+ALL = (27_080, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
