@@ -32,6 +32,7 @@ ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 # predictions beyond what was measured leave the panel after this factor, so that curves keep room
 BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
+ARROW = 1.2  # size of arrows relative to markers
 
 
 class Curve(NamedTuple):
@@ -63,13 +64,13 @@ class Curve(NamedTuple):
 
     @property
     def missing(self) -> str:
-        """`inference, cannot run at 2 of 10`: how many lengths a figure cannot show, and why."""
+        """`inference, cannot run at 2 of 10 lengths`: what a figure cannot show, and why."""
         gone = [*compress(self.reasons, np.isnan(self.drawn))]
         if not gone:
             return ""
         text = f"{self.mode}, {gone[0] if len({*gone}) == 1 else 'not measured'}"
         every = len(self.lengths)
-        return text if len(gone) == every else f"{text} at {len(gone)} of {every}"
+        return text if len(gone) == every else f"{text} at {len(gone)} of {every} lengths"
 
 
 def cost_figure(
@@ -138,25 +139,19 @@ def draw_row(
 
     Returned are the heights at which curves end in the last panel that has them, by series.
     """
+    every = [curve for panel in drawn.values() for curve in panel]
+    low, high = _heights(every)
+    ticks = log_ticks(low, high, 2 if unit is Unit.BYTES else 10)
     for axes, (title, panel) in zip(panels.rows[i], drawn.items(), strict=True):
         axes.set_title(title)
         axes.set_yscale("log")
         for curve in panel:
-            _draw(axes, curve, panels.styles[curve.series])
+            _draw(axes, curve, panels.styles[curve.series], high)
         panels.length_axis(axes, (int(n) for curve in panel for n in curve.lengths), label)
-    axes, every = panels.rows[i][0], [curve for panel in drawn.values() for curve in panel]
+    axes = panels.rows[i][0]
     axes.set_ylabel(axis)
-    low, high = _heights(every)
     axes.set_ylim(low, high)
-    ticks = log_ticks(low, high, 2 if unit is Unit.BYTES else 10)
     fixed_ticks(axes.yaxis, {tick: units.round_tick(quantity(tick, unit)) for tick in ticks})
-    for axes, panel in zip(panels.rows[i], drawn.values(), strict=True):
-        for curve in panel:
-            at, colour = curve.lengths[curve.guesses > high], panels.styles[curve.series]["color"]
-            axes.plot(
-                at, np.full(len(at), high), color=tinted(colour, LIGHTER), linestyle="none",
-                marker=CARETUP, markersize=0.6 * panels.sheet.type,
-            )  # fmt: skip
     return {curve.series: curve.height for curve in every}
 
 
@@ -177,8 +172,8 @@ def notes(rows: Iterable[Sequence[Curve]]) -> Iterator[str]:
         yield "Bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
 
 
-def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
-    """A curve with its intervals; predictions are light, open and dotted."""
+def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any], high: float) -> None:
+    """A curve with its intervals; predictions are light and open, and arrows if above `high`."""
     colour, light, thin = style["color"], tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
     axes.plot(curve.lengths, curve.values, **style)
     bounded, guessed = np.isfinite(curve.low) & np.isfinite(curve.high), np.isfinite(curve.guesses)
@@ -196,6 +191,9 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
         marker=style["marker"], markerfacecolor="white", markersize=0.85 * style["markersize"],
         markeredgewidth=0.7 * style["markeredgewidth"],
     )  # fmt: skip
+    above = curve.lengths[curve.guesses > high]
+    arrows = {"marker": CARETUP, "markersize": ARROW * style["markersize"], "linestyle": "none"}
+    axes.plot(above, np.full(len(above), high), color=light, **arrows)
 
 
 def _heights(drawn: Sequence[Curve]) -> tuple[float, float]:

@@ -111,12 +111,11 @@ class PanelGrid:
     def length_axis(
         self, axes: Axes, lengths: Iterable[int], label: str = "sequence length"
     ) -> None:
-        """Lengths along the bottom of a panel: a tick for each or, if many, each power of two.
+        """Lengths along the bottom of a panel, with a tick for each.
 
         The first and last have texts, and as many others as there is room for, the longest first.
         """
         whole = sorted(set(lengths))
-        ticks = whole if len(whole) <= 12 else [n for n in whole if n & (n - 1) == 0] or whole
         legend = BESIDE * (len(self.rows) == 1)
         room = (72 * self.sheet.width / self.sheet.type - legend) / len(self.rows[0]) - SCALE
         room /= log(whole[-1] / whole[0]) or 1
@@ -126,16 +125,16 @@ class PanelGrid:
             return room * abs(log(other / n)) > LETTER * letters + 0.8
 
         shown = [*dict.fromkeys((whole[0], whole[-1]))]
-        for n in ticks[::-1]:
+        for n in whole[::-1]:
             if all(apart(n, other) for other in shown):
                 shown.append(n)
         axes.set_xscale("log", base=2)
         axes.set_xlim(whole[0] / 1.15, whole[-1] * 1.15)
         fixed_ticks(axes.xaxis, {n: units.tick(n) for n in shown})
-        axes.xaxis.set_minor_locator(FixedLocator(ticks))
+        axes.xaxis.set_minor_locator(FixedLocator(whole))
         axes.xaxis.set_minor_formatter(NullFormatter())
         if axes in self.rows[-1]:
-            short = any(units.tick(n).endswith("K") for n in ticks)
+            short = any(units.tick(n).endswith("K") for n in whole)
             axes.set_xlabel(label + " (K = 1,024)" * short)
 
     def finished(self, legends: Sequence[Mapping[str, float]], notes: Iterable[str]) -> Figure:

@@ -171,8 +171,8 @@ def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
 @pytest.mark.parametrize(
     ("lengths", "gone", "cause", "said"),
     [
-        ((128, 512, 2048), (512,), None, "training, timed out at 1 of 3"),
-        ((512, 2048, 4096), (2048, 4096), Cause.BUDGET, "training, over budget at 2 of 3"),
+        ((128, 512, 2048), (512,), None, "training, timed out at 1 of 3 lengths"),
+        ((512, 2048, 4096), (2048, 4096), Cause.BUDGET, "training, over budget at 2 of 3 lengths"),
     ],
 )
 def test_a_gap_in_a_curve_is_named(lengths, gone, cause, said):
