@@ -16,6 +16,9 @@ from attnbench.measure.server import described, end_children
 from attnbench.records import Clock
 from attnbench.run.process import Answer, left_running
 
+# the random generators that functions commonly use
+SEEDS = (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed"))
+
 
 class Missing(Exception):
     """The tree has no such function."""
@@ -69,32 +72,26 @@ class Worker:
     def ready(self, name: str) -> Callable[[], Any]:
         """The function, or what it returns if that is callable. Raises `Missing`."""
         place, _, attribute = name.rpartition(":")
-        if place.endswith(".py"):
-            if not (self.tree / place).is_file():
-                raise Missing(f"there is no file {place}")
-            module = module_of(self.tree / place)
-        else:
-            try:
-                module = importlib.import_module(place)
-            except ModuleNotFoundError as error:
-                if error.name and f"{place}.".startswith(f"{error.name}."):
-                    raise Missing(f"there is no module {error.name}") from error
-                raise
-            file = Path(module.__file__ or "/").resolve()
-            if not file.is_relative_to(self.tree):
-                raise Missing(f"{place} comes from {file}, which is not in this repository")
+        is_file = place.endswith(".py")
+        if is_file and not (self.tree / place).is_file():
+            raise Missing(f"there is no file {place}")
+        try:
+            module = module_of(self.tree / place) if is_file else importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if not is_file and error.name and f"{place}.".startswith(f"{error.name}."):
+                raise Missing(f"there is no module {error.name}") from error
+            raise
+        file = Path(module.__file__ or "/").resolve()
+        if not file.is_relative_to(self.tree):
+            raise Missing(f"{place} comes from {file}, which is not in this repository")
         if not hasattr(module, attribute):
             raise Missing(f"{place} has no {attribute}")
-        self.sow()
+        for generator, start in SEEDS:
+            if generator in sys.modules:
+                getattr(sys.modules[generator], start)(self.seed)
         function: Callable[[], Any] = getattr(module, attribute)
         made = function()
         if isinstance(made, Awaitable | AsyncIterator | Generator):
             kind = type(made).__name__
             raise TypeError(f"{name} returns a {kind} that nobody runs; name a function that does")
         return made if callable(made) else function
-
-    def sow(self) -> None:
-        """Seed the random generators that functions commonly use."""
-        for name, start in (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed")):
-            if name in sys.modules:
-                getattr(sys.modules[name], start)(self.seed)

@@ -37,21 +37,15 @@ STATUS = struct.Struct("<iii")  # a process id, an exit code, a number of proces
 def main() -> None:
     """Import the modules that the first message names, then serve what comes after it.
 
-    The connection is on standard input. The first message also has the parent's process id, and the
-    cores to import on, by default any.
+    The connection is on standard input.
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=os.dup(0))
-    parent, cores, modules = json.loads(control.recv(1 << 16))
+    parent, modules = json.loads(control.recv(1 << 16))
     end_with(parent)
-    allowed = os.sched_getaffinity(0) if cores else set[int]()
-    if cores:  # elsewhere something is being timed
-        os.sched_setaffinity(0, cores)
     load_shared(*modules)
-    if cores:
-        os.sched_setaffinity(0, allowed)
     prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
     fork_until_closed(control)
 

@@ -98,7 +98,9 @@ class Pool(AbstractContextManager["Pool"]):
                 start_new_session=True,  # the terminal's signals are for the parent
             )
         modules = (*self.modules, COMPILER) if self.compiles else self.modules
-        self.control.sendall(json.dumps([os.getpid(), self.starts_on, modules]).encode())
+        if self.starts_on:  # elsewhere something is being timed
+            os.sched_setaffinity(self.program.pid, self.starts_on)
+        self.control.sendall(json.dumps([os.getpid(), modules]).encode())
 
     def load_compiler(self) -> None:
         """Preload torch's compiler for later processes, for the forms that it compiles."""
@@ -146,6 +148,8 @@ class Pool(AbstractContextManager["Pool"]):
         """Block until torch is loaded. Raises `CannotRun`, or `OverBudget`."""
         if not self.ready:
             self.receive(self.control, 1, START_TIMEOUT_S, "ended before torch was loaded")
+            if self.starts_on:
+                os.sched_setaffinity(self.program.pid, os.sched_getaffinity(0))
         self.ready = True
 
     def process(self, tree: Path | None = None, **about: Any) -> "Process":
