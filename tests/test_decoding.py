@@ -74,17 +74,9 @@ def test_a_mechanism_has_steps_or_says_why_not(name):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_prefill_is_predicted_as_the_pass_that_it_is(name, device):
     """Not at the rate of a step, which the bytes of the state slow down."""
-    asked = replace(
-        sweep([name]).request,
-        level=Level.ATTENTION,
-        modes=(Mode.DECODE, Mode.INFERENCE),
-        batch=1,
-        causal=True,
-        lengths=(16384,),
-        device=device,
-        fill=False,
-    )
-    step, whole = plan(Selection(name=name), asked)
+    given = {"lengths": (16384,), "causal": True, "device": device, "fill": False}
+    modes = (Mode.DECODE, Mode.INFERENCE)
+    step, whole = (planned(name, modes=(mode,), **given)[16384] for mode in modes)
     assert step.prefill_flops == whole.flops
     assert step.prefill_s == whole.predicted_s > step.predicted_s
 
@@ -140,23 +132,21 @@ def test_a_prefill_needs_memory_in_proportion_to_its_tokens(name):
     assert peaks[2] <= 2.1 * peaks[1] <= 2.1 * 2.1 * peaks[0]
 
 
-def steps(name, lengths, fill=None, **more):
-    """The plan of a mechanism in decode."""
-    request = replace(sweep([name]).request, level=Level.ATTENTION, modes=(Mode.DECODE,), batch=1)
-    return {
-        line.case.workload.seq_len: line
-        for line in plan(Selection(name=name), replace(request, lengths=lengths, fill=fill, **more))
-    }
+def planned(name, **asked):
+    """The plan of a mechanism by its lengths, by default in decode."""
+    asked = {"level": Level.ATTENTION, "modes": (Mode.DECODE,), "batch": 1, **asked}
+    lines = plan(Selection(name=name), replace(sweep([name]).request, **asked))
+    return {line.case.workload.seq_len: line for line in lines}
 
 
 def test_states_are_filled_where_a_prompt_takes_longer_than_the_steps():
     lengths = (1, 128, 2048, 65536)
-    cases = steps("transformer", lengths)
+    cases = planned("transformer", lengths=lengths)
     assert [line.filled for line in cases.values()] == [False, False, False, True]
-    longest, whole = cases[65536], steps("transformer", lengths, fill=False)[65536]
+    longest, whole = cases[65536], planned("transformer", lengths=lengths, fill=False)[65536]
     assert (longest.prefill_flops, whole.filled) == (0, False)
     assert longest.prefill_s < 1 < 60 < whole.prefill_s
     state = 2 * 65536 * longest.case.workload.width * 4
     assert state < longest.predicted_bytes < 1.5 * state < whole.predicted_bytes
-    forced = steps("transformer", lengths, fill=True)
+    forced = planned("transformer", lengths=lengths, fill=True)
     assert [line.filled for line in forced.values()] == [False, True, True, True]

@@ -5,34 +5,67 @@ from itertools import product
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
+from attnbench.verify.trial import causal_values
 from tests.kept import kept_bytes
 from tests.mechanisms.building import build
 
+LOGITS = "attnbench.attention.logits_at_once"
+WINDOW = "attnbench.mechanisms.sliding_window.BLOCK"
+BLOCK = "attnbench.mechanisms.performer.Chunked.block"
 HASHED = {"chunk": 4, "rounds": 3, "buckets": 8}
+WINDOWED = (
+    {"window": 7},
+    {"window": 150},
+    {"window": 5, "sink_tokens": 3, "kv_heads": 2},
+    {"window": 9, "sink_tokens": 4, "sink_logit": True, "kv_heads": 1},
+)
+KERNELS = ({"epsilon": 0.01}, {"kernel": "relu"}, {"kernel": "trigonometric"})
+# a form, its options, N, and what says how much it computes at once, here so much
 CHUNKED = (
-    *(("adaptively_sparse", {}, size) for size in (5, 40, 200, 700)),
+    *(("adaptively_sparse", "chunked", {}, 19, LOGITS, size) for size in (5, 40, 200, 700)),
     *(
-        ("reformer", {**HASHED, "within_bucket": within}, size)
+        ("reformer", "chunked", {**HASHED, "within_bucket": within}, 19, LOGITS, size)
         for within, size in product((False, True), (1, 40, 100, 1000))
+    ),
+    *(
+        ("sliding_window", form, options, 300, WINDOW, size)
+        for form, options, size in product(("masked", "blocked"), WINDOWED, (16, 64))
+    ),
+    *(
+        ("performer", "chunked", {"features": 12, "chunk": 3, **kernel}, 21, BLOCK, 8)
+        for kernel in KERNELS
     ),
 )
 
 
-@pytest.mark.parametrize(("name", "options", "size"), CHUNKED)
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_chunks_of_any_size_agree_with_eager(monkeypatch, name, options, size, causal, masked):
-    monkeypatch.setattr("attnbench.attention.logits_at_once", lambda device: size)
-    x = torch.randn(2, 19, 16, dtype=torch.float64)
-    mask = torch.arange(19) < torch.tensor([[19], [6]]) if masked else None
+def chunked():
+    """Each of them in each causality, with and without padding."""
+    for row in CHUNKED:
+        for causal, masked in product(causal_values(card(row[0]).causality), (False, True)):
+            yield (*row, causal, masked)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "options", "seq_len", "what", "size", "causal", "masked"), [*chunked()]
+)
+def test_chunks_of_any_size_agree_with_eager(
+    monkeypatch, name, form, options, seq_len, what, size, causal, masked
+):
+    monkeypatch.setattr(what, (lambda device: size) if what is LOGITS else size)
+    x = torch.randn(2, seq_len, 16, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(seq_len) < torch.tensor([[seq_len], [seq_len // 3]])
     results = []
-    for form in ("eager", "chunked"):
-        module = build(name, form, seq_len=19, causal=causal, **options)
+    for built in ("eager", form):
+        module = build(name, built, seq_len=seq_len, causal=causal, **options)
+        for parameter in module.parameters():
+            if not parameter.any():
+                torch.nn.init.normal_(parameter)
         torch.manual_seed(7)
-        y = module(x, mask)
-        y = y[mask] if masked else y
-        results.append([y, *torch.autograd.grad(y.square().sum(), list(module.parameters()))])
-    torch.testing.assert_close(*results)
+        y = module(x, mask if masked else None)[mask]
+        inputs = [x, *module.parameters()]
+        results.append([y, *torch.autograd.grad((y * y.detach().cos()).sum(), inputs)])
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(

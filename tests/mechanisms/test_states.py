@@ -6,7 +6,7 @@ import torch
 from attnbench.catalogue.registry import card
 from attnbench.records import Level, Workload
 from tests.kept import assert_linear, kept_bytes
-from tests.mechanisms.building import build, core, workload
+from tests.mechanisms.building import build, core, qkv, workload
 
 LEARNED = ("gated_delta_net", "gated_linear", "kimi_delta", "mamba2", "rwkv7")  # rates of decay
 CASES = [(name, "chunked", {}) for name in (*LEARNED, "lightning", "retention")]
@@ -80,3 +80,15 @@ def test_deltanet_replaces_the_value_at_a_key(form):
     o = module.attend(k, k, v, torch.full((2, 2, 8), 50.0, dtype=torch.float64), None)
     # a query has length 1 / √d; what is added to squared lengths shortens keys by some 1e-6
     torch.testing.assert_close(8**0.5 * o, v, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_sums_of_linear_transformer_do_not_overflow_narrow_types(dtype, causal):
+    q, k, v = qkv(4096).to(dtype)
+    k, v = 20 + k, 20 + v  # their sums pass 65,504 after some 160 tokens
+    module = core("linear_transformer", causal=causal, seq_len=4096, chunk=8)
+    o = module.attend(q, k, v, None)
+    assert o.dtype == dtype
+    exact = module.attend(q.double(), k.double(), v.double(), None)
+    torch.testing.assert_close(o.double(), exact, rtol=0.02, atol=0)

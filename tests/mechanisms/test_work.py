@@ -7,6 +7,7 @@ from attnbench.records import Level, Mode, Selection, Workload
 
 LARGE = {"seq_len": 2048}
 SHORT = {"seq_len": 128}
+LONG = {"seq_len": 4096, "width": 16, "heads": 4, "mode": Mode.TRAINING, "causal": True}
 SMALL = {"batch": 2, "seq_len": 12, "width": 16, "heads": 4}
 EIGHT = {**SMALL, "batch": 8}
 MANY = {"batch": 12, "seq_len": 8, "width": 16, "heads": 4}
@@ -80,3 +81,9 @@ def test_operations_per_token_are_as_published(series, seq_len, expected):
     flops = tested.forms["eager"].flops(config, w)
     total = flops.projections + flops.core
     assert total / w.tokens / 1e6 == pytest.approx(expected, abs=5e-4)
+
+
+def test_training_of_blocked_windows_keeps_no_scores():
+    tested, config, w = chosen("sliding_window[window=128]", **LONG)
+    blocked, eager = (tested.forms[form].elements(config, w) for form in ("blocked", "eager"))
+    assert blocked < eager / 10

@@ -1,11 +1,11 @@
-"""Native sparse attention: which blocks a group chooses, and its branches one by one."""
+"""MoBA and native sparse attention: which blocks are chosen, and branches one by one."""
 
 import pytest
 import torch
 
 from attnbench.attention.primitives import fused_attention
 from attnbench.mechanisms.native_sparse import CARD
-from tests.mechanisms.building import core, workload
+from tests.mechanisms.building import core, qkv, workload
 
 N, OPEN, SHUT = 40, 1e3, -1e3
 
@@ -14,6 +14,18 @@ def drawn(form="blocked", **options):
     module = core("native_sparse", form, batch=1, seq_len=N, kv_heads=2, **options)
     shapes = module.core_inputs(module.config, workload("native_sparse", batch=1, seq_len=N))
     return module, [torch.randn(shape).double() for shape in shapes]
+
+
+def test_a_head_of_moba_chooses_the_blocks_whose_mean_keys_fit_best():
+    module, (q, k, v) = core("moba", "blocked", block=6, blocks=3), qkv()
+    module.attend(q, k, v, None)
+    choice = module.draws(0)["choice"]
+    for h in range(4):
+        for i in range(20):
+            means = [k[0, h, 6 * m : 6 * m + 6].mean(0) for m in range(i // 6)]
+            scores = torch.tensor([float(q[0, h, i] @ mean) for mean in means])
+            best = scores.argsort(descending=True)[:2].sort()[0]
+            assert choice[h, i].nonzero()[:, 0].equal(best)
 
 
 def test_the_first_the_last_and_the_blocks_that_a_group_attends_to_most():
@@ -42,11 +54,3 @@ def test_with_all_blocks_or_a_long_window_a_branch_is_grouped_query_attention(fo
     g[..., branch] = OPEN
     expected = fused_attention(q, k, v, None, causal=True, grouped=True)
     torch.testing.assert_close(module.attend(q, k, v, g, None), expected)
-
-
-@pytest.mark.parametrize("form", CARD.forms)
-def test_a_window_holds_so_many_tokens_with_the_token_itself(form):
-    module, (q, k, v, g) = drawn(form, block=4, blocks=3, window=1)
-    g.fill_(SHUT)
-    g[..., 2] = OPEN
-    torch.testing.assert_close(module.attend(q, k, v, g, None), v.repeat_interleave(2, 1))

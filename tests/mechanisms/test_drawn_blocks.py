@@ -1,10 +1,11 @@
-"""Big Bird: how random blocks are drawn."""
+"""How Big Bird draws blocks, and BlockBERT permutes them."""
 
 import pytest
 import torch
 
 from attnbench.mechanisms.bigbird import Config, draw
 from attnbench.records import Level, Workload
+from tests.mechanisms.building import build
 
 
 def workload(seq_len):
@@ -51,3 +52,18 @@ def test_the_draw_depends_on_the_seed_and_the_head_alone():
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first[0], first[1])
+
+
+@pytest.mark.parametrize(("blocks", "shares"), [(2, [10, 2]), (3, [8, 2, 2])])
+def test_cyclic_shifts_get_as_many_heads_as_in_the_paper(blocks, shares):
+    pi = build("blockwise", seq_len=23, width=48, heads=12, blocks=blocks).pi
+    assert pi[:, 0].bincount(minlength=blocks).tolist() == shares
+
+
+def test_random_permutations_depend_on_the_seed_alone():
+    pi, again, other = (
+        build("blockwise", blocks=7, permutation="random", seed=seed).pi for seed in (0, 0, 1)
+    )
+    assert torch.equal(again, pi)
+    assert torch.equal(pi.sort(-1).values, torch.arange(7).expand(4, -1))
+    assert not torch.equal(other, pi)
