@@ -9,12 +9,10 @@ from types import MappingProxyType
 from attnbench.kvbytes.configuration import Fields, fields
 from attnbench.kvbytes.context import CachePart, Layer
 from attnbench.kvbytes.orders import (
-    BLOCKS,
     CHUNKED,
     CONV,
     FULL,
     HEAVY,
-    HYBRID,
     INDEXED,
     LINEAR,
     MLP,
@@ -63,8 +61,8 @@ ALL_HEADS = frozenset(("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hy
 OWN_WIDTH = frozenset(
     (
         *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
-        *("gpt_oss", "llama4_text", "minimax_m2", "minimax_m3_vl_text", "nemotron_h", "qwen3"),
-        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "zamba2"),
+        *("gpt_oss", "llama4_text", "minimax_m2", "nemotron_h", "qwen3"),
+        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"),
     )
 )
 # what single kinds of layer or tensor have, and nothing here reads
@@ -112,9 +110,8 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
 
 def _head_width(config: Fields, heads: int) -> int:
     """What the file says, or its share of the model's width."""
-    names = "attention_head_dim", "head_dim"
-    if config.has(*names) or config.type in OWN_WIDTH:
-        return config.size(*names)
+    if config.has("head_dim") or config.type in OWN_WIDTH:
+        return config.size("head_dim")
     width = config.size("hidden_size", least=heads)
     if width % heads:
         raise config.error(f"'hidden_size' is {width}, which the {heads} heads do not divide")
@@ -144,7 +141,7 @@ def _indexed(config: Fields, kind: str, index: int) -> LayerCache:
     words, base = f"indexed, {words}", CachePart(numbers)
     if _reuses(config, index):
         return f"{words}, index of an earlier layer", (base,)
-    width = config.size("index_head_dim", "sparse_index_dim")
+    width = config.size("index_head_dim")
     return f"{words}, index {width:,}", (base, CachePart(width))
 
 
@@ -204,7 +201,7 @@ def _state(config: Fields) -> tuple[tuple[int, ...], int]:
     state, inner = config.size("mamba_d_state", "ssm_state_size", "state_size"), _inner(config)
     if config.type in ("falcon_mamba", "jamba", "mamba"):  # Mamba-1 has no groups
         return (inner, state), inner
-    groups = config.size("mamba_n_groups", "mamba_ngroups", "n_groups")
+    groups = config.size("mamba_n_groups", "n_groups")
     return (inner, state), inner + 2 * groups * state
 
 
@@ -212,9 +209,8 @@ def _inner(config: Fields) -> int:
     """The channels of a Mamba layer's state."""
     if config.has("mamba_num_heads"):
         return config.size("mamba_num_heads") * config.size("mamba_head_dim")
-    name = "intermediate_size" if config.type in ("falcon_mamba", "mamba") else "mamba_d_ssm"
-    if config.has(name):
-        return config.size(name)
+    if config.type in ("falcon_mamba", "mamba") and config.has("intermediate_size"):
+        return config.size("intermediate_size")
     return config.size("mamba_expand", "expand") * config.size("hidden_size")
 
 
@@ -227,25 +223,16 @@ def _last_tokens(channels: int, width: int) -> LayerCache:
     return f"convolution {width}", (CachePart(channels, max_entries=width - 1),)
 
 
-def _hybrid(config: Fields, kind: str, index: int) -> LayerCache:
-    """Full attention and a recurrence in one layer."""
-    words, attention = _full(config, kind, index)
-    more, recurrence = _linear(config, kind, index)
-    return f"{words}, and {more}", attention + recurrence
-
-
 KINDS: Mapping[str, Callable[[Fields, str, int], LayerCache]] = MappingProxyType(
     {
         FULL: _full,
         SLIDING: _window,
         CHUNKED: _window,
         INDEXED: _indexed,
-        BLOCKS: _indexed,
         SPARSE: _compressed,
         HEAVY: _compressed,
         LINEAR: _linear,
         CONV: _conv,
-        HYBRID: _hybrid,
         MOE: _nothing,
         MLP: _nothing,
     }

@@ -7,8 +7,7 @@ from typing import Any
 from attnbench.kvbytes.configuration import Fields
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
-LINEAR, CONV, HYBRID = "linear_attention", "conv", "hybrid"
-INDEXED, BLOCKS = "indexed_attention", "minimax_m3_sparse"
+LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 MOE, MLP = "moe", "mlp"  # layers without attention
 OLDER = MappingProxyType({"attention": FULL, "mamba": LINEAR, "deepseek_sparse_attention": INDEXED})
@@ -109,23 +108,17 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
     | dict.fromkeys(("minimax", "minimax_m1", "minimax_text_01"), _minimax)
     | dict.fromkeys(("gemma2", "gpt_oss"), lambda config: _last(config, FULL, SLIDING, 2))
     | {
-        "bamba": lambda config: _chosen(config, "attn_layer_indices"),
         "cohere2": lambda config: _last(config, FULL, SLIDING, 4, "sliding_window_pattern"),
         "deepseek_v4": lambda config: _marked(config, "compress_ratios", RATIOS),
-        "falcon_h1": lambda config: [HYBRID] * config.layers,
         "gemma3_text": lambda config: _last(config, FULL, SLIDING, 6, "sliding_window_pattern"),
         "gemma3n_text": lambda config: _last(config, FULL, SLIDING, 5),
         "jamba": _jamba,
         "kimi_linear": lambda config: _chosen(config, "linear_full_attn_layers", first=1),
         "lfm2": lambda config: _chosen(config, "full_attn_idxs", CONV),
         "llama4_text": _llama4,
-        "minimax_m3_vl_text": lambda config: _marked(
-            config, "sparse_attention_freq", {0: FULL, 1: BLOCKS}
-        ),
         "nemotron_h": lambda config: _marked(
             config, "hybrid_override_pattern", {"M": LINEAR, "*": FULL, "E": MOE, "-": MLP}
         ),
-        "zamba2": lambda config: config.listed("layers_block_type"),
         "olmo3": lambda config: _last(config, FULL, SLIDING, 4),
     }
 )

@@ -16,8 +16,6 @@ from attnbench.attention.recurrence import (
     pairs,
     spans,
 )
-from attnbench.catalogue import registry
-from attnbench.records import Level, Workload
 
 B, DK, DV = 2, 4, 6
 STRONG = 20.0  # |log decay| of a token
@@ -105,31 +103,6 @@ def test_any_length_chunk_and_number_of_groups(N, chunk, groups, seed):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("chunk", [None, 8])
-@pytest.mark.parametrize("constant", [False, True])
-def test_two_halves_with_the_carried_state_are_the_whole(rule, chunk, constant):
-    inputs = drawn(37, constant=constant)
-    o, last = rule(inputs, chunk)
-    S, g, *sequences = inputs
-    outputs = []
-    for part in (slice(0, 19), slice(19, 37)):
-        gates = g if constant else g[:, :, part]
-        piece, S = rule((S.view_as(inputs[0]), gates, *(x[:, :, part] for x in sequences)), chunk)
-        outputs.append(piece)
-    assert_close(torch.cat(outputs, 2), o)
-    assert_close(S, last)
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("chunk", [None, 16, 64])
-def test_strong_decays_are_finite_in_float32(rule, chunk):
-    inputs = [x.requires_grad_() for x in drawn(130, strength=2 * STRONG, dtype=torch.float32)]
-    o, S = rule(inputs, chunk)
-    gradients = torch.autograd.grad(o.sum() + S.sum(), inputs, allow_unused=True)
-    assert all(t.isfinite().all() for t in (o, S, *gradients) if t is not None)
-
-
-@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("strongest", [0, -10, -100, -1_000, -10_000, -100_000])
 def test_one_strong_decay_costs_no_digits_in_float32(rule, strongest):
     """Later sums of a chunk would keep few digits of the differences of weak decays."""
@@ -138,35 +111,6 @@ def test_one_strong_decay_costs_no_digits_in_float32(rule, strongest):
     exact, found = ([x.to(dtype) for x in inputs] for dtype in (torch.float64, torch.float32))
     for a, b in zip(results(rule, found, 64), results(rule, exact, None), strict=True):
         assert error(a, b) < FLOAT32
-
-
-@pytest.mark.parametrize(
-    "name", ["mamba2", "gated_delta_net", "retention", "kimi_delta", "gated_linear", "rwkv7"]
-)
-@pytest.mark.parametrize("scale", [1, 30, 100])
-def test_layers_in_chunks_are_as_precise_as_token_by_token(name, scale):
-    """Large inputs make strong decays, by which gradients of rates of decay are multiplied."""
-    card, w = (
-        registry.card(name),
-        Workload(batch=1, seq_len=130, width=32, heads=4, level=Level.ATTENTION),
-    )
-    x = scale * torch.randn(1, 130, 32, generator=torch.Generator().manual_seed(0))
-
-    def layer(form, dtype):
-        torch.manual_seed(0)
-        module = card.forms[form](card.config(), w).to(dtype)
-        inputs = [x.to(dtype).requires_grad_(), *module.parameters()]
-        y = module(inputs[0])
-        return y, *torch.autograd.grad((y * torch.arange(32).cos()).sum(), inputs)
-
-    exact = layer("eager", torch.float64)
-    errors = [
-        [error(a, b) for a, b in zip(layer(form, torch.float32), exact, strict=True)]
-        for form in ("eager", "chunked")
-    ]
-    assert errors[1][0] < max(FLOAT32, 1.1 * errors[0][0])
-    for stepwise, in_chunks in zip(*errors, strict=True):
-        assert in_chunks < 3 * max(stepwise, FLOAT32)
 
 
 def test_heads_of_a_group_share_keys_as_if_these_were_repeated():

@@ -1,7 +1,7 @@
 """The form `compiled` computes what `eager` computes, as one graph, and says where it cannot.
 
 Three mechanisms are captured as a graph that runs as torch's operators. Marked `long`, all are, and
-one is compiled in full; marked `faults`, every example is captured, and all are compiled.
+one is compiled in full; marked `faults`, all are compiled.
 """
 
 from dataclasses import replace
@@ -16,7 +16,6 @@ from attnbench.devices.finding import find
 from attnbench.measure.built import graphs
 from attnbench.records import Level, Mode
 from attnbench.verify.equations import against_its_reference
-from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import (
     Trial,
     core_inputs,
@@ -34,15 +33,6 @@ NO_COMPILER = find("cpu").cannot_compile()
 CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 # sums alone; random numbers and sorted blocks; buffers and a loss that the forward pass writes
 USUAL = ("fastformer", "sinkhorn", "routing_transformer")
-# in evaluation and in training; not padded and padded
-PASSES = [
-    pytest.param(False, False, id="inference"),
-    pytest.param(True, True, id="training-padded"),
-    pytest.param(False, True, id="inference-padded", marks=pytest.mark.long),
-    pytest.param(True, False, id="training", marks=pytest.mark.long),
-]
-
-
 COMPILED = [
     (name, label, trial)
     for name in registry.names()
@@ -51,20 +41,14 @@ COMPILED = [
 ]
 
 
-def examples(usual=USUAL, rest=pytest.mark.long, level=Level.ATTENTION, every=False):
-    """The first example of each mechanism, full and causal, marked `rest` where it is not usual.
-
-    If `every`, the other examples too, marked `faults`.
-    """
+def examples(usual=USUAL, rest=pytest.mark.long, level=Level.ATTENTION):
+    """The first example of each mechanism, full and causal, marked `rest` where it is not usual."""
     for name, label, trial in COMPILED:
-        first = label.startswith("0-")
         w = replace(trial.workload(23), level=level)
-        if (first or every) and trial.refusal(w) is None:
-            marks = pytest.mark.faults if not first else () if name in usual else rest
-            yield pytest.param(trial, id=f"{name}-{label}", marks=marks)
+        if label.startswith("0-") and trial.refusal(w) is None:
+            yield pytest.param(trial, id=f"{name}-{label}", marks=() if name in usual else rest)
 
 
-ALL = [*examples(every=True)]
 FIRST = [*examples()]
 CORES = [*examples(level=Level.CORE)]
 FULL = [*examples(USUAL[:1], rest=pytest.mark.faults)]
@@ -106,12 +90,13 @@ def gradients(module, x, mask):
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("trial", ALL)
-@pytest.mark.parametrize(("training", "padded"), PASSES)
-def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training, padded):
+@pytest.mark.parametrize("trial", FIRST)
+@pytest.mark.parametrize("training", [False, True])
+def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training):
+    """In evaluation of sequences without padding, and in training of padded ones."""
     w = trial.workload(23)
     module, plain = both(trial, w)
-    mask = some_padding(w) if padded else None
+    mask = some_padding(w) if training else None
     found = gradients(module.train(training), tokens(w), mask)
     expected = gradients(plain.train(training), tokens(w), mask)
     for name, value in expected.items():
@@ -139,17 +124,6 @@ def test_a_core_is_compiled_too(trial):
     o = same_draws(module.attend, *core_inputs(module, w), some_padding(w))
     assert graphs() == before + 1
     torch.testing.assert_close(o, same_draws(plain.attend, *core_inputs(plain, w), some_padding(w)))
-
-
-@pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("trial", FIRST)
-def test_flops_and_parameters_are_those_of_eager(trial):
-    w = trial.workload(37, batch=3)
-    module = trial.build(w, torch.float32)
-    flops = module.flops(module.config, w)
-    assert counted_flops(module, tokens(w, dtype=torch.float32)) == sum(vars(flops).values())
-    eager = trial.build(w, torch.float32, form="eager")
-    assert module.state_dict().keys() == eager.state_dict().keys()
 
 
 @CODE

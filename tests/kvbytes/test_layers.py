@@ -55,10 +55,6 @@ MAMBA = {
     "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 2,
     "mamba_d_conv": 4, "mamba_expand": 2,
 }
-BLOCKS = {
-    "sparse_attention_freq": [0, 1, 0, 1], "sparse_num_index_heads": 2, "sparse_index_dim": 8,
-    "sparse_block_size": 4, "sparse_topk_blocks": 2,
-}
 V4 = {
     "num_key_value_heads": 1, "q_lora_rank": 16, "o_groups": 2, "o_lora_rank": 8,
     "index_head_dim": 8, "index_n_heads": 2, "index_topk": 4,
@@ -103,7 +99,6 @@ FAMILIES = {
     "deepseek_v32": INDEX,
     "glm_moe_dsa": {**INDEX, "index_topk_freq": 2},
     "deepseek_v4": {**WINDOW, **V4, "compress_ratios": [4, 128, 4, 128]},
-    "minimax_m3_vl_text": {**HEAD, "sparse_attention_config": BLOCKS},
     "qwen3_next": {**DELTA, "full_attention_interval": 2},
     "qwen3_5_text": DELTA,
     "qwen3_5_moe_text": DELTA,
@@ -120,21 +115,13 @@ FAMILIES = {
         "num_hidden_layers": 4, "attn_layer_period": 4, "attn_layer_offset": 2, "mamba_d_state": 8,
         "mamba_d_conv": 4, "mamba_expand": 2, "use_mamba_kernels": False,
     },
-    "bamba": {**MAMBA, "attn_layer_indices": [1]},
     "granitemoehybrid": {
         **MAMBA, "layer_types": ["mamba", "attention", "mamba", "mamba"],
         "shared_intermediate_size": 16,
     },
-    "falcon_h1": {**MAMBA, "head_dim": 16, "mamba_d_ssm": 128},
     "nemotron_h": {
         "head_dim": 16, "hybrid_override_pattern": "M-M*", "mamba_num_heads": 8,
         "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "conv_kernel": 4,
-    },
-    "zamba2": {
-        "num_key_value_heads": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
-        "hybrid_layer_ids": [1, 3], "n_mamba_heads": 8, "mamba_headdim": 16, "mamba_d_state": 8,
-        "mamba_ngroups": 2, "mamba_d_conv": 4, "mamba_expand": 2, "attention_head_dim": 32,
-        "num_mem_blocks": 1,
     },
     "lfm2": {"full_attn_idxs": [1], "conv_L_cache": 3},
 }
@@ -194,7 +181,7 @@ def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
 
 
 # what transformers fills in by itself where a file does not say it
-LEFT_OUT = ("head_dim", "num_key_value_heads", "attention_head_dim", "mamba_n_groups", "n_groups")
+LEFT_OUT = ("head_dim", "num_key_value_heads", "mamba_n_groups", "n_groups")
 
 
 @caches
@@ -280,7 +267,7 @@ LLAMA = {**SMALL, "model_type": "llama"}
             {**LLAMA, "model_type": "new"},
             "how model type 'new' orders its layers is not known; add",
         ),
-        ({**LLAMA, "model_type": "zamba2"}, "'layers_block_type' is missing; add a list with"),
+        ({**LLAMA, "model_type": "granitemoehybrid"}, "'layer_types' is missing; add a list with"),
         ({**LLAMA, "num_key_value_heads": 3}, "is 3, which does not divide the 4 heads"),
         ({**LLAMA, "hidden_size": 66}, "'hidden_size' is 66, which the 4 heads do not divide"),
         ({**LLAMA, "v_head_dim": 8}, "values of another width than keys"),
