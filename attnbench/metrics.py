@@ -18,7 +18,6 @@ class Unit(StrEnum):
     FLOPS = "FLOPs"
     JOULES = "J"
     WATTS = "W"
-    CELSIUS = "°C"
     HERTZ = "Hz"
     COUNT = "count"
     RATE = "tokens/s"
@@ -200,7 +199,6 @@ ROWS = (
     _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
     _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
     _recorded("probe_s", "probe", Unit.SECONDS, "fixed work beside each sample"),
-    _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU", signed=True),
     _recorded("power_w", "power", Unit.WATTS, "while energy was measured"),
     _recorded("sm_clock_hz", "clock", Unit.HERTZ, "of the multiprocessors, behind each sample"),
     _recorded("throttled_s", "throttled", Unit.SECONDS, "time at a lowered clock"),

@@ -2,7 +2,7 @@
 
 NVML comes from the package nvidia-ml-py, which is imported as pynvml. It may be absent, hide things
 from a container, or be older than the package; none of these is an error of a run. A MIG instance
-has its own memory and processes, but clocks, temperature, power and energy are the GPU's.
+has its own memory and processes, but clocks, power and energy are the GPU's.
 """
 
 import os
@@ -73,15 +73,11 @@ def knows(uuid: str) -> bool:
 
 def process_bytes(uuid: str) -> int:
     """Device memory that the driver charges to this process. Raises `Unavailable`."""
-    for process in ask(running, uuid):
+    running = ask(lambda nvml, gpu: nvml.nvmlDeviceGetComputeRunningProcesses(gpu), uuid)
+    for process in running:
         if process.pid == os.getpid() and process.usedGpuMemory:
             return int(process.usedGpuMemory)
     raise Unavailable("NVML does not show this process; containers often hide it")
-
-
-def running(nvml: Any, gpu: Any) -> Any:
-    """The processes that compute on the GPU."""
-    return nvml.nvmlDeviceGetComputeRunningProcesses(gpu)
 
 
 class GpuMeter(Meter):
@@ -95,7 +91,6 @@ class GpuMeter(Meter):
         self.elapsed_s = 0.0
         self.grown: dict[str, float] = {}  # what cumulative counters grew by
         self.clocks_hz: list[float] = []
-        self.temperatures_c: list[float] = []
         self.slow = 0  # samples at a low clock
         self.capped = False  # whether a power cap lowered the clock in the last sample
         self.largest_hz = 1e6 * answer(uuid, largest_mhz, 0.0)
@@ -107,7 +102,6 @@ class GpuMeter(Meter):
     def __exit__(self, *error: object) -> None:
         self.elapsed_s += time.perf_counter() - self.begun
         after = answer(self.uuid, lowered, {})
-        self.temperatures_c += answer(self.uuid, temperatures_c, [])
         grown = {key: after[key] - self.before[key] for key in self.before.keys() & after.keys()}
         for key, more in grown.items():
             self.grown[key] = self.grown.get(key, 0.0) + more
@@ -124,8 +118,6 @@ class GpuMeter(Meter):
 
     def values(self) -> Mapping[str, float]:
         found = {"throttled_s": max(self.grown.values())} if self.grown else {}
-        if self.temperatures_c:
-            found["temperature_c"] = median(self.temperatures_c)
         if self.clocks_hz:
             found["sm_clock_hz"] = median(self.clocks_hz)
         return found
@@ -138,10 +130,6 @@ class GpuMeter(Meter):
             "throttle": ", ".join(counted),
             "clock": f"below {100 * SLOW:.0f} % of its maximum {samples}" if self.slow else "",
         }
-
-
-def temperatures_c(nvml: Any, gpu: Any) -> list[float]:
-    return [nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)]
 
 
 def joules(uuid: str) -> float:
@@ -170,31 +158,19 @@ def machine(uuid: str) -> dict[str, str]:
     questions: Mapping[str, Question] = {
         "largest clock": lambda nvml, gpu: f"{largest_mhz(nvml, gpu)} MHz",
         "power limit": lambda nvml, gpu: f"{nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3:.0f} W",
-        "ECC": lambda nvml, gpu: on_off(nvml.nvmlDeviceGetEccMode(gpu)[0]),
-        "persistence": lambda nvml, gpu: on_off(nvml.nvmlDeviceGetPersistenceMode(gpu)),
+        "ECC": lambda nvml, gpu: "on" if nvml.nvmlDeviceGetEccMode(gpu)[0] else "off",
     }
     found = {name: answer(uuid, question, "") for name, question in questions.items()}
     return {name: said for name, said in found.items() if said}
 
 
-def on_off(mode: int) -> str:
-    return "on" if mode else "off"
-
-
 def others(uuid: str) -> str:
-    """What other processes do on the GPU now: `1 with 1024 MiB, busy 31 % of the time`, or nothing.
+    """What others compute on the GPU now, `busy 31 % of the time`, or nothing.
 
-    Containers often hide the processes, but not that they compute.
+    Containers often hide processes, but not that they compute.
     """
-    found = []
-    with suppress(Unavailable):
-        others = (each for each in ask(running, uuid) if each.pid != os.getpid())
-        if held := [each.usedGpuMemory or 0 for each in others]:
-            found.append(f"{len(held)} with {sum(held) >> 20} MiB")
     busy = answer(uuid, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu, 0)
-    if busy > BUSY:
-        found.append(f"busy {busy} % of the time")
-    return ", ".join(found)
+    return f"busy {busy} % of the time" if busy > BUSY else ""
 
 
 def driver() -> str:

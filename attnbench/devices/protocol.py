@@ -94,7 +94,7 @@ class Meter:
         pass
 
     def values(self) -> Mapping[str, float]:
-        """Clock, temperature, power, energy and so on, under keys of `metrics.TABLE`."""
+        """Clock, power, energy and so on, under keys of `metrics.TABLE`."""
         return {}
 
     def notes(self) -> Mapping[str, str]:

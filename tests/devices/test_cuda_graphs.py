@@ -5,8 +5,6 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices.cuda_graphs import captured
-from attnbench.devices.finding import find
-from attnbench.measure import built
 from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
@@ -69,14 +67,6 @@ def test_replays_train_like_iterations():
         assert torch.allclose(a, b, atol=1e-6)
 
 
-def test_only_a_capturable_optimiser_is_captured():
-    one = subject(case(mode=Mode.TRAINING))
-    (group,) = one.optimiser.param_groups
-    assert not group["capturable"]
-    built.captured(find("cuda"), one)
-    assert group["capturable"]
-
-
 def test_an_iteration_that_waits_for_the_device_is_unsupported_with_the_reason():
     worker = Worker(None, seed=0)
     tested = case("adaptively_sparse", seq_len=16, device="cuda")
@@ -87,15 +77,6 @@ def test_an_iteration_that_waits_for_the_device_is_unsupported_with_the_reason()
         "a CUDA graph cannot capture it: RuntimeError: CUDA error:"
         " operation not permitted when stream is capturing"
     )
-
-
-def test_memory_that_runs_out_in_a_capture_is_out_of_memory(monkeypatch):
-    def full(subject):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr("attnbench.devices.cuda_graphs.captured", full)
-    answer = build(Worker(None, seed=0), case(device="cuda"), cuda_graphs=True)
-    assert answer["outcome"] == "oom"
 
 
 def test_a_worker_times_replays():

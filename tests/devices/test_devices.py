@@ -3,8 +3,6 @@
 A further one is added in `test_additions.py`.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,19 +93,6 @@ def test_a_card_must_allow_several_processes(monkeypatch, tmp_path, mode, allowe
     assert allowed in reason
     (tmp_path / "control").touch()  # whose server is the one process
     assert find("cuda").missing() == ""
-
-
-def test_what_torch_was_built_for_is_read_without_loading_it():
-    code = """
-import sys
-from attnbench.devices.kinds.cuda import built_for, device_count
-device_count()
-built = built_for("cuda"), built_for("hip")
-assert "torch" not in sys.modules
-import torch
-assert built == (torch.version.cuda is not None, torch.version.hip is not None)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 @pytest.mark.parametrize(

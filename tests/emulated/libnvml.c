@@ -121,12 +121,6 @@ int nvmlDeviceGetComputeRunningProcesses_v3(gpu *handle, unsigned *count, proces
     return OK;
 }
 
-int nvmlDeviceGetTemperature(gpu *handle, int sensor, unsigned *celsius)
-{
-    *celsius = 40 + sensor;
-    return handle->is_part ? NOT_SUPPORTED : OK;
-}
-
 int nvmlDeviceGetPowerUsage(gpu *handle, unsigned *milliwatts)
 {
     *milliwatts = 1000 * WATTS;
@@ -150,12 +144,6 @@ int nvmlDeviceGetEccMode(gpu *handle, unsigned *now, unsigned *later)
 {
     *now = *later = 1;
     return handle->is_part ? NOT_SUPPORTED : OK;
-}
-
-int nvmlDeviceGetPersistenceMode(gpu *handle, unsigned *mode)
-{
-    (void)handle, (void)mode;
-    return NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(gpu *handle, unsigned long long *millijoules)

@@ -168,13 +168,11 @@ def test_doctor_describes_the_gpu(attnbench):
     assert facts["nvml"] == "answers, 1 device"
     assert facts["notes"]["cuDNN TF32"] == "off"
     assert (facts["notes"]["power limit"], facts["notes"]["ECC"]) == ("700 W", "on")
-    assert not {"persistence", "other processes"} & facts["notes"].keys()
+    assert "other processes" not in facts["notes"]
     done = attnbench.run("doctor", EMULATED_NVML="shared")
-    assert "other processes use the GPU (1 with 1024 MiB, busy 31 % of the time)" in " ".join(
-        done.stdout.split()
-    )
+    assert "other processes use the GPU (busy 31 % of the time)" in " ".join(done.stdout.split())
     done = attnbench.run("doctor", EMULATED_NVML="mig")
-    assert "; MIG instance; clock, temp" in " ".join(done.stdout.split())
+    assert "; MIG instance; clock, power" in " ".join(done.stdout.split())
 
 
 @pytest.mark.long

@@ -58,19 +58,6 @@ def test_a_worker_that_is_killed_gives_the_device_back(tmp_path, name, outcome, 
     until(lambda: torch.cuda.mem_get_info()[0] > least, "its memory given back")
 
 
-def test_a_case_that_is_predicted_not_to_fit_is_not_started(tmp_path):
-    """Full attention of one sequence whose weights alone exceed the memory of any device."""
-    done = attnbench(
-        *("sweep", "--models", "transformer:eager,fastformer", "--lengths", "128,4m", "--quick"),
-        *("--tokens", "128", "--width", "16", "--heads", "2", "--level", "attention"),
-        *("--mode", "inference", "--device", "cuda", "--out", tmp_path / "s"),
-    )
-    assert done.returncode == 0, done.stderr
-    cases = package.load(tmp_path / "s").cases.set_index(["mechanism", "seq_len"])
-    assert cases.loc[("transformer", 4 << 20), "cause"] == Cause.MEMORY_LIMIT
-    assert cases.loc[("fastformer", 4 << 20), "outcome"] == Outcome.OK
-
-
 def test_a_numbered_device_is_the_one_that_is_used(tmp_path):
     if reason := find("cuda:1").missing():
         pytest.skip(reason)

@@ -225,13 +225,13 @@ def test_other_users_of_a_gpu_an_uneven_clock_and_missing_energy_are_said():
     ]
     runs[-1] = replace(runs[-1], notes={"arithmetic": "3xTF32"})
     runs[0] = replace(runs[0], notes={"energy": "it cannot be read: Permission denied"})
-    notes = {"other processes": "1 with 1024 MiB"}
+    notes = {"other processes": "busy 31 % of the time"}
     whole = replace(whole, runs=tuple(runs), sessions=(environment(cuda="13.0", notes=notes),))
     for text in (
         "transformer:eager ran at 68",
         "% of the GPU's clock in others that it is compared with",
         "energy was not measured: it cannot be read: Permission denied",
-        "other processes used the GPU when the sweep began: 1 with 1024 MiB",
+        "other processes used the GPU when the sweep began: busy 31 % of the time",
         "multiplies float32 on tensor cores (3xTF32: each number is split in two)",
     ):
         assert text in warned(whole)

@@ -148,7 +148,7 @@ class Cuda(Device):
         if others := nvml.others(self.uuid()):
             notes[OTHERS] = others
         if self.uuid().startswith(nvml.PART):
-            notes["MIG"] = "instance; clock, temperature, power and energy are the whole GPU's"
+            notes["MIG"] = "instance; clock, power and energy are the whole GPU's"
         return {
             "device": self.title(),
             "device_uuid": self.uuid(),
