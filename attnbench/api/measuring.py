@@ -57,14 +57,13 @@ def measure(
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
     share = split.share(plan.cases, request, shard) if shard else None
-    division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
     began = time.monotonic()
     dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
     if shard:
-        fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
-    with opened(folder, Start(request, here, shard, division)) as journal, ExitStack() as stack:
+        fleets.claim(folder.parent, here)
+    with opened(folder, Start(request, here, shard)) as journal, ExitStack() as stack:
         pace = of_quietest_core(server.process) if request.settings.clock is Clock.CPU else None
         if pace:
             stack.enter_context(pace)

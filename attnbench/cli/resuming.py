@@ -10,6 +10,7 @@ from attnbench.errors import DifferentSweep
 from attnbench.fleet import folder as fleets
 from attnbench.records import Request, Sweep
 from attnbench.store.journal import load
+from attnbench.store.resuming import DIVIDING
 from attnbench.workloads import config
 from attnbench.workloads.options import flag, of_request, options
 from attnbench.workloads.requests import refuse_early_end
@@ -31,8 +32,8 @@ def resumed_request(sweep: Sweep, given: Mapping[str, Any]) -> Request:
     Raises `DifferentSweep` if one of them asks for something else.
     """
     known, before = options(), of_request(sweep.request)
-    # the rounds decide which shard measures what
-    free = {n for n in known if known[n].limit and not (sweep.shard and n == "rounds")}
+    fixed = DIVIDING if sweep.shard else ()
+    free = {n for n in known if known[n].limit and known[n].field not in fixed}
     others = {n: v for n, v in given.items() if known[n].affects_measurement and n not in free}
     differing = [
         f"{flag(name)}: {shown(name, before.get(name))} there, {shown(name, here)} here"

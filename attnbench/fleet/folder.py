@@ -2,7 +2,7 @@
 
     fleet.json     how the sweep is divided, and the last job of each shard
     job.sh         what a node runs for a shard
-    machine.json   the kind of machine and the division, which the first shard decides
+    machine.json   the kind of machine, which the first shard decides
     logs/          the output of each shard
     shard-1/ …     the journals
     sweep.jsonl    all of them merged
@@ -25,7 +25,7 @@ from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.records import EngineKind, Environment, Many, Sweep
 from attnbench.store import journal, output
 from attnbench.store.locked import LockedFile
-from attnbench.store.resuming import OTHER_DIVISION, shard_differences
+from attnbench.store.resuming import shard_differences
 
 FILE, MACHINE, SCRIPT, LOGS = "fleet.json", "machine.json", "job.sh", "logs"
 LOCK = "fleet.lock"
@@ -52,14 +52,6 @@ class Job:
 
     id: str
     tries: Many = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
-    """What all shards of a fleet share: kind of machine, version, and who measures what."""
-
-    machine: Environment  # of the first shard
-    division: str  # the digest of `split.division`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +127,7 @@ def stored(folder: Path, number: int) -> Sweep | None:
     return None
 
 
-def claim(folder: Path, own: Agreement) -> None:
+def claim(folder: Path, here: Environment) -> None:
     """Let the first shard decide for all. Raises `DifferentSweep` if this one differs from it.
 
     Shards without a common folder are compared when they are merged.
@@ -144,16 +136,14 @@ def claim(folder: Path, own: Agreement) -> None:
         return
     with output.writing(folder):
         mine = folder / f".machine-{secrets.token_hex(6)}"
-        mine.write_bytes(msgspec.json.encode(own))
+        mine.write_bytes(msgspec.json.encode(here))
         with suppress(FileExistsError):
             os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
         mine.unlink()
-        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Agreement)
-    if differences := shard_differences(first.machine, own.machine):
+        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Environment)
+    if differences := shard_differences(first, here):
         raise DifferentSweep(
             f"the first shard ran on another kind of machine ({'; '.join(differences)}):"
             " allocate nodes of one kind with one attnbench, and sweep each kind into its own"
             " folder"
         )
-    if first.division != own.division:
-        raise DifferentSweep(f"another node measured the first shard; {OTHER_DIVISION}")

@@ -4,9 +4,8 @@ A unit is one round of one block, so that whatever is compared runs on one machi
 out longest first, each to the shard with the least work so far of those that have the fewest rounds
 of its block: with rounds apart, differences between machines show in the confidence intervals.
 
-The same plan is divided alike in every process, but not every node makes the same plan of a
-request: a form may run on one and lack its compiler or package on another. A digest of the whole
-division detects such nodes.
+Every process divides the same request alike, also on a node that lacks the compiler or package of
+some form: its cases have their shards everywhere, and where they cannot run this is stored.
 """
 
 import math
@@ -15,10 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from attnbench.errors import UsageError
-from attnbench.records import Block, Planned, Request, Shard, canonical
+from attnbench.records import Block, Planned, Request, Shard
 from attnbench.run.agenda import blocks
 from attnbench.run.costs import Costs
-from attnbench.store.schema import digest
 
 Units: TypeAlias = tuple["BlockRound", ...]
 
@@ -32,22 +30,15 @@ class BlockRound(NamedTuple):
 
 
 def units(plan: Sequence[Planned], request: Request) -> list[BlockRound]:
-    """Every round of every block; cases that cannot run, or would take too long, cost nothing."""
-    found = []
+    """Every round of every block; cases that would exceed the time limit cost nothing."""
+    limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
+    costs, found = Costs.of(plan), []
     for block, cases in blocks(plan).items():
-        visits, costs = visits_s(cases, request), Costs.of(cases)
-        memory_s = sum(costs.memory_s(p) for p in cases if p.case.key in visits)
-        cost_s = sum(visits.values())
+        visits_s = {p: costs.visit_s(p, request.settings) for p in cases}
+        run = [planned for planned in cases if visits_s[planned] <= limit_s]
+        cost_s, memory_s = sum(visits_s[p] for p in run), sum(map(costs.memory_s, run))
         found += [BlockRound(block, r, cost_s + memory_s * (r == 0)) for r in range(request.rounds)]
     return found
-
-
-def visits_s(plan: Sequence[Planned], request: Request) -> dict[str, float]:
-    """Predicted seconds of a visit to each case that can run within the time limit, by its key."""
-    limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
-    costs = Costs.of(plan)
-    visits = {p.case.key: costs.visit_s(p, request.settings) for p in plan if not p.refusal}
-    return {key: visit_s for key, visit_s in visits.items() if visit_s <= limit_s}
 
 
 def split(units: Sequence[BlockRound], shards: int) -> tuple[Units, ...]:
@@ -92,14 +83,3 @@ def share(
 ) -> Mapping[Block, tuple[int, ...]]:
     """The rounds of each block that a shard measures. Raises `UsageError`."""
     return rounds(split(units(plan, request), shard.of)[shard.number - 1])
-
-
-def division(plan: Sequence[Planned], request: Request, shards: int) -> str:
-    """A digest of what each shard measures and of the cases that can run. Raises `UsageError`.
-
-    Costs enter only through what they decide, since nodes may round them differently.
-    """
-    parts = split(units(plan, request), shards)
-    places = [[(unit.block, unit.round) for unit in part] for part in parts]
-    can_run = sorted(planned.case.key for planned in plan if not planned.refusal)
-    return digest(canonical([places, can_run]).encode())

@@ -17,19 +17,10 @@ from attnbench.records.bounds import (
     SHORT_DTYPES,
     Amount,
     Count,
-    Dtype,
     Duration,
-    Exponent,
-    Finite,
-    Load,
     Many,
-    Number,
     Option,
-    Seconds,
-    Share,
-    Size,
     Work,
-    Year,
 )
 from attnbench.records.card import UNDECLARED, CardFacts, Causality, Family
 from attnbench.records.case import Case, Level, Shell, Workload, canonical
@@ -62,7 +53,6 @@ from attnbench.records.selection import (
     AT,
     SIZES,
     Selection,
-    option_value,
     options_text,
     size_text,
     split_sizes,

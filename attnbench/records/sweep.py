@@ -89,7 +89,6 @@ class Sweep:
     finished: bool
     warnings: tuple[str, ...] = ()  # lines set aside while reading
     shards: tuple[Shard, ...] = ()  # that the journal holds, in order
-    divisions: frozenset[str] = frozenset()  # digests of what each shard measures
     begun: str = ""  # UTC, ISO 8601
     over_budget: bool = False  # the budget ended it, or one of its shards
 

@@ -9,7 +9,6 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Self
 
@@ -92,8 +91,8 @@ class Journal:
         """The sweep in `folder`, to go on, or a new one there, named after the folder.
 
         A torn last line is moved to `sweep.jsonl.torn`. Raises `DifferentSweep` unless request,
-        machine, shard and division are those of the sweep, `SweepBusy`, `StoreError` if it cannot
-        be written, and what `load` raises.
+        machine and shard are those of the sweep, `SweepBusy`, `StoreError` if it cannot be written,
+        and what `load` raises.
         """
         self.folder = Path(folder)
         with writing(self.folder, RESUME if begun(self.folder) else ELSEWHERE):
@@ -181,8 +180,6 @@ def _holder(folder: Path) -> str:
 
 
 def _missing(folder: Path) -> str:
-    within = list_sweeps(folder)
-    root, itself = (folder, " itself") if within else (folder.parent, "")
-    near = get_close_matches(folder.name, within or list_sweeps(root), n=6, cutoff=0.0)
-    others = units.few(map(repr, near)) or "none yet"
-    return f"no sweep in {str(folder)!r}{itself}; sweeps in {str(root)!r}: {others}"
+    root = folder if (within := list_sweeps(folder)) else folder.parent
+    others = units.few(map(repr, within or list_sweeps(root))) or "none yet"
+    return f"no sweep in {str(folder)!r}; sweeps in {str(root)!r}: {others}"

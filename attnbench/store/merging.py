@@ -17,7 +17,7 @@ from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Part, Sweep, canonical
 from attnbench.store import output, reading, schema
 from attnbench.store.journal import FILE, load, load_results
-from attnbench.store.resuming import OTHER_DIVISION, request_differences, shard_differences
+from attnbench.store.resuming import request_differences, shard_differences
 from attnbench.store.schema import Entry
 
 KEPT_APART = (
@@ -92,13 +92,11 @@ def joined(pieces: Sequence[Piece], name: str) -> bytes:
 
 
 def _refuse_other(first: Piece, other: Piece) -> None:
-    """Raises `DifferentSweep` unless request, division, machine and version are the same."""
+    """Raises `DifferentSweep` unless request, machine and version are the same."""
     a, b = first.sweep, other.sweep
     differences = request_differences(a.request, b.request, divided=bool(a.shards or b.shards))
     if a.shards and b.shards and a.shards[0].of != b.shards[0].of:
         differences.append(f"shards: {a.shards[0].of} there, {b.shards[0].of} here")
-    elif len(a.divisions | b.divisions) > 1:
-        differences.append(OTHER_DIVISION)
     known = (*a.sessions, *b.sessions)
     for session in known[1:]:
         differences += shard_differences(known[0], session)

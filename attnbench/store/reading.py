@@ -113,7 +113,6 @@ class Contents:
             warnings=tuple(warnings),
             shards=self._shards(),
             over_budget=EndReason.BUDGET in self.ended.values(),
-            divisions=frozenset(s.division for s in self.sessions if s.division),
         )
 
     def _shards(self) -> tuple[Shard, ...]:

@@ -9,11 +9,8 @@ from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
 FREE = frozenset(each.name for each in fields(Request) if each.metadata.get("limit"))
-
-OTHER_DIVISION = (
-    "the shards are divided differently, as not the same forms run there and here: install the same"
-    " packages, or name forms that run on all nodes, and give all shards the same --case-timeout"
-)
+# what decides which shard measures what
+DIVIDING = frozenset({"rounds", "case_timeout_s"})
 
 
 def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
@@ -27,7 +24,7 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
 
 
 def refuse_other(sweep: Sweep, start: Start) -> None:
-    """Raises `DifferentSweep` unless request, machine, shard and division are those of the sweep.
+    """Raises `DifferentSweep` unless request, machine and shard are those of the sweep.
 
     A journal of several shards is one of a whole sweep.
     """
@@ -40,8 +37,6 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
             differences += shard_differences(first, here)
         else:
             differences += machine_differences(first.fingerprint, here.fingerprint)
-    if start.division and sweep.divisions - {start.division}:
-        differences.append(OTHER_DIVISION)
     if differences:
         raise DifferentSweep(
             f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differences)}); "
@@ -51,8 +46,7 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
 
 def request_differences(stored: Request, new: Request, divided: bool = False) -> list[str]:
     """What differs of what defines the cases, in a `divided` sweep also the shards."""
-    # the rounds decide which shard measures what
-    free = FREE - {"rounds"} if divided else FREE
+    free = FREE - DIVIDING if divided else FREE
     return _differences(_asked(stored, free), _asked(new, free))
 
 

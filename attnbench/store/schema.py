@@ -74,7 +74,6 @@ class Start:
     request: Request
     environment: Environment
     shard: Shard | None = None
-    division: str = ""  # digest of what each shard measures
     pid: Count = field(default_factory=os.getpid)
 
 

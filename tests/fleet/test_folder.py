@@ -2,7 +2,6 @@
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,12 +9,12 @@ from hypothesis import strategies as st
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.folder import Agreement, Fleet, Job
+from attnbench.fleet.folder import Fleet, Job
 from attnbench.records import EngineKind
 from tests.sweeps import environment
 
-CLAIM = Agreement(machine=environment(), division="a1")
-H100 = replace(CLAIM, machine=environment(device="NVIDIA H100"))
+CLAIM = environment()
+H100 = environment(device="NVIDIA H100")
 ECHO = ("printf", "%s\\n")
 
 
@@ -98,7 +97,7 @@ def test_the_first_shard_decides_the_kind_of_machine(fleet):
 def test_of_many_shards_at_once_one_decides(fleet):
     def claimed(number):
         try:
-            fleets.claim(fleet, replace(CLAIM, division=f"{number % 2}"))
+            fleets.claim(fleet, (CLAIM, H100)[number % 2])
         except DifferentSweep:
             return None
         return number % 2

@@ -153,7 +153,7 @@ def test_a_clock_that_is_behind_does_not_undo_a_resume(shards, copy, tmp_path):
     ],
     ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",
 )
-def test_another_machine_version_request_or_division_is_refused(shards, tmp_path, changes, words):
+def test_another_machine_version_or_request_is_refused(shards, tmp_path, changes, words):
     other = measured(tmp_path / "other", **{"shard": Shard(3, 3), **changes})
     with pytest.raises(DifferentSweep) as refused:
         merge([*shards[:2], other], tmp_path / "merged")
@@ -163,7 +163,7 @@ def test_another_machine_version_request_or_division_is_refused(shards, tmp_path
 
 
 def test_limits_may_differ(shards, tmp_path):
-    longer = replace(REQUEST, budget_s=1e6, case_timeout_s=1e6)
+    longer = replace(REQUEST, budget_s=1e6)
     other = measured(tmp_path / "other", Shard(3, 3), request=longer)
     assert merge([*shards[:2], other], tmp_path / "merged").finished
 
