@@ -196,6 +196,4 @@ def marker_path(marker: str) -> str:
 
 def _short(value: float) -> float:
     """The value in the digits that a chart can show."""
-    if value == 0 or not math.isfinite(value):
-        return 0.0
-    return float(f"{value:.{DIGITS}g}")
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else 0.0

@@ -23,7 +23,7 @@ USUAL_WIDTH = 64  # least width of a head in today's models
 def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT) -> "Figure":
     """Time per output token and bytes of the state against context, in a mode that steps.
 
-    Bands are 95 % confidence intervals; bytes are exact.
+    Bars are 95 % confidence intervals; bytes are exact.
     """
     time, kept = TABLE[TIME], TABLE[STATE]
     step, state = (curves(summary, mode, metric) for metric in (time, kept))

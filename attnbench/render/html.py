@@ -105,7 +105,7 @@ def _template(name: str) -> Template:
         keep_trailing_newline=True,
         finalize=_plain,
     )
-    environment.filters |= {"breakable": breakable, "shown": _shown, "value": _value}
+    environment.filters |= {"breakable": breakable, "shown": _shown}
     return environment.get_template(name)
 
 
@@ -123,13 +123,6 @@ def _shown(cell: Cell) -> Markup:
     if not cell.is_number:
         return breakable(cell.text)
     return Markup(" <wbr>[").join(clean(cell.text).split(" ["))
-
-
-def _value(cell: Cell) -> Markup:
-    """The attribute by which the rows of a table are sorted, for a number."""
-    if not isinstance(cell.value, int | float) or not cell.is_number:
-        return Markup()
-    return Markup(' data-value="{}"').format(repr(float(cell.value)))
 
 
 def _packed(data: object) -> str:

@@ -32,7 +32,8 @@ def in_full(names: Mapping[str, str]) -> str:
         plain, _ = split_sizes(name)
         form, _, options = plain.removeprefix(mechanism_of(name)).removesuffix("]").partition("[")
         told = (form.removeprefix(":"), options.replace(",", ", "))
-        longer += [clean(name)] * any(part not in label for part in told)
+        if any(part not in label for part in told):
+            longer.append(clean(name))
     return f"In full: {'; '.join(longer)}." if longer else ""
 
 

@@ -32,6 +32,7 @@ SMALLER, LARGER = 0.93, 1.13  # ticks and notes, and titles, relative to the typ
 AROUND = 4.6  # height of the title, tick labels and distances of a row of panels
 LABEL = 1.6  # height of the label below the last row
 BESIDE, SCALE = 16.0, 7.0  # widths of a typical legend on the right, and of a vertical scale
+KEYS = 18.0  # least width of a column of a legend below
 LETTER = 0.6  # a typical letter
 
 # of series that stay in the background
@@ -117,7 +118,7 @@ class PanelGrid:
         """
         whole = sorted(set(lengths))
         legend = BESIDE * (len(self.rows) == 1)
-        room = (72 * self.sheet.width / self.sheet.type - legend) / len(self.rows[0]) - SCALE
+        room = (self.sheet.units - legend) / len(self.rows[0]) - SCALE
         room /= log(whole[-1] / whole[0]) or 1
 
         def apart(n: int, other: int) -> bool:
@@ -135,7 +136,7 @@ class PanelGrid:
         axes.xaxis.set_minor_formatter(NullFormatter())
         if axes in self.rows[-1]:
             short = any(units.tick(n).endswith("K") for n in whole)
-            axes.set_xlabel(label + " (K = 1,024)" * short)
+            axes.set_xlabel(f"{label} (K = 1,024)" if short else label)
 
     def finished(self, legends: Sequence[Mapping[str, float]], notes: Iterable[str]) -> Figure:
         """The figure with its legend and notes, once its axes have scales and ticks.
@@ -151,20 +152,16 @@ class PanelGrid:
         if grey := [names[name].replace("\n", ", ") for name in names if name in self.faded]:
             texts[min(self.faded)] = f"{units.count(len(grey))} others"
             said.append(f"Grey, from top to bottom: {', '.join(grey)}.")
-        legend = self._legend(texts, 1)
-        if not beside:
-            columns = max(1, int(72 * self.sheet.width / (_size(legend)[0] + unit)))
-            legend.remove()
-            legend = self._legend(texts, columns)
-        edge, keys = 0.4 * unit, _size(legend)[1] + unit
+        legend = self._legend(texts, 1 if beside else int(self.sheet.units / KEYS))
+        edge, keys = 0.4 * unit, _height(legend) + unit
         note = figure.text(
             edge / 72 / self.sheet.width, 0, " ".join(said),
             wrap=True, va="bottom", fontsize=SMALLER * unit, color="0.25",
         )  # fmt: skip
-        note_height = (_size(note)[1] + 1.5 * edge) if said else 0.0
-        below = note_height + keys * (not beside)
+        note_height = (_height(note) + 1.5 * edge) if said else 0.0
         panels = unit * (len(self.rows) * (self.sheet.height + AROUND) + LABEL)
-        height = below + max(panels, keys * beside)
+        below = note_height if beside else note_height + keys
+        height = below + (max(panels, keys) if beside else panels)
         figure.set_size_inches(self.sheet.width, height / 72)
         figure.align_ylabels()
         note.set_y(edge / height)
@@ -184,10 +181,9 @@ class PanelGrid:
         )
 
 
-def _size(artist: Legend | Text) -> tuple[float, float]:
-    """Width and height in points."""
-    box = artist.get_window_extent()
-    return 72 * box.width / DPI, 72 * box.height / DPI
+def _height(artist: Legend | Text) -> float:
+    """Its height in points."""
+    return float(72 * artist.get_window_extent().height / DPI)
 
 
 def folded(label: str) -> str:

@@ -224,6 +224,11 @@ class Sheet(NamedTuple):
     height: float
     stacked: bool = False
 
+    @property
+    def units(self) -> float:
+        """The width in units of the type."""
+        return 72 * self.width / self.type
+
 
 # The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the
 # one-column ones (NeurIPS): no style has to shrink a figure below its type size.
