@@ -23,7 +23,7 @@ LINES = {
     "api": (490, 170),
     "gate": (1_750, 1_200),
     "claims": (390, 350),
-    "render": (4_000, 1_700),
+    "render": (3_990, 1_700),
     "render/web": (520, 520),
     "workloads": (1_250, 650),
     "kvbytes": (660, 460),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (33_430, 22_000)
-ALL = (26_970, 17_500)  # of the package
+ALL = (26_960, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

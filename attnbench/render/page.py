@@ -147,12 +147,15 @@ def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
     if len(rounds):
         most = units.many(int(rounds.max()), "round")
         how.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
-    shown = {
-        row.figure: f"{row.heading}{' per token' * row.per_token} against length"
-        f"{', with 95 % confidence intervals' * row.interval}"
-        f"{'; open markers are predicted' * bool(row.predicted and cases[row.key].isna().any())}"
-        for row in DRAWN
-    }
+    shown = {}
+    for row in DRAWN:
+        text = f"{row.heading} per token" if row.per_token else row.heading
+        text += " against length"
+        if row.interval:
+            text += ", with 95 % confidence intervals"
+        if row.predicted and cases[row.key].isna().any():
+            text += "; open markers are predicted"
+        shown[row.figure] = text
     shown |= {
         mode: "Time per output token, with 95 % confidence intervals, and size of the state against"
         " context"
