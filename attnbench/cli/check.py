@@ -40,10 +40,7 @@ def check(
         "FILE", "Write the counts to a file; without --models, for @all.", AGAINST
     ),
     models: str | None = shared_option(
-        "models",
-        None,
-        HelpPanel.WHAT,
-        "Same syntax as in sweep; name:* checks every form, not only the default.",
+        "models", None, HelpPanel.WHAT, "Same syntax as in sweep; by default what changed."
     ),
     call: str | None = option(
         "NAME,…",
@@ -93,13 +90,13 @@ def refuse_useless(given: set[str]) -> None:
     if len(given & {"base", "baseline", "save"}) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
     times = "base" in given and "no_times" not in given
-    own = {"lengths", "level", "mode"}
+    own = {"lengths", "level", "mode", "device"}
     outputs = {"strict", "json_", "markdown", "html", "junit"}
     rules = (
         ({"call"}, {"baseline", "save", "models", "no_times"}, "--call needs --base, and no {}"),
         ({"baseline", "save"}, {"no_times"}, "{} has no effect: --save and --baseline only count"),
         ({"call"}, own, "{} has no effect: a function has none"),
-        ({"baseline"}, own, "{} has no effect: the baseline has its own"),
+        ({"baseline"}, {"models", *own}, "{} has no effect: the baseline has its own"),
         (set() if times else given, {"threshold"}, "{} has no effect: no times are taken here"),
         ({"save"}, outputs, "{} has no effect: --save judges nothing"),
     )
@@ -155,7 +152,7 @@ def measured(
             case str():
                 return against_revision(plan, base, chosen, measuring)
             case Path():
-                return against_file(plan, base, chosen, measuring)
+                return against_file(plan, base, measuring)
         assert save is not None
         chosen = chosen or options.selections("@all")
         cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
@@ -203,7 +200,7 @@ def show(report: "Report") -> None:
 
     terminal = console.out()
     terminal.print(check_page.headline(report))
-    for line in (check_page.compared(report), *check_page.remarks(report)):
+    for line in check_page.lines(report):
         terminal.print(f"  {line}")
     for table in check_page.tables(report):
         terminal.print()

@@ -8,8 +8,7 @@ JSON, checks every field, and runs nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -19,7 +18,7 @@ from msgspec import json
 from attnbench.errors import CannotRun, StoreError, UsageError
 from attnbench.gate import repository
 from attnbench.gate.cases import HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
-from attnbench.gate.check import expand_forms, in_repository, located, repository_name
+from attnbench.gate.check import in_repository, located, repository_name
 from attnbench.gate.finding import Finding, Report, counted
 from attnbench.gate.measuring import Runner, count
 from attnbench.metrics import COUNTED
@@ -82,8 +81,7 @@ def save_baseline(
     """
     root = repository.top(Path.cwd())
     with runner.within(plan.budget_s):
-        asked = tuple(expand_forms(in_repository(selections, root), runner, root))
-        cases = planned(plan, asked)
+        cases = planned(plan, in_repository(selections, root))
         count(cases, runner, {HEAD: root})
     left_out = [f"{case.label}: {case.counted[HEAD].reason}" for case in cases if not case.ran]
     counts = {case.label: case.counted[HEAD].values for case in cases if case.ran}
@@ -97,60 +95,36 @@ def save_baseline(
     return len(kept), left_out
 
 
-def against_file(
-    plan: CheckPlan, path: Path, selections: Sequence[Selection] | None, runner: Runner
-) -> Report:
+def against_file(plan: CheckPlan, path: Path, runner: Runner) -> Report:
     """The counts of the working tree against those in a file, case by case.
 
-    Raises `UsageError` if the file holds no case of the selections, `CannotRun` or `StoreError`.
+    Raises `UsageError` if the file holds no case, `CannotRun` or `StoreError`.
     """
     kept, root = load(path), repository.top(Path.cwd())
-    cases = list(stored_cases(kept, selections, root))
-    if not cases:
-        known = dict.fromkeys(Case.read(label).mechanism for label in kept.cases)
-        raise UsageError(f"'{path}' has no case of --models; it has {few(known) or 'none at all'}")
-    devices = {case.workload.device for case in cases if case.workload}
-    if {plan.device} != devices:
-        saved = " and ".join(sorted(devices))
-        raise CannotRun(f"'{path}' was saved with --device {saved}, this is {plan.device}")
+    if not (cases := [*stored_cases(kept, root)]):
+        raise UsageError(f"'{path}' has no case")
     with runner.within(plan.budget_s):
         count(cases, runner, {HEAD: root})
-    notes: tuple[str, ...] = ()
-    if kept.torch != (here := version("torch")):
-        notes = (
-            f"the baseline was saved with torch {kept.torch}, this is {here}:"
-            " operators and bytes may differ for this reason alone",
-        )
     findings = chain.from_iterable(compared(case, kept) for case in cases)
-    report = Report(base=str(path), head="the working tree", findings=tuple(findings), notes=notes)
+    report = Report(base=str(path), head="the working tree", findings=tuple(findings))
+    if kept.torch != (here := version("torch")):
+        why = "operators and bytes may differ for this reason alone"
+        note = f"the baseline was saved with torch {kept.torch}, this is {here}: {why}"
+        report = replace(report, notes=(note,))
     return located(report, root)
 
 
-def stored_cases(
-    kept: Baseline, selections: Sequence[Selection] | None, root: Path
-) -> Iterator[CheckedCase]:
-    """The cases of a baseline, as it counted them."""
-    asked = in_repository(selections or (), root)
+def stored_cases(kept: Baseline, root: Path) -> Iterator[CheckedCase]:
+    """The cases of a baseline, as it counted them. Raises `UsageError`."""
     for case in map(Case.read, kept.cases):
-        if selections is None or any(means(selection, case) for selection in asked):
-            name = repository_name(case.mechanism, root, root)
-            selection = Selection(name=name, form=case.form, options=case.options)
-            yield CheckedCase(asked=selection, workload=case.workload)
-
-
-def means(selection: Selection, case: Case) -> bool:
-    """Whether a selection matches a stored case; what it does not name matches anything."""
-    return (
-        selection.name == case.mechanism
-        and fnmatchcase(case.form, selection.form or "*")
-        and set(selection.options) <= set(case.options)
-    )
+        name = repository_name(case.mechanism, root, root)
+        selection = Selection(name=name, form=case.form, options=case.options)
+        yield CheckedCase(asked=selection, workload=case.workload)
 
 
 def compared(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
     """The counts of a case compared with the stored ones."""
-    stored = kept.cases.get(case.label)
     base = Counted(outcome=MISSING, reason="it is not in the baseline")
-    if stored is not None:
+    if (stored := kept.cases.get(case.label)) is not None:
         base = Counted(outcome=Outcome.OK, values=stored)
     yield from counted(case, base, case.counted[HEAD])

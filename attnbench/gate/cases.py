@@ -12,7 +12,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from attnbench.gate.rule import FEWEST, Evidence, Pair, Stage, Statistic, mean, mean_of
+from attnbench.gate.rule import FEWEST, Evidence, Pair, Stage, Statistic, mean
 from attnbench.metrics import RACED, TIME
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
@@ -260,11 +260,6 @@ class CheckedCase:
         )
         return Evidence(name=self.label, metric=metric, first=first, second=second)
 
-    @property
-    def family(self) -> str:
-        """The series and mode over whose lengths a geometric mean is taken."""
-        return f"{self.asked}, {self.workload.mode}" if self.workload else self.name
-
 
 def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length; duplicates count once."""
@@ -280,17 +275,9 @@ def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:
     ]
 
 
-def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], Evidence]]:
-    """Every raced case, then the mean over lengths of each series and mode that has several.
-
-    First those of times, then of each other metric that the cases have.
-    """
-    every = [case for case in cases if case.due and not case.failed]
+def raced(cases: Sequence[CheckedCase]) -> Iterator[tuple[CheckedCase, Evidence]]:
+    """The evidence on every raced case: first on times, then on each other metric that it has."""
     for metric in RACED:
-        raced = [case for case in every if metric == TIME or case.laps(metric)[0]]
-        yield from (([case], case.evidence(metric)) for case in raced)
-        for family in dict.fromkeys(case.family for case in raced):
-            members = [c for c in raced if c.family == family and len(c.stages[0]) >= FEWEST]
-            if len(members) > 1:
-                name = f"{family}, mean of {len(members)} lengths"
-                yield members, mean_of(name, [case.evidence(metric) for case in members])
+        for case in cases:
+            if case.due and not case.failed and (metric == TIME or case.laps(metric)[0]):
+                yield case, case.evidence(metric)

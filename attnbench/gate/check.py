@@ -3,18 +3,22 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from attnbench.catalogue.registry import unknown_name_message
 from attnbench.errors import UsageError
 from attnbench.gate import repository
-from attnbench.gate.cases import BASE, HEAD, CheckedCase, CheckPlan, planned
-from attnbench.gate.finding import Report, covered_by_nothing, reported
+from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
+from attnbench.gate.finding import Report, reported, runs
 from attnbench.gate.measuring import Runner, measure
-from attnbench.gate.reach import LOAD_TIMEOUT_S, chosen, file_of, reach
+from attnbench.gate.reach import chosen, file_of, reach
 from attnbench.records import Selection
 from attnbench.records.selection import layers, stack_of
+from attnbench.units import few
+
+UNLOADED = Counted(
+    outcome=MISSING,
+    reason="no mechanism loads this; name one with --models, or a function with --call",
+)
 
 Trees = dict[str, Path]  # of each side
 
@@ -36,14 +40,13 @@ def against_revision(
             found = reach(trees, changes, runner, plan.device)
             report = replace(report, uncovered=found.uncovered)
             if not found.reached:
-                nothing = found.uncovered and not found.known
-                lost = (covered_by_nothing(found.uncovered),) if nothing else ()
-                return replace(report, findings=lost)
+                lost = found.uncovered and not found.known
+                nothing = runs("none", few(found.uncovered), UNLOADED, UNLOADED)
+                return replace(report, findings=(nothing,) if lost and nothing else ())
             asked, note = chosen(found, plan, runner.server.left_s)
             report = replace(report, notes=(note,))
         else:
-            named = in_repository(selections, trees[HEAD])
-            asked = list(expand_forms(named, runner, trees[HEAD]))
+            asked = in_repository(selections, trees[HEAD])
         measured = measure(plan, planned(plan, asked), runner, trees)
     return located(reported(report, measured), trees[HEAD])
 
@@ -102,25 +105,3 @@ def repository_name(name: str, folder: Path, root: Path) -> str:
     if not whole.is_relative_to(root.resolve()):
         raise UsageError(f"{path!r} is outside the repository {root}")
     return f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
-
-
-def expand_forms(
-    selections: Sequence[Selection], runner: Runner, root: Path
-) -> Iterator[Selection]:
-    """Patterns of forms expanded to those of the working tree.
-
-    A mechanism without forms stays, so that the report says why. Raises `UsageError` if no form
-    matches.
-    """
-    for selection in selections:
-        pattern = selection.form or ""
-        if not set("*?") & set(pattern):
-            yield selection
-            continue
-        with runner.server.process(root) as worker:
-            answer = worker.ask(LOAD_TIMEOUT_S, do="forms", mechanism=selection.name)
-        known = tuple(answer.get("forms", ()))
-        forms = [form for form in known if fnmatchcase(form, pattern)]
-        if known and not forms:
-            raise UsageError(unknown_name_message(pattern, known, f"form of {selection.name}"))
-        yield from (replace(selection, form=form) for form in forms or [None])

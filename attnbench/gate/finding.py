@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from statistics import median
 
@@ -17,19 +18,18 @@ from attnbench.gate.cases import (
     CheckedCase,
     CheckPlan,
     Counted,
-    families,
+    raced,
 )
 from attnbench.gate.measuring import Looks
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME
 from attnbench.records import Outcome
 from attnbench.statistics.verdict import Verdict, count_verdict
-from attnbench.units import few
 
 RUNS = "runs"  # a metric of findings, in addition to the keys of `metrics.TABLE`
 
 TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
 
-Families = Sequence[tuple[list[CheckedCase], rule.Evidence]]
+Raced = Sequence[tuple[CheckedCase, rule.Evidence]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,10 @@ class Finding:
     """One metric of one case, head against base; `ratio` is head over base.
 
     Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
-    the counted one. `cases` is the number of cases in a mean; `fails` says whether the finding
-    fails the check. An `unchecked` case was asked for and ran on neither side; an `unsupported` one
-    can run on neither; an `unmeasured` one was killed, perhaps by no fault of its code; a
-    `suspected` one may be slower or faster, and was not measured again. `file` holds the mechanism
-    or function.
+    the counted one. `fails` says whether the finding fails the check. An `unchecked` case was asked
+    for and ran on neither side; an `unsupported` one can run on neither; an `unmeasured` one was
+    killed, perhaps by no fault of its code; a `suspected` one may be slower or faster, and was not
+    measured again. `file` holds the mechanism or function.
     """
 
     mechanism: str
@@ -61,7 +60,6 @@ class Finding:
     suspected: bool = False
     file: str = ""
     batch: int | None = None
-    cases: int = 1
 
     @property
     def decided(self) -> bool:
@@ -111,8 +109,8 @@ class Report:
 
     @property
     def cases(self) -> tuple[str, ...]:
-        """The names of all cases, each once, without means over several."""
-        return tuple(dict.fromkeys(f.case for f in self.findings if f.cases == 1))
+        """The names of all cases, each once."""
+        return tuple(dict.fromkeys(f.case for f in self.findings))
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
@@ -147,10 +145,10 @@ class Report:
 def reported(report: Report, looks: Looks) -> Report:
     """The report with the findings and conditions of what was measured."""
     plan, cases = looks.plan, looks.cases
-    grouped = list(families(cases))
-    contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
-    single = [e for members, e in grouped if len(members) == 1 and e.metric == TIME]
-    views = [evidence.view(rule.Statistic.TYPICAL) for evidence in single]
+    found = list(raced(cases))
+    contaminated = rule.contaminated([evidence for _, evidence in found], plan.threshold)
+    times = [evidence for _, evidence in found if evidence.metric == TIME]
+    views = [evidence.view(rule.Statistic.TYPICAL) for evidence in times]
     floors = [view.floor for view in views if len(view.again) >= rule.FEWEST]
     both = (counted(case, case.counted[BASE], case.counted[HEAD]) for case in cases)
     return replace(
@@ -158,13 +156,13 @@ def reported(report: Report, looks: Looks) -> Report:
         findings=(
             *chain.from_iterable(both),
             *chain.from_iterable(map(broken, cases)),
-            *raced(plan, grouped, bool(contaminated), looks.enough),
+            *judged(plan, found, bool(contaminated), looks.enough),
         ),
         contaminated=contaminated,
         notes=(*report.notes, *changed_defaults(cases)),
         conditions=Conditions(
             plan=plan,
-            clock=find(plan.device).clock if single else "",
+            clock=find(plan.device).clock if times else "",
             worst_floor=max(floors, default=None),
             elapsed_s=time.monotonic() - looks.begun,
         ),
@@ -195,32 +193,26 @@ def changed_defaults(cases: Sequence[CheckedCase]) -> Iterator[str]:
             yield f"{case.label}: the default form is {base} on base and {head} on head"
 
 
-def raced(plan: CheckPlan, grouped: Families, contaminated: bool, enough: str) -> Iterator[Finding]:
-    """The verdicts on the raced metrics of each case, and on means over lengths.
+def judged(plan: CheckPlan, found: Raced, contaminated: bool, enough: str) -> Iterator[Finding]:
+    """The verdicts on the raced metrics of each case.
 
     `enough` is the option that gives time to time all twice.
     """
-    judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
-    for (members, evidence), (verdict, effect, reason, statistic) in zip(
-        grouped, judged, strict=True
-    ):
-        single = members[0] if len(members) == 1 else None
-        suspect = rule.unconfirmed(evidence, plan.threshold)
+    rulings = rule.judge([evidence for _, evidence in found], plan.threshold)
+    for (case, evidence), (verdict, effect, reason, statistic) in zip(found, rulings, strict=True):
+        suspect = verdict is Verdict.UNSURE and rule.unconfirmed(evidence, plan.threshold)
         known = effect.low > -math.inf
         ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
-        sides = (
-            single.numbers(side, statistic, evidence.metric) if single else ()
-            for side in (BASE, HEAD)
-        )
+        sides = (case.numbers(side, statistic, evidence.metric) for side in (BASE, HEAD))
         base, head = (median(numbers) if numbers else None for numbers in sides)
         if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
             reason = "the check is contaminated: base differs from base"
         elif verdict is Verdict.UNSURE and len(evidence.first.head) < rule.FEWEST:
             reason = f"no time was left ({enough})"
-        elif verdict is Verdict.UNSURE and suspect:
+        elif suspect:
             reason = f"{reason} ({enough})"
         yield Finding(
-            mechanism=members[0].name,
+            mechanism=case.name,
             case=evidence.name,
             metric=evidence.metric,
             base=base,
@@ -231,9 +223,8 @@ def raced(plan: CheckPlan, grouped: Families, contaminated: bool, enough: str) -
             verdict=verdict,
             reason=reason,
             fails=verdict is Verdict.SLOWER and not contaminated,
-            suspected=suspect and verdict is Verdict.UNSURE,
-            batch=single.batch if single else None,
-            cases=len(members),
+            suspected=suspect,
+            batch=case.batch,
         )
 
 
@@ -259,54 +250,33 @@ def counts(
 
 
 def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | None:
-    """The finding for a case that did not run on both sides; None where it did."""
+    """The finding for a case that did not run on both sides; None where it did.
+
+    What is new and does not run fails, as does what no longer runs.
+    """
     if base.ran and head.ran:
         return None
-    verdict, fails, unchecked, unsupported = Verdict.MISSING, False, False, False
-    if base.outcome == head.outcome == MISSING:
-        reason, unchecked = f"on neither side: {head.reason}", True
-    elif Outcome.SKIPPED in (base.outcome, head.outcome):
-        verdict, reason = Verdict.UNSURE, head.reason or base.reason
-    elif head.outcome == MISSING:
-        reason = f"removed: {head.reason}"
-    elif base.ran:
-        reason, fails = f"{head.outcome} on head only: {head.reason}", True
-    elif base.outcome == MISSING and head.ran:
-        reason = f"added: {base.reason} on base"
-    elif base.outcome == MISSING:
-        # a new mechanism that does not run fails
-        reason, fails = f"added, but {head.outcome}: {head.reason}", True
-    elif head.ran:
-        reason = f"{base.outcome} on base only: {base.reason}"
-    elif base.outcome == head.outcome == Outcome.UNSUPPORTED:
-        reason, unsupported = f"unsupported on both: {head.reason}", True
-    else:
-        verdict, unchecked = Verdict.UNSURE, True
-        reason = f"{base.outcome} on base, {head.outcome} on head: {head.reason}"
-    return Finding(
-        mechanism=mechanism,
-        case=case,
-        metric=RUNS,
-        verdict=verdict,
-        reason=reason,
-        fails=fails,
-        unchecked=unchecked,
-        unsupported=unsupported,
-        unmeasured=any(one.outcome == Outcome.SKIPPED and one.killed for one in (base, head)),
-    )
-
-
-def covered_by_nothing(files: Sequence[str]) -> Finding:
-    """The finding for changed files where there is no mechanism that could load them."""
-    return Finding(
-        mechanism="none",
-        case=few(files),
-        metric=RUNS,
-        verdict=Verdict.MISSING,
-        reason="no mechanism loads this; name one with --models, or a function with --call",
-        unchecked=True,
-        file=files[0],
-    )
+    sides = (base.outcome, head.outcome)
+    unsure = partial(Finding, mechanism=mechanism, case=case, metric=RUNS, verdict=Verdict.UNSURE)
+    missing = partial(unsure, verdict=Verdict.MISSING)
+    if Outcome.SKIPPED in sides:
+        killed = any(one.outcome == Outcome.SKIPPED and one.killed for one in (base, head))
+        return unsure(reason=head.reason or base.reason, unmeasured=killed)
+    if sides == (MISSING, MISSING):
+        return missing(reason=f"on neither side: {head.reason}", unchecked=True)
+    if head.outcome == MISSING:
+        return missing(reason=f"removed: {head.reason}")
+    if head.ran:
+        added = base.outcome == MISSING
+        how = "added" if added else f"{base.outcome} on base only"
+        return missing(reason=f"{how}: {base.reason}")
+    if base.ran or base.outcome == MISSING:
+        how = f"{head.outcome} on head only" if base.ran else f"added, but {head.outcome}"
+        return missing(reason=f"{how}: {head.reason}", fails=True)
+    if sides == (Outcome.UNSUPPORTED, Outcome.UNSUPPORTED):
+        return missing(reason=f"unsupported on both: {head.reason}", unsupported=True)
+    how = f"{base.outcome} on base, {head.outcome} on head"
+    return unsure(reason=f"{how}: {head.reason}", unchecked=True)
 
 
 def traded(report: Report) -> Report:

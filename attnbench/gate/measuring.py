@@ -26,7 +26,7 @@ from attnbench.gate.cases import (
     Counted,
     Failed,
     TreeRace,
-    families,
+    raced,
     tree_round,
 )
 from attnbench.metrics import TIME
@@ -259,12 +259,7 @@ class Looks:
         self, cases: list[CheckedCase], doubt: Callable[[rule.Evidence, float], bool]
     ) -> list[CheckedCase]:
         """The cases that leave `doubt` after the first look, and had no second one."""
-        found = (
-            case
-            for members, evidence in families(cases)
-            if doubt(evidence, self.plan.threshold)
-            for case in members
-        )
+        found = (case for case, evidence in raced(cases) if doubt(evidence, self.plan.threshold))
         return [case for case in dict.fromkeys(found) if case.stages[0] and not case.stages[1]]
 
 

@@ -81,14 +81,9 @@ def contained(tree: Path) -> Iterator[str]:
 
 
 def named(path: str, card: str) -> str:
-    """The name that `--models` takes: the registered one, or `path.py:NAME`."""
-    if PurePath(path).parent == OWN and card == "CARD":
-        return PurePath(path).stem
-    module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
-    for point in entry_points(group=GROUP):
-        if (point.module, point.attr) == (module.replace("/", "."), card):
-            return point.name
-    return f"{path}:{card}"
+    """The name that `--models` takes: that of a mechanism of attnbench, or `path.py:NAME`."""
+    own = PurePath(path).parent == OWN and card == "CARD"
+    return PurePath(path).stem if own else f"{path}:{card}"
 
 
 def file_of(name: str, root: Path) -> str:

@@ -1,10 +1,9 @@
 """The rule that calls a change of time a slowdown, from pairs of fresh processes.
 
-Each pair gives three log ratios of head over base, since a change need not affect every call:
+Each pair gives two log ratios of head over base, since a change need not affect every call:
 
     typical  the median over rounds: the cost of a typical call
     average  of the mean times: the cost of all calls, including a slowdown of only some
-    slowest  of the 90 % quantiles: whether calls vary more than before
 
 Confidence intervals rest on pairs, not on rounds, since rounds of one process share its placement
 in memory. Without a change, head and base can be exchanged, so each statistic is symmetric about 0
@@ -28,22 +27,19 @@ import numpy as np
 from attnbench.metrics import TIME
 from attnbench.statistics.estimate import p_value, student_quantile
 from attnbench.statistics.verdict import Verdict, discoveries
-from attnbench.units import change, percent
+from attnbench.units import percent
 
 LEVEL = 0.99
 FLOORS = 2.0  # noise floors that an effect must exceed
 FEWEST = 3  # pairs below which there is no verdict
 # thresholds beyond which a change is called even if there was no time to confirm it
 CLEAR = 3.0
-SLOWEST = 0.9  # quantile of `slowest`: a tenth of 40 samples is four, and one could be an accident
 # a sample counts for at most this many medians of its process, so that one stall moves no mean
 BOUND = 3.0
 # two one-sided tests at 5 % each amount to a confidence interval of 90 %
 SAMENESS = 0.90
 # a machine that cannot exclude a change as large as this never gives the verdict `same`
 MAX_USABLE_LIMIT = 0.05
-# growth of the spread between calls that is reported
-UNEVEN = 0.10
 
 
 class Statistic(StrEnum):
@@ -51,7 +47,6 @@ class Statistic(StrEnum):
 
     TYPICAL = "typical"
     AVERAGE = "average"
-    SLOWEST = "slowest"
 
 
 class Pair(NamedTuple):
@@ -59,17 +54,14 @@ class Pair(NamedTuple):
 
     typical: float
     average: float
-    slowest: float
 
     @classmethod
     def of(cls, base: Sequence[float], head: Sequence[float]) -> Self:
         """From the seconds of all samples in order, two samples of each side per round."""
         of_base, of_head = (np.reshape(times, (-1, 2)).mean(axis=1) for times in (base, head))
-        slowest = np.quantile(head, SLOWEST) / np.quantile(base, SLOWEST)
         return cls(
             typical=float(np.median(np.log(of_head / of_base))),
             average=math.log(mean(head) / mean(base)),
-            slowest=math.log(slowest),
         )
 
 
@@ -127,7 +119,7 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A metric of one case, or its mean over several, in one or two stages."""
+    """A metric of one case, in one or two stages."""
 
     name: str
     first: Stage
@@ -152,21 +144,11 @@ def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
     return Effect(point, point - half, point + half, p_value(point, error, len(logs) - 1))
 
 
-def mean_of(name: str, cases: Sequence[Evidence]) -> Evidence:
-    """The geometric mean of several cases, pair by pair, since each pair visits all of them."""
-    first, second = (
-        Stage(head=_means([s.head for s in stages]), again=_means([s.again for s in stages]))
-        for stages in ([t.first for t in cases], [t.second for t in cases])
-    )
-    return Evidence(name=name, metric=cases[0].metric, first=first, second=second)
-
-
 def mean(times: Sequence[float]) -> float:
     """The mean of the samples of one process, each bounded at `BOUND` medians."""
     return float(np.minimum(times, BOUND * np.median(times)).mean())
 
 
-JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
 UNCONFIRMED = "no time was left to confirm"
 
 
@@ -181,7 +163,7 @@ class Ruling(NamedTuple):
 
 def suspected(evidence: Evidence, threshold: float) -> bool:
     """Whether the first stage indicates that head differs."""
-    return any(evidence.view(statistic).is_suspect(threshold) for statistic in JUDGED)
+    return any(evidence.view(statistic).is_suspect(threshold) for statistic in Statistic)
 
 
 def unconfirmed(evidence: Evidence, threshold: float) -> bool:
@@ -193,19 +175,19 @@ def settled(evidence: Evidence, threshold: float) -> bool:
     """Whether the first stage shows that head does not differ."""
     if suspected(evidence, threshold):
         return False
-    return all(_is_same(evidence, stat, evidence.view(stat).first, threshold) for stat in JUDGED)
+    return all(_is_same(evidence, stat, evidence.view(stat).first, threshold) for stat in Statistic)
 
 
 def judge(cases: Sequence[Evidence], threshold: float) -> list[Ruling]:
     """The verdict on each case of one check."""
-    views = [evidence.view(statistic) for evidence in cases for statistic in JUDGED]
+    views = [evidence.view(statistic) for evidence in cases for statistic in Statistic]
     p_values = [effect(v.second).p if v.is_suspect(threshold) else math.nan for v in views]
     real = discoveries(p_values)
     called = [
         bool(call) and _confirms(view, threshold) for view, call in zip(views, real, strict=True)
     ]
     return [
-        _judged(evidence, dict(zip(JUDGED, calls, strict=True)), threshold)
+        _judged(evidence, dict(zip(Statistic, calls, strict=True)), threshold)
         for evidence, calls in zip(cases, zip(called[::2], called[1::2], strict=True), strict=True)
     ]
 
@@ -221,34 +203,20 @@ def contaminated(cases: Sequence[Evidence], threshold: float) -> tuple[str, ...]
     )
 
 
-def unevenness(evidence: Evidence) -> str:
-    """How the slowest calls changed, if differently from a typical call, or nothing."""
-    pairs = evidence.first.head + evidence.second.head
-    gap = effect([pair.slowest - pair.typical for pair in pairs])
-    if not gap.excludes_zero or abs(gap.point) < math.log1p(UNEVEN):
-        return ""
-    typical, slowest = (
-        change(math.exp(effect(logs).point))
-        for logs in ([pair.typical for pair in pairs], [pair.slowest for pair in pairs])
-    )
-    more = "more" if gap.point > 0 else "less"
-    return f"calls vary {more} than on base: a typical call {typical}, the slowest tenth {slowest}"
-
-
 def _judged(evidence: Evidence, called: dict[Statistic, bool], threshold: float) -> Ruling:
     if any(called.values()):
-        statistic = _shown(evidence, [s for s in JUDGED if called[s]], threshold)
+        statistic = _shown(evidence, [s for s in Statistic if called[s]], threshold)
         last = effect(evidence.view(statistic).second)
         verdict = Verdict.SLOWER if last.point > 0 else Verdict.FASTER
-        return Ruling(verdict, last, _reason(statistic, unevenness(evidence)), statistic)
-    for statistic in JUDGED:
+        return Ruling(verdict, last, _reason(statistic), statistic)
+    for statistic in Statistic:
         view = evidence.view(statistic)
         if _is_clear(view, threshold):
             clear = effect(view.first)
             verdict = Verdict.SLOWER if clear.point > 0 else Verdict.FASTER
             reason = UNCONFIRMED if len(view.second) < FEWEST else ""
             return Ruling(verdict, clear, _reason(statistic, reason), statistic)
-    for statistic in JUDGED:
+    for statistic in Statistic:
         view = evidence.view(statistic)
         logs = view.deciding(threshold)
         if not _is_same(evidence, statistic, logs, threshold):
@@ -256,10 +224,10 @@ def _judged(evidence: Evidence, called: dict[Statistic, bool], threshold: float)
             doubt = _reason(statistic, _doubt(view, threshold))
             return Ruling(Verdict.UNSURE, shown, doubt, statistic)
     shown = effect(evidence.view(Statistic.TYPICAL).deciding(threshold))
-    return Ruling(Verdict.SAME, shown, unevenness(evidence))
+    return Ruling(Verdict.SAME, shown, "")
 
 
-def _reason(statistic: Statistic, reason: str) -> str:
+def _reason(statistic: Statistic, reason: str = "") -> str:
     average = statistic is Statistic.AVERAGE
     return "; ".join(filter(None, ("on average over all calls" if average else "", reason)))
 
@@ -319,8 +287,3 @@ def _doubt(view: View, threshold: float) -> str:
     if whole.excludes_zero:
         return f"there is a change, but it may be below the limit of {limit}"
     return f"too noisy to exclude a change of {limit}"
-
-
-def _means(rows: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
-    visits = zip(*rows, strict=False)  # a case that failed has fewer
-    return tuple(Pair(*map(float, np.mean(visit, axis=0))) for visit in visits)

@@ -4,52 +4,48 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from attnbench.gate.finding import Finding, Report
-from attnbench.render.check_page import label, sentence, uncertain_lines
+from attnbench.render.check_page import label, remarks, sentence
 from attnbench.render.grid import clean
 
 MOST = 10  # GitHub shows no more annotations of one kind per step
 
 
 def junit(report: Report, strict: bool = False) -> bytes:
-    """A suite for each mechanism, with a test case for each case and metric, as UTF-8.
+    """A suite with a test case for each case and metric, as UTF-8.
 
     What fails is a `failure`, if `strict` also what is suspected; what ran on neither side or was
     killed is an `error`; what could not be decided is `skipped`, with the reason.
     """
+    results = [_result(finding, strict) for finding in report.findings]
+    counts = {f"{kind}s": str(results.count(kind)) for kind in ("failure", "error")}
     suites = ET.Element("testsuites", name="attnbench check")
-    for mechanism in dict.fromkeys(finding.mechanism for finding in report.findings):
-        rows = [finding for finding in report.findings if finding.mechanism == mechanism]
-        results = [_result(finding, strict) for finding in rows]
-        suite = ET.SubElement(
-            suites,
-            "testsuite",
-            name=clean(mechanism),
-            tests=str(len(rows)),
-            failures=str(results.count("failure")),
-            skipped=str(results.count("skipped")),
-            errors=str(results.count("error")),
-        )
-        for finding, result in zip(rows, results, strict=True):
-            _test_case(suite, finding, result)
+    about = {"name": "attnbench check", "tests": str(len(results)), **counts}
+    suite = ET.SubElement(suites, "testsuite", about, skipped=str(results.count("skipped")))
+    for finding, result in zip(report.findings, results, strict=True):
+        _test_case(suite, finding, result)
     ET.indent(suites, " ")
     text: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 
 
 def annotations(report: Report) -> Iterator[str]:
-    """One line each: errors for what fails, warnings for what is uncertain."""
-    failures = report.failures
-    for finding in failures[: MOST - 1 if len(failures) > MOST else MOST]:
-        yield _annotation("error", finding)
-    if len(failures) > MOST:
-        left = len(failures) - MOST + 1
-        yield command("error", f"and {left} more; see the job summary", title="attnbench")
-    for finding in report.unchecked[:MOST]:
-        yield _annotation("error", finding)
-    for finding in [finding for finding in report.unsure if finding.suspected][:MOST]:
-        yield _annotation("warning", finding)
-    for doubt in uncertain_lines(report):
-        yield command("warning", doubt, title="attnbench")
+    """One line each: errors for what fails, warnings for what is uncertain.
+
+    A finding stands at its file, so that a pull request shows it beside the change.
+    """
+    suspected = [finding for finding in report.unsure if finding.suspected]
+    shown = {"error": (*report.failures, *report.unchecked), "warning": suspected}
+    for kind, findings in shown.items():
+        for finding in findings[: MOST - 1]:
+            title = f"attnbench: {finding.mechanism}"
+            yield command(kind, sentence(finding), file=finding.file, title=title)
+        if left := len(findings[MOST - 1 :]):
+            yield command(kind, f"and {left} more; see the job summary", title="attnbench")
+    if unsure := [finding for finding in report.unsure if not finding.suspected]:
+        more = f"; and {len(unsure) - 1} more" if len(unsure) > 1 else ""
+        yield command("warning", f"unsure: {sentence(unsure[0])}{more}", title="attnbench")
+    for remark in remarks(report):
+        yield command("warning", remark, title="attnbench")
 
 
 def command(kind: str, message: str, **properties: str) -> str:
@@ -64,12 +60,6 @@ def command(kind: str, message: str, **properties: str) -> str:
         if text
     )
     return f"::{kind} {given}::{_escaped(message)}"
-
-
-def _annotation(kind: str, finding: Finding) -> str:
-    """A finding at its file, so that a pull request shows it beside the change."""
-    title = f"attnbench: {finding.mechanism}"
-    return command(kind, sentence(finding), file=finding.file, title=title)
 
 
 def _result(finding: Finding, strict: bool) -> str:

@@ -8,12 +8,29 @@ from typing import Any
 from attnbench.gate.finding import RUNS, Finding, Report
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Better, Metric, Unit
 from attnbench.render import html, markdown
-from attnbench.render.grid import Cell, Table, clean, quantity, words
+from attnbench.render.grid import Cell, Column, Table, clean, quantity, table, words
 from attnbench.statistics.verdict import Verdict
 from attnbench.units import NOTHING, change, count, few, interval, many, percent, seconds
 
 # a case of a mechanism: its name, then sizes, level, mode, and what all cases of a check share
 LABEL = re.compile(r"(.*)/B\d+-N(\d+)-[^/]*/\w+/(\w+)/.*")
+
+
+def short(case: str) -> str:
+    """`fastformer:eager N=128 training`: a label without what all cases of a check share."""
+    return LABEL.sub(r"\1 N=\2 \3", case)
+
+
+CASE = Column("case", lambda finding: words(short(finding.case)))
+METRIC = Column("metric", lambda finding: words(TABLE[finding.metric].label))
+REASON = Column("reason", lambda finding: words(finding.reason))
+BATCH = Column("batch timed", lambda f: words(count(f.batch) if f.batch else NOTHING))
+COMPARED = (
+    Column("base", lambda finding: words(_values(finding)[0])),
+    Column("head", lambda finding: words(_values(finding)[1])),
+    Column("change", lambda f: Cell(change_of(f) or NOTHING, f.ratio, f.low, f.high)),
+    Column("verdict", lambda f: words(": ".join(filter(None, (label(f), f.reason))))),
+)
 
 
 def verdict_label(verdict: Verdict, metric: Metric) -> str:
@@ -25,7 +42,7 @@ def verdict_label(verdict: Verdict, metric: Metric) -> str:
 
 
 def headline(report: Report) -> str:
-    """The whole check in one line; a mean over lengths is not counted as a case."""
+    """The whole check in one line."""
     cases, unchecked = many(len(report.cases), "case"), report.unchecked
     if report.failures:
         return f"FAILED: {_failed(report)} of {cases}"
@@ -40,14 +57,11 @@ def headline(report: Report) -> str:
         return _probably(suspects)
     if lost := [finding for finding in report.unsure if finding.unmeasured]:
         return f"UNSURE: {_number(lost)} of {cases}: {sentence(lost[0])}"
-    if report.unsure:
-        return _unsure(report, cases)
+    if unsure := report.unsure:
+        late = [f for f in unsure if f.metric in RACED and f.ratio is None]
+        why = f"; for {_number(late)} {clean(late[0].reason)}" if late else ""
+        return f"UNSURE: {_number(unsure)} of {cases}{why}"
     return f"OK: no regression in {cases}"
-
-
-def compared(report: Report) -> str:
-    """What was compared with what."""
-    return clean(f"{report.head} against {report.base}")
 
 
 def sentence(finding: Finding) -> str:
@@ -65,6 +79,12 @@ def sentence(finding: Finding) -> str:
     return "; ".join(parts)
 
 
+def lines(report: Report) -> Iterator[str]:
+    """What was compared with what, and remarks, one line each."""
+    yield clean(f"{report.head} against {report.base}")
+    yield from remarks(report)
+
+
 def remarks(report: Report) -> Iterator[str]:
     """What the tables do not show, one line each."""
     if report.contaminated:
@@ -77,78 +97,47 @@ def remarks(report: Report) -> Iterator[str]:
     yield from (clean(note) for note in report.notes)
 
 
-def uncertain_lines(report: Report) -> Iterator[str]:
-    """Uncertain findings but those suspected, in one line, then remarks."""
-    if unsure := [finding for finding in report.unsure if not finding.suspected]:
-        more = f"; and {len(unsure) - 1} more" if len(unsure) > 1 else ""
-        yield f"unsure: {sentence(unsure[0])}{more}"
-    yield from remarks(report)
-
-
-def short(case: str) -> str:
-    """`fastformer:eager N=128 training`: a label without what all cases of a check share."""
-    return LABEL.sub(r"\1 N=\2 \3", case)
-
-
 def tables(report: Report) -> tuple[Table, ...]:
-    """Times of every case; counts that changed; cases that were not compared; failures first."""
+    """Raced metrics of every case; counts that changed; what was not compared; failures first."""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
     ran = [f for f in findings if f.metric == RUNS]
     counted = [f for f in findings if f.metric in COUNTED]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
     shown = [
         *(_raced(report, key, [f for f in findings if f.metric == key]) for key in RACED),
-        Table(
+        table(
+            changed,
+            (CASE, METRIC, *COMPARED),
             name="counts",
             title="Counted",
-            columns=("case", "metric", "base", "head", "change", "verdict"),
-            rows=tuple(
-                (words(short(f.case)), words(TABLE[f.metric].label), *_values_and_verdict(f))
-                for f in changed
-            ),
-            note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same; "
-            + "; ".join(
-                f"{metric.label}: {metric.description}"
-                for metric in dict.fromkeys(TABLE[f.metric] for f in changed)
-            ),
+            note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same",
         ),
-        Table(
-            name="runs",
-            title="Not compared",
-            columns=("case", "reason"),
-            rows=tuple((words(short(f.case)), words(f.reason)) for f in ran),
-        ),
+        table(ran, (CASE, REASON), name="runs", title="Not compared"),
     ]
-    return tuple(table for table in shown if table.rows)
+    return tuple(one for one in shown if one.rows)
 
 
 def _raced(report: Report, key: str, findings: Sequence[Finding]) -> Table:
     """The table of a raced metric; functions have no batch."""
     clock = report.conditions.clock if report.conditions else ""
-    batches = any(finding.batch for finding in findings)
-    once = "iteration, at a batch size suited to timing" if batches else "call"
+    has_batch = any(finding.batch for finding in findings)
+    once = "iteration, at a batch size suited to timing" if has_batch else "call"
     text = f"{clock or 'time'} of one {once}" if key == TIME else TABLE[key].description
-    batch = ("batch timed",) if batches else ()
-
-    def row(finding: Finding) -> tuple[Cell, ...]:
-        timed = (words(count(finding.batch) if finding.batch else NOTHING),) if batches else ()
-        return (words(short(finding.case)), *timed, *_values_and_verdict(finding))
-
-    return Table(
+    return table(
+        findings,
+        (CASE, *([BATCH] if has_batch else []), *COMPARED),
         name=f"{TABLE[key].name}s",
         title=f"{TABLE[key].heading}s",
-        columns=("case", *batch, "base", "head", "change", "verdict"),
-        rows=tuple(map(row, findings)),
         note=f"{text}; 99 % confidence intervals over pairs of fresh processes",
     )
 
 
 def page(report: Report) -> str:
     """The check in Markdown, for a job summary or a comment."""
-    lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
-    lines += [f"- {markdown.escape(line)}" for line in (compared(report), *remarks(report))]
-    lines += ["", *(markdown.table(table) for table in tables(report))]
-    return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
+    head = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
+    head += [f"- {markdown.escape(line)}" for line in lines(report)]
+    how = markdown.escape(" ".join(method(report)))
+    return "\n".join([*head, "", *map(markdown.table, tables(report)), how, ""])
 
 
 def web_page(report: Report) -> bytes:
@@ -156,7 +145,7 @@ def web_page(report: Report) -> bytes:
     return html.page(
         "attnbench check",
         tables(report),
-        answers=[(headline(report), [compared(report), *remarks(report)])],
+        answers=[(headline(report), [*lines(report)])],
         conditions=[*method(report)],
         conditions_title="Method",
     )
@@ -217,43 +206,22 @@ def _values(finding: Finding) -> list[str]:
 
 
 def _failed(report: Report) -> str:
-    """`2 slower, 1 larger`: cases of each kind; a mean counts only if no case is slower."""
-    times = [f for f in report.failures if label(f) == Verdict.SLOWER]
-    means = {f.case for f in times if f.cases > 1}
-    single = [f for f in times if f.cases == 1]
-    kinds = (
-        ("slower", _number(single)),
-        ("slower only as a mean over lengths", 0 if single else len(means)),
-        ("larger", _number(f for f in report.failures if label(f) == "larger")),
-        ("failing", _number(f for f in report.failures if f.metric == RUNS)),
-    )
-    return ", ".join(f"{number} {kind}" for kind, number in kinds if number)
+    """`2 slower, 1 larger`: cases of each kind."""
+    kinds = {
+        "slower": [f for f in report.failures if label(f) == Verdict.SLOWER],
+        "larger": [f for f in report.failures if label(f) == "larger"],
+        "failing": [f for f in report.failures if f.metric == RUNS],
+    }
+    return ", ".join(f"{_number(found)} {kind}" for kind, found in kinds.items() if found)
 
 
 def _probably(suspects: Sequence[Finding]) -> str:
     """`PROBABLY SLOWER: index +13 % [+12 %, +14 %]`, with what the suspects still need."""
     slower = [finding for finding in suspects if finding.probably_slower]
     shown = slower or suspects
-    single = [finding for finding in shown if finding.cases == 1] or shown
-    texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in single], 3)
-    return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(single[0].reason)}"
-
-
-def _unsure(report: Report, cases: str) -> str:
-    """`UNSURE: 3 of 4 cases; for 2 no time was left (--budget 450s)`."""
-    single = [finding for finding in report.unsure if finding.cases == 1]
-    text = f"UNSURE: {_number(single)} of {cases}" if single else f"UNSURE: a mean over {cases}"
-    late = [finding for finding in single if finding.metric in RACED and finding.ratio is None]
-    return f"{text}; for {_number(late)} {clean(late[0].reason)}" if late else text
+    texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in shown], 3)
+    return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].reason)}"
 
 
 def _number(findings: Iterable[Finding]) -> int:
     return len({finding.case for finding in findings})
-
-
-def _values_and_verdict(finding: Finding) -> tuple[Cell, ...]:
-    return (
-        *map(words, _values(finding)),
-        Cell(change_of(finding) or NOTHING, finding.ratio, finding.low, finding.high),
-        words(": ".join(filter(None, (label(finding), finding.reason)))),
-    )

@@ -216,7 +216,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
 
 
 def record(kind, trial, samples_s):
-    """One verdict as data; pairs hold log ratios: typical, average, slowest."""
+    """One verdict as data; pairs hold log ratios: typical, average."""
     verdict, effect, reason, statistic = judge([trial], CheckPlan().threshold)[0]
     stages = (trial.first, trial.second)
     return {

@@ -146,7 +146,7 @@ def is_gone(pid):
 
 
 @pytest.mark.parametrize("given", [("--baseline", "any.json"), ("--base", "HEAD", "--call", "m:f")])
-@pytest.mark.parametrize("option", [("--lengths", "64"), ("--level", "core"), ("--mode", "both")])
+@pytest.mark.parametrize("option", [("--lengths", "64"), ("--level", "core"), ("--device", "cpu")])
 def test_an_option_without_effect_is_refused(given, option):
     without_effect(given, option)
 

@@ -12,7 +12,7 @@ from msgspec import convert
 
 from attnbench.errors import StoreError
 from attnbench.gate.baseline import Baseline, dump, load, parse, save, stored_cases
-from attnbench.records import Case, Level, Selection, Workload
+from attnbench.records import Case, Workload
 from tests.cases import CASES
 
 LABEL = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu/padding=0.3"
@@ -90,30 +90,7 @@ def test_a_stored_case_is_requested_as_it_was_saved(case):
     if ".py:" in case.mechanism:  # a file must be there
         case = replace(case, mechanism="small.py:CARD")
     kept = Baseline(attnbench="0.1", torch="2", cases={str(case): {}})
-    (found,) = stored_cases(kept, None, Path.cwd())
+    (found,) = stored_cases(kept, Path.cwd())
     assert (found.label, found.workload) == (str(case), case.workload)
     asked = found.build_request()
     assert Case(**asked | {"workload": convert(asked["workload"], Workload)}) == case
-
-
-def test_only_selected_cases_are_taken_from_a_file():
-    workload = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
-    cases = [
-        Case(mechanism=name, form=form, options=options, workload=workload)
-        for name, form, options in (
-            ("local", "eager", ()),
-            ("etc", "eager", ()),
-            ("local", "flex", (("block", 20),)),
-        )
-    ]
-    kept = Baseline(attnbench="0.1", torch="2", cases={str(c): {} for c in cases})
-    for models, taken in (
-        (["etc"], [1]),
-        (["local"], [0, 2]),
-        (["local:*"], [0, 2]),
-        (["local:eager", "etc"], [0, 1]),
-        (["local[block=20]"], [2]),
-        (["local[block=30]"], []),
-    ):
-        found = stored_cases(kept, [Selection.read(text) for text in models], Path.cwd())
-        assert [one.label for one in found] == [str(cases[number]) for number in taken]

@@ -191,15 +191,6 @@ def test_a_process_that_is_killed_is_counted_once_more(most, code, repository, s
     assert not failing(report)
 
 
-def test_a_pattern_of_forms_that_matches_none_does_not_pass(repository, server, monkeypatch):
-    monkeypatch.chdir(repository.folder)
-    with pytest.raises(UsageError, match=r"unknown form of small.py:CARD 'zz\*'; known: eager"):
-        check(repository, server, models="small.py:CARD:zz*")
-    repository.write("small.py", "raise KeyError\n" + MECHANISM)
-    (broken, nowhere) = check(repository, server, models="small.py:CARD:*,no.py:X:*").findings
-    assert (broken.fails, nowhere.unchecked) == (True, True)
-
-
 def test_what_a_baseline_leaves_out_is_said(repository, server, monkeypatch, tmp_path):
     monkeypatch.chdir(repository.folder)
     runner = Runner(server=server)
@@ -209,10 +200,9 @@ def test_what_a_baseline_leaves_out_is_said(repository, server, monkeypatch, tmp
     assert not file.exists()
     count, (left_out,) = save_baseline(COUNTING, file, models, runner, "1")
     assert (count, left_out.partition(":X")[0]) == (1, "no.py")
-    with pytest.raises(UsageError, match=r"has no case of --models; it has small.py:CARD$"):
-        against_file(COUNTING, file, options.selections("fastformer"), runner)
-    with pytest.raises(CannotRun, match="was saved with --device cpu, this is cuda"):
-        against_file(replace(COUNTING, device="cuda"), file, models, runner)
+    assert {finding.verdict for finding in against_file(COUNTING, file, runner).findings} == {
+        "same"
+    }
 
 
 def test_a_file_that_is_on_neither_side_does_not_pass(repository, server, monkeypatch):
@@ -260,7 +250,7 @@ def test_a_change_where_no_mechanism_is_known_does_not_pass(repository, server):
     repository.write("small.py", "x = 2\n")
     report = check(repository, server)
     assert report.exit_code(strict=False) == 2
-    assert headline(report).startswith("NOT CHECKED: small.py: no mechanism loads this; name")
+    assert headline(report).startswith("NOT CHECKED: small.py: on neither side: no mech")
 
 
 def test_without_changes_there_is_nothing_to_check(repository, server):

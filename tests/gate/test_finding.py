@@ -142,8 +142,3 @@ def test_a_mechanism_that_fails_is_not_traded_for_time():
     slower = one("time_s", "slower", case="d", fails=True)
     report = Report(base="a", head="b", findings=(broken, slower, one()))
     assert traded(report) == report
-
-
-def test_a_mean_over_lengths_is_not_a_case():
-    mean = one(case="m, training, mean of 2 lengths", cases=2)
-    assert Report(base="a", head="b", findings=(one(), LARGER, mean)).cases == ("c",)

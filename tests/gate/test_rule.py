@@ -18,7 +18,6 @@ from attnbench.gate.rule import (
     effect,
     judge,
     mean,
-    mean_of,
     settled,
     suspected,
 )
@@ -31,7 +30,7 @@ times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=8)
 
 def pairs(logs):
     """Pairs of processes in which all calls change alike."""
-    return tuple(Pair(x, x, x) for x in logs)
+    return tuple(Pair(x, x) for x in logs)
 
 
 def evidence(shift=0.0, noise=NOISE, seed=0, second=True, again=0.0, name="case"):
@@ -153,16 +152,6 @@ def test_base_against_base_that_differs_contaminates():
     assert small <= 3
 
 
-def test_the_geometric_mean_goes_pair_by_pair():
-    nothing = (0.0, 0.0, 0.0)
-    a = Evidence(name="a", first=Stage(head=pairs((0.1, 0.2, 0.3)), again=pairs(nothing)))
-    b = Evidence(name="b", first=Stage(head=pairs((0.3, 0.2, 0.1)), again=pairs((0.0, 0.0, 0.2))))
-    both = mean_of("both", [a, b]).view(Statistic.TYPICAL)
-    assert both.first == pytest.approx((0.2, 0.2, 0.2))
-    assert both.again == pytest.approx((0.0, 0.0, 0.1))
-    assert both.second == ()
-
-
 def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
     again = pairs((0.0,) * 10)
     above = pairs((0.0183, 0.0193, 0.0203, 0.0193, 0.0173, 0.0213))
@@ -226,11 +215,9 @@ def test_a_change_of_some_calls_is_found(every, share):
     assert np.median(points) == pytest.approx(share / every, abs=0.02)
 
 
-def test_a_reason_says_that_calls_vary_more_than_before():
+def test_a_reason_says_that_only_some_calls_are_slower():
     judged = judged_on(0, partial(slowed, every=5, share=0.5))
-    assert judged.reason.startswith("on average over all calls")
-    assert "calls vary more than on base" in judged.reason
-    assert "the slowest tenth +" in judged.reason
+    assert judged.reason == "on average over all calls"
     even = judged_on(0, partial(slowed, every=1, share=0.1))
     assert (even.verdict, even.reason, even.statistic) == ("slower", "", "typical")
 
@@ -257,7 +244,7 @@ def test_a_reversed_pair_has_the_opposite_sign_and_no_unit(base, head, unit):
     assert Pair.of(head, base) == pytest.approx([-x for x in pair], abs=1e-9)
     scaled = Pair.of([unit * t for t in base], [unit * t for t in head])
     assert scaled == pytest.approx(pair, abs=1e-9)
-    assert Pair.of(base, [unit * t for t in base]) == pytest.approx([math.log(unit)] * 3, abs=1e-9)
+    assert Pair.of(base, [unit * t for t in base]) == pytest.approx([math.log(unit)] * 2, abs=1e-9)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=20))

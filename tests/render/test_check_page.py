@@ -37,8 +37,6 @@ SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
 OTHER_SAME = replace(SAME, case=CASE.replace("N128", "N512"))
 LATE = replace(UNSURE, case=OTHER_SAME.case, ratio=None, reason="no time was left (--budget 450s)")
 OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
-MEAN = replace(SLOWER, case="fastformer, inference, mean of 2 lengths", cases=2)
-UNSURE_MEAN = replace(MEAN, verdict=Verdict.UNSURE, fails=False)
 FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, verdict="faster")
 
 
@@ -52,9 +50,7 @@ def report(*findings, **more):
         (report(SAME), "OK: no regression in 1 case"),
         (report(), "nothing to check: no mechanism loads a changed file"),
         (report(SLOWER, LARGER, BROKEN), "FAILED: 1 slower, 1 larger, 1 failing of 1 case"),
-        (report(SLOWER, OTHER, MEAN, SAME), "FAILED: 2 slower of 2 cases"),
-        (report(UNSURE, MEAN, SAME), "FAILED: 1 slower only as a mean over lengths of 1 case"),
-        (report(UNSURE, UNSURE_MEAN, SAME), "UNSURE: 1 of 1 case"),
+        (report(SLOWER, OTHER, SAME), "FAILED: 2 slower of 2 cases"),
         (report(UNSURE), "UNSURE: 1 of 1 case"),
         (report(NEITHER, SAME), f"NOT CHECKED: {CASE}: on neither side: there is no file x.py"),
         (
@@ -65,7 +61,6 @@ def report(*findings, **more):
             report(KILLED, OTHER_SAME),
             f"UNSURE: 1 of 2 cases: {CASE}: could not be measured on head: killed",
         ),
-        (report(SAME, UNSURE_MEAN), "UNSURE: a mean over 1 case"),
         (
             report(SAME, UNSURE, LATE),
             "UNSURE: 2 of 2 cases; for 1 no time was left (--budget 450s)",
@@ -152,10 +147,11 @@ def test_the_page_has_what_fails_first():
 
 
 def test_a_row_has_the_short_name_of_its_case():
-    times, counts = check_page.tables(report(SLOWER, OTHER, MEAN, LARGER))
+    times, counts = check_page.tables(report(SLOWER, OTHER, LARGER))
     first = [row[0].text for row in times.rows]
-    assert first == ["fastformer:eager N=128 inference", first[0].replace("128", "512"), MEAN.case]
+    assert first == ["fastformer:eager N=128 inference", first[0].replace("128", "512")]
     assert counts.rows[0][0].text == first[0]
+    assert counts.note == "0 of 1 counted metrics are the same"
 
 
 SUSPECT = replace(
@@ -208,11 +204,6 @@ def test_the_page_ends_with_how_it_was_measured_in_sentences():
 def test_the_timed_batch_has_a_column():
     (times,) = check_page.tables(report(replace(SLOWER, batch=2)))
     assert times.rows[0][1].text == "2"
-
-
-def test_a_counted_change_comes_with_what_was_counted():
-    (counts,) = check_page.tables(report(LARGER, SAME))
-    assert counts.note.startswith("1 of 2 counted metrics are the same; allocated peak: most bytes")
 
 
 def test_the_data_say_everything():
