@@ -21,9 +21,9 @@ SLACK = 60  # lines by which a room may stay below its number
 LINES = {
     "cli": (2_240, 1_000),
     "api": (490, 170),
-    "gate": (1_750, 1_200),
+    "gate": (1_610, 1_200),
     "claims": (390, 350),
-    "render": (3_990, 1_700),
+    "render": (3_950, 1_700),
     "render/web": (520, 520),
     "workloads": (1_250, 650),
     "kvbytes": (660, 460),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (33_430, 22_000)
-ALL = (26_960, 17_500)  # of the package
+TESTS = (33_370, 22_000)
+ALL = (26_780, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
