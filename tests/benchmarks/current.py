@@ -13,8 +13,10 @@ import statistics
 import sys
 
 import torch
+from torch.autograd.profiler import profile
 
 from attnbench.catalogue.registry import card
+from attnbench.devices import memory
 from attnbench.records import Clock, Level, Mode, Selection, Workload
 from tests.benchmarks.header import CPU, begin
 from tests.benchmarks.speed import HEADS, WIDTH, iteration, turn
@@ -61,16 +63,8 @@ def main():
 def row(ours, other, seq_len, mode, pairs):
     training, both = mode is Mode.TRAINING, []
     for name in (ours, other):
-        chosen = Selection.read(name)
-        w = Workload(
-            batch=1,
-            seq_len=seq_len,
-            width=WIDTH,
-            heads=HEADS,
-            level=Level.ATTENTION,
-            mode=mode,
-            causal=True,
-        )
+        chosen, sizes = Selection.read(name), {"seq_len": seq_len, "width": WIDTH, "heads": HEADS}
+        w = Workload(batch=1, **sizes, level=Level.ATTENTION, mode=mode, causal=True)
         found = card(chosen.name)
         config = found.configure(dict(chosen.options))
         both.append(found.forms[chosen.form](config, w).train(training))
@@ -88,16 +82,12 @@ def row(ours, other, seq_len, mode, pairs):
 
 def peak(attention, x, iterate):
     """Bytes allocated at a time beyond those before an iteration, which it also warms up."""
-    with torch.profiler.profile(profile_memory=True) as profile:
+    with profile(profile_memory=True) as events:
+        memory.mark("start")
         iterate(lambda part: None)
     for tensor in (x, *attention.parameters()):
         tensor.grad = None
-    held = largest = 0
-    for event in profile.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            largest = max(largest, held)
-    return largest
+    return memory.peaks(events.kineto_results.events())["allocated_delta_bytes"]
 
 
 if __name__ == "__main__":

@@ -5,11 +5,7 @@ import torch
 
 from attnbench.mechanisms.forgetting import CARD, Config
 from attnbench.records import Level, Workload
-
-
-def core(form, seq_len):
-    w = Workload(batch=1, seq_len=seq_len, width=8, heads=2, level=Level.CORE, causal=True)
-    return CARD.forms[form](Config(), w)
+from tests.mechanisms.building import core, qkv
 
 
 def gradients(form, dtype, exact=torch.bfloat16):
@@ -38,9 +34,8 @@ def test_long_sequences_lose_no_digits(dtype, allowed):
 @pytest.mark.parametrize("form", CARD.forms)
 def test_padding_between_tokens_fades_nothing(form):
     """Outputs are those of the sequence without the padding, whatever its x W_F is."""
-    real = torch.rand(1, 90) < 0.7
-    q, k, v = torch.randn(3, 1, 2, 90, 4).double()
-    f = torch.randn(1, 2, 90).double()
-    alone = core(form, 90).double().attend(*(t[:, :, real[0]] for t in (q, k, v, f)), None)
-    padded = core(form, 90).double().attend(q, k, v, f, real)
-    torch.testing.assert_close(padded[:, :, real[0]], alone)
+    module, real = core("forgetting", form, seq_len=90), torch.rand(90) < 0.7
+    inputs = [*qkv(90), torch.randn(2, 4, 90).double()]
+    alone = module.attend(*(t[:, :, real] for t in inputs), None)
+    padded = module.attend(*inputs, real.expand(2, -1))
+    torch.testing.assert_close(padded[:, :, real], alone)

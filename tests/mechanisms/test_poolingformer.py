@@ -23,19 +23,13 @@ def dense(module, x, projections, k=None, v=None, allowed=None):
     return merge(logits.softmax(-1) @ v)
 
 
-def levels(module):
-    return (
-        (module.query, module.key, module.value),
-        (module.query_2, module.key_2, module.value_2),
-    )
-
-
 @pytest.mark.parametrize("form", ["eager", "blocked"])
 @pytest.mark.parametrize("seq_len", [64, 101])
 def test_it_equals_dense_attention_to_averaged_keys(form, seq_len):
     options = {"window": 12, "pool_window": 40, "kernel": 5, "stride": 4, "pooling": "mean"}
     module, x = build(NAME, form, seq_len=seq_len, **options), tokens(seq_len)
-    first, second = levels(module)
+    first = module.query, module.key, module.value
+    second = module.query_2, module.key_2, module.value_2
     i = torch.arange(seq_len)
     y = dense(module, x, first, allowed=(i[:, None] - i).abs() <= 6)
     k, v = (module.split(averaged(m(y))) for m in second[1:])
