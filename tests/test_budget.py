@@ -27,7 +27,7 @@ LINES = {
     "render/web": (520, 520),
     "workloads": (1_250, 650),
     "kvbytes": (660, 460),
-    "measure": (2_130, 910),
+    "measure": (2_120, 910),
     "analysis": (1_960, 1_240),
     "fleet": (560, 440),
     "catalogue": (630, 450),

@@ -97,14 +97,8 @@ class Built:
         if timing.cuda_graphs:
             iterate, self.watch = captured(device, subject), self.stopwatch()
             first = sample(iterate, lambda: None, self.watch, 1)
-        clear = (lambda: None) if timing.cuda_graphs else subject.clear
         self.iterate = Iterations(
-            subject,
-            iterate,
-            clear,
-            timing.inputs_seed,
-            fixed=timing.cuda_graphs,
-            examined=timing.suspicious,
+            subject, iterate, timing.inputs_seed, timing.cuda_graphs, timing.suspicious
         )
         self.warm_up(first, faulted, waited)
         self.graphs, self.moved = graphs(), self.iterate.moved

@@ -6,7 +6,7 @@ not, and nothing has to be drawn or copied. Rows whose end is reached are redraw
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -37,13 +37,11 @@ class Iterations:
         self,
         subject: Subject,
         work: Iterate,
-        clear: Callable[[], None],
         seed: int,
         fixed: bool = False,
         examined: bool = False,
     ) -> None:
-        self.subject, self.work, self.before = subject, work, clear
-        self.fixed, self.examined = fixed, examined
+        self.subject, self.work, self.fixed, self.examined = subject, work, fixed, examined
         self.shapes = [tuple(x.shape) for x in subject.inputs]
         sizes = [(x.numel() + MOVES * LINE // x.itemsize, x) for x in subject.inputs]
         self.rows = [torch.empty(size, dtype=x.dtype, device=x.device) for size, x in sizes]
@@ -67,7 +65,8 @@ class Iterations:
     def clear(self) -> None:
         """Drop what the last iteration left, and move on."""
         self.output = None
-        self.before()
+        if not self.fixed:  # graphs keep their gradients
+            self.subject.clear()
         if self.moved and self.moved % MOVES == 0:
             self.fill()
         windows = self.windows(self.moved)

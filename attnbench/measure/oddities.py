@@ -200,8 +200,7 @@ class Examination:
         redraw(states, self.subject.device)
         y = self.call(x)
         y.backward(torch.randn_like(y))
-        own = set(self.mechanism.parameters())
-        trained = [p for p in self.subject.parameters if p in own]
+        trained = [p for p in self.mechanism.parameters() if p.requires_grad]
         missing = [p for p in trained if p.grad is None or not p.grad.any()]
         if len(missing) > UNTRAINED * len(trained):
             vary(missing)

@@ -47,7 +47,7 @@ def test_an_output_of_another_type_is_a_failure_and_of_a_layer_odd():
     forward = inner.forward
     inner.forward = lambda x, mask: forward(x, mask).bfloat16()
     output = subject.iteration()(lambda phase: None)
-    iterations = Iterations(subject, subject.iteration(), subject.clear, seed=1)
+    iterations = Iterations(subject, subject.iteration(), seed=1)
     odd = Examination(subject, seed=0).notes(iterations)["odd"]
     assert odd == "returned torch.bfloat16 for torch.float32"
     assert subject.check(output) == ""
