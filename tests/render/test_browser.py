@@ -214,6 +214,7 @@ def test_a_prediction_says_that_it_is_one_and_leaves_the_axis_to_what_was_measur
 def test_series_are_picked_and_highlighted(opened):
     page = opened.page
     page.locator("fieldset").get_by_label("Linformer").uncheck()
+    page.keyboard.press("Enter")
     settled(page)
     assert page.locator(f"{MARKS}[aria-label*=Linformer]").count() == 0
     page.locator("fieldset label").first.hover()

@@ -83,6 +83,7 @@ class Charts {
     this.drawn = Promise.resolve();
     this.form.hidden = false;
     this.form.addEventListener("change", () => this.changed());
+    this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.querySelector("button").addEventListener("click", () => {
       const none = this.boxes.every(({ checked }) => checked);
       for (const box of this.boxes) box.checked = !none;
