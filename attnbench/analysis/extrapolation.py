@@ -4,14 +4,15 @@ The rule is the one by which a running sweep decides, applied to the estimates o
 accuracy is tested on measured times: each length of a series is predicted from the shorter ones, at
 least two, as if the sweep had ended there. Like the error of an exponent, that of a log time is
 taken to grow in proportion to the distance in log N from the nearest measured length. Its variance
-at a distance of 1 is the mean square of the test errors, each divided by its distance; it is shrunk
-towards that of all series, as variances of estimates are, and has as many degrees of freedom as
-lengths were tested. The 95 % band adds the error of the nearest estimate; a band wider than
-`UNCERTAIN` is left out.
+at a distance of 1 is the mean square of the test errors of all series, each divided by its
+distance, with as many degrees of freedom as lengths were tested. The 95 % band adds the error of
+the nearest estimate; a band wider than `UNCERTAIN` is left out.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from statistics import mean
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from attnbench.metrics import MEMORY
 from attnbench.records import Outcome, Part, Planned, Run
 from attnbench.run.costs import Costs, Group, Rates, seq_len
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.estimate import LEVEL, Estimate, shrunk, student_quantile
+from attnbench.statistics.estimate import LEVEL, Estimate, student_quantile
 
 FEWEST = 2  # lengths from which the rule can tell the growth of a series
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
@@ -44,7 +45,8 @@ def predictions(
     for key in (key for key in cases if key in known):
         costs.learn_time(cases[key], known[key].point)
         curves.setdefault(costs.groups(cases[key], Part.TIME)[0], []).append(cases[key])
-    spreads = _spreads(curves, costs)
+    tried = [squares for curve in curves.values() for squares in _tried(curve, costs) if squares]
+    spread = math.sqrt(mean(chain(*tried))) if tried else math.nan
     measured = {run.case for run in runs if run.values.get(MEMORY)}
     refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
     found = {}
@@ -54,43 +56,19 @@ def predictions(
         time, peak_bytes = Estimate(), math.nan
         if key not in known and not costs.is_unknown(planned, Part.TIME):
             point = costs.iteration_s(planned) or math.nan
-            half = _half(planned, known, curves, spreads, costs)
+            half = math.nan
+            curve = curves.get(costs.groups(planned, Part.TIME)[0])
+            if tried and curve:
+                near = min(curve, key=lambda other: _distance(planned, other))
+                error = np.nan_to_num(known[near.case.key].log_se)
+                half = math.hypot(spread * _distance(planned, near), error)
+                half *= student_quantile(LEVEL, len(tried))
+            half = math.nan if 2 * half > math.log(UNCERTAIN) else half
             time = Estimate(point=point, low=point * math.exp(-half), high=point * math.exp(half))
         if key not in measured and not costs.is_unknown(planned, Part.MEMORY):
             peak_bytes = costs.peak_bytes(planned) or math.nan
         found[key] = time, peak_bytes
     return found
-
-
-def _half(
-    planned: Planned,
-    known: Mapping[str, Estimate],
-    curves: Mapping[Group, Sequence[Planned]],
-    spreads: Mapping[Group, tuple[float, float]],
-    costs: Costs,
-) -> float:
-    """Half the band of a predicted log time; NaN where there is none, or it says nothing."""
-    curve = costs.groups(planned, Part.TIME)[0]
-    if curve not in curves:
-        return math.nan
-    variance, df = spreads[curve]
-    near = min(curves[curve], key=lambda other: _distance(planned, other))
-    error = np.nan_to_num(known[near.case.key].log_se)
-    half = student_quantile(LEVEL, df) * math.hypot(
-        math.sqrt(variance) * _distance(planned, near), error
-    )
-    return math.nan if 2 * half > math.log(UNCERTAIN) else half
-
-
-def _spreads(
-    curves: Mapping[Group, Sequence[Planned]], costs: Costs
-) -> dict[Group, tuple[float, float]]:
-    """The variance of a log time at a distance of 1 along each curve, and its freedom."""
-    tried = [[*_tried(curve, costs)] for curve in curves.values()]
-    dfs = np.array([len(lengths) for lengths in tried], float)
-    own = np.array([sum(map(sum, lengths)) / max(1, sum(map(len, lengths))) for lengths in tried])
-    spread = shrunk(own, dfs) if dfs.any() else (own * math.nan, own + 1)
-    return dict(zip(curves, zip(*spread, strict=True), strict=True))
 
 
 def _tried(curve: Sequence[Planned], times: Costs) -> Iterator[list[float]]:

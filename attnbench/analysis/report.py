@@ -14,12 +14,11 @@ import numpy as np
 from attnbench.analysis import recorded, scaling, summary, trust
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, one_order, speedups
-from attnbench.analysis.standings import Standings, comparable
+from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame
 from attnbench.analysis.suspects import rankable
 from attnbench.analysis.warnings import SweepWarning, warnings
 from attnbench.errors import UnknownMechanism
-from attnbench.metrics import MEMORY
 from attnbench.records import Sweep, split_sizes
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
@@ -107,12 +106,6 @@ class Analysis:
     def crossings(self) -> Frame:
         """The same with each pair once, in the order that crosses or wins."""
         return one_order(self.crossovers)
-
-    @cached_property
-    def memory_crossings(self) -> Frame:
-        """`crossings` of allocated peaks."""
-        ranked = comparable(rankable(self.cases), across=True)
-        return one_order(crossovers(ranked, MEMORY, self.against))
 
     @cached_property
     def exponents(self) -> Frame:

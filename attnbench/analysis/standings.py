@@ -172,16 +172,13 @@ class Winner:
         return first, bool(self.unsure), self.measured == 1
 
 
-def comparable(summary: pd.DataFrame, across: bool = False) -> pd.DataFrame:
+def comparable(summary: pd.DataFrame) -> pd.DataFrame:
     """The cases whose memory peaks can be compared: a filled state had no prompt.
 
-    They are those at lengths where all states were filled or none was; `across` lengths, only those
-    that were not filled, if the mode has any.
+    They are those at lengths where all states were filled or none was.
     """
     of_block = summary.groupby(["mode", "sizes", "seq_len"])["filled"]
-    alike = summary[of_block.transform("all") == of_block.transform("any")]
-    only_filled = alike.groupby(["mode", "sizes"])["filled"].transform("all")
-    return alike[only_filled | ~alike["filled"]] if across else alike
+    return summary[of_block.transform("all") == of_block.transform("any")]
 
 
 def winners(

@@ -12,6 +12,7 @@ from attnbench.fleet import split
 from attnbench.records import Planned, Request, Shard
 from attnbench.render.cases import plan_tables
 from attnbench.run.order import Foreseen, foresee
+from attnbench.statistics.curves import size_names
 from attnbench.units import many
 
 PREDICTED = ("predicted_s", "predicted_bytes")  # unknown, null, of a module that declares no costs
@@ -45,7 +46,7 @@ def show_plan(
         rows = [case_row(planned, found) for planned in plan]
         console.data({**whole, "memory_bytes": memory_bytes, "cases": rows})
         return
-    for table in plan_tables(plan, request, found, memory_bytes):
+    for table in plan_tables(plan, request, found, memory_bytes, size_names(plan)):
         console.show(table)
         console.out().print()
     console.out().print(line, end="\n" * bool(line))

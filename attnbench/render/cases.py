@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.summary import MISSING, Frame
-from attnbench.records import Cause, Outcome, Planned, Request, Run, Workload
+from attnbench.records import Cause, Outcome, Planned, Request, Run
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
@@ -45,37 +45,20 @@ def outcome_phrase(outcome: str, cause: str) -> str:
     return CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING]
 
 
-def split_common(workloads: Sequence[Workload]) -> tuple[str, list[str]]:
-    """The sizes that all share, `D256-H16/model/float32/cpu`, and the further ones of each.
-
-    Batch, length and mode are left out: they have columns.
-    """
-    parts = []
-    for workload in workloads:
-        sizes, level, _, *others = str(workload).split("/")
-        parts.append([*sizes.split("-")[2:], level, *others])
-    common = [part for part in parts[0] if all(part in other for other in parts)] if parts else []
-    further = [[part for part in one if part not in common] for one in parts]
-    return _joined(common), [_joined(one) for one in further]
-
-
-def _joined(parts: Sequence[str]) -> str:
-    sizes = [part for part in parts if part[:1] in "DH" and part[1:].isdecimal()]
-    return "/".join(filter(None, ["-".join(sizes), *(p for p in parts if p not in sizes)]))
-
-
 def plan_tables(
-    plan: Sequence[Planned], request: Request, foreseen: "Foreseen", memory_bytes: int | None
+    plan: Sequence[Planned],
+    request: Request,
+    foreseen: "Foreseen",
+    memory_bytes: int | None,
+    sizes: Mapping[str, str],
 ) -> list[Table]:
     """What a dry run shows: the cases, those left out if any, and the total.
 
-    `memory_bytes` are available.
+    `memory_bytes` are available; `sizes` are those that differ, by the key of each case.
     """
-    common, further = split_common([planned.case.workload for planned in plan])
-    named = [
-        ("/".join(filter(None, (planned.case.series, parts))), planned)
-        for planned, parts in zip(plan, further, strict=True)
-    ]
+    w = plan[0].case.workload
+    named = [(f"{p.case.series} {sizes[p.case.key]}".strip(), p) for p in plan]
+    common = "" if request.variants else f" (D{w.width}-H{w.heads}/{w.level}/{w.dtype}/{w.device})"
     cases = table(
         named,
         [
@@ -87,7 +70,7 @@ def plan_tables(
             Column("Measured", lambda row: words(_measured(row[1], foreseen))),
         ],
         name="plan",
-        title=f"Plan ({common})",
+        title=f"Plan{common}",
         leading=3,
     )
     missing = Table(

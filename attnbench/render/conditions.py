@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
-from attnbench.records import PASSES, Clock, Environment, Level, Request, Shell, Sweep
+from attnbench.records import PASSES, Clock, Environment, Level, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 from attnbench.workloads.config import command
@@ -22,7 +22,6 @@ KEPT = (
     " Freed pages stay mapped. Where they are given back, as by default, page faults lengthen times"
     " by 3 to 47 %, and a ratio of 2.2 was 1.55."
 )
-MOST_NODES = 8  # that are named
 
 
 def origin(sweep: Sweep) -> list[str]:
@@ -105,8 +104,6 @@ def _asked(sweep: Sweep) -> str:
     ]
     sizes += ["causal"] * request.causal
     sizes += [f"{units.percent(request.padding)} padding"] * (request.padding > 0)
-    if request.level is Level.MODEL:
-        sizes += _shell(request)
     lengths = request.lengths
     span = f"{units.count(min(lengths))} to {units.count(max(lengths))}" if lengths else "none"
     return (
@@ -120,16 +117,6 @@ def _many(counts: Sequence[int], noun: str) -> str:
     """`2, 4 heads`."""
     *others, last = counts
     return ", ".join([*map(str, others), units.many(last, noun)])
-
-
-def _shell(request: Request) -> Iterator[str]:
-    """The options of the classifier that are not the defaults."""
-    if request.dropout != Shell().dropout:
-        yield f"{units.percent(request.dropout)} dropout"
-    if request.share_layers is not None:
-        yield "shared layers" if request.share_layers else "separate layers"
-    if request.reversible is not None:
-        yield "reversible layers" if request.reversible else "irreversible layers"
 
 
 def _machine(session: Environment) -> Iterator[str]:
@@ -154,8 +141,7 @@ def _nodes(analysis: Analysis) -> list[str]:
         return []
     shards = analysis.sweep.shards
     of = f" of {shards[0].of}" if shards and len(shards) < shards[0].of else ""
-    more = [f"{len(analysis.nodes) - MOST_NODES} more"] * (len(analysis.nodes) > MOST_NODES)
-    where = ", ".join([*analysis.nodes[:MOST_NODES], *more])
+    where = units.few(analysis.nodes)
     nodes = units.many(len(analysis.nodes), "node")
     return [f"Divided into {units.many(len(shards), 'shard')}{of}, on {nodes}: {where}."]
 

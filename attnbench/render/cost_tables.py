@@ -91,7 +91,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
             f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
             " slowly than the GPU runs it."
         )
-    notes += [*_forms(cases), *_compiled(cases), *_filled(cases)]
+    notes += [*_forms(cases), *_filled(cases)]
     return by_length(
         summary,
         mode,
@@ -316,19 +316,6 @@ def _filled(cases: Frame) -> Iterator[str]:
             f"“{FILLED.strip()}” marks steps from states filled with random numbers, without a"
             " prompt."
         )
-
-
-def _compiled(cases: Frame) -> Iterator[str]:
-    """The compile time of each series that torch.compile compiles."""
-    known = cases[cases["compile_s"].notna()]
-    spans = known.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
-    names = labels_of(cases["series"])
-    parts = [
-        f"{names[series]} {units.between(least, most, units.seconds)}"
-        for series, least, most in spans.itertuples()
-    ]
-    if parts:
-        yield f"Times do not include compiling, which took, per length: {', '.join(parts)}."
 
 
 def intervals(summary: Frame, mode: str) -> str:

@@ -73,7 +73,6 @@ def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Tab
         return Column(mode.capitalize(), lambda row: crossing(row[2].get(mode)))
 
     modes = list(dict.fromkeys(pairs["mode"]))
-    timed = set(pairs["metric"]) <= {TIME}
     rows = []
     for (a, b), own in pairs.groupby(["series", "other"], sort=False):
         crosses = own["answer"].isin((CrossoverKind.FROM, CrossoverKind.UNCLEAR)).any()
@@ -82,16 +81,15 @@ def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Tab
     return table(
         rows,
         [
-            Column("Faster" if timed else "Smaller", lambda row: words(row[0])),
+            Column("Faster", lambda row: words(row[0])),
             Column("Than", lambda row: words(row[1])),
             *map(in_mode, modes),
         ],
-        name="crossovers" if timed else "crossovers_memory",
-        title=f"Crossover lengths ({'time' if timed else 'memory'}{of}), tokens",
-        note=f"The length from which the first needs less {'time' if timed else 'memory'} than the"
-        " second, interpolated between measured lengths"
-        f"{', with a 95 % confidence interval' if timed else '; peaks are exact'}; ≤ marks a"
-        " crossing at or before the shortest length. Pairs that are not listed do not cross.",
+        name="crossovers",
+        title=f"Crossover lengths (time{of}), tokens",
+        note="The length from which the first needs less time than the second, interpolated between"
+        " measured lengths, with a 95 % confidence interval; ≤ marks a crossing at or before the"
+        " shortest length. Pairs that are not listed do not cross.",
     )
 
 

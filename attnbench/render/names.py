@@ -9,7 +9,7 @@ from attnbench.render.grid import Cell, Table, clean
 from attnbench.render.styles import labels, mechanism_of
 
 # the headings of columns of series
-SERIES = frozenset({"Mechanism", "Faster", "Smaller", "Than", "Measured"})
+SERIES = frozenset({"Mechanism", "Faster", "Than", "Measured"})
 
 
 def labels_of(series: Iterable[str]) -> dict[str, str]:

@@ -217,10 +217,7 @@ def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
     papers = paper_tables(analysis.exponents, cards, request.level)
     for table in (complexity(cases, analysis.exponents, cards), *papers):
         yield partial(explained, table, cases, cards)
-    yield from (
-        partial(crossovers, pairs, bases, cost_tables.per_layer(cases))
-        for pairs in (analysis.crossings, analysis.memory_crossings)
-    )
+    yield partial(crossovers, analysis.crossings, bases, cost_tables.per_layer(cases))
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         yield from (partial(cost_tables.measured, cases, mode, row) for mode in modes)
     if len(analysis.precision):

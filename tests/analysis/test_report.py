@@ -58,8 +58,7 @@ def test_a_report_computes_each_part_once():
         tables = report_tables(found)
         report_files(found, ("png", "svg"), tables=tables)
         headlines(found, tables)
-    # crossovers of times, and of memory
-    assert counts == {name: 1 for _, name in (ONCE, *PARTS)} | {"crossovers": 2, "__init__": 1}
+    assert counts == {name: 1 for _, name in (ONCE, *PARTS)} | {"__init__": 1}
     assert all(name in vars(found) for name in KEPT)  # computed, and kept
 
 
@@ -197,10 +196,8 @@ def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():
     found = analyse(sweep(), "linformer")
     assert found.baselines == found.against == ("linformer:eager",)
     assert "linformer:eager" not in set(found.speedups["series"])
-    for pairs in (found.crossovers, found.memory_crossings):
-        assert (
-            (pairs["series"] == "linformer:eager") ^ (pairs["other"] == "linformer:eager")
-        ).all()
+    pairs = found.crossovers
+    assert ((pairs["series"] == "linformer:eager") ^ (pairs["other"] == "linformer:eager")).all()
 
 
 def test_one_series_has_no_speedups():

@@ -98,8 +98,6 @@ def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
     long = analyse(replace(found.sweep, plan=every))
     lengths = {winner.seq_len for winner in long.answers.least_memory}
     assert lengths == {128, 256, 512, 32_768, 65_536}
-    for each in (mixed, long):
-        assert each.memory_crossings["to_len"].max() == 512
     alike = analyse(replace(found.sweep, plan=tuple(replace(p, filled=True) for p in plan)))
     assert len(alike.answers.least_memory) == len(found.answers.least_memory) == 10
     table = cost_tables.memory(mixed.cases, "decode")

@@ -58,7 +58,7 @@ def test_a_report_has_all_its_files(found, files):
         *(f"{what}_{mode}" for what in ("latency", "memory", "speedup", "over_bound")
           for mode in ("training", "inference")),
         *("answer", "not_measured", "outcomes", "cases"),
-        *("complexity", "crossovers", "crossovers_memory"),
+        *("complexity", "crossovers"),
         *("survey_table1", "fastformer_table7"),
     }  # fmt: skip
 
@@ -266,25 +266,13 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
     assert "“l” marks launch-bound cases" in table.note
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ({"dropout": 0.1}, "10 % dropout"),
-        ({"share_layers": True}, "shared layers"),
-        ({"share_layers": False}, "separate layers"),
-        ({"reversible": True}, "reversible layers"),
-        ({"reversible": False}, "irreversible layers"),
-    ],
-)
-def test_the_request_states_options_of_the_model_that_are_not_the_defaults(option, said):
+def test_the_request_states_the_sizes_that_a_level_has():
     def line(level, **changes):
         asked = replace(whole.request, level=level, **changes)
         return conditions.conditions(analyse(replace(whole, request=asked)))[0]
 
     whole = sweep(("fastformer",), lengths=(128,))
-    assert f"float32, {said}." in line(Level.MODEL, **option)
     assert line(Level.MODEL).endswith("float32.")
-    assert line(Level.ATTENTION, **option).endswith("float32.")
     assert "1 head, 2 layers, float32" in line(Level.MODEL, heads=1)
     assert "16 heads, float32" in line(Level.ATTENTION), "one attention has no layers"
 
@@ -359,20 +347,6 @@ def test_a_warning_says_once_what_is_odd_about_a_mechanism(part, change, said):
     whole = sweep(("fastformer",), rounds=2)
     text = warned(altered(whole, lambda run: replace(run, **change), part))
     assert all(text.count(words) == 1 for words in said)
-
-
-def test_the_time_to_compile_stands_below_the_times_that_leave_it_out():
-    whole = sweep(("transformer:compiled", "fastformer"), lengths=(128, 256), rounds=2)
-    seconds = {128: 31.0, 256: 74.0}
-    taken = {
-        planned.case.key: {"compile_s": seconds[planned.case.workload.seq_len]}
-        for planned in whole.plan
-        if planned.case.form == "compiled"
-    }
-    compiled = altered(whole, lambda run: replace(run, values=taken.get(run.case, {})))
-    table = page.report_tables(analyse(compiled))[1]
-    assert "compiling, which took, per length: Transformer 31.0 s to 74.0 s." in table.note
-    assert "compiling" not in page.report_tables(analyse(whole))[1].note
 
 
 def test_a_warning_names_a_time_below_that_of_reading_the_input():

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from attnbench.records import Mode
-from attnbench.render.cases import plan_tables, split_common
+from attnbench.render.cases import plan_tables
 from attnbench.run.order import foresee
+from attnbench.statistics.curves import size_names
 from tests.render.test_writers import printed
 from tests.run.sessions import PLAN, REQUEST, planned
 
@@ -17,7 +18,7 @@ OTHER = planned("odd", 128, 10**8, refusal="it cannot", mode=Mode.TRAINING)
 
 def tables(request, plan, memory_bytes=8 * GIB):
     found = foresee(request, plan, memory_bytes)
-    return found, plan_tables(plan, request, found, memory_bytes)
+    return found, plan_tables(plan, request, found, memory_bytes, size_names(plan))
 
 
 def texts(table):
@@ -88,11 +89,3 @@ def test_what_all_cases_share_is_in_the_title():
     _, (cases, *_) = tables(REQUEST, PLAN)
     assert cases.title == "Plan (D256-H16/attention/float32/cpu)"
     assert texts(cases)[0][0] == "slow:eager"
-
-
-def test_what_they_do_not_share_stays_with_the_case():
-    w = PLAN[0].case.workload
-    shared, own = split_common([w, replace(w, width=64, dtype="bfloat16"), replace(w, causal=True)])
-    assert shared == "H16/attention/cpu"
-    assert own == ["D256/float32", "D64/bfloat16", "D256/float32/causal"]
-    assert split_common([]) == ("", [])
