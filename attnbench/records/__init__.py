@@ -50,7 +50,6 @@ from attnbench.records.run import (
     Shard,
 )
 from attnbench.records.selection import (
-    AT,
     SIZES,
     Selection,
     options_text,

@@ -22,7 +22,6 @@ SELECTION = re.compile(
 )
 STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
 MOST, DEEPEST = 1000, 50  # layers of a stack, and stacks nested in one
-AT = " @ "  # between a series and its device, in reports of several
 
 # what a sweep may cross, as it ends the names of series
 SIZES: Mapping[str, str] = MappingProxyType(

@@ -31,7 +31,8 @@ from attnbench.render.cost_tables import (
 )
 from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, number, table, words
 from attnbench.render.growth_tables import crossing, exponent
-from attnbench.render.names import compared_with, in_full, labels_of
+from attnbench.render.names import compared_with, in_full
+from attnbench.render.styles import labels
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
@@ -85,7 +86,7 @@ class _Writer:
     """Sentences with the labels of the series."""
 
     def __init__(self, answers: Answers, most: int | None) -> None:
-        self.names, self.lengths = labels_of(answers.series), answers.lengths
+        self.names, self.lengths = labels(answers.series), answers.lengths
         self.at, self.most = answers.seq_len, most
 
     def leading(
@@ -190,7 +191,7 @@ def answer(analysis: Analysis) -> Table:
     For each mode: the time, the speed-up over the baseline, the length from which the series is
     faster, and peak memory; in a mode that steps, the state instead, and how time and state grow.
     """
-    found, names = analysis.answers, labels_of(analysis.answers.series)
+    found, names = analysis.answers, labels(analysis.answers.series)
     if found.seq_len is None:
         return Table(name="answer", title="The answer", columns=("Mechanism",), rows=())
     modes = [mode for mode in analysis.modes if (analysis.rows["mode"] == mode).any()]

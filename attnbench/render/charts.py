@@ -17,7 +17,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Metric, Unit
-from attnbench.records import AT, PASSES
+from attnbench.records import PASSES
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, per_layer, timed_by
 from attnbench.render.grid import clean, quantity
@@ -175,7 +175,7 @@ def _tick_text(unit: Unit) -> str:
 def _look(name: str, label: str, style: Mapping[str, Any]) -> dict[str, Any]:
     stroke = style["linestyle"]
     return {
-        "name": label.replace("\n", AT),
+        "name": label,
         "title": clean(name),
         "colour": f"light-dark({style['color']}, {on_dark(style['color'])})",
         "shape": marker_path(style["marker"]),

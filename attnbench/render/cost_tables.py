@@ -27,7 +27,8 @@ from attnbench.render.grid import (
     table,
     words,
 )
-from attnbench.render.names import compared_with, labels_of
+from attnbench.render.names import compared_with
+from attnbench.render.styles import labels
 from attnbench.statistics.estimate import IntervalKind
 
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
@@ -298,7 +299,7 @@ def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -
 
 def _forms(cases: Frame) -> Iterator[str]:
     """The form that ran from each length on, for the curves along which the form changes."""
-    names, parts = labels_of(cases["series"]), []
+    names, parts = labels(cases["series"]), []
     for series, rows in cases.sort_values("seq_len").groupby("series", sort=False):
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from attnbench.records import AT, split_sizes
+from attnbench.records import split_sizes
 from attnbench.render.grid import Cell, Table, clean
 from attnbench.render.styles import labels, mechanism_of
 
@@ -12,16 +12,11 @@ from attnbench.render.styles import labels, mechanism_of
 SERIES = frozenset({"Mechanism", "Faster", "Than", "Measured"})
 
 
-def labels_of(series: Iterable[str]) -> dict[str, str]:
-    """The label of each series in one line: `Transformer (sdpa)`."""
-    return {name: label.replace("\n", AT) for name, label in labels(series).items()}
-
-
 def compared_with(series: Iterable[str], baselines: Sequence[str]) -> str:
     """The label of the baseline; of several, which differ in their sizes, without these."""
     if len(baselines) == 1:
-        return labels_of(series)[baselines[0]]
-    plain = labels_of(split_sizes(name)[0] for name in series)
+        return labels(series)[baselines[0]]
+    plain = labels(split_sizes(name)[0] for name in series)
     return " or ".join(dict.fromkeys(plain[split_sizes(name)[0]] for name in baselines))
 
 
@@ -42,7 +37,7 @@ def named(tables: Sequence[Table], series: Iterable[str]) -> list[Table]:
 
     A note that the next table repeats is shown only there.
     """
-    names, following = labels_of(series), [table.note for table in tables[1:]]
+    names, following = labels(series), [table.note for table in tables[1:]]
 
     def shown(heading: str, cell: Cell) -> Cell:
         if heading not in SERIES:

@@ -21,8 +21,9 @@ from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
-from attnbench.render.names import labels_of, named
+from attnbench.render.names import named
 from attnbench.render.panels import saved
+from attnbench.render.styles import labels
 from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
 
     Series have their labels.
     """
-    answers, names = analysis.answers, labels_of(analysis.answers.series)
+    answers, names = analysis.answers, labels(analysis.answers.series)
     faster = [winner for winner in answers.fastest if not winner.unsure]
     kinds = [
         (faster, ("latency", "speedup"), SIMULTANEOUS),

@@ -10,14 +10,14 @@ from attnbench.records import Level, Request
 from attnbench.render.answers import in_order
 from attnbench.render.cost_tables import counted, factor, milliseconds, per_layer
 from attnbench.render.grid import EMPTY, Cell, Column, Table, none_if_nan, number, table
-from attnbench.render.names import labels_of
+from attnbench.render.styles import labels
 
 MOST = 3  # predicted series that a sentence names
 
 
 def recommended(advice: Frame, memory_bytes: float | None = None) -> str:
     """`At N = 4,096 in inference: Fastformer, 1.18× [1.02, 1.36] as fast as Linformer.`"""
-    names = labels_of(advice["series"])
+    names = labels(advice["series"])
     fits = "" if memory_bytes is None else f" that fits into {units.size(memory_bytes)}"
     chosen = advice[advice["excluded"] == ""]
     ranked, predicted = chosen[chosen["rank"] > 0], chosen[chosen["basis"] == PREDICTED]

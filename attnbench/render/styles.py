@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from attnbench.records import AT, FigureSize, split_sizes
+from attnbench.records import FigureSize, split_sizes
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 
@@ -66,20 +66,19 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
     """The matplotlib style of each series, by name, next to text of `points`.
 
     Colour, marker and first line style are those of the mechanism, whose lines are strong if it is
-    one of the strongest. Its forms, options and devices, sorted by name, differ in line style and
+    one of the strongest. Its forms and options, sorted by name, differ in line style and
     in the shade inside the marker; sizes differ in the shade of all, the largest is the darkest.
     """
-    parts = {name: name.partition(AT) for name in sorted(set(series))}
-    every = {name: split_sizes(first) for name, (first, *_) in parts.items()}
+    every = {name: split_sizes(name) for name in sorted(set(series))}
     sizes = sorted({own for _, own in every.values()}, key=lambda own: (len(own), own))
     styles: dict[str, dict[str, Any]] = {}
     seen: dict[str, list[str]] = {}
     for name, (plain, own) in every.items():
         mechanism = mechanism_of(name)
         alike = seen.setdefault(mechanism, [])
-        if (curve := plain + parts[name][2]) not in alike:
-            alike.append(curve)
-        style, i = mechanism_style(mechanism), alike.index(curve)
+        if plain not in alike:
+            alike.append(plain)
+        style, i = mechanism_style(mechanism), alike.index(plain)
         strong = mechanism in STRONGEST
         lighter = LIGHTEST * (1 - (1 + sizes.index(own)) / len(sizes))
         colour = tinted(style["color"], lighter)
@@ -103,8 +102,8 @@ def uncoloured(ends: Mapping[str, float]) -> frozenset[str]:
 
 
 def mechanism_of(series: str) -> str:
-    """The mechanism of a series, without form, options, sizes and device; `x.py:NAME` is one."""
-    plain, _ = split_sizes(series.partition(AT)[0])
+    """The mechanism of a series, without form, options and sizes; `x.py:NAME` is one."""
+    plain, _ = split_sizes(series)
     if stack := re.match(r"stack\(.*\)", plain):
         return stack[0]
     file, ending, rest = plain.partition(".py:")
@@ -156,20 +155,15 @@ def on_dark(colour: str) -> str:
 def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     """The label of each series: the mechanism as papers name it, and what else makes it unique.
 
-    Form and options are added where they distinguish series: `Transformer (sdpa) D=64`. The device,
-    if it is part of the name, stands on a second line.
+    Form and options are added where they distinguish series: `Transformer (sdpa) D=64`.
     """
-    parts = {name: name.partition(AT)[::2] for name in names}
-    printed = {
-        name: (_candidates(series, longest), device and shortened(device, longest))
-        for name, (series, device) in parts.items()
-    }
+    candidates = {name: _candidates(name, longest) for name in names}
     chosen = {}
     for level in reversed(range(5)):
-        uses = Counter((texts[level], device) for texts, device in printed.values())
-        for name, (texts, device) in printed.items():
-            if level == 4 or uses[texts[level], device] == 1:
-                chosen[name] = "\n".join(filter(None, (texts[level], device)))
+        uses = Counter(texts[level] for texts in candidates.values())
+        for name, texts in candidates.items():
+            if level == 4 or uses[texts[level]] == 1:
+                chosen[name] = texts[level]
     return chosen
 
 

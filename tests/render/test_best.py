@@ -3,8 +3,8 @@
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.render.names import labels_of
 from attnbench.render.page import best
+from attnbench.render.styles import labels
 from attnbench.store.journal import load
 from tests.sweeps import sweep
 
@@ -25,7 +25,7 @@ def test_what_was_not_measured_is_not_bold_and_the_least_memory_is():
     analysis = analyse(load("reports/cpu-fig2"))
     cases, found = analysis.cases, best(analysis)
     timed = cases[(cases["mode"] == "training") & cases["time_s"].notna()]
-    names = labels_of(cases["series"])
+    names = labels(cases["series"])
     known = {(names[row["series"]], f"{row['seq_len']:,}") for _, row in timed.iterrows()}
     assert set(found["latency_training"].cells) < known
     assert at(found, "latency_inference", "2,048") == {"Fastformer"}
