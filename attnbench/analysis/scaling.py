@@ -112,20 +112,17 @@ def decoding(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def crossovers(
-    summary: pd.DataFrame,
-    metric: str = TIME,
-    baselines: Collection[str] = (),
-    ratios: Ratios | None = None,
+    summary: pd.DataFrame, baselines: Collection[str] = (), ratios: Ratios | None = None
 ) -> pd.DataFrame:
     """One row per mode and ordered pair of series of equal sizes; only with `baselines`, if given.
 
-    Columns: mode, metric, series, other, answer, length, low, high (of the length), from_len,
-    to_len (of the lengths at which both were measured). `series` is the cheaper one from `length`
-    on. `ratios` are those of the sweep's times, and are used where two series took turns.
+    Columns: mode, series, other, answer, length, low, high (of the length), from_len, to_len (of
+    the lengths at which both were timed). `series` is the faster one from `length` on. `ratios` are
+    those of the sweep, and are used where two series took turns.
     """
     rows = []
     for (mode, _), cases in summary.groupby(["mode", "sizes"], sort=False):
-        curves = cost_curves(cases, metric)
+        curves = cost_curves(cases, TIME)
         for series, other in permutations(curves, 2):
             if baselines and not {series, other} & {*baselines}:
                 continue
@@ -134,8 +131,8 @@ def crossovers(
                 log_ratio, _ = ratios.in_turns(log_ratio, series, other, str(mode))
             crossing = find_crossover(log_ratio)
             answer = (str(crossing.answer), crossing.length, crossing.low, crossing.high)
-            rows.append((mode, metric, series, other, *answer, *_extent(log_ratio)[:2]))
-    columns = "mode metric series other answer length low high from_len to_len"
+            rows.append((mode, series, other, *answer, *_extent(log_ratio)[:2]))
+    columns = "mode series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
 
 

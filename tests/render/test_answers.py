@@ -320,12 +320,3 @@ def test_lists_may_be_cut():
 def test_an_interval_that_says_nothing_is_left_out():
     assert factor(1.5, 1.25, 1.8) == "1.50× [1.25, 1.80]"
     assert factor(1.5, 1e-9, 1e9) == factor(1.5, float("nan"), 2.0) == "1.50×"
-
-
-@pytest.mark.parametrize("width", [50, 80, 160])
-def test_a_terminal_shows_every_sentence(width):
-    lines = prose([f"Question {i}: {'A short answer. ' * 9}" for i in range(5)], width).plain
-    shown = lines.split("\n")
-    assert all(len(line) <= width for line in shown)
-    assert lines.count("answer") == 45
-    assert sum(line.startswith("Question") for line in shown) == 5

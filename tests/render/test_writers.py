@@ -209,18 +209,6 @@ def test_no_name_can_control_a_terminal(name: str):
         assert "[red]rich" in text
 
 
-def test_on_the_narrowest_terminal_no_number_is_cut():
-    cells = tuple(Cell(f"{i}.25 ±0.10", i + 0.25) for i in range(10))
-    lengths = tuple(f"{2**i:,}" for i in range(7, 17))
-    rows = tuple((words(name), *cells) for name in ("fastformer", "transformer:eager"))
-    wide = Table(
-        name="t", title="Title", columns=("Mechanism", *lengths), rows=rows, note="A " * 60
-    )
-    text = printed(wide, 20)
-    assert max(map(len, text.splitlines())) <= 20
-    assert all(text.count(f"{i}.25 ±0.10") == 2 for i in range(10))
-
-
 @pytest.mark.parametrize("width", [20, 40, 80, 160])
 def test_tables_of_words_fold_and_lose_nothing(width: int):
     row = tuple(map(words, ("transformer/B1-N65536", "skipped", "over the budget")))
