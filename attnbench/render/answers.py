@@ -160,11 +160,14 @@ class _Writer:
 
     def limits(self, missing: Sequence[Unmeasured]) -> Iterator[str]:
         """`Transformer (eager): memory at 8,192 in training.`"""
-        found: dict[tuple[str, str], list[str]] = {}
-        for lost in (lost for lost in missing if lost.is_limit):
-            at = f"{units.count(lost.lengths[0])} in {lost.mode}"
-            found.setdefault((self.names[lost.series], _ended(lost)), []).append(at)
-        texts = [f"{name}: {what} at {in_order(where)}" for (name, what), where in found.items()]
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for lost in sorted((lost for lost in missing if lost.is_limit), key=attrgetter("lengths")):
+            at = found.setdefault((self.names[lost.series], _ended(lost)), {})
+            at.setdefault(lost.mode, lost.lengths[0])
+        texts = []
+        for (name, what), at in found.items():
+            where = in_order([f"{units.count(length)} in {mode}" for mode, length in at.items()])
+            texts.append(f"{name}: {what} at {where}")
         if texts:
             yield f"{'; '.join(self.shortened(texts))}."
 
@@ -278,10 +281,14 @@ def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
     """A row for each series and its modes, with reasons; `every` are the lengths of the plan."""
     said: dict[tuple[str, str], list[str]] = {}
     for (series, mode), own in groupby(missing, attrgetter("series", "mode")):
-        parts = []
+        reasons: dict[str, list[int]] = {}
         for lost in sorted(own, key=attrgetter("lengths")):
-            lengths = between(lost.lengths, every, units.tick, "–")
-            parts.append(f"{', '.join(lengths)} ({_reason(lost)})")
+            reasons.setdefault(_reason(lost), []).extend(lost.lengths)
+        parts = []
+        for reason, lengths in reasons.items():
+            parts.append(
+                f"{', '.join(between(sorted(lengths), every, units.tick, '–'))} ({reason})"
+            )
         said.setdefault((series, ", ".join(parts)), []).append(mode)
     return table(
         said.items(),

@@ -250,6 +250,21 @@ def test_limits_and_reasons_are_short():
     ]
 
 
+def test_what_ran_out_of_memory_and_what_was_then_not_tried_is_one_limit():
+    def end(case):
+        if case.workload.seq_len < 512:
+            return None
+        run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.OOM)
+        if case.workload.seq_len == 512:
+            return run
+        return replace(run, outcome=Outcome.SKIPPED, cause=Cause.OOM)
+
+    lost = sweep(("fastformer",), **QUIET | {"end": end})
+    out = "Fastformer: out of memory at 512 in training and 512 in inference."
+    assert text(lost)["Limits of length"] == out
+    assert missing(lost) == [["Fastformer", "training, inference", "512–2K (out of memory)"]]
+
+
 def test_a_failure_is_told_with_its_reason():
     def end(case):
         run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.FAILED)
