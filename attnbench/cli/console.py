@@ -8,7 +8,6 @@ from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from attnbench.errors import CannotRun
 from attnbench.render.grid import clean
 from attnbench.version import __version__
 
@@ -61,17 +60,7 @@ def abandon() -> None:
 
 
 def begin(doing: str) -> None:
-    """Print the first line of a slow verb, before any heavy library is loaded.
-
-    Raises `CannotRun` if no process could be started from here.
-    """
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise CannotRun(
-            "the working directory was deleted, and no process can start in it; change to another"
-            " one"
-        ) from error
+    """Print the first line of a slow verb, before any heavy library is loaded."""
     print(f"attnbench {__version__}: {doing} …", file=sys.stderr, flush=True)
 
 

@@ -1,6 +1,5 @@
 """The verbs of the command line, one file each, as a Typer application."""
 
-import os
 from collections.abc import Callable
 
 import typer
@@ -19,7 +18,6 @@ from attnbench.cli import (
 )
 from attnbench.cli.bytes import bytes_
 from attnbench.cli.typer_options import Verb
-from attnbench.errors import DEBUG
 from attnbench.version import __version__
 
 HELP = "What does each attention mechanism cost, on this machine, at this length?"
@@ -67,21 +65,10 @@ def show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def debug(asked: bool) -> None:
-    if asked:  # in the environment, since an error may occur where no option is known
-        os.environ[DEBUG] = "1"
-
-
 def about(
     context: typer.Context,
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=show_version, help="Show the version."
-    ),
-    debugging: bool = typer.Option(
-        False,
-        "--debug",
-        callback=debug,
-        help=f"Show the traceback of an unexpected error; also {DEBUG}=1.",
     ),
 ) -> None:
     """Options before the verb; without a verb, the help."""

@@ -37,8 +37,6 @@ def load(path: str | os.PathLike[str]) -> Sweep:
     path = Path(path)
     file = path / FILE if os.path.isdir(path) else path
     if not os.path.isfile(file):
-        if file.name == FILE and os.path.lexists(file):
-            raise StoreError(f"{str(file)!r} is not a regular file, so it is no journal")
         raise StoreError(_missing(file.parent if file.name == FILE else path))
     with explained(f"cannot read {str(file)!r}", "check its permissions"):
         data = file.read_bytes()

@@ -1,16 +1,14 @@
 """Several journals of one sweep, as its shards wrote them, as one journal.
 
-Lines keep their times and contents, in the order in which they were written; each journal's own
-order is kept even where the clocks of machines differ. The result does not depend on the order of
-the journals, nor on how often one of them is given. Lines that cannot be read stay behind.
+Lines keep their times, contents and order, one journal after the other. The result does not depend
+on the order in which journals are given, nor on how often. Lines that cannot be read stay behind.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 
 from attnbench.errors import DifferentSweep, StoreError
@@ -85,7 +83,7 @@ def joined(pieces: Sequence[Piece], name: str) -> bytes:
     runs = _runs(pieces)
     first = pieces[0].entries[0]
     entries = {_key(first): replace(first, data={**first.data, "name": name})}
-    for entry in _in_order(pieces):
+    for entry in (entry for piece in pieces for entry in piece.entries[1:]):
         if entry.kind != "run" or runs.get(_key(entry)) == entry:
             entries.setdefault(_key(entry), entry)
     return b"".join(map(schema.seal, entries.values()))
@@ -137,20 +135,6 @@ def _refuse_doubled(key: tuple[str, ...], *pieces: Piece) -> None:
         f" different run of {next(labels, id_)} ({part}, round {int(round_) + 1}); a shard is"
         " measured once, so leave one out"
     )
-
-
-def _in_order(pieces: Sequence[Piece]) -> Iterator[Entry]:
-    """Cards and cases as planned, then everything else by time."""
-    rest: list[tuple[str, int, Entry]] = []
-    for number, piece in enumerate(pieces):
-        # a clock that was set back must not put a session behind its runs
-        times = accumulate((entry.at for entry in piece.entries), max)
-        for at, entry in zip(times, piece.entries, strict=True):
-            if entry.kind in ("card", "case"):
-                yield entry
-            elif entry.kind != "sweep":
-                rest.append((at, number, entry))
-    yield from (entry for *_, entry in sorted(rest, key=lambda row: row[:2]))
 
 
 def _key(entry: Entry) -> tuple[str, ...]:

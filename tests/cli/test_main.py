@@ -127,16 +127,6 @@ def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words):
     assert said.isprintable()
 
 
-def test_a_deleted_working_directory_is_named(monkeypatch, tmp_path):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    code, err = run(monkeypatch, "sweep", "--models", "fnet", "--out", str(tmp_path / "new"))
-    assert code == 2
-    assert err.startswith("attnbench: the working directory was deleted, ")
-    assert err.count("\n") == 1
-
-
 def test_without_a_verb_the_help_is_shown():
     done = attnbench(code=2)
     assert "Commands:" in done.stderr

@@ -213,21 +213,3 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
         assert step["state_bytes"] == 3 * 2 * n * 16 * 4
         assert cases["retention", n]["state_bytes"] == 3 * 16 * 8 * 2 * 4
     assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
-
-
-@pytest.mark.long
-def test_a_stack_is_decoded_from_filled_states_at_several_batches(tmp_path):
-    layers = "retention,grouped_query[kv_heads=2]"
-    done = here(
-        *("sweep", "--mode", "decode", "--lengths", "16,64", "--fill", "--batch", "1,3"),
-        *("--models", f"stack(2*retention+grouped_query[kv_heads=2]),{layers}"),
-        *("--width", "16", "--heads", "2", "--rounds", "2", "--device", "cpu", "--out", tmp_path),
-    )
-    assert "filled with random numbers" in " ".join(done.stdout.split())
-    cases = attnbench.load(tmp_path).cases
-    assert set(cases["outcome"]) == {"ok"}
-    assert cases["filled"].all()
-    known = cases.set_index(["series", "seq_len"])["state_bytes"]
-    stack = next(name for name in cases["series"] if "stack" in name and name.endswith("B=3"))
-    layers = 3 * (2 * 16 * 8 * 2 * 4 + 2 * 64 * 16 * 4)
-    assert known[stack, 64] == layers / 3, "per layer"

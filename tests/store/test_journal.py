@@ -102,18 +102,6 @@ def test_every_cut_of_the_last_line_can_be_resumed(tmp_path):
         assert all(map(schema.unseal, (folder / FILE).read_bytes().splitlines()))
 
 
-def test_the_last_of_several_lines_holds(tmp_path):
-    planned, run = SWEEP.plan[0], replace(SWEEP.runs[0], case=SWEEP.plan[0].case.key)
-    with opened(tmp_path) as open_journal:
-        open_journal.append(*SWEEP.cards, planned, run)
-        open_journal.append(replace(planned, predicted_s=9.0), replace(run, elapsed_s=9.0))
-        open_journal.append(replace(SWEEP.cards[0], year=2022))
-    sweep = load(tmp_path)
-    assert [planned.predicted_s for planned in sweep.plan] == [9.0]
-    assert [run.elapsed_s for run in sweep.runs] == [9.0]
-    assert [card.year for card in sweep.cards] == [2022, 2017]
-
-
 def test_loading_writes_nothing(tmp_path):
     (tmp_path / FILE).write_bytes(SMALL[:-3])
     load(tmp_path)

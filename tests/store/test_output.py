@@ -31,13 +31,6 @@ def test_what_is_no_file_is_left_alone(tmp_path):
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
-def test_a_linked_folder_is_the_user_s_choice(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    write(tmp_path / "link" / "a", b"new")
-    assert (tmp_path / "real" / "a").read_bytes() == b"new"
-
-
 def test_permissions_follow_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
@@ -126,7 +119,3 @@ def test_a_full_and_a_read_only_file_system_have_advice_of_their_own(mounted):
         write(folder / "a", b"x" * 4096, then="; nothing is lost")
     with pytest.raises(StoreError, match=f"; {advice}, or choose another folder with --out$"):
         journal.refuse_unwritable(folder / "new")
-
-
-def test_a_name_as_long_as_names_can_be_is_written(tmp_path):
-    write(tmp_path / ("x" * 255), b"new")

@@ -135,10 +135,6 @@ def test_damaged_bytes_cost_no_undamaged_line(changes):
     assert bytes(changed) == SMALL or sweep.warnings
 
 
-def test_lines_may_end_as_on_windows():
-    assert reading.parse(DATA.replace(b"\n", b"\r\n"), "it") == SWEEP
-
-
 def test_what_is_set_aside_is_reported_with_its_line():
     unknown = schema.seal(schema.Entry("dance", "", {}))
     forged = LINES[17].replace(b'"round":0', b'"round":7')
