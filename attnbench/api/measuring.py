@@ -19,7 +19,7 @@ from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import ObserveBlock, Progress, sweep
 from attnbench.store import output
-from attnbench.store.journal import Journal, begun, load, refuse_unwritable
+from attnbench.store.journal import Journal, begun, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
 from attnbench.units import many
@@ -57,7 +57,6 @@ def measure(
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
     share = split.share(plan.cases, request, shard) if shard else None
-    refuse_unwritable(folder)
     began = time.monotonic()
     dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))

@@ -5,7 +5,6 @@ A line that cannot be read is set aside and reported in `Sweep.warnings`; it sta
 """
 
 import os
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +23,6 @@ from attnbench.version import __version__
 
 FILE = JOURNAL
 TORN = f"{FILE}.torn"
-FIRST_BYTES = 16_384  # room for the first lines of a sweep
 RESUME = " and --resume"  # once what prevents writing is mended
 
 
@@ -64,18 +62,6 @@ def list_sweeps(root: str | os.PathLike[str]) -> tuple[str, ...]:
         return tuple(sorted(file.parent.name for file in files))
     except (OSError, ValueError):
         return ()
-
-
-def refuse_unwritable(folder: Path) -> None:
-    """Raises `StoreError` with the system's reason unless a journal can be written there."""
-    with writing(folder, RESUME if os.path.isfile(folder / FILE) else ELSEWHERE):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            written = file.write(bytes(FIRST_BYTES))
-            file.write(bytes(FIRST_BYTES - written))  # a full disk is an error of the next byte
-            os.fsync(file.fileno())
-        if (folder / FILE).exists():
-            os.close(opened(folder / FILE))
 
 
 class Journal:

@@ -17,7 +17,6 @@ from attnbench.cli.sweep_output import (
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, SweepBusy
 from attnbench.records import Cause, Outcome, Part, Run, Shard
-from attnbench.run.pool import Pool
 from attnbench.store.journal import Journal
 from attnbench.store.schema import Start
 from attnbench.workloads.reading import Plan
@@ -78,22 +77,6 @@ def test_the_clock_is_said_before_anything_is_measured(changes, words):
 
 
 SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
-
-
-@pytest.mark.parametrize("path", ["file", "file/below"])
-def test_a_folder_that_cannot_be_written_is_refused_before_a_process_is_started(
-    tmp_path, path, monkeypatch
-):
-    start = Pool.process
-
-    def reading(server, **about):
-        assert about.get("module") == "attnbench.workloads.reader", "a process was started"
-        return start(server, **about)
-
-    monkeypatch.setattr(Pool, "process", reading)
-    (tmp_path / "file").touch()
-    done = here("sweep", "--lengths", "16", *SMALL, "--out", tmp_path / path, code=2)
-    assert "attnbench: cannot write" in done.stderr
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""An output that cannot be written: one line that says why and what to do, before any work."""
+"""An output that cannot be written: one line that says why and what to do."""
 
 import shutil
 from pathlib import Path
@@ -29,8 +29,8 @@ PLACES = {
 }
 
 
-# these do as a sweep does
-LONG = ("shard", "trace")
+# these start processes
+LONG = ("sweep", "shard", "trace")
 
 
 @pytest.mark.parametrize(

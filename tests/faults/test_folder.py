@@ -32,7 +32,7 @@ def inside(before, *words):
     ).stdout
 
 
-@pytest.mark.parametrize("pages", [2, 3, 4])  # the first two are too small to begin
+@pytest.mark.parametrize("pages", [1, 3, 4])  # the first is too small to begin
 def test_a_disk_that_fills_up_stops_the_sweep_with_a_line(mounts, tmp_path, pages):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -46,7 +46,8 @@ def test_a_disk_that_fills_up_stops_the_sweep_with_a_line(mounts, tmp_path, page
     assert report.returncode == (2 if kept else report.returncode)
     assert "Traceback" not in report.stderr
     inside(before, "mount", "-o", "remount,size=16m", disk)
-    into = "--resume" if pages > 3 else "--out"
+    empty = subprocess.run([*before, "test", "-s", folder / "sweep.jsonl"], check=False).returncode
+    into = "--out" if empty else "--resume"
     said(attnbench("sweep", *SMALL, into, folder, before=before), 0)
     assert kept.items() <= entries_of(before, folder, tmp_path).items()
     complete(tmp_path / "copy")

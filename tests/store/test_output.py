@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from attnbench.errors import StoreError
-from attnbench.store import journal
 from attnbench.store.output import refuse_unwritable, write, write_all
+from tests.store.recorded import opened
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -118,4 +118,4 @@ def test_a_full_and_a_read_only_file_system_have_advice_of_their_own(mounted):
     with pytest.raises(StoreError, match=f"; {advice}; nothing is lost$"):
         write(folder / "a", b"x" * 4096, then="; nothing is lost")
     with pytest.raises(StoreError, match=f"; {advice}, or choose another folder with --out$"):
-        journal.refuse_unwritable(folder / "new")
+        opened(folder / "new")
