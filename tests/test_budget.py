@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_240, 1_000),
+    "cli": (2_220, 1_000),
     "api": (490, 170),
     "gate": (1_610, 1_200),
     "claims": (390, 350),
@@ -36,7 +36,7 @@ LINES = {
     "verify": (640, 450),
     "devices": (1_820, 1_300),
     "statistics": (890, 650),
-    "store": (970, 430),
+    "store": (940, 430),
     "records": (1_090, 500),
     "modes": (110, 90),
     "units.py": (200, 140),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (33_280, 22_000)
-ALL = (26_690, 17_500)  # of the package
+TESTS = (33_120, 22_000)
+ALL = (26_630, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
