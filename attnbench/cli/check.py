@@ -81,7 +81,7 @@ def check(
     console.begin("starting the processes that measure")
     report = measured(plan, base or baseline, save, chosen, functions)
     if report is not None:
-        publish(report, strict, json_, markdown=markdown, html=html, junit=junit)
+        publish(report, strict, json_, {"markdown": markdown, "html": html, "junit": junit})
         raise typer.Exit(report.exit_code(strict))
 
 
@@ -163,13 +163,7 @@ def measured(
 
 
 def publish(
-    report: "Report",
-    strict: bool,
-    as_json: bool,
-    *,
-    markdown: Path | None,
-    html: Path | None,
-    junit: Path | None,
+    report: "Report", strict: bool, as_json: bool, files: Mapping[str, Path | None]
 ) -> None:
     """Print, write the files that were asked for, and annotate a job on GitHub."""
     from attnbench.render import check_ci, check_page
@@ -179,16 +173,14 @@ def publish(
     else:
         show(report)
     page = check_page.page(report).encode()
-    if markdown is not None:
-        output.write(markdown, page)
-    if html is not None:
-        output.write(html, check_page.web_page(report))
+    contents = {"markdown": page, "junit": check_ci.junit(report, strict)}
+    for kind, file in files.items():
+        if file is not None:
+            output.write(file, contents.get(kind) or check_page.web_page(report))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         # other steps of a job write the same file
-        with output.writing(summary), open(summary, "ab") as file:
-            file.write(page)
-    if junit is not None:
-        output.write(junit, check_ci.junit(report, strict))
+        with output.writing(summary), open(summary, "ab") as stream:
+            stream.write(page)
     if os.environ.get("GITHUB_ACTIONS"):
         for line in check_ci.annotations(report):
             typer.echo(line, err=as_json)

@@ -79,7 +79,7 @@ class Conditions:
     plan: CheckPlan
     clock: str = ""  # that took the times
     worst_floor: float | None = None  # the largest noise of base against base, a log ratio
-    elapsed_s: float | None = None
+    elapsed_s: float
 
 
 @dataclass(frozen=True, kw_only=True)

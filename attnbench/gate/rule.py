@@ -273,17 +273,9 @@ def _is_same(
 def _doubt(view: View, threshold: float) -> str:
     """Why the change is neither called nor excluded."""
     limit = percent(math.expm1(view.limit(threshold)))
-    whole = effect(view.first + view.second)
     if view.is_suspect(threshold):
-        if len(view.second) < FEWEST:
-            return UNCONFIRMED
-        if not _confirms(view, threshold):
-            return f"suspected at first, but a second measurement shows no more than {limit}"
-        return "suspected at first; the second measurement is too noisy to confirm it"
-    if len(view.first + view.second) < FEWEST:
-        return f"only {len(view.first + view.second)} pairs of processes ran"
-    if whole.excludes_zero and abs(whole.point) > view.limit(threshold):
-        return "not suspected at first; all pairs together show it, and none is left to confirm it"
-    if whole.excludes_zero:
-        return f"there is a change, but it may be below the limit of {limit}"
+        refuted = "suspected at first; a second measurement does not confirm it"
+        return UNCONFIRMED if len(view.second) < FEWEST else refuted
+    if effect(view.first + view.second).excludes_zero:
+        return f"there is a change, but it need not exceed the limit of {limit}"
     return f"too noisy to exclude a change of {limit}"

@@ -157,22 +157,15 @@ def method(report: Report) -> Iterator[str]:
         return
     plan = how.plan
     if any(finding.metric in COUNTED for finding in report.findings):
-        yield (
-            f"Counted at c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads},"
-            f" {plan.dtype}."
-        )
+        sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
+        yield f"Counted at {sizes}, {plan.dtype}."
     if how.worst_floor is not None:
         yield (
-            f"A case is timed in up to {plan.pairs} pairs of fresh processes, and in up to"
-            f" {plan.confirm} more where that leaves doubt, by {how.clock}; each process gives"
-            f" at most {2 * plan.rounds} samples of at least {seconds(plan.iteration_s)}."
+            f"Timed by {how.clock} in up to {plan.pairs} pairs of fresh processes, and in up to"
+            f" {plan.confirm} more where that leaves doubt; changes below {percent(plan.threshold)}"
+            f" are ignored; base differed from base by at most {percent(how.worst_floor)}."
         )
-        yield (
-            f"Changes of time below {percent(plan.threshold)} are ignored; noise, measured as base"
-            f" against base, was at most {percent(how.worst_floor)}."
-        )
-    if how.elapsed_s is not None:
-        yield f"The check took {seconds(how.elapsed_s)}; seed {plan.seed}."
+    yield f"The check took {seconds(how.elapsed_s)}; seed {plan.seed}."
 
 
 def data(report: Report, strict: bool) -> dict[str, Any]:

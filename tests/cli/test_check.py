@@ -145,25 +145,27 @@ def is_gone(pid):
         return True
 
 
-@pytest.mark.parametrize("given", [("--baseline", "any.json"), ("--base", "HEAD", "--call", "m:f")])
-@pytest.mark.parametrize("option", [("--lengths", "64"), ("--level", "core"), ("--device", "cpu")])
-def test_an_option_without_effect_is_refused(given, option):
-    without_effect(given, option)
-
-
 @pytest.mark.parametrize(
-    "given", [("--baseline", "any.json"), ("--save", "any.json"), ("--base", "HEAD", "--no-times")]
+    ("given", "options"),
+    [
+        (
+            ("--baseline", "any.json"),
+            ("--lengths", "--level", "--device", "--models", "--threshold"),
+        ),
+        (("--base", "HEAD", "--call", "m:f"), ("--lengths", "--level", "--mode", "--device")),
+        (("--base", "HEAD", "--no-times"), ("--threshold",)),
+        (("--save", "any.json"), ("--threshold", "--no-times", "--strict")),
+    ],
 )
-def test_what_takes_no_times_has_no_threshold(given):
-    without_effect(given, ("--threshold", "0.1"))
-    if "--no-times" not in given:
-        without_effect(given, ("--no-times",))
-
-
-def without_effect(given, option):
-    done = here("check", *given, *option, code=2)
-    assert done.stderr.count("\n") == 1
-    assert f"{option[0]} has no effect" in done.stderr
+def test_an_option_without_effect_is_refused(given, options):
+    values = {"--lengths": "64", "--level": "core", "--device": "cpu", "--models": "x"}
+    values |= {"--mode": "both", "--threshold": "0.1"}
+    for option in options:
+        done = here(
+            "check", *given, option, *([values[option]] if option in values else ()), code=2
+        )
+        assert done.stderr.count("\n") == 1
+        assert f"{option} has no effect" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -158,21 +158,12 @@ def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
     judged = ruled(first=Stage(head=above, again=again))
     assert judged.verdict == "unsure"
     assert judged.effect.excludes_zero
-    assert "there is a change, but it may be below the limit of 2.0 %" in judged.reason
-    late = pairs((0.02, 0.06, 0.10, 0.02, 0.06, 0.0))
-    judged = ruled(
-        first=Stage(head=late, again=again), second=Stage(head=pairs((0.06, 0.05, 0.07)))
-    )
-    assert judged.effect.excludes_zero
-    assert "not suspected at first; all pairs together show it" in judged.reason
+    assert "there is a change, but it need not exceed the limit of 2.0 %" in judged.reason
     first = Stage(head=pairs((0.06, 0.05, 0.07) * 2), again=again)
-    for logs, words in [
-        ((0.03, 0.2, 0.01), "suspected at first; the second measurement is too noisy"),
-        ((0.00, 0.03, 0.01), "a second measurement shows no more than 2.0 %"),
-    ]:
+    for logs in ((0.03, 0.2, 0.01), (0.00, 0.03, 0.01)):
         judged = ruled(first=first, second=Stage(head=pairs(logs)))
         assert judged.verdict == "unsure"
-        assert words in judged.reason
+        assert "a second measurement does not confirm it" in judged.reason
 
 
 def process(draw):

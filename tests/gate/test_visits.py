@@ -1,9 +1,6 @@
 """Visits of fresh processes: their order, and faults."""
 
-import math
-import random
 import re
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from unittest.mock import MagicMock
@@ -23,7 +20,6 @@ from attnbench.gate.cases import (
     Counted,
     Failed,
     TreeRace,
-    tree_round,
 )
 from attnbench.gate.finding import Report, broken, reported, runs
 from attnbench.gate.measuring import Looks, Runner, count, layout, measure
@@ -62,28 +58,6 @@ def test_long_iterations_get_fewer_rounds():
     plan = CheckPlan()
     assert [plan.rounds_for(each_s) for each_s in (0.005, 60.0)] == [plan.rounds, 4]
     assert 4 <= plan.rounds_for(0.025) < 8
-
-
-def test_a_process_that_dies_or_hangs_is_reported_and_replaced(server, tmp_path):
-    made = Repository(tmp_path / "repo")
-    made.write("dies.py", planted("import os; os._exit(3)"))
-    made.write("hangs.py", planted("import time; time.sleep(600)"))
-    with tree_round(server, {BASE: made.folder}, random.Random(0)) as processes:
-        for name, outcome in (("dies.py", "crashed"), ("small.py", ""), ("hangs.py", "timeout")):
-            asked = {**small().build_request(), "mechanism": f"{name}:CARD"}
-            race = Quick(builds={BASE: asked}, rounds=1)
-            if not outcome:
-                assert len(race.run(processes)[TIME][BASE]) == 2
-                continue
-            with pytest.raises(Failed) as failed:
-                race.run(processes)
-            assert failed.value.counted.outcome == outcome
-
-
-class Quick(TreeRace):
-    """Gives up early."""
-
-    timeout_s = 3.0
 
 
 OK, KILLED = Counted(outcome="ok"), Counted(outcome="oom", reason="the kernel killed the process")
@@ -265,14 +239,3 @@ def test_two_memory_layouts_take_turns_and_two_others_confirm(server, tmp_path):
     first, second, third = (line.split() for line in told.read_text().splitlines())
     assert (first, second[0]) == (third, "1")
     assert len(first[1]) != len(second[1])
-
-
-@pytest.mark.long
-def test_no_wait_is_longer_than_the_remaining_budget(server, tmp_path):
-    made = Repository(tmp_path / "repo")
-    made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))
-    over = pytest.raises(OverBudget, match=r"waiting for hangs\.py:CARD")
-    with server.process(made.folder) as worker, server.until(time.monotonic()), over:
-        worker.ask(300.0, do="forms", mechanism="hangs.py:CARD")
-    assert not worker.alive
-    assert server.left_s == math.inf

@@ -192,11 +192,10 @@ def test_functions_have_calls_and_no_batch():
 
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
     assert check_page.page(report(SLOWER, SAME, conditions=CONDITIONS)).splitlines()[-1] == (
-        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. A case is timed in up to 10 pairs"
-        " of fresh processes, and in up to 16 more where that leaves doubt, by process CPU time;"
-        " each process gives at most 40 samples of at least 5.00 ms. Changes of time below 2.0 %"
-        " are ignored; noise, measured as base against base, was at most 0.2 %. The check took 48.1"
-        " s; seed 0."
+        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. Timed by process CPU time in up to"
+        " 10 pairs of fresh processes, and in up to 16 more where that leaves doubt; changes below"
+        " 2.0 % are ignored; base differed from base by at most 0.2 %. The check took 48.1 s; seed"
+        " 0."
     )
     assert list(check_page.method(report(SLOWER))) == []
 
