@@ -19,11 +19,11 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_220, 1_000),
+    "cli": (2_210, 1_000),
     "api": (490, 170),
-    "gate": (1_610, 1_200),
+    "gate": (1_600, 1_200),
     "claims": (390, 350),
-    "render": (3_900, 1_700),
+    "render": (3_890, 1_700),
     "render/web": (520, 520),
     "workloads": (1_250, 650),
     "kvbytes": (660, 460),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (33_120, 22_000)
-ALL = (26_630, 17_500)  # of the package
+TESTS = (33_050, 22_000)
+ALL = (26_610, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
