@@ -136,12 +136,11 @@ BOTH_WAYS = (
     "sweep --models local:eager --lengths 16,32 --width 16 --heads 2 --level attention --quick"
     " --mode inference,forward_backward --out m"
 )
-CHECKED = "check --models local"
 IN_MODE = (
     BOTH_WAYS,
     "compare m m --json",
-    f"{CHECKED} --save kept --lengths 16 --mode forward_backward",
-    f"{CHECKED} --baseline kept --json",
+    "check --save kept --models local --lengths 16 --mode forward_backward",
+    "check --baseline kept --json",
 )
 PLANNED = "sweep --device mine:1 --models local --lengths 16 --dry-run --json"
 
