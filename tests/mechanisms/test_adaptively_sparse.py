@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from attnbench.mechanisms.adaptively_sparse import (
-    AdaptivelySparse,
-    Chunked,
-    Config,
-    threshold,
-)
+from attnbench.mechanisms.adaptively_sparse import AdaptivelySparse, Chunked, Config, threshold
 from attnbench.records import Level, Workload
 
 

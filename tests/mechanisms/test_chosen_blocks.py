@@ -28,7 +28,7 @@ def test_a_head_of_moba_chooses_the_blocks_whose_mean_keys_fit_best():
             assert choice[h, i].nonzero()[:, 0].equal(best)
 
 
-def test_the_first_the_last_and_the_blocks_that_a_group_attends_to_most():
+def test_native_sparse_takes_the_first_the_last_and_those_attended_to_most():
     module, (q, k, v, g) = drawn(block=4, blocks=5)
     module.attend(q, k, v, g, None)
     choice = module.draws(0)["choice"]
@@ -48,7 +48,7 @@ def test_the_first_the_last_and_the_blocks_that_a_group_attends_to_most():
 
 @pytest.mark.parametrize("form", CARD.forms)
 @pytest.mark.parametrize("branch", [1, 2])
-def test_with_all_blocks_or_a_long_window_a_branch_is_grouped_query_attention(form, branch):
+def test_with_all_blocks_a_branch_of_native_sparse_is_grouped_query_attention(form, branch):
     module, (q, k, v, g) = drawn(form, block=4, blocks=20, window=N)
     g.fill_(SHUT)
     g[..., branch] = OPEN

@@ -22,7 +22,7 @@ CASES = [
 
 @pytest.mark.parametrize("config", CASES, ids=str)
 @pytest.mark.parametrize("seq_len", [1, 30, 96, 400])
-def test_random_blocks_are_distinct_and_neither_near_nor_global(config, seq_len):
+def test_blocks_of_bigbird_are_distinct_and_neither_near_nor_global(config, seq_len):
     random = draw(config, workload(seq_len))
     n, b = -(-seq_len // config.block), config.block
     assert random.shape == (4, n, config.random_tokens // b)
@@ -34,7 +34,7 @@ def test_random_blocks_are_distinct_and_neither_near_nor_global(config, seq_len)
             assert set(drawn) <= free
 
 
-def test_every_free_block_is_drawn_about_equally_often():
+def test_every_free_block_of_bigbird_is_drawn_about_equally_often():
     config = Config(block=1, global_tokens=2, random_tokens=3)
     w = Workload(batch=1, seq_len=12, width=4000, heads=4000)
     counts = draw(config, w)[:, 6].flatten().bincount(minlength=12)
@@ -44,7 +44,7 @@ def test_every_free_block_is_drawn_about_equally_often():
     assert ((counts[free] - 12_000 / 7).abs() < 160).all()
 
 
-def test_the_draw_depends_on_the_seed_and_the_head_alone():
+def test_a_draw_of_bigbird_depends_on_the_seed_and_the_head_alone():
     w = workload(400)
     first, again, other = (
         draw(Config(block=4, global_tokens=8, random_tokens=8, seed=s), w) for s in (0, 0, 1)
@@ -55,12 +55,12 @@ def test_the_draw_depends_on_the_seed_and_the_head_alone():
 
 
 @pytest.mark.parametrize(("blocks", "shares"), [(2, [10, 2]), (3, [8, 2, 2])])
-def test_cyclic_shifts_get_as_many_heads_as_in_the_paper(blocks, shares):
+def test_cyclic_shifts_of_blockwise_get_as_many_heads_as_in_the_paper(blocks, shares):
     pi = build("blockwise", seq_len=23, width=48, heads=12, blocks=blocks).pi
     assert pi[:, 0].bincount(minlength=blocks).tolist() == shares
 
 
-def test_random_permutations_depend_on_the_seed_alone():
+def test_random_permutations_of_blockwise_depend_on_the_seed_alone():
     pi, again, other = (
         build("blockwise", blocks=7, permutation="random", seed=seed).pi for seed in (0, 0, 1)
     )

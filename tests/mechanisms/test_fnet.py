@@ -11,18 +11,13 @@ from attnbench.workloads.plan import plan
 from tests.sweeps import sweep
 
 
-def build(form, seq_len, width):
-    w = Workload(batch=2, seq_len=seq_len, width=width, heads=1, level=Level.ATTENTION)
-    return CARD.forms[form](Config(), w)
-
-
 @pytest.mark.parametrize("form", CARD.forms)
 @pytest.mark.parametrize("seq_len", [1, 2, 7, 8])
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 9])
 def test_it_is_the_real_part_of_a_transform_in_two_dimensions(form, seq_len, width):
+    w = Workload(batch=2, seq_len=seq_len, width=width, heads=1, level=Level.ATTENTION)
     x = torch.randn(2, seq_len, width, dtype=torch.float64)
-    expected = torch.fft.fft2(x).real
-    torch.testing.assert_close(build(form, seq_len, width)(x), expected)
+    torch.testing.assert_close(CARD.forms[form](Config(), w)(x), torch.fft.fft2(x).real)
 
 
 def test_its_time_is_predicted_from_its_bytes_since_it_has_no_products():

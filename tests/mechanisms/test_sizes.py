@@ -30,29 +30,38 @@ def workload(width, heads):
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (lambda N: sparse_transformer.Config(stride=None).span(N), [1, 16, 32, 256]),
-        (lambda N: axial.Config().grid(N), [(1, 1), (32, 16), (32, 32), (256, 256)]),
-        (lambda N: reformer.factors(reformer.Config(), N), [(2,), (16,), (16,), (32, 64)]),
+        (
+            lambda N: sparse_transformer.Config(stride=None).span(N),
+            {1: 1, 512: 16, 1000: 32, 65_536: 256},
+        ),
+        (
+            lambda N: axial.Config().grid(N),
+            {1: (1, 1), 512: (32, 16), 1000: (32, 32), 65_535: (256, 256)},
+        ),
+        (
+            lambda N: reformer.factors(reformer.Config(), N),
+            {1: (2,), 64: (2,), 512: (16,), 2048: (64,), 8192: (16, 16), 65_536: (32, 64)},
+        ),
     ],
-    ids=["stride", "grid", "buckets"],
+    ids=["sparse_transformer", "axial", "reformer"],
 )
 def test_what_grows_with_length(found, expected):
-    assert [found(N) for N in (1, 512, 1000, 65_536)] == expected
+    assert {N: found(N) for N in expected} == expected
 
 
-def test_deeper_layers_of_differential_attention_subtract_more():
+def test_deeper_layers_of_differential_subtract_more():
     first = [differential.Config(layer=layer).first for layer in (0, 1, 10)]
     assert first == sorted(first)
     assert first[0] == pytest.approx(0.2)
 
 
-def test_decays_of_many_heads_do_not_round_to_one():
+def test_decays_of_retention_in_many_heads_do_not_round_to_one():
     logs = retention.decays(torch.zeros(1, 64, dtype=torch.float32)).flatten()
     assert (logs < 0).all()
     assert logs[0].exp().item() == pytest.approx(1 - 1 / 32)
 
 
-def test_deltanet_has_values_as_wide_as_keys():
+def test_gated_delta_net_without_gate_has_values_as_wide_as_keys():
     wider = gated_delta_net.Config
     assert (wider(gate=False).wider, wider().wider, wider(gate=False, expand=3).wider) == (1, 2, 3)
 
@@ -70,7 +79,7 @@ def test_the_heads_of_the_workload_have_no_effect_on_mamba2():
     assert len({(mamba2.CARD.parameters(config, w), form.flops(config, w)) for w in given}) == 1
 
 
-def test_segments_differ_by_at_most_one_token_and_longer_ones_come_last():
+def test_segments_of_nystromformer_differ_by_at_most_one_token_and_longer_ones_come_last():
     x = torch.arange(14.0)[:, None]
     sums = nystromformer.segment_sums(x, 4).flatten().tolist()
     assert sums == [0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8 + 9, 10 + 11 + 12 + 13]
@@ -78,13 +87,13 @@ def test_segments_differ_by_at_most_one_token_and_longer_ones_come_last():
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 12, 17, 128, 1000])
-def test_two_factors_cover_every_column_and_no_two_columns_are_alike(n):
+def test_two_factors_of_synthesizer_cover_every_column_and_no_two_columns_are_alike(n):
     a, b = synthesizer.sides(n)
     assert n <= a * b < n + a
     assert len({(j % a, j // a) for j in range(n)}) == n
 
 
-def test_equal_segments_are_merged_and_nothing_is_padded():
+def test_equal_segments_of_transformer_xl_are_merged_and_nothing_is_padded():
     groups = transformer_xl.groups(1000, 128, 256)
     assert [(g.start, g.segments, g.length, g.keys) for g in groups] == [
         (0, 1, 128, 128),
@@ -94,7 +103,7 @@ def test_equal_segments_are_merged_and_nothing_is_padded():
     ]
 
 
-def test_by_default_a_quarter_of_the_heads_have_keys():
+def test_by_default_a_quarter_of_the_heads_of_grouped_query_have_keys():
     for heads, expected in ((16, 4), (12, 3), (14, 2), (6, 1), (1, 1)):
         config, w = grouped_query.Config(), workload(4 * heads, heads)
         assert grouped_query.GroupedQuery.state_elements(config, w) == 2 * 8 * 4 * expected
@@ -108,7 +117,7 @@ def test_caches_are_as_published():
     assert grouped_query.GroupedQuery.state_elements(full, w) == 8 * 32_768
 
 
-def test_factors_cost_what_their_positions_do_even_if_there_are_fewer_tokens():
+def test_factors_of_synthesizer_cost_what_their_positions_do():
     w = workload(16, 4)
     config = synthesizer.Config(variant="factorized_dense", n_max=40)
     flops = synthesizer.CARD.forms["eager"].flops(config, w)

@@ -72,7 +72,7 @@ def test_what_forgets_everything_before_a_token_stays_finite(
 
 
 @pytest.mark.parametrize("form", ["eager", "chunked"])
-def test_deltanet_replaces_the_value_at_a_key(form):
+def test_gated_delta_net_replaces_the_value_at_a_key(form):
     """With β = 1, a query at the key of any token reads the value written last at that key."""
     module = core("gated_delta_net", form, seq_len=8, heads=2, gate=False, chunk=3)
     k = torch.eye(8, dtype=torch.float64)[:4].repeat(2, 1).expand(2, 2, -1, -1)
