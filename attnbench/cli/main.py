@@ -5,6 +5,7 @@ import sys
 
 from attnbench.errors import DEBUG, AttnbenchError
 
+LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
 FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower
 
 
@@ -56,13 +57,15 @@ def parser_message(error: Exception) -> str:
 
 
 def show(text: str) -> None:
-    """Print an error on one line without control characters."""
+    """Print an error on one line without control characters, shortened in the middle."""
     try:
         from attnbench.render.grid import clean
 
         line = clean(text)
     except Exception:  # this may be the very import that fails
         line = ascii(text)
+    half = LONGEST // 2
+    line = line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
     print(f"attnbench: {line}", file=sys.stderr)
 
 
