@@ -79,7 +79,7 @@ def check(
     plan = planned(context.params)
     output.refuse_unwritable(save, markdown, html, junit)
     console.begin("starting the processes that measure")
-    report = measured(plan, base or baseline, save, chosen, functions)
+    report = measured(plan, baseline if base is None else base, save, chosen, functions)
     if report is not None:
         publish(report, strict, json_, {"markdown": markdown, "html": html, "junit": junit})
         raise typer.Exit(report.exit_code(strict))
