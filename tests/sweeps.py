@@ -122,7 +122,6 @@ def planned(case: Case) -> Planned:
         core_flops=core,
         shell_flops=maps // 2,
         predicted_bytes=int(1.1 * peak_bytes(case.mechanism, workload)),
-        predicted_s=0.9 * seconds(case.mechanism, workload),
     )
 
 

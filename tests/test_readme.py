@@ -16,9 +16,8 @@ import attnbench
 from attnbench.analysis.report import analyse
 from attnbench.render.page import captions
 from attnbench.store.journal import load
-from attnbench.workloads.config import command
 from attnbench.workloads.options import read
-from attnbench.workloads.requests import request
+from attnbench.workloads.requests import command, request
 from tests.cli.commands import here
 from tests.gate.repositories import Repository, planted
 from tests.inputs import driving

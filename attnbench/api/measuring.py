@@ -23,8 +23,8 @@ from attnbench.store.journal import Journal, begun, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
 from attnbench.units import many
-from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
+from attnbench.workloads.requests import FILE
 
 PEAKS_TIMEOUT_S = 300.0
 BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost attempt at a shard may take this long to end
@@ -142,7 +142,7 @@ def environment(
 
 def store_options(folder: Path, options_file: bytes) -> None:
     """Write the options of a sweep into its folder; those that it began with stay."""
-    if not (file := folder / config.FILE).exists():
+    if not (file := folder / FILE).exists():
         output.write(file, options_file)
 
 

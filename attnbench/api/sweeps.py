@@ -25,11 +25,10 @@ from attnbench.render.terminal import watched_line
 from attnbench.run.sweep import Progress
 from attnbench.store import output
 from attnbench.store.journal import load_results
-from attnbench.workloads import axes, config, reading
-from attnbench.workloads.kinds import FORMATS
+from attnbench.workloads import axes, reading
+from attnbench.workloads.options import FORMATS, read
 from attnbench.workloads.options import options as known_options
-from attnbench.workloads.options import read
-from attnbench.workloads.requests import request
+from attnbench.workloads.requests import request, to_toml
 
 Value: TypeAlias = str | int | float | Sequence[str | int | float] | None
 
@@ -174,7 +173,7 @@ def sweep(
     settings = requested.settings
     with own_server(settings.threads, settings.seed) as server:
         plan = reading.plan(requested, server)
-        options_file = config.content(given, requested)
+        options_file = to_toml(given)
         with show_progress(progress) as observe:
             measuring.measure(
                 requested, plan, server, folder, options_file=options_file, observe=observe

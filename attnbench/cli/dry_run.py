@@ -15,8 +15,6 @@ from attnbench.run.order import Foreseen, foresee
 from attnbench.statistics.curves import size_names
 from attnbench.units import many
 
-PREDICTED = ("predicted_s", "predicted_bytes")  # unknown, null, of a module that declares no costs
-
 
 def show_plan(
     plan: Sequence[Planned],
@@ -53,11 +51,12 @@ def show_plan(
 
 
 def case_row(planned: Planned, found: Foreseen) -> dict[str, Any]:
-    """What programs read of a case that may be measured."""
+    """What programs read of a case; what is unknown of a module without a card is null."""
     left_out = found.left_out.get(planned.case.key)
     return {
         **asdict(planned),
-        **({} if planned.declared else dict.fromkeys(PREDICTED)),
+        "predicted_s": found.seconds.get(planned.case.key),
+        "predicted_bytes": planned.predicted_bytes if planned.declared else None,
         "label": str(planned.case),
         "rounds": found.rounds.get(planned.case.key, 0),
         "left_out": left_out

@@ -15,8 +15,8 @@ from attnbench.errors import AttnbenchError
 from attnbench.records import FigureSize
 from attnbench.units import many
 from attnbench.workloads import axes
-from attnbench.workloads.kinds import FORMATS
-from attnbench.workloads.kinds import formats as read_formats
+from attnbench.workloads.options import FORMATS
+from attnbench.workloads.options import formats as read_formats
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis

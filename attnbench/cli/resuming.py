@@ -11,9 +11,8 @@ from attnbench.fleet import folder as fleets
 from attnbench.records import Request, Sweep
 from attnbench.store.journal import load
 from attnbench.store.resuming import DIVIDING
-from attnbench.workloads import config
 from attnbench.workloads.options import flag, of_request, options
-from attnbench.workloads.requests import refuse_early_end
+from attnbench.workloads.requests import FILE, from_toml, refuse_early_end
 
 
 def load_earlier(folder: Path) -> tuple[dict[str, Any], Sweep | None]:
@@ -22,7 +21,7 @@ def load_earlier(folder: Path) -> tuple[dict[str, Any], Sweep | None]:
     A fleet has no journal: its options come from a file. Raises `StoreError`, `UsageError`.
     """
     if fleets.begun(folder):
-        return config.read(folder / config.FILE), None
+        return from_toml(folder / FILE), None
     return {}, load(folder)
 
 

@@ -46,13 +46,12 @@ def sweep(
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
     from attnbench.cli import resuming
-    from attnbench.workloads import config as file
-    from attnbench.workloads.requests import of_record, request
+    from attnbench.workloads.requests import from_toml, of_record, request
 
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
     folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
-    options = {**(file.read(config) if config else {}), **given}
+    options = {**(from_toml(config) if config else {}), **given}
     stored, earlier = resuming.load_earlier(folder) if resume else ({}, None)
     options = {**stored, **options}
     where = Cluster(**of_record(Cluster, options))
@@ -91,14 +90,14 @@ def measure(
     from attnbench.api.servers import own_server
     from attnbench.cli import cluster, sweep_output, tracing
     from attnbench.cli.report import publish
-    from attnbench.workloads import config
     from attnbench.workloads.reading import plan
+    from attnbench.workloads.requests import to_toml
 
     folder, on = asked.folder, asked.where.on
     measures = trace is None and not dry_run
     if measures and not asked.resumes:
         refuse_begun(folder)
-    options_file = config.content(asked.options, request)
+    options_file = to_toml(asked.options)
     drive = cluster.drive(asked, request) if on and measures else None
     lost = None
     with stoppable(lambda: sweep_output.interruption_message(folder)):

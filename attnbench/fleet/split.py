@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from attnbench.errors import UsageError
 from attnbench.records import Block, Planned, Request, Shard
 from attnbench.run.agenda import blocks
-from attnbench.run.costs import Costs
+from attnbench.run.costs import Costs, assumed_rates
 
 Units: TypeAlias = tuple["BlockRound", ...]
 
@@ -32,7 +32,7 @@ class BlockRound(NamedTuple):
 def units(plan: Sequence[Planned], request: Request) -> list[BlockRound]:
     """Every round of every block; cases that would exceed the time limit cost nothing."""
     limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
-    costs, found = Costs.of(plan), []
+    costs, found = Costs.of(plan, assumed_rates(request)), []
     for block, cases in blocks(plan).items():
         visits_s = {p: costs.visit_s(p, request.settings) for p in cases}
         run = [planned for planned in cases if visits_s[planned] <= limit_s]

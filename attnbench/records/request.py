@@ -48,9 +48,10 @@ def option(
 ) -> Any:
     """A field that is an option of `sweep`, with the help `text`.
 
-    `kind` is a key of `workloads.kinds.KINDS`, which reads its text. `chosen` says what the program
-    chooses where the option is left out; without it the default counts. `name`: of the option,
-    where it is not the field's. Resuming may change a `limit`. More of `how` is as for `setting`.
+    `kind` is a key of `workloads.options.KINDS`, which reads its text. `chosen` says what the
+    program chooses where the option is left out; without it the default counts. `name`: of the
+    option, where it is not the field's. Resuming may change a `limit`. More of `how` is as for
+    `setting`.
     """
     about = {"panel": panel, "kind": kind, "help": text}
     return field(default=default, metadata={**about, **how})

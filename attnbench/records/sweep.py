@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from attnbench.modes import Mode
-from attnbench.records.bounds import Amount, Count, Work
+from attnbench.records.bounds import Count, Work
 from attnbench.records.card import CardFacts
 from attnbench.records.case import Case, Level
 from attnbench.records.machine import Environment
@@ -29,13 +29,12 @@ class Block(NamedTuple):
 class Planned:
     """A case with what is known before it runs.
 
-    FLOPs are exact: those of the forward pass on the whole workload, or of one step in decode. If
-    the mechanism has not `declared` its costs, they and all predictions only put lengths in order.
-    Its
-    prefill has its own: none if the state is filled, when its seconds are those of filling.
-    Seconds (of one iteration), bytes and bytes moved are predictions. `refusal` says why it cannot
-    run at all, or is empty. A case that `compiles` is compiled by torch in every process; one that
-    `tunes` first autotunes its kernels.
+    FLOPs are exact: those of the forward pass on the whole workload, or of one step in decode,
+    whose prefill has its own: none if the state is filled. Bytes are counted from the sizes of
+    tensors. If the mechanism has not `declared` its costs, they only put lengths in order; what
+    they mean in seconds is `run.costs.Costs`' to say. `refusal` says why a case cannot run at all,
+    or is empty. A case that `compiles` is compiled by torch in every process; one that `tunes`
+    first autotunes its kernels.
     """
 
     case: Case
@@ -43,13 +42,11 @@ class Planned:
     projection_flops: Work
     core_flops: Work
     shell_flops: Work  # everything of level `model` that is not the mechanism
-    predicted_bytes: Work
-    predicted_s: Amount
+    predicted_bytes: Work  # allocated at the peak
     refusal: str = ""
     compiles: bool = False
     tunes: bool = False
     prefill_flops: Work = 0  # in decode, of the pass over the prompt
-    prefill_s: Amount = 0.0  # of the same pass
     moved_bytes: Count = 0  # by the forward pass
     filled: bool = False  # in decode: the state is filled with random numbers, without a prompt
     layers: tuple[str, ...] = ()  # of a stack, in order: each named as its own series

@@ -65,8 +65,11 @@ def plan_tables(
             Column("Mechanism", lambda row: words(row[0])),
             Column("Mode", lambda row: words(row[1].case.workload.mode)),
             Column("N", lambda row: number(row[1].case.workload.seq_len, units.count)),
-            Column("Time per iteration", lambda row: _cost(row[1], "predicted_s", units.seconds)),
-            Column("Peak memory", lambda row: _cost(row[1], "predicted_bytes", units.size)),
+            Column(
+                "Time per iteration",
+                lambda row: _cost(row[1], foreseen.seconds.get(row[1].case.key), units.seconds),
+            ),
+            Column("Peak memory", lambda row: _cost(row[1], row[1].predicted_bytes, units.size)),
             Column("Measured", lambda row: words(_measured(row[1], foreseen))),
         ],
         name="plan",
@@ -109,10 +112,10 @@ def _total(
     )
 
 
-def _cost(planned: Planned, name: str, text: Callable[[float], str]) -> Cell:
-    if planned.refusal or not planned.declared:
+def _cost(planned: Planned, cost: float | None, text: Callable[[float], str]) -> Cell:
+    if planned.refusal or not planned.declared or cost is None:
         return EMPTY if planned.refusal else words("unknown")
-    return number(getattr(planned, name), text)
+    return number(cost, text)
 
 
 def _measured(planned: Planned, foreseen: "Foreseen") -> str:

@@ -8,7 +8,7 @@ from attnbench.analysis.report import Analysis
 from attnbench.records import PASSES, Clock, Environment, Level, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
-from attnbench.workloads.config import command
+from attnbench.workloads.requests import command
 
 WALL = 1.05  # ratio to CPU time above which wall time is reported too
 # under a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;

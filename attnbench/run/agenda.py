@@ -11,7 +11,7 @@ from types import MappingProxyType
 from attnbench import units
 from attnbench.devices.finding import find
 from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Request, Run, Settings
-from attnbench.run.costs import MARGIN, Costs, Rates
+from attnbench.run.costs import MARGIN, Costs, Rates, assumed_rates
 from attnbench.run.race import next_pair, run_of
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
@@ -71,7 +71,8 @@ class Agenda:
             samples_s = min(settings.sample_s, FIRST_SAMPLE * share_s)
             warmup_s = min(settings.warmup_s, FIRST_WARMUP * share_s)
             self.first = replace(settings, sample_s=samples_s, warmup_s=warmup_s)
-        self.costs = Costs.of(self.plan, self.rates, self.device.context_bytes)
+        rates = self.rates or assumed_rates(self.request)
+        self.costs = Costs.of(self.plan, rates, self.device.context_bytes)
         self.finished = {(run.case, run.part, run.round) for run in self.earlier}
         cases = {planned.case.key: planned for planned in self.plan}
         for run in self.earlier:
@@ -269,7 +270,7 @@ class Agenda:
         cases = {planned.case.key: planned for planned in self.repeatable()}
         slope = sweep_slope(self.timed.values(), {key: p.block for key, p in cases.items()})
         for (key, round_), run in self.timed.items():
-            if planned := cases.get(key):
+            if run.samples and (planned := cases.get(key)):  # none in a dry run
                 own = laps.setdefault((self.series(planned), planned.block), {})
                 own[round_] = by_pair(run.samples, slope)
         return laps

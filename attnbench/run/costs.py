@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
 from attnbench import modes
+from attnbench.devices.finding import find
 from attnbench.records import (
     PASSES,
     Clock,
@@ -21,6 +22,7 @@ from attnbench.records import (
     Part,
     Planned,
     Prediction,
+    Request,
     Run,
     Settings,
 )
@@ -37,6 +39,10 @@ CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
 # all but one of these sweeps the median error is a factor of at most 1.65; that one has slow
 # recurrences.
 PRODUCTS, CORE, MOVED = 1.35, 2.8, 5.5
+# time to fill a state over that to copy it: fresh pages cost three copies (1.2 µs for 4 KiB, at
+# 10 GB/s), writing one, and as much again is margin, since it decides only what fits the budget
+FILLING = 8.0
+ASSUMED: Rates = (64e9, 1e10)  # of a core
 SLOPE_LENGTHS = 3  # measured lengths from which the costs of an undeclared module are predicted
 # seconds of a process without its iterations, before any was measured: building the module and
 # its inputs, and a share of starting the process
@@ -54,14 +60,14 @@ class Costs:
     of the series in the mode, the mechanism's other series and modes, and then all mechanisms. Of
     them the nearest lengths count: the first guess is multiplied by the median ratio of their
     measured times to their first guesses. Peak bytes are predicted from the same form at the
-    nearest measured length. `names` gives the series of each case; without `rates` the first guess
-    is that of the plan. A process takes `context_bytes` of the device before any tensor.
+    nearest measured length. `names` gives the series of each case, `rates` the peaks of the
+    machine. A process takes `context_bytes` of the device before any tensor.
     """
 
     def __init__(
         self, names: Mapping[str, str], rates: Rates | None = None, context_bytes: float = 0.0
     ) -> None:
-        self.names, self.rates, self.context_bytes = names, rates, context_bytes
+        self.names, self.rates, self.context_bytes = names, rates or ASSUMED, context_bytes
         self.times: dict[str, float] = {}  # measured, of one iteration, by case
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
         self.walls: dict[str, list[float]] = {}  # wall time over time, by series
@@ -170,11 +176,11 @@ class Costs:
         return median(far[min(far)]) if far else 1.0
 
     def first_guess(self, planned: Planned) -> float:
-        """Seconds before anything is measured; that of the plan where its bytes are unknown."""
-        if self.rates is None or not planned.moved_bytes:
-            return planned.predicted_s
-        work = planned.flops, planned.core_flops, planned.moved_bytes
-        return first_guess(self.rates, *work, planned.case.workload.mode)
+        """Seconds of one iteration before anything is measured."""
+        products_s = PRODUCTS * (planned.flops - planned.core_flops) / self.rates[0]
+        core_s = CORE * planned.core_flops / self.rates[0]
+        forward_s = products_s + core_s + MOVED * planned.moved_bytes / self.rates[1] + CALLS_S
+        return modes.find(planned.case.workload.mode).forward_passes * forward_s
 
     def peak_bytes(self, planned: Planned) -> float:
         """Bytes at the peak: the plan's, corrected by its error at the nearest measured length."""
@@ -197,13 +203,14 @@ class Costs:
         return self.iteration_s(planned) * (median(walls) if walls else 1.0)
 
     def prepare_s(self, planned: Planned) -> float:
-        """Seconds in a process before the first iteration: of a prefill, or of compiling."""
+        """Seconds in a process before the first iteration: compiling, a prefill, or filling."""
         known, took_s = self.prepared.get(self.names[planned.case.key], (None, COMPILE_S))
         if planned.compiles:
             return took_s + self.iteration_s(planned)
         if known and known.prefill_flops and planned.prefill_flops:
             return took_s * planned.prefill_flops / known.prefill_flops
-        return planned.prefill_s
+        filling_s = FILLING * planned.moved_bytes / self.rates[1] if planned.filled else 0.0
+        return CORE * planned.prefill_flops / self.rates[0] + filling_s
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
@@ -212,12 +219,13 @@ class Costs:
 
     def visit_s(self, planned: Planned, settings: Settings, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        own_s = stretched_s = wall_s or self.wall_s(planned)
+        each_s = took_s = wall_s or self.wall_s(planned)
         if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
-            own_s = self.iteration_s(planned)
-        stretch = stretched_s / own_s if own_s else 1.0
-        laps_s = visit_s(own_s, settings, self.overhead_s(Part.TIME), stretch)
-        predicted_s = self.prepare_s(planned) + ENERGY_S * settings.energy + laps_s
+            each_s = self.iteration_s(planned)
+        warm_ups = 1 + min(max(0.0, settings.warmup_s / max(each_s, 1e-9) - 1), 10)
+        iterations_s = took_s * (warm_ups + turns(each_s, settings).total)
+        before_s = self.overhead_s(Part.TIME) + self.prepare_s(planned)
+        predicted_s = before_s + ENERGY_S * settings.energy + iterations_s
         # first pages of gigabytes may take far longer than the iterations
         return max(predicted_s, self.visits.get(planned.case.key, 0.0))
 
@@ -229,13 +237,10 @@ def peak_rates(here: Environment) -> Rates | None:
     return here.matmul_flops, here.copy_bytes
 
 
-def first_guess(
-    rates: Rates, flops: float, core_flops: float, moved_bytes: float, mode: modes.Mode
-) -> float:
-    """Seconds of one iteration of so many FLOPs, of which the core has `core_flops`."""
-    products_s = (PRODUCTS * (flops - core_flops) + CORE * core_flops) / rates[0]
-    forward_s = products_s + MOVED * moved_bytes / rates[1] + CALLS_S
-    return modes.find(mode).forward_passes * forward_s
+def assumed_rates(request: Request) -> Rates:
+    """Those of the kind of device, before any machine was measured."""
+    device = find(request.device)
+    return device.flops_per_s(request.settings.threads), device.bytes_per_s
 
 
 def by_slope(planned: Planned, curve: Known) -> float:
@@ -254,22 +259,3 @@ def by_slope(planned: Planned, curve: Known) -> float:
 def seq_len(planned: Planned) -> int:
     """The length of a case."""
     return planned.case.workload.seq_len
-
-
-def warm_s(iteration_s: float, settings: Settings) -> float:
-    """Seconds of the first iteration and the warm-up."""
-    return iteration_s + min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
-
-
-def visit_s(
-    iteration_s: float,
-    settings: Settings,
-    overhead_s: float = OVERHEAD_S[Part.TIME],
-    stretch: float = 1.0,
-) -> float:
-    """Seconds of one visit to a case: build, warm-up and laps.
-
-    `stretch` is the wall time of an iteration over `iteration_s`.
-    """
-    laps_s = turns(iteration_s, settings).total * iteration_s
-    return overhead_s + stretch * (warm_s(iteration_s, settings) + laps_s)

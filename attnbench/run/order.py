@@ -131,6 +131,7 @@ class Foreseen:
     """What a sweep would do with each case, by its key, if all took as long as predicted."""
 
     total_s: float  # from the command to the last run
+    seconds: Mapping[str, float]  # of one iteration, predicted; of what declares no costs, none
     rounds: Mapping[str, int]  # in how many rounds a case is timed; at least 1
     left_out: Mapping[str, Run]  # why another case is not timed
 
@@ -158,9 +159,11 @@ def foresee(
             run = Run(case=key, part=Part.TIME, round=number, outcome=Outcome.OK)
             agenda.timed[key, number] = run
             agenda.weighed.add(key)
+    seconds = {p.case.key: agenda.costs.iteration_s(p) for p in agenda.plan if p.declared}
     out = (p for p in agenda.plan if p.refusal or p.case.key in agenda.waiting)
     return Foreseen(
         total_s=LOADING_S + PEAKS_S + spent_s,
+        seconds=seconds,
         rounds=agenda.times_timed(),
         left_out={p.case.key: agenda.left_out(p) for p in out if agenda.has_first(p)},
     )

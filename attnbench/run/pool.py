@@ -136,12 +136,11 @@ class Pool(AbstractContextManager["Pool"]):
 
         The next of so many `rounds` starts meanwhile on the cores `starts_on`, if there are any.
         """
-        coming = {round_ + 1} if starts_on and round_ + 1 < rounds else set[int]()
-        for ended in self.others.keys() - coming - {round_}:
+        for ended in self.others.keys() - {round_, round_ + 1}:
             self.others.pop(ended).close()
         pool = self.of_layout(round_)
-        for layout in coming:
-            self.of_layout(layout, starts_on)
+        if starts_on and round_ + 1 < rounds:
+            self.of_layout(round_ + 1, starts_on)
         return pool
 
     def wait(self) -> None:

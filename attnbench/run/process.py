@@ -43,7 +43,7 @@ SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, 
 NEEDED = MappingProxyType({"build": "iteration_s", "lap": "sample", "finish": "needs_new_process"})
 
 Answer: TypeAlias = Mapping[str, Any]
-LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED, "lost": True})
+LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED})
 
 
 class Answered(TypedDict, total=False):
@@ -92,8 +92,7 @@ class Process(AbstractContextManager["Process"]):
     def ask(self, timeout_s: float | None, **asked: Any) -> Answer:
         """The answer, or an outcome in its place; a process that is late is killed.
 
-        The answer is `lost` if the process died together with all others, and has the cause
-        `KILLED` if something other than its own code may have ended it.
+        The answer has the cause `KILLED` if something other than its own code may have ended it.
         Raises `OverBudget` if the whole budget ends before this question's time limit.
         """
         if self.started.get("outcome", "ok") != "ok":

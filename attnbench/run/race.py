@@ -5,8 +5,8 @@ while the others wait. Laps come in pairs, a random order and its mirror image (
 that drift within a pair affects all alike. A process that dies, hangs, fails or was changed is
 replaced for the next race; the others go on. It ends as soon as its case has failed, since it may
 hold memory that the others need. Where memory ran out, others may have held it: the case can race
-again alone. A case whose process is killed may not be the reason either: all race again. If all
-processes die at once, the one that was running is blamed. What was killed twice has crashed.
+again alone. A case whose process is killed may not be the reason either: all race again. What was
+killed twice has crashed.
 """
 
 import math
@@ -77,7 +77,6 @@ class Entry:
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
     wall_s: float = 0.0  # of an iteration
-    lost_s: float | None = None  # when it was noticed that it had died together with all others
 
     @property
     def killed(self) -> bool:
@@ -153,11 +152,8 @@ class Round(AbstractContextManager["Round"]):
         for name, entry in entries.items() if again_alone and len(entries) > 1 else ():
             if entry.failed and entry.failed["outcome"] == Outcome.OOM:
                 entries |= once_more({name}, killed, alone=True)
-        # the first one noticed was the one running when all died
-        lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
-        beside = {name for _, name in lost[1:]}
-        now = {name for name, entry in entries.items() if entry.killed} - beside
-        if again := beside | (now - killed):
+        now = {name for name, entry in entries.items() if entry.killed}
+        if again := now - killed:
             going_on = {name for name, entry in entries.items() if entry.failed is None}
             for name, entry in once_more(again | going_on, killed | now, alone=False).items():
                 if name in again or entry.failed is not CUT_OFF:
@@ -239,7 +235,6 @@ class Round(AbstractContextManager["Round"]):
             answer = checked(answer, **asked)
         if answer["outcome"] != "ok" and entry.failed is None:
             entry.failed = answer
-            entry.lost_s = self.clock() if answer.get("lost") else None
             process.end()
         return answer
 

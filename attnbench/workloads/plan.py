@@ -1,4 +1,4 @@
-"""Expands mechanisms × workloads into cases with FLOPs, predictions, and why they cannot run.
+"""Expands mechanisms × workloads into cases with counts, and why they cannot run.
 
 This runs the code of cards: only `workloads.reader`, in a separate process, imports it.
 """
@@ -36,17 +36,12 @@ from attnbench.records import (
     Sizes,
     Workload,
 )
-from attnbench.run.costs import first_guess, visit_s
 from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's
 ALIVE = 6  # such tensors alive at once in inference
-# Bounds, not fitted. SCORES: for each key and head, a step has the logit, its exponential, and a
-# copy of each. FILLING: time to fill a state over that to copy it: fresh pages cost three copies
-# (1.2 µs for 4 KiB, at 10 GB/s), writing one, and as much again is margin, since it decides only
-# what fits the budget.
-SCORES = 4
-FILLING = 8.0
+SCORES = 4  # a bound: for each key and head, a step has the logit, its exponential, copies of both
+PROMPT = 2.0  # how many times longer a prompt takes than its FLOPs at the peak rate
 
 
 def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
@@ -128,7 +123,7 @@ def make_workload(card: Card, request: Request, sizes: Sizes, mode: Mode, seq_le
 
 
 def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
-    """A case with FLOPs, parameters, predictions, and why it cannot run."""
+    """A case with FLOPs, parameters, bytes, and why it cannot run."""
     w, form = case.workload, card.forms[case.form]
     refusal = card.refusal(case.form, config, w) or ""
     if w.width % w.heads:
@@ -146,10 +141,9 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     projections = 0 if w.level is Level.CORE else layers // period * flops.projections
     core = layers // period * flops.core
     parameters += sets * card.parameters(config, w)
+    elements = form.elements(config, w)
+    state = form.state_elements(config, w) if w.steps and not refusal else 0
     total = projections + core + shell
-    elements, state = form.elements(config, w), 0
-    if w.steps and not refusal:
-        state = form.state_elements(config, w)
     counts = {"parameters": parameters, "FLOPs": total, "elements": elements, "state": state}
     for name, count in counts.items():
         if type(count) is not int or count < 0:
@@ -157,19 +151,13 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
                 f"{case.mechanism!r}: its card gives {count!r} as {name};"
                 " it must be a whole number of at least 0"
             )
-    device, item = find(w.device), ITEM_BYTES[w.dtype]
-    rates = device.flops_per_s(request.settings.threads), device.bytes_per_s
-    whole = item * (2 * layers * (elements + w.tokens * w.width) + parameters)
-    moved = item * (state + w.batch * w.width + parameters) if w.steps else whole
-    read = prefill.projections + prefill.core
-    step_s = first_guess(rates, total, core, moved, w.mode)
-    before_s = first_guess(rates, read, prefill.core, whole, w.mode) if w.steps else 0.0
-    filled = not refusal and fills(w, request, before_s, step_s)
+    before = prefill.projections + prefill.core if w.steps else 0
+    filled = not refusal and fills(w, request, before)
+    moved = state + w.batch * w.width if w.steps else 2 * layers * (elements + w.tokens * w.width)
     needed = predicted_bytes(elements + state, parameters, w, kept)
     if filled:
-        read, before_s = 0, FILLING * item * state / device.bytes_per_s
         keys = min(w.tokens, state)  # a small state has no part for each token
-        needed = item * (parameters + state + SCORES * w.heads * keys)
+        needed = ITEM_BYTES[w.dtype] * (parameters + state + SCORES * w.heads * keys)
     return Planned(
         case=case,
         parameters=parameters,
@@ -177,10 +165,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         core_flops=core,
         shell_flops=shell,
         predicted_bytes=needed,
-        predicted_s=step_s,
-        prefill_flops=read if w.steps else 0,
-        prefill_s=before_s,
-        moved_bytes=moved,
+        prefill_flops=0 if filled else before,
+        moved_bytes=ITEM_BYTES[w.dtype] * (moved + parameters),
         refusal=refusal,
         compiles=form.compiles,
         tunes=form.tunes,
@@ -191,13 +177,15 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     )
 
 
-def fills(w: Workload, request: Request, prompt_s: float, step_s: float) -> bool:
+def fills(w: Workload, request: Request, prompt_flops: int) -> bool:
     """Whether a state is filled: as requested, or where a prompt takes longer than the steps."""
     if not w.steps or w.seq_len == 1:
         return False
     if request.fill is not None:
         return request.fill
-    return prompt_s > visit_s(step_s, request.settings, overhead_s=0.0)
+    settings = request.settings
+    rate = find(w.device).flops_per_s(settings.threads) / PROMPT
+    return prompt_flops / rate > settings.sample_s + settings.warmup_s
 
 
 def step_flops(form: type[Attention], config: Any, w: Workload) -> Flops:

@@ -19,7 +19,6 @@ from attnbench.workloads.presets import expand, preset
 
 # of a user's file or package: importing a large library from a cold disk takes some seconds
 TIMEOUT_S = 30.0
-SHORTEST_S = 5.0  # of such a limit, however small the budget
 OWN_TIMEOUT_S = 600.0  # of this package, whose cards only wait if the machine is busy
 VERIFY_TIMEOUT_S = 300.0
 READER = "attnbench.workloads.reader"
@@ -42,13 +41,12 @@ def plan(request: Request, server: Pool) -> Plan:
     """
     column = preset(request.preset)
     selections = [chosen for part in request.models for chosen in expand(part, column)]
-    limit_s = max(SHORTEST_S, min(TIMEOUT_S, request.budget_s or TIMEOUT_S))
     plans: dict[int, list[Mapping[str, Any]]] = {}  # by index of the selection
     cards: dict[str, CardFacts] = {}
     for names in process_groups(chosen.name for chosen in selections):
         indices = [i for i, chosen in enumerate(selections) if chosen.name in names]
         asked = [asdict(selections[i]) for i in indices]
-        answer = ask(server, names, limit_s, do="plan", request=asdict(request), selections=asked)
+        answer = ask(server, names, do="plan", request=asdict(request), selections=asked)
         plans |= dict(zip(indices, answer["plan"], strict=True))
         cards |= {data["mechanism"]: msgspec.convert(data, CardFacts) for data in answer["cards"]}
     cases: dict[str, Planned] = {}
@@ -92,18 +90,14 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Mechanisms to read in one process each: all of this package, and each other one alone."""
     unique = dict.fromkeys(names)
     together = tuple(name for name in unique if is_built_in(name))
-    return [together] * bool(together) + [(name,) for name in unique if name not in together]
+    apart: list[tuple[str, ...]] = [(name,) for name in unique if name not in together]
+    return [together, *apart] if together else apart
 
 
-def ask(
-    server: Pool, names: tuple[str, ...], user_limit_s: float = TIMEOUT_S, **asked: Any
-) -> Mapping[str, Any]:
-    """The reader's answer about some mechanisms, about those of users within `user_limit_s`.
-
-    Raises its errors, or `CannotRun`.
-    """
+def ask(server: Pool, names: tuple[str, ...], **asked: Any) -> Mapping[str, Any]:
+    """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`."""
     built_in_only = all(map(is_built_in, names))
-    limit_s = OWN_TIMEOUT_S if built_in_only else user_limit_s
+    limit_s = OWN_TIMEOUT_S if built_in_only else TIMEOUT_S
     answer = server.ask(limit_s, READER, names=names, **asked)
     if answer["outcome"] == "ok":
         return answer

@@ -1,8 +1,16 @@
-"""Resolves the given options of a sweep to a `Request`: what is left out, the program chooses."""
+"""From the given options of a sweep to its `Request`, where the program chooses what is left out.
 
+Options are also read from a TOML file, and a sweep's are written into one, and as a command.
+"""
+
+import json
 import math
+import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
-from itertools import product
+from contextlib import suppress
+from itertools import chain, product
+from pathlib import Path
 from typing import Any
 
 from attnbench.devices.cgroups import cores
@@ -13,9 +21,12 @@ from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Sizes
 from attnbench.records.selection import layers
 from attnbench.units import many
-from attnbench.workloads.options import CROSSED, OF_MODEL, flag, options
+from attnbench.workloads.options import CROSSED, OF_MODEL, flag, of_request, options, read
 from attnbench.workloads.presets import expand, preset
 
+FILE = "sweep.toml"
+LARGEST = 1 << 14  # bytes of such a file; tomllib's memory is quadratic in the length of a key
+HEAD = "# Repeats the sweep: attnbench sweep --config sweep.toml --out FOLDER\n"
 PRECISION = 0.02  # smaller differences seldom matter, and few machines show them
 
 
@@ -150,3 +161,60 @@ def of_record(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of those options that are fields of the record."""
     mine = (option for option in options().values() if option.record is record)
     return {option.field: values[option.name] for option in mine if option.name in values}
+
+
+def from_toml(file: Path) -> dict[str, Any]:
+    """The typed values of the options in the file; its keys are their names.
+
+    Raises `UsageError` that names the file, and the key at fault.
+    """
+    try:
+        with open(file, "rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read --config {str(file)!r}: {reason.lower()}") from error
+    if len(content) > LARGEST:
+        raise UsageError(f"--config {str(file)!r} is larger than {LARGEST >> 10} KiB")
+    # the path of a mechanism may have bytes that are not UTF-8
+    text = content.decode("utf-8-sig", "surrogateescape")
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--config {str(file)!r} is not TOML: {error}") from error
+    try:
+        return read(values)
+    except UsageError as error:
+        raise UsageError(f"--config {str(file)!r}: {error}") from error
+
+
+def to_toml(given: Mapping[str, Any]) -> bytes:
+    """A file that repeats the sweep, with the options that are `given` and the usual ones."""
+    lines = [HEAD]
+    for name, option in options().items():
+        if name in given or option.default not in (None, ""):
+            value = _toml(option.text(given.get(name, option.default)))
+            lines.append(f"{flag(name).removeprefix('--')} = {value}\n")
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _toml(value: str | bool) -> str:
+    """The value in TOML, whose escapes are those of JSON, and DEL."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and str(int(value)) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def command(asked: Request) -> str:
+    """The command that repeats the sweep, without defaults: `attnbench sweep --budget 15m`."""
+    needed = of_request(asked)
+    with suppress(UsageError):  # a preset, device or mechanism that this version does not know
+        same = of_request(request(needed, elsewhere=True))
+        for name in [name for name in needed if name != "device"]:
+            rest = {other: value for other, value in needed.items() if other != name}
+            with suppress(UsageError):
+                if of_request(request(rest, elsewhere=True)) == same:
+                    needed = rest
+    known = options()
+    written = (known[name].words(value) for name, value in needed.items() if name != "device")
+    return shlex.join(["attnbench", "sweep", *chain.from_iterable(written)])

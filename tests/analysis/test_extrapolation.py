@@ -51,7 +51,7 @@ def test_the_last_round_does_not_reverse_a_ranking():
     assert fast["predicted_s"] < slow["predicted_s"]
     assert fast["predicted_s"] / cases["time_s"][cases["series"] == "fastformer:eager"].iloc[
         LENGTHS.index(MEASURED)
-    ] == pytest.approx(8.0)
+    ] == pytest.approx(8.0, rel=1e-2)
 
 
 def test_bands_hold_what_would_have_been_measured_and_widen_with_the_distance():

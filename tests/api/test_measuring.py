@@ -5,7 +5,7 @@ import pytest
 from attnbench.api import measuring
 from attnbench.store import schema
 from attnbench.store.journal import FILE
-from attnbench.workloads import config
+from attnbench.workloads import requests
 from attnbench.workloads.reading import Plan
 from tests import sweeps
 from tests.fleet.shards import FACTS
@@ -34,7 +34,7 @@ def interrupted(tmp_path, monkeypatch):
 def test_a_resumed_sweep_keeps_the_options_that_it_began_with(interrupted):
     interrupted(b"rounds = 3")
     folder = interrupted(b"rounds = 4")
-    assert (folder / config.FILE).read_bytes() == b"rounds = 3"
+    assert (folder / requests.FILE).read_bytes() == b"rounds = 3"
 
 
 def test_the_journal_says_that_a_session_was_interrupted(interrupted):

@@ -34,7 +34,7 @@ CODES = {0, 1, 2, 3, 130}
 # what a terminal obeys, and what it shows as something else than what is there
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 COMMANDS = re.compile(f"{CONTROLS.pattern}|[\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-LONGEST = 2_100  # characters of a refusal
+LONGEST = 12_000  # characters of a refusal, which may quote a long text
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,10 @@ def write(folder: Path, sweep: Any) -> None:
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every path below the folder, files with size and time.
-
-    A folder's time is left out: whether it can be written is found out by writing and removing.
-    """
+    """Size and time of every file below the folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
-        status = path.lstat()
-        file = (status.st_size, status.st_mtime_ns)
-        found[str(path.relative_to(folder))] = (0, 0) if path.is_dir() else file
+        if not path.is_dir():
+            status = path.lstat()
+            found[str(path.relative_to(folder))] = status.st_size, status.st_mtime_ns
     return found

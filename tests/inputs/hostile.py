@@ -97,16 +97,3 @@ def spoil(data: Any, seed: str, nasty: Sequence[str]) -> Any:
 def inner_key(data: Mapping[str, Any]) -> bool:
     """Whether the keys are words of a mechanism or machine, not the names of fields."""
     return bool({"changed", "backend", "clock", "bias", "operators"} & set(data))
-
-
-def baseline(nasty: Sequence[str] = NASTY) -> dict[str, Any]:
-    """A file of `check --save` with harm wherever there may be text."""
-    size = "B8-N16-D256-H16/attention/inference/float32/cpu"
-    names = [text for text in nasty if text and not set(text) & set(":[]\n") and ".py:" not in text]
-    cases = {
-        f"{name}:eager[x={name}]/{size}": {name: 1, "flops": 2.0}
-        for name in names
-        if "," not in name
-    }
-    cases[f"fastformer:eager/{size}"] = {"operators": 1}
-    return {"schema": 2, "attnbench": "".join(nasty), "torch": "".join(nasty), "cases": cases}

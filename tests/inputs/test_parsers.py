@@ -35,11 +35,6 @@ def test_lengths_are_few_sorted_and_within_bounds_or_refused(text):
         assert 1 <= found[0] <= found[-1] <= axes.LONGEST
 
 
-@given(st.sets(SIZES, min_size=1, max_size=50))
-def test_lengths_that_print_parse_back(lengths):
-    assert axes.lengths(",".join(map(str, lengths))) == tuple(sorted(lengths))
-
-
 @given(SIZES, SIZES, st.sampled_from("x+"), st.integers(2, 10**6))
 def test_a_range_is_what_it_says(first, last, kind, step):
     first, last = sorted((first, last))
@@ -66,16 +61,6 @@ def test_sizes_and_times_are_positive_and_finite_or_refused(text):
     size, time = parsed(axes.size, text), parsed(axes.seconds, text)
     assert size is None or 1 <= size <= 1 << 53
     assert time is None or 0 < time < 1e13
-
-
-@given(st.integers(1, 1 << 23), st.sampled_from((("", 0), ("k", 10), ("m", 20), ("G", 30))))
-def test_sizes_print_and_parse_back(number, unit):
-    assert axes.size(f"{number}{unit[0]}") == number << unit[1]
-
-
-@given(st.decimals("0.001", "99999", places=3), st.sampled_from(axes.SECONDS))
-def test_times_print_and_parse_back(number, unit):
-    assert axes.seconds(f"{number}{unit[0]}") == pytest.approx(float(number) * unit[1])
 
 
 @given(TEXT | values.models())

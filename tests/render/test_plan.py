@@ -38,7 +38,7 @@ def test_the_total_the_budget_and_the_memory_are_shown():
 
 def test_what_is_left_out_is_listed_by_reason_and_series():
     plan = (*PLAN, OTHER)
-    found, (cases, lost, _) = tables(replace(REQUEST, budget_s=12.0), plan)
+    found, (cases, lost, _) = tables(replace(REQUEST, budget_s=6.0), plan)
     listed = {(row[1], row[2], n) for row in texts(lost) for n in row[3].split(", ")}
     assert listed == {
         (p.case.series, p.case.workload.mode, f"{p.case.workload.seq_len}")

@@ -18,10 +18,11 @@ from attnbench.records import (
 )
 from attnbench.run import sweep as loop
 from attnbench.run.agenda import Agenda
-from attnbench.run.costs import Costs
+from attnbench.run.costs import PRODUCTS, Costs
 from attnbench.statistics.curves import series_names
 
 GIB = 1 << 30
+RATES = PRODUCTS * 1e9, 1e30  # by which a case of 10⁹ FLOPs is guessed to take a second
 
 
 REQUEST = Request(
@@ -56,7 +57,6 @@ def planned(mechanism, seq_len, flops, refusal="", size=1000, mode=Mode.INFERENC
         core_flops=0,
         shell_flops=0,
         predicted_bytes=size,
-        predicted_s=flops / 1e9,
         refusal=refusal,
     )
 
@@ -70,7 +70,8 @@ PLAN = tuple(
 
 def sweep(machine, plan=PLAN, request=REQUEST, memory=GIB, start=None, watch=None, **more):
     """The agenda of a sweep that has ended; `watch` are observers."""
-    agenda = Agenda(request=request, plan=plan, memory_bytes=memory, clock=machine.clock, **more)
+    how = {"clock": machine.clock, "rates": RATES, **more}
+    agenda = Agenda(request=request, plan=plan, memory_bytes=memory, **how)
     loop.sweep(agenda, start or machine.start, machine.append, **(watch or {}))
     return agenda
 
@@ -98,7 +99,7 @@ def timed(line, laps, values, **more):
 def predicted(planned, *known):
     """Seconds of a case after the others were measured."""
     lines = [planned, *(line for line, _ in known)]
-    costs = Costs(series_names(lines))
+    costs = Costs(series_names(lines), RATES)
     for line, took_s in known:
         costs.learn_time(line, took_s)
     return costs.iteration_s(planned)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
-from attnbench.run.costs import MEMORY_ITERATIONS, OVERHEAD_S, visit_s
+from attnbench.run.costs import Costs, assumed_rates
 from attnbench.run.order import LOADING_S, PEAKS_S, foresee
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
@@ -194,7 +194,7 @@ def test_what_never_fits_is_stored_with_what_was_predicted_of_it():
 
 REFUSED = planned("odd", 128, 10**8, refusal="it cannot")
 LARGE = planned("large", 256, 10**8, size=2 * GIB)
-LONG = planned("long", 128, 10**12)
+LONG = planned("long", 128, 10**13)
 MIXED = (*PLAN, REFUSED, LARGE, LONG)
 
 
@@ -202,11 +202,12 @@ MIXED = (*PLAN, REFUSED, LARGE, LONG)
 def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget_s):
     """It knows no ratios: without a budget every round, within one as many visits as fit."""
     request = replace(REQUEST, case_timeout_s=100.0, budget_s=budget_s)
-    took = {line.case: line.predicted_s for line in MIXED}
-    machine = Machine(took.__getitem__, overhead_s=0.15, peak_bytes=lambda case: 1000)
-    sweep(machine, MIXED, request)
-    timed = Counter(key for (key, _, _), run in outcomes(machine).items() if run.samples)
     found = foresee(request, MIXED, GIB)
+    machine = Machine(
+        lambda case: found.seconds[case.key], overhead_s=0.15, peak_bytes=lambda case: 1000
+    )
+    sweep(machine, MIXED, request, rates=None)
+    timed = Counter(key for (key, _, _), run in outcomes(machine).items() if run.samples)
     assert found.rounds.keys() == timed.keys()
     assert budget_s or found.rounds == timed
     assert found.total_s == pytest.approx(machine.now - 50.0 + LOADING_S + PEAKS_S, rel=0.2)
@@ -219,16 +220,12 @@ def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget
 
 
 def test_without_a_budget_the_total_is_that_of_all_visits_and_measurements_of_memory():
-    def total_s(plan, compiling_s=0.0):
-        visits_s = 3 * sum(visit_s(p.predicted_s, REQUEST.settings) for p in plan)
-        iterations_s = MEMORY_ITERATIONS * sum(p.predicted_s for p in plan)
-        memory_s = len(plan) * OVERHEAD_S[Part.MEMORY] + iterations_s
-        before_s = 4 * sum(p.prefill_s + p.compiles * (20.0 + p.predicted_s) for p in plan)
-        return pytest.approx(LOADING_S + PEAKS_S + visits_s + memory_s + before_s)
-
-    decoding = [replace(p, prefill_s=10 * p.predicted_s) for p in PLAN]
-    for plan in (PLAN, [replace(p, compiles=True) for p in PLAN], decoding):
-        assert foresee(REQUEST, plan, GIB).total_s == total_s(plan)
+    for plan in (PLAN, [replace(p, compiles=True) for p in PLAN]):
+        found, costs = foresee(REQUEST, plan, GIB), Costs.of(plan, assumed_rates(REQUEST))
+        visits_s = 3 * sum(costs.visit_s(p, REQUEST.settings) for p in plan)
+        memory_s = sum(map(costs.memory_s, plan))
+        assert found.total_s == pytest.approx(LOADING_S + PEAKS_S + visits_s + memory_s)
+        assert found.seconds == {p.case.key: costs.iteration_s(p) for p in plan}
 
 
 def test_a_dry_run_of_a_shard_adds_up_its_share():

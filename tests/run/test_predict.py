@@ -8,10 +8,10 @@ import pytest
 
 from attnbench.analysis.summary import summary
 from attnbench.records import Mode, Outcome, Part
-from attnbench.run.costs import Costs
+from attnbench.run.costs import ASSUMED, Costs, peak_rates
 from attnbench.statistics.curves import series_names
 from tests.run.machine import Machine
-from tests.run.sessions import GIB, REQUEST, planned, predicted, timed
+from tests.run.sessions import GIB, REQUEST, planned, timed
 from tests.run.sessions import sweep as sweep_plan
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
@@ -21,7 +21,7 @@ def test_what_is_stored_is_what_the_runs_before_it_predict():
     whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
     machine = Machine(lambda case: seconds_of(case.mechanism, case.workload))
     request = replace(whole.request, budget_s=None, case_timeout_s=None)
-    sweep_plan(machine, whole.plan, request, memory=1 << 40)
+    sweep_plan(machine, whole.plan, request, memory=1 << 40, rates=ASSUMED)
     costs, cases = Costs(series_names(whole.plan)), {p.case.key: p for p in whole.plan}
     for _, race in groupby(machine.stored, key=lambda run: (cases[run.case].block, run.part)):
         runs = list(race)
@@ -30,21 +30,6 @@ def test_what_is_stored_is_what_the_runs_before_it_predict():
         for run in runs:
             costs.learn(cases[run.case], run)
     assert {run.case for run in machine.stored if run.predicted} == cases.keys()
-
-
-def test_a_case_that_never_ran_is_predicted_from_all_runs():
-    whole = sweep(("transformer",), modes=(Mode.INFERENCE,))
-    found = summary(whole).set_index("seq_len")
-    known = [
-        (line, found.loc[line.case.workload.seq_len, "wall_s"])
-        for line in whole.plan
-        if line.case.workload.seq_len < 65_536
-    ]
-    last = whole.plan[-1]
-    assert found.loc[65_536, "outcome"] == "skipped"
-    # the later rounds were known too, so the nearest times differ by their noise
-    assert found.loc[65_536, "predicted_s"] == pytest.approx(predicted(last, *known), rel=0.2)
-    assert found.loc[65_536, "predicted_s"] != last.predicted_s
 
 
 def test_a_peak_that_was_not_measured_is_predicted_from_its_neighbours():
@@ -58,9 +43,9 @@ def test_a_peak_that_was_not_measured_is_predicted_from_its_neighbours():
 
 def test_without_measurements_the_first_guess_remains():
     whole = replace(sweep(lengths=(128, 512)), runs=())
-    found = summary(whole)
-    for name in ("predicted_s", "predicted_bytes"):
-        assert list(found[name]) == [getattr(line, name) for line in whole.plan]
+    found, costs = summary(whole), Costs.of(whole.plan, peak_rates(whole.sessions[0]))
+    assert list(found["predicted_s"]) == [costs.first_guess(line) for line in whole.plan]
+    assert list(found["predicted_bytes"]) == [line.predicted_bytes for line in whole.plan]
 
 
 def test_training_is_guessed_to_take_three_times_as_long_as_inference():
@@ -83,7 +68,7 @@ LENGTHS = tuple(2**k for k in range(7, 17))
 @pytest.mark.parametrize("growth", [0, 1])
 def test_a_module_that_declares_nothing_is_limited_by_nothing_before_it_is_measured(growth):
     """By its assumed costs it would fit into neither memory nor the limit of a case."""
-    plan = [replace(undeclared(n), predicted_s=1e6) for n in LENGTHS]
+    plan = [replace(undeclared(n), projection_flops=10**15) for n in LENGTHS]
     machine = Machine(
         lambda case: 0.1 * (case.workload.seq_len / 128) ** growth,
         peak_bytes=lambda case: 1000 * case.workload.tokens,
@@ -133,7 +118,7 @@ def test_what_is_unknown_of_an_undeclared_module_is_no_prediction_in_a_report():
 
 def test_what_is_left_out_of_an_undeclared_module_names_no_costs():
     machine = Machine(lambda case: 10.0 if case.mechanism == "slow" else 0.1)
-    plan = [planned("slow", 128, 10**10), replace(undeclared(256), predicted_s=1e4)]
+    plan = [planned("slow", 128, 10**10), replace(undeclared(256), projection_flops=10**13)]
     sweep_plan(machine, plan, replace(REQUEST, lengths=(128, 256), budget_s=70.0))
     (run,) = (run for run in machine.stored if run.case == plan[1].case.key)
     assert (run.outcome, run.predicted) == (Outcome.SKIPPED, None)

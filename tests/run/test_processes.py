@@ -4,11 +4,9 @@ import errno
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
-import threading
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from attnbench.api.servers import SCRIPT, own_server
-from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import pool
@@ -250,23 +247,15 @@ def test_each_round_has_a_server_with_another_layout_which_starts_beside_the_las
     assert all(program.poll() is not None for program in programs)
 
 
-def test_a_server_with_another_layout_has_what_the_first_one_loaded(light, tmp_path):
-    install(tmp_path / "modules", INDUCTOR)
-    light.load_compiler()
-    asked = {"do": f"import sys; answer['loaded'] = {pool.COMPILER!r} in sys.modules"}
-    with light.of_layout(7).process() as worker:
-        assert worker.ask(60, **asked)["loaded"]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
 def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(light):
     with light.process() as idle, light.process() as busy:
         file = os.pidfd_open(busy.pid)
         light.program.kill()
         assert ends(file), "the worker outlived its server"
-        assert busy.ask(60, do="")["lost"]
+        assert busy.ask(60, do="")["cause"] == "killed"
         with light.process() as fresh:
-            assert idle.ask(60, do="")["lost"], "it is no worker of the new one"
+            assert idle.ask(60, do="")["cause"] == "killed", "it is no worker of the new one"
             assert fresh.ask(60, do="") == {"outcome": "ok"}
 
 
@@ -312,32 +301,3 @@ def test_what_torch_compiles_is_kept_in_the_folder_of_the_server_alone(tmp_path,
     assert own["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
     assert own["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
     assert own["OMP_NUM_THREADS"] == "2"
-
-
-def running_for(folder):
-    """Processes, by id, that were started with this folder for compiled files."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if f"{folder}/inductor".encode() in (path / "environ").read_bytes():
-                found[int(path.name)] = (path / "comm").read_text().strip()
-    return found
-
-
-@pytest.mark.faults
-@pytest.mark.skipif(bool(find("cpu").cannot_compile()), reason="there is no compiler")
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc")
-def test_a_killed_process_takes_its_compiler_with_it(monkeypatch):
-    monkeypatch.setattr(pool, "subprocess", subprocess)  # its environment is in /proc
-    with own_server(1) as server:
-        worker = server.process()
-        asking = threading.Thread(target=worker.ask, args=(300,), kwargs=build(form="compiled"))
-        asking.start()
-        while "cc1plus" not in running_for(server.folder).values():
-            assert asking.is_alive(), "it was compiled before its compiler was seen"
-        worker.pipe.shutdown(socket.SHUT_RDWR)
-        asking.join()
-        assert set(running_for(server.folder)) == {server.program.pid}
-        folder = server.folder
-    assert not running_for(folder)
-    assert not folder.exists()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from attnbench.records import Case, Cause, Level, Workload
 from attnbench.run.process import LOST
 from attnbench.run.race import CUT_OFF, Round, Turns, in_turns
-from tests.run.machine import Machine, Worker
+from tests.run.machine import Machine
 
 CASES = {
     name: Case(
@@ -185,24 +185,6 @@ def test_a_case_has_a_limit_for_all_that_it_does():
     assert len(entries["a"].laps) == 6
 
 
-def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_again():
-    asleep = set()
-
-    def fate(case, do):
-        if case.mechanism == "b" and do == "lap":
-            asleep.update("ac")
-        elif case.mechanism not in asleep:
-            return None
-        asleep.discard(case.mechanism)
-        return {**LOST, "reason": "together with its server"}
-
-    machine = Machine(fate=fate)
-    entries = ran(machine)
-    assert entries["b"].failed["outcome"] == "crashed"
-    assert together(entries) == {"a", "c"}
-    assert Counter(name for name, _ in machine.started) == {"a": 3, "b": 2, "c": 3}
-
-
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_who_is_killed_once_takes_part_again(do):
     machine = Machine(fate=of_b(do, times=1))
@@ -299,20 +281,6 @@ def test_what_ends_its_process_by_itself_is_not_weighed_again():
     with Round(machine.start, random.Random(0), machine.clock) as round_:
         assert round_.measure_memory("c", 1e9, **asdict(CASES["c"]))["outcome"] == "crashed"
     assert len(machine.started) == 1
-
-
-def test_laps_and_their_end_are_told_what_is_left_of_the_budget(monkeypatch):
-    machine, told = Machine(), []
-    ask = Worker.ask
-
-    def watched(self, timeout_s, do, **asked):
-        told.append((do, asked.get("left_s")))
-        return ask(self, timeout_s, do, **asked)
-
-    monkeypatch.setattr(Worker, "ask", watched)
-    ran(machine, pairs=1, budget_s=math.inf)
-    left = [math.inf]
-    assert told == [("build", None)] * 3 + [("lap", *left)] * 6 + [("finish", *left)] * 3
 
 
 @pytest.mark.parametrize(

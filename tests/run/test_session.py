@@ -6,26 +6,19 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from attnbench.api.servers import own_server
 from attnbench.devices.finding import find
 from attnbench.records import (
     Case,
     Cause,
-    Clock,
     Outcome,
     Part,
     Run,
 )
-from attnbench.run.agenda import Agenda
 from attnbench.run.costs import MARGIN, Costs
 from attnbench.statistics.curves import series_names
 from attnbench.store.schema import read_error
-from attnbench.workloads import reading
-from attnbench.workloads.options import read
-from attnbench.workloads.requests import request
 from tests.run.machine import Machine
 from tests.run.sessions import (
-    BY_CORE,
     GIB,
     PLAN,
     REQUEST,
@@ -34,7 +27,6 @@ from tests.run.sessions import (
     planned,
     slow_is,
     sweep,
-    timed,
 )
 
 
@@ -130,27 +122,6 @@ def test_processes_have_the_memory_layout_of_their_round():
     assert Counter(rounds) == {0: 2, 1: 2, 2: 2}
 
 
-H100_BYTES = 84 * 10**9
-
-
-def test_the_first_round_of_the_figure_on_a_gpu_starts_each_process_once():
-    """Starting one there takes a second or two, and most of its memory is never full."""
-    options = read({"device": "cuda", "rounds": 1})
-    asked = request(options, elsewhere=True)
-    assert asked.tokens == 131_072
-    with own_server(1) as server:
-        plan = reading.plan(asked, server).cases
-    predicted = {planned.case: planned for planned in plan}
-    machine = Machine(
-        seconds=lambda case: predicted[case].predicted_s,
-        peak_bytes=lambda case: predicted[case].predicted_bytes,
-    )
-    sweep(machine, plan, asked, memory=H100_BYTES)
-    assert sum(not measures_memory for _, measures_memory in machine.started) == 8
-    assert len({series for series, _ in machine.started}) == 8
-    assert sum(bool(run.samples) for run in machine.stored) > 140
-
-
 def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order():
     machine = Machine()
     plan = tuple(planned(name, n, 10**8) for name in ("a", "b") for n in (2**k for k in range(9)))
@@ -166,23 +137,6 @@ def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order(
     assert orders[0] == sorted(orders[0])
     assert sorted(orders[1]) == sorted(orders[2]) == orders[0]
     assert len({tuple(order) for order in orders}) == 3
-
-
-def test_the_series_of_a_block_take_turns_in_mirrored_laps():
-    machine = Machine(slow_is(0.2))
-    sweep(machine, request=replace(REQUEST, rounds=1))
-    turns = [(case, pid) for do, case, pid in machine.asked if do == "lap"]
-    order = [c.mechanism for c, _ in turns if c.workload.seq_len == 128]
-    runs = outcomes(machine)
-    shared = [set(laps(runs[PLAN[i].case.key, Part.TIME, 0])) for i in (0, 3)]
-    for lap in range(0, max(shared[1]), 2):
-        racing = {name for name, own in zip(("slow", "fast"), shared, strict=True) if lap in own}
-        pair, order = order[: 2 * len(racing)], order[2 * len(racing) :]
-        assert set(pair) == racing
-        assert pair == pair[::-1]
-    assert not order
-    assert shared[0] <= shared[1], "the slower runs in some of the laps of the faster"
-    assert all({lap, lap ^ 1} <= shared[0] for lap in shared[0]), "in whole pairs"
 
 
 def test_a_refused_case_is_written_with_its_reason_and_not_run():
@@ -311,16 +265,6 @@ def test_what_dies_in_a_later_race_of_its_round_keeps_its_laps_and_that_is_repor
     assert not set(laps(big)) & set(laps(bigger))
 
 
-def test_the_number_of_a_lap_without_its_second_is_not_given_again():
-    run = timed(PLAN[0], 3, {})
-    samples = tuple(sample._replace(lap=lap) for lap, sample in enumerate(run.samples))
-    earlier = [replace(run, samples=samples)]
-    agenda = Agenda(request=REQUEST, plan=PLAN, memory_bytes=GIB, earlier=earlier)
-    assert agenda.next_lap(PLAN[0].block) == 4
-    agenda.round = 1
-    assert agenda.next_lap(PLAN[0].block) == 0
-
-
 def test_a_resumed_sweep_does_only_what_is_missing_beside_what_links_it_to_the_rest():
     machine = Machine()
     sweep(machine)
@@ -384,12 +328,3 @@ def test_what_was_killed_twice_is_stored_with_that_cause():
         assert (run.outcome, run.cause) == (
             (Outcome.CRASHED, Cause.KILLED) if slow else (Outcome.OK, None)
         )
-
-
-@pytest.mark.parametrize(("request_", "clock"), [(REQUEST, Clock.WALL), (BY_CORE, Clock.CPU)])
-def test_workers_are_told_the_clock_and_how_to_warm_up(request_, clock):
-    machine = Machine()
-    sweep(machine, request=request_)
-    for asked in machine.builds:
-        assert asked["clock"] == clock
-        assert asked["faulting_s"] == request_.settings.faulting_s

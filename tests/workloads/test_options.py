@@ -12,7 +12,6 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.cli.resuming import differences
 from attnbench.cli.typer_options import is_given
 from attnbench.cli.verbs import application
 from attnbench.devices.finding import find
@@ -20,9 +19,9 @@ from attnbench.errors import UsageError
 from attnbench.records import Clock
 from attnbench.store import schema
 from attnbench.store.schema import Head
-from attnbench.workloads import config, requests
+from attnbench.workloads import requests
 from attnbench.workloads.options import of_request, options, read
-from attnbench.workloads.requests import request
+from attnbench.workloads.requests import command, from_toml, request, to_toml
 
 SIZES = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=3, unique=True)
 TIMES = st.one_of(st.just("none"), st.integers(1, 9999).map("{}m".format))
@@ -92,21 +91,11 @@ def test_every_way_to_write_a_request_asks_for_the_same(values, slurm):
     wanted = request(given)
     words = [options()[name].words(value) for name, value in asked.items()]
     assert on_the_command_line([*chain.from_iterable(words)]) == asked
-    assert asked.items() <= read(tomllib.loads(config.content(given, wanted).decode())).items()
+    assert asked.items() <= read(tomllib.loads(to_toml(given).decode())).items()
     stored = through_a_journal(wanted)
     assert stored == wanted
     assert alike(request(of_request(stored)), wanted)
-    del given["slurm"]
-    assert not list(differences(of_request(stored), given))
-    assert alike(request(on_the_command_line(shlex.split(config.command(stored))[2:])), wanted)
-
-
-def test_what_the_program_chose_is_a_comment():
-    asked = read({"models": ["fastformer"], "threads": 3})
-    content = config.content(asked, request(asked)).decode()
-    assert "\nthreads = 3\n" in content
-    assert "\n# chosen: tokens = 8192\n" in content
-    assert "chosen: models" not in content
+    assert alike(request(on_the_command_line(shlex.split(command(stored))[2:])), wanted)
 
 
 def test_numbers_lists_and_hyphens_are_read_as_text_is():
@@ -143,18 +132,18 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path, content, wor
     file = tmp_path / "mine.toml"
     file.write_text(content, errors="surrogateescape")
     with pytest.raises(UsageError, match=rf"(?s)--config '.*mine\.toml'.*{words}") as caught:
-        config.read(file)
+        from_toml(file)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
     (tmp_path / "mine.toml").write_bytes(b"\xef\xbb\xbfwidth = 64\n")
-    assert config.read(tmp_path / "mine.toml") == {"width": (64,)}
+    assert from_toml(tmp_path / "mine.toml") == {"width": (64,)}
 
 
 def test_a_folder_is_no_file_of_options(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read --config '.*': is a directory"):
-        config.read(tmp_path)
+        from_toml(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -246,9 +235,9 @@ def test_a_gpu_has_all_cores_and_a_clock_of_its_own(monkeypatch):
 )
 def test_the_command_asks_for_the_same_again(options, written):
     asked = request(read({"device": "cpu", **options}))
-    assert config.command(asked) == f"attnbench sweep{written}"
+    assert command(asked) == f"attnbench sweep{written}"
 
 
 def test_a_preset_that_is_unknown_here_is_no_error():
     asked = replace(request({"device": "cpu"}), preset="of-later")
-    assert "--preset of-later" in config.command(asked)
+    assert "--preset of-later" in command(asked)
