@@ -19,7 +19,7 @@ LEAST = {
         gated_linear.rank grouped_query.kv_heads image_transformer.across
         image_transformer.block latent.kv_rank linear_transformer.chunk linformer.n_max
         linformer.rank local.block longformer.dilation mamba2.state
-        memory_compressed.compression nystromformer.landmarks performer.chunk
+        memory_compressed.compression native_sparse.window nystromformer.landmarks performer.chunk
         performer.features poolingformer.stride reformer.chunk reformer.rounds
         retention.chunk routing_transformer.clusters routing_transformer.members
         routing_transformer.window rwkv7.gate_rank set_transformer.points sinkhorn.block
