@@ -4,10 +4,12 @@ import random
 
 import pytest
 
+from attnbench.errors import DamagedJournal
 from attnbench.store.journal import FILE, load
 from tests.cli.commands import here
 from tests.faults.real import RUNS, SMALL, complete, runs, said
 
+SEEDS = range(24)
 STRIDE = 6  # between cuts that are resumed, as each resumption starts processes
 
 
@@ -59,6 +61,38 @@ def test_a_run_cut_anywhere_is_measured_again(finished, tmp_path):
         folder = of(finished, tmp_path / f"c{cut}", lambda data, cut=cut: data[:cut])
         said(verb("sweep", *SMALL, "--resume", folder), 0)
         complete(folder)
+
+
+def changed(data, seed):
+    """The journal with some bytes before the last line changed, at seeded positions."""
+    rng, journal = random.Random(seed), bytearray(data)
+    for _ in range(rng.choice((1, 2, 5))):
+        position = rng.randrange(len(data.splitlines()[0]) * (seed % 8 != 0), len(data) - 120)
+        journal[position] = rng.choice([*set(range(256)) - {journal[position]}])
+    return bytes(journal)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", SEEDS)
+def test_changed_bytes_invalidate_only_their_lines(finished, tmp_path, seed):
+    folder = of(finished, tmp_path / "changed", lambda data: changed(data, seed))
+    damaged = (folder / FILE).read_bytes()
+    resume = ("sweep", *SMALL, "--resume", folder)
+    try:
+        load(folder)
+    except DamagedJournal:
+        for words in (("report", folder), resume):
+            said(verb(*words), 2, "the first line of", "restore the file from a copy")
+        assert (folder / FILE).read_bytes() == damaged
+        return
+    assert "set aside" in said(verb("report", folder), 0)
+    assert (folder / FILE).read_bytes() == damaged
+    said(verb(*resume), 0)
+    sweep = load(folder)
+    assert sweep.finished
+    assert len(sweep.plan) * 3 == len(sweep.runs) == RUNS
+    assert {run.outcome for run in sweep.runs} == {"ok"}
+    assert (folder / FILE).read_bytes().startswith(damaged)
 
 
 @pytest.mark.faults

@@ -76,6 +76,15 @@ def test_a_limit_of_file_sizes_is_a_full_disk(tmp_path, limit):
     complete(tmp_path)
 
 
+def test_a_full_disk_for_temporary_files_is_reported(mounts, tmp_path):
+    before = mounts(f"mount -t tmpfs -o size=4k,nr_inodes=2 tmpfs '{tmp_path}'")
+    inside(before, "sh", "-c", f"printf x > '{tmp_path}/x'")
+    out = tmp_path.parent / f"{tmp_path.name}-out"
+    done = attnbench("sweep", *SMALL, "--out", out, before=before, env={"TMPDIR": str(tmp_path)})
+    if done.returncode:  # otherwise another folder for temporary files was used
+        said(done, 2)
+
+
 @contextmanager
 def closed(path, folder):
     """A sweep that ended after a file or folder was made immutable during its runs."""

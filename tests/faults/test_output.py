@@ -81,7 +81,7 @@ def test_any_alphabet_and_any_folder_do(tmp_path, env, name):
     complete(Path(path))
     done = attnbench("report", path, env=env, encoding="utf-8", errors="replace")
     said(done, 0)
-    assert "fastformer" in done.stdout
+    assert "Fastformer" in done.stdout
 
 
 def on_a_terminal(*arguments, columns=NARROW, **env):
@@ -111,6 +111,15 @@ def test_a_narrow_terminal_gets_narrow_tables(swept, columns):
     assert "Traceback" not in sent
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)
     assert max(map(len, plain.replace("\r", "").split("\n"))) <= columns
+
+
+@pytest.mark.faults
+def test_a_sweep_on_a_narrow_terminal_is_whole(tmp_path):
+    code, sent = on_a_terminal("sweep", *SMALL, "--out", tmp_path)
+    assert code == 0
+    assert "Traceback" not in sent
+    assert "\x1b[" in sent, "no progress was shown"
+    complete(tmp_path)
 
 
 @pytest.mark.faults

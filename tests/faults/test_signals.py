@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+import random
 import re
 import signal
 import sys
 import termios
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -117,6 +119,20 @@ def test_a_signal_ends_a_sweep_with_a_line_and_true_advice(tmp_path, number, mom
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_each_signal_ends_a_sweep_at_each_moment(tmp_path, number, moment):
     check_moment(number, moment, tmp_path / "sweep")
+
+
+def delays(count, seed):
+    rng = random.Random(seed)
+    return [(rng.choice(SIGNALS), rng.uniform(0, LONGEST_S)) for _ in range(count)]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("number", "later_s"), delays(60, seed=11))
+def test_a_signal_ends_a_sweep_at_any_moment(tmp_path, number, later_s):
+    with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:
+        until(lambda: sweep.poll() is not None or listens(sweep, None), "a handler")
+        time.sleep(later_s)  # not for an event: the signal is to fall anywhere between two of them
+        interrupted(sweep, number, tmp_path / "sweep")
 
 
 def test_ctrl_c_and_again_on_a_terminal(tmp_path):

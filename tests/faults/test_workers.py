@@ -79,6 +79,13 @@ def test_a_worker_that_hangs_times_out(tmp_path):
 
 
 @pytest.mark.faults
+def test_the_memory_limit_of_a_worker_stops_endless_allocation(tmp_path):
+    done = attnbench("sweep", "--models", models("Reserves"), *ONE, "--out", tmp_path)
+    said(done, 0)
+    assert outcomes(tmp_path)["Reserves"][0] == "oom"
+
+
+@pytest.mark.faults
 def test_a_segfault_and_a_closed_pipe_are_crashes(tmp_path):
     done = attnbench("sweep", "--models", models("Segfaults", "ClosesAll"), *ONE, "--out", tmp_path)
     said(done, 0)
