@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Every case with predictions, and the facts of each mechanism among them."""
+    """Every case with its counts, and the facts of each mechanism among them."""
 
     cases: tuple[Planned, ...]
     cards: tuple[CardFacts, ...]

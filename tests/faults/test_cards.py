@@ -34,7 +34,6 @@ def impatient(request, monkeypatch):
     """Shortens the time limit for files and cards that never finish."""
     if "within 1 s" in {**CARDS, **IMPORTS}[request.getfixturevalue("which")]:
         monkeypatch.setattr(reading, "TIMEOUT_S", 1.0)
-        monkeypatch.setattr(reading, "SHORTEST_S", 1.0)
 
 
 def refused(done, *words):

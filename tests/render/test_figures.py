@@ -265,7 +265,6 @@ def test_labels_name_form_and_options_only_where_they_distinguish():
     expected = {
         "linear_transformer:folded": "Linear Transformer",
         "transformer:eager": "Transformer",
-        "transformer:sdpa @ cpu": "Transformer\ncpu",
         "linformer:eager[rank=4]": "Linformer (rank=4)",
         "linformer:eager[rank=16]": "Linformer (rank=16)",
         "local:eager[window=256]": "Local attention",
