@@ -40,18 +40,20 @@ def doctor(
     with stoppable(lambda: "nothing was kept"), own_server(count) as server:
         here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
-    hidden = math.isnan(process_s(os.getpid()))
+    checked = "not checked" if math.isnan(process_s(os.getpid())) else "checked"
+    can = "can" if resident_available() else "cannot"
     cannot = chosen.cannot_compile()
     facts = {
         "NVML": nvml.state(),
-        "peak memory": f"peaks can{'' if resident_available() else 'not'} be measured here",
-        "laps": f"{'not ' * hidden}checked against the CPU time that the kernel counts",
+        "peak memory": f"peaks {can} be measured here",
+        "laps": f"{checked} against the CPU time that the kernel counts",
         "compiling": f"{cannot}; forms that use it do not run" if cannot else "runs",
         **missing_devices(),
     }
     if json_:
+        named = {name.lower().replace(" ", "_"): text for name, text in facts.items()}
         more = {"packages": packages, "forms_that_do_not_run": refused}
-        console.data({**asdict(here), **facts, **more})
+        console.data({**asdict(here), **named, **more})
         return
     shown = console.out().print
     for name, text in {**machine(chosen, here), **facts}.items():
