@@ -20,6 +20,8 @@ KNOWN = {
     *("html", "head", "meta", "link", "title", "style", "script", "body", "header", "nav", "main"),
     *("section", "h1", "h2", "h3", "p", "a", "ul", "li", "wbr", "div", "figure", "img"),
     *("details", "summary", "figcaption", "table", "thead", "tbody", "tr", "th", "td"),
+    *("form", "fieldset", "legend", "label", "select", "optgroup", "option", "input", "button"),
+    *("svg", "path"),  # the signs of a chart's legend
 }
 NASTY = (
     *HOSTILE,
