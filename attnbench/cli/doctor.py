@@ -51,9 +51,9 @@ def doctor(
         **missing_devices(),
     }
     if json_:
-        named = {name.lower().replace(" ", "_"): text for name, text in facts.items()}
+        keyed = {name.lower().replace(" ", "_"): text for name, text in facts.items()}
         more = {"packages": packages, "forms_that_do_not_run": refused}
-        console.data({**asdict(here), **named, **more})
+        console.data({**asdict(here), **keyed, **more})
         return
     shown = console.out().print
     for name, text in {**machine(chosen, here), **facts}.items():
