@@ -133,7 +133,7 @@ def _quantity(
 ) -> dict[str, Any]:
     """A quantity against length, from its `points`; `key` names it in links."""
     numbers = {name: pd.factorize(cases[name])[0] for name in ("series", "mode")}
-    drawn = cases[["seq_len", "outcome", "cause"]].assign(**numbers).join(found)
+    drawn = cases[["seq_len", "outcome", "cause"]].assign(**numbers).join(found.astype(float))
     drawn["height"] = drawn["value"].fillna(drawn["guess"])
     drawn = drawn.dropna(subset="height").sort_values(["mode", "series", "seq_len"])
     return {
