@@ -115,20 +115,19 @@ def named_functions(call: str | None) -> list[str]:
 
 def planned(given: Mapping[str, Any]) -> "CheckPlan":
     """The plan of the options. Raises `UsageError`."""
-    kind = choose(given["device"])
-    asked: dict[str, Any] = {
-        "lengths": axes.lengths(given["lengths"]),
-        "level": options.read("level", given["level"]),
-        "modes": options.read("mode", given["mode"]),
-        "device": kind.name,
-        "budget_s": axes.seconds(given["budget"], "--budget"),
-        "threshold": options.threshold(given["threshold"], kind.threshold),
-        "times": not given["no_times"],
-        "seed": options.read("seed", given["seed"]),
-    }
     from attnbench.gate.cases import CheckPlan
 
-    return CheckPlan(**asked)
+    kind = choose(given["device"])
+    return CheckPlan(
+        lengths=axes.lengths(given["lengths"]),
+        level=options.read("level", given["level"]),
+        modes=options.read("mode", given["mode"]),
+        device=kind.name,
+        budget_s=axes.seconds(given["budget"], "--budget"),
+        threshold=options.threshold(given["threshold"], kind.threshold),
+        times=not given["no_times"],
+        seed=options.read("seed", given["seed"]),
+    )
 
 
 def measured(
