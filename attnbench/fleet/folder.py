@@ -25,7 +25,7 @@ from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.records import EngineKind, Environment, Many, Sweep
 from attnbench.store import journal, output
 from attnbench.store.locked import LockedFile
-from attnbench.store.resuming import shard_differences
+from attnbench.store.resuming import differences, machine
 
 FILE, MACHINE, SCRIPT, LOGS = "fleet.json", "machine.json", "job.sh", "logs"
 LOCK = "fleet.lock"
@@ -141,9 +141,9 @@ def claim(folder: Path, here: Environment) -> None:
             os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
         mine.unlink()
         first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Environment)
-    if differences := shard_differences(first, here):
+    if found := differences(machine(first), machine(here)):
         raise DifferentSweep(
-            f"the first shard ran on another kind of machine ({'; '.join(differences)}):"
+            f"the first shard ran on another kind of machine ({'; '.join(found)}):"
             " allocate nodes of one kind with one attnbench, and sweep each kind into its own"
             " folder"
         )

@@ -14,17 +14,15 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from msgspec import ValidationError, convert
-
 from attnbench.records import Cause, Outcome, Part, Planned, Run, Sample, Settings
 from attnbench.run.pace import Pace, typical
-from attnbench.run.process import Answer, Answered, Process, checked, impossible
-from attnbench.store.schema import read_error
+from attnbench.run.process import Answer, Process, checked, impossible
+from attnbench.store.schema import read_run
 
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
 CUT_OFF: Answer = MappingProxyType(
@@ -310,15 +308,16 @@ def contradiction(samples: Collection[Sample], used_s: float) -> str:
 
 def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
     """The run of a case, from its process's answer; failed if that would be refused on reading."""
+    about = {"case": planned.case.key, "part": part, "round": round_, **more}
+    told = {key: answer[key] for key in STORED if key in answer}
+    if isinstance(values := told.get("values"), dict):  # what is not a number was not measured
+        told["values"] = {
+            name: value
+            for name, value in values.items()
+            if not isinstance(value, float) or math.isfinite(value)
+        }
     try:
-        told: Mapping[str, Any] = convert(
-            {key: answer[key] for key in STORED if key in answer}, Answered
-        )
-        run = Run(case=planned.case.key, part=part, round=round_, **told, **more)
-        refused = read_error(run)
-    except ValidationError as error:
-        refused = str(error)
-    if refused:
-        failed = run_of(planned, part, round_, impossible(refused))
-        return replace(failed, elapsed_s=more.get("elapsed_s", 0.0))
-    return run
+        return read_run({**about, **told})
+    except ValueError as error:
+        kept = {name: about[name] for name in about if name != "samples"}
+        return read_run({**kept, **impossible(str(error))})

@@ -6,28 +6,99 @@ A line that cannot be read is set aside and reported in `Sweep.warnings`; it sta
 
 import os
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from attnbench import units
-from attnbench.errors import StoreError, SweepBusy
-from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
-from attnbench.store import reading, schema
-from attnbench.store.locked import LockedFile, opened, sync_folder
+from attnbench.errors import DamagedJournal, StoreError, SweepBusy
+from attnbench.records import CardFacts, Origin, Part, Planned, Run, Shard, Sweep
+from attnbench.store import schema
+from attnbench.store.locked import LockedFile
 from attnbench.store.output import ELSEWHERE, JOURNAL, explained, writing
 from attnbench.store.resuming import refuse_other
-from attnbench.store.schema import End, EndReason, Head, Record, Start
+from attnbench.store.schema import End, EndReason, Entry, Head, Record, Start
 from attnbench.version import __version__
 
 FILE = JOURNAL
-TORN = f"{FILE}.torn"
+TORN = "the last line is torn: the run in flight was lost"
 RESUME = " and --resume"  # once what prevents writing is mended
 
 
+@dataclass
+class Contents:
+    """A journal: the lines that can be read, each with its number, and what was set aside."""
+
+    data: bytes
+    lines: list[tuple[int, Entry, Record]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    torn: bytes = b""  # the last line, if it has no end and cannot be read
+
+    def sessions(self) -> list[Start]:
+        """Starts and resumes, in order."""
+        return [record for *_, record in self.lines if isinstance(record, Start)]
+
+    def sweep(self) -> Sweep:
+        """What has been read, as a whole."""
+        (_, first, head), sessions = self.lines[0], self.sessions()
+        assert isinstance(head, Head), "a journal begins with it"
+        cases, cards = dict[str, Planned](), dict[str, CardFacts]()
+        # how the last session of each shard ended; None if it did not
+        ended: dict[Shard | None, EndReason | None] = {}
+        for _, entry, record in self.lines:
+            match record:
+                case CardFacts():
+                    cards[record.mechanism] = record
+                case Planned():
+                    cases[str(entry.data.get("id"))] = record
+                case Start():
+                    ended[record.shard] = None
+                case End():
+                    ended[record.shard] = record.outcome
+        runs, unknown = self._runs(cases)
+        shards = sorted(shard for shard in ended if shard is not None)
+        # of shards all ended well, or the only one in its journal; else the whole sweep
+        last = [ended[None]] if None in ended else [*ended.values()]
+        whole = None in ended or len(shards) in {1, *(shard.of for shard in shards)}
+        return Sweep(
+            name=head.name,
+            begun=first.at,
+            request=(sessions[-1] if sessions else head).request,
+            sessions=tuple(session.environment for session in sessions),
+            cards=tuple(cards.values()),
+            plan=tuple({planned.case.key: planned for planned in cases.values()}.values()),
+            runs=tuple(runs.values()),
+            finished=whole and {*last} <= {EndReason.FINISHED, EndReason.BUDGET},
+            warnings=(*self.warnings, *unknown),
+            shards=tuple(shards),
+            over_budget=EndReason.BUDGET in ended.values(),
+        )
+
+    def _runs(
+        self, cases: dict[str, Planned]
+    ) -> tuple[dict[tuple[str, Part, int], Run], list[str]]:
+        """The last run of each case, part and round, and what is said of those of unknown cases."""
+        runs, unknown = dict[tuple[str, Part, int], Run](), list[str]()
+        for number, _, run in self.lines:
+            if not isinstance(run, Run):
+                continue
+            if run.case not in cases:
+                unknown.append(f"line {number}: a run of an unknown case; set aside")
+                continue
+            key = cases[run.case].case.key, run.part, run.round
+            if key in runs and not runs[key].elapsed_s:
+                del runs[key]  # it had been left out, and ran only now
+            runs[key] = replace(run, case=key[0])
+        return runs, unknown
+
+
 def load(path: str | os.PathLike[str]) -> Sweep:
-    """The sweep in a folder or a journal file; writes nothing.
+    """The sweep in a folder or a journal file; writes nothing. Raises what `read` raises."""
+    return read(path).sweep()
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """The lines of the journal in a folder, or of a journal file.
 
     Raises `StoreError` if there is none or it cannot be read, `DamagedJournal` if its first line
     cannot be read, `OtherSchema` if another version wrote any of it.
@@ -35,10 +106,10 @@ def load(path: str | os.PathLike[str]) -> Sweep:
     path = Path(path)
     file = path / FILE if os.path.isdir(path) else path
     if not os.path.isfile(file):
-        raise StoreError(_missing(file.parent if file.name == FILE else path))
+        raise StoreError(f"no sweep in {str(file.parent if file.name == FILE else path)!r}")
     with explained(f"cannot read {str(file)!r}", "check its permissions"):
         data = file.read_bytes()
-    return reading.parse(data, repr(str(file)))
+    return contents(data, repr(str(file)))
 
 
 def load_results(path: str | os.PathLike[str]) -> Sweep:
@@ -55,13 +126,40 @@ def load_results(path: str | os.PathLike[str]) -> Sweep:
     return sweep
 
 
-def list_sweeps(root: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Names of the folders in `root` that hold a journal, sorted; none if it cannot be read."""
-    try:
-        files = (file for file in Path(root).glob(f"*/{FILE}") if file.is_file())
-        return tuple(sorted(file.parent.name for file in files))
-    except (OSError, ValueError):
-        return ()
+def begun(folder: Path) -> bool:
+    """Whether a sweep began there; one stopped earlier leaves an empty journal."""
+    file = folder / FILE
+    return os.path.exists(file) and file.stat().st_size > 0
+
+
+def contents(data: bytes, origin: str) -> Contents:
+    """What a journal holds.
+
+    Raises `DamagedJournal` naming `origin` if the first line cannot be read, `OtherSchema` if any
+    line has another schema.
+    """
+    found, unended = Contents(data), data.count(b"\n") + 1
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line:
+            continue
+        try:
+            entry = schema.unseal(line)
+            record = schema.from_entry(entry)
+            if isinstance(record, Head) == bool(found.lines):
+                raise ValueError("a second header" if found.lines else "it does not begin a sweep")
+        except ValueError as error:
+            if not found.lines:
+                raise DamagedJournal(
+                    f"the first line of {origin} cannot be read ({error}); restore the file from a"
+                    " copy, or sweep into another folder with --out"
+                ) from error
+            found.torn = line if number == unended else b""
+            found.warnings.append(TORN if found.torn else f"line {number}: {error}; set aside")
+        else:
+            found.lines.append((number, entry, record))
+    if not found.lines:
+        raise DamagedJournal(f"{origin} is empty: its sweep never began; repeat it")
+    return found
 
 
 class Journal:
@@ -74,9 +172,9 @@ class Journal:
     def __init__(self, folder: str | os.PathLike[str], start: Start, *, name: str = "") -> None:
         """The sweep in `folder`, to go on, or a new one there, named after the folder.
 
-        A torn last line is moved to `sweep.jsonl.torn`. Raises `DifferentSweep` unless request,
-        machine and shard are those of the sweep, `SweepBusy`, `StoreError` if it cannot be written,
-        and what `load` raises.
+        A torn last line is cut off. Raises `DifferentSweep` unless request, machine and shard are
+        those of the sweep, `SweepBusy`, `StoreError` if it cannot be written, and what `load`
+        raises.
         """
         self.folder = Path(folder)
         with writing(self.folder, RESUME if begun(self.folder) else ELSEWHERE):
@@ -87,12 +185,14 @@ class Journal:
                     name = name or self.folder.name
                     data = _sealed(Head(name=name, attnbench=__version__, request=start.request))
                     self._file.append(data)
-                    sync_folder(self.folder)
-                found = reading.contents(data, repr(str(self.folder / FILE)))
+                found = contents(data, repr(str(self.folder / FILE)))
                 self.sweep: Sweep = found.sweep()
                 refuse_other(self.sweep, start)
-                self._repair(data, found.torn)
-                here, attempt = start.environment, len(found.sessions) + 1
+                if found.torn:
+                    self._file.cut(len(data) - len(found.torn))
+                elif not data.endswith(b"\n"):
+                    self._file.append(b"\n")
+                here, attempt = start.environment, len(found.sessions()) + 1
                 self.origin = Origin(
                     host=here.host, device_uuid=here.device_uuid, shard=start.shard, attempt=attempt
                 )
@@ -123,29 +223,17 @@ class Journal:
         with writing(self.folder, RESUME):
             self._file.append(_sealed(*records))
 
-    def _repair(self, data: bytes, torn: bytes) -> None:
-        """Makes the journal end in a newline, moving a torn last line to another file."""
-        if torn:
-            with open(opened(self.folder / TORN), "ab") as aside:
-                aside.write(torn + b"\n")
-            self._file.cut(len(data) - len(torn))
-        elif not data.endswith(b"\n"):
-            self._file.append(b"\n")
-
-
-def begun(folder: Path) -> bool:
-    """Whether a sweep began there; one stopped earlier leaves an empty journal."""
-    file = folder / FILE
-    return os.path.exists(file) and file.stat().st_size > 0
-
 
 def _locked(folder: Path) -> LockedFile:
-    """The journal's file. Raises `SweepBusy`."""
+    """The journal's file. Raises `SweepBusy`, which names the process of the last session."""
     try:
         return LockedFile(folder / FILE)
     except BlockingIOError:
+        holder = "another process"
+        with suppress(OSError, StoreError, IndexError):
+            holder = f"process {read(folder).sessions()[-1].pid}"
         raise SweepBusy(
-            f"{str(folder)!r} is being written by {_holder(folder)}; "
+            f"{str(folder)!r} is being written by {holder}; "
             "wait for it to end, or choose another folder with --out"
         ) from None
 
@@ -153,17 +241,3 @@ def _locked(folder: Path) -> LockedFile:
 def _sealed(*records: Record) -> bytes:
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     return b"".join(schema.seal(schema.to_entry(record, at)) for record in records)
-
-
-def _holder(folder: Path) -> str:
-    """The process of the last session, which holds the lock."""
-    with suppress(OSError, StoreError, IndexError):
-        found = reading.contents((folder / FILE).read_bytes(), "")
-        return f"process {found.sessions[-1].pid}"
-    return "another process"
-
-
-def _missing(folder: Path) -> str:
-    root = folder if (within := list_sweeps(folder)) else folder.parent
-    others = units.few(map(repr, within or list_sweeps(root))) or "none yet"
-    return f"no sweep in {str(folder)!r}; sweeps in {str(root)!r}: {others}"

@@ -11,16 +11,24 @@ class LockedFile:
     """Created if necessary, opened for appending, and locked against other writers until closed.
 
     `content` is what the file held when it was opened. Raises `BlockingIOError` if another writer
-    has the file, and `OSError` if it cannot be opened, locked or read.
+    has the file, and `OSError` if it cannot be opened, locked or read, also where it is a pipe, a
+    device or a symbolic link.
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = opened(path)
+        flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CREAT
+        self._fd = os.open(path, flags, 0o666)
         try:
-            if not lock(self._fd):
-                raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                raise FileExistsError(errno.EEXIST, f"{path.name} is not a regular file")
+            lock(self._fd)
             with open(self._fd, "rb", closefd=False) as file:
                 self.content = file.read()
+            if not self.content:
+                with suppress(OSError):  # a system may not sync folders, with the names in them
+                    folder = os.open(path.parent, os.O_RDONLY)
+                    os.fsync(folder)
+                    os.close(folder)
         except BaseException:
             self.close()
             raise
@@ -49,37 +57,8 @@ class LockedFile:
         self._fd = -1
 
 
-def opened(path: Path) -> int:
-    """A file opened for reading and appending, created if necessary.
-
-    Raises `OSError`, also for a pipe, a device or a symbolic link.
-    """
-    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CREAT
-    fd = os.open(path, flags, 0o666)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    raise OSError(errno.EEXIST, f"{path.name} is not a regular file")
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the file names of a folder to the disk, where the system can."""
-    with suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def lock(fd: int) -> bool:
-    """Lock an open file; False where its file system has no locks. Raises `BlockingIOError`."""
+def lock(fd: int) -> None:
+    """Lock an open file. Raises `BlockingIOError`, `OSError` where its file system has no locks."""
     import fcntl  # not on Windows, where sweeps are read but never written
 
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

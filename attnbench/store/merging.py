@@ -5,52 +5,22 @@ on the order in which journals are given, nor on how often. Lines that cannot be
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Part, Sweep, canonical
-from attnbench.store import output, reading, schema
-from attnbench.store.journal import FILE, load, load_results
-from attnbench.store.resuming import request_differences, shard_differences
+from attnbench.store import output, schema
+from attnbench.store.journal import FILE, Contents, load, load_results, read
+from attnbench.store.resuming import asked, differences, machine
 from attnbench.store.schema import Entry
 
 KEPT_APART = (
     "only shards of one request, measured by one version of attnbench on one kind of machine, are"
     " one sweep; report both folders"
 )
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One journal to be merged: where it is, and what is in it."""
-
-    path: Path
-    content: bytes
-
-    @classmethod
-    def read(cls, folder: Path) -> "Piece":
-        """The journal in a folder, or in a file. Raises what `load` raises."""
-        load(folder)  # which says what is wrong with it
-        return cls(folder, (folder / FILE if folder.is_dir() else folder).read_bytes())
-
-    @cached_property
-    def sweep(self) -> Sweep:
-        """The journal as a sweep."""
-        return reading.parse(self.content, repr(str(self.path)))
-
-    @cached_property
-    def entries(self) -> list[Entry]:
-        """Every line that can be read, in order; the first one begins the sweep."""
-        found = []
-        for _, line in reading.lines(self.content):
-            with suppress(ValueError):
-                schema.from_entry(entry := schema.unseal(line))
-                found.append(entry)
-        return found
 
 
 def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
@@ -66,74 +36,67 @@ def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
             f"{str(out)!r} already holds a sweep; choose another folder with --out, and name"
             " this one too if it is to be merged"
         )
-    pieces = [Piece.read(folder) for folder in folders]
-    if not any(piece.sweep.plan for piece in pieces):
+    pieces = {str(folder): read(folder) for folder in folders}
+    if not any(piece.sweep().plan for piece in pieces.values()):
         load_results(folders[0])  # which says that it has no cases
     then = f"{output.ELSEWHERE}; the merged journals are intact"
     output.fill(out, {FILE: joined(pieces, out.name)}, then=then)
-    said = dict.fromkeys(line for piece in pieces for line in piece.sweep.warnings)
+    said = dict.fromkeys(line for piece in pieces.values() for line in piece.sweep().warnings)
     return replace(load(out), warnings=tuple(said))
 
 
-def joined(pieces: Sequence[Piece], name: str) -> bytes:
+def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
     """The journal of all pieces, a sweep of this name. Raises `DifferentSweep`."""
-    pieces = sorted(pieces, key=lambda piece: (piece.entries[0].at, schema.digest(piece.content)))
-    for other in pieces[1:]:
-        _refuse_other(pieces[0], other)
-    runs = _runs(pieces)
-    first = pieces[0].entries[0]
-    entries = {_key(first): replace(first, data={**first.data, "name": name})}
-    for entry in (entry for piece in pieces for entry in piece.entries[1:]):
-        if entry.kind != "run" or runs.get(_key(entry)) == entry:
-            entries.setdefault(_key(entry), entry)
-    return b"".join(map(schema.seal, entries.values()))
-
-
-def _refuse_other(first: Piece, other: Piece) -> None:
-    """Raises `DifferentSweep` unless request, machine and version are the same."""
-    a, b = first.sweep, other.sweep
-    differences = request_differences(a.request, b.request, divided=bool(a.shards or b.shards))
-    if a.shards and b.shards and a.shards[0].of != b.shards[0].of:
-        differences.append(f"shards: {a.shards[0].of} there, {b.shards[0].of} here")
-    known = (*a.sessions, *b.sessions)
-    for session in known[1:]:
-        differences += shard_differences(known[0], session)
-    if differences:
-        what = "; ".join(dict.fromkeys(differences))
-        here, there = (repr(str(piece.path)) for piece in (other, first))
-        raise DifferentSweep(f"cannot merge {here} with {there} ({what}); {KEPT_APART}")
-
-
-def _runs(pieces: Sequence[Piece]) -> dict[tuple[str, ...], Entry]:
-    """The run that counts for each case, part and round: the last of its journal.
-
-    What one shard left out and another measured was measured. Raises `DifferentSweep` at two runs.
-    """
-    counted: dict[tuple[str, ...], tuple[Piece, Entry]] = {}
-    for piece in pieces:
-        last = {_key(entry): entry for entry in piece.entries if entry.kind == "run"}
+    first, *others = sorted(pieces, key=lambda place: pieces[place].data)  # by when they began
+    _refuse_others({place: pieces[place].sweep() for place in (first, *others)})
+    found: dict[tuple[str, ...], tuple[str, Entry]] = {}
+    for place in (first, *others):
+        last = {_key(entry): entry for _, entry, _ in pieces[place].lines[1:]}
         for key, entry in last.items():
-            earlier, known = counted.get(key, (piece, entry))
-            if known.data["elapsed_s"] and entry.data["elapsed_s"] and known.data != entry.data:
-                _refuse_doubled(key, earlier, piece)
-            if key not in counted or not known.data["elapsed_s"]:
-                counted[key] = piece, entry
-    timed = {key[1] for key, (_, entry) in counted.items() if entry.data["samples"]}
-    return {
-        key: entry
-        for key, (_, entry) in counted.items()
-        if entry.data["elapsed_s"] or key[2] != Part.TIME or key[1] not in timed
-    }
+            before, known = found.get(key, (place, entry))
+            if entry.kind == "run" and entry.data["elapsed_s"]:
+                if known.data["elapsed_s"] and known.data != entry.data:
+                    _refuse_doubled(pieces[place].sweep(), entry, before, place)
+                if not known.data["elapsed_s"]:  # what another left out
+                    del found[key]
+            found.setdefault(key, (place, entry))
+    entries = [entry for _, entry in found.values()]
+    runs = [entry.data for entry in entries if entry.kind == "run"]
+    timed = {run["case"] for run in runs if run["samples"]}
+    head = pieces[first].lines[0][1]
+    kept = [replace(head, data={**head.data, "name": name})]
+    kept += [e for e in entries if e.kind != "run" or not _is_left_out(e.data, timed)]
+    return b"".join(map(schema.seal, kept))
 
 
-def _refuse_doubled(key: tuple[str, ...], *pieces: Piece) -> None:
-    _, id_, part, round_ = key
-    plan = pieces[0].sweep.plan
-    labels = (str(line.case) for line in plan if schema.case_id(line.case.key) == id_)
+def _is_left_out(run: Mapping[str, Any], timed: Set[str]) -> bool:
+    """Whether it only says why one left out a case that another one timed."""
+    return not run["elapsed_s"] and run["part"] == Part.TIME and run["case"] in timed
+
+
+def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
+    """Raises `DifferentSweep` unless request, machine and version are the same."""
+    divided = any(sweep.shards for sweep in pieces.values())
+    (first, known), *_ = pieces.items()
+    for place, sweep in pieces.items():
+        found = differences(asked(known.request, divided), asked(sweep.request, divided))
+        if known.shards and sweep.shards and known.shards[0].of != sweep.shards[0].of:
+            found.append(f"shards: {known.shards[0].of} there, {sweep.shards[0].of} here")
+        sessions = [machine(session) for session in (*known.sessions, *sweep.sessions)]
+        for session in sessions[1:]:
+            found += differences(sessions[0], session)
+        if found:
+            what = "; ".join(dict.fromkeys(found))
+            raise DifferentSweep(f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}")
+
+
+def _refuse_doubled(sweep: Sweep, run: Entry, *places: str) -> None:
+    id_, part, round_ = (run.data[name] for name in ("case", "part", "round"))
+    labels = (str(p.case) for p in sweep.plan if schema.case_id(p.case.key) == id_)
     raise DifferentSweep(
-        f"cannot merge {' with '.join(repr(str(piece.path)) for piece in pieces)}: each has a"
-        f" different run of {next(labels, id_)} ({part}, round {int(round_) + 1}); a shard is"
-        " measured once, so leave one out"
+        f"cannot merge {' with '.join(map(repr, places))}: each has a different run of"
+        f" {next(labels, id_)} ({part}, round {round_ + 1}); a shard is measured once, so leave"
+        " one out"
     )
 
 

@@ -5,7 +5,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -31,20 +31,19 @@ ADVICE: Mapping[int | None, str] = MappingProxyType({
 
 
 def write(path: Path, content: bytes, *, then: str = "") -> None:
-    """Makes a file with this content, or replaces the one of this name; its folder may be a link.
-
-    Raises `StoreError` as `writing` does; an older file is then unchanged.
-    """
+    """Makes a file with this content, or replaces the one of this name, as `write_all` does."""
     write_all({path: content}, then=then)
 
 
 def write_all(files: Mapping[Path, bytes], *, then: str = "") -> None:
-    """Replaces files as `write` does, all or, if there is no room for one of them, none."""
+    """Makes or replaces files, all or, if there is no room for one of them, none.
+
+    Their folders may be links, they may not. Raises `StoreError` as `writing` does.
+    """
     parts: dict[Path, Path] = {}
     try:
         for path, content in files.items():
             with writing(path, then):
-                _refuse_other_kinds(path)
                 parts[path] = _created(path)
                 parts[path].write_bytes(content)
         for path, part in parts.items():
@@ -73,44 +72,36 @@ def refuse_unwritable(*paths: Path | None) -> None:
         if path.name == JOURNAL:
             raise StoreError(f"{str(path)!r} is the name of a sweep's journal; choose another")
         with writing(path):
-            _refuse_other_kinds(path)
             _created(path).unlink()
 
 
-@contextmanager
-def writing(path: str | Path, then: str = "") -> Iterator[None]:
+def writing(path: str | Path, then: str = "") -> AbstractContextManager[None]:
     """Turns an error of the system into a `StoreError` with advice, which `then` continues."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        advice = ADVICE.get(getattr(error, "errno", None), "correct that") + then
-        with explained(f"cannot write {str(path)!r}", advice):
-            raise
+    return explained(f"cannot write {str(path)!r}", then=then)
 
 
 @contextmanager
-def explained(what: str, way_out: str = "") -> Iterator[None]:
+def explained(what: str, way_out: str = "", then: str = "") -> Iterator[None]:
     """Turns an error of the system into a `StoreError`: what failed, the reason, the way out."""
     try:
         yield
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        advice = f"; {way_out}" if way_out else ""
-        raise StoreError(f"{what}: {reason}{advice}") from error
+        advice = way_out or ADVICE.get(getattr(error, "errno", None), "correct that")
+        raise StoreError(f"{what}: {reason}; {advice}{then}") from error
 
 
-def _refuse_other_kinds(path: Path) -> None:
-    """Raises `OSError` unless the path is free or a file: a link, pipe or device stays as it is."""
+def _created(path: Path) -> Path:
+    """A new file in the same folder, not named after `path`, whose name may have maximum length.
+
+    Raises `OSError` unless the path is free or a file: a link, pipe or device stays as it is.
+    """
     with suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EEXIST, "it is not a regular file")
-
-
-def _created(path: Path) -> Path:
-    """A new file in the same folder, not named after `path`, whose name may have maximum length."""
     part = path.parent / f".attnbench-{secrets.token_hex(6)}.part"
     part.open("xb").close()
     return part

@@ -1,10 +1,10 @@
 """What a resumed sweep still has to do, and whether two journals are of the same sweep."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Cause, Environment, Fingerprint, Part, Request, Sweep
+from attnbench.records import Cause, Environment, Part, Request, Sweep
 from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
@@ -26,49 +26,36 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
 def refuse_other(sweep: Sweep, start: Start) -> None:
     """Raises `DifferentSweep` unless request, machine and shard are those of the sweep.
 
-    A journal of several shards is one of a whole sweep.
+    A journal of several shards is one of a whole sweep, of which other versions may measure parts.
     """
-    differences = request_differences(sweep.request, start.request, divided=start.shard is not None)
+    divided = start.shard is not None
+    stored, new = asked(sweep.request, divided), asked(start.request, divided)
     if sweep.sessions:
-        if sweep.shard != start.shard:
-            differences.append(f"shard: {sweep.shard or 'all'} there, {start.shard or 'all'} here")
-        first, here = sweep.sessions[0], start.environment
-        if start.shard is not None:
-            differences += shard_differences(first, here)
-        else:
-            differences += machine_differences(first.fingerprint, here.fingerprint)
-    if differences:
+        stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0], divided)}
+        new |= {"shard": start.shard or "all", **machine(start.environment, divided)}
+    if found := differences(stored, new):
         raise DifferentSweep(
-            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differences)}); "
+            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(found)}); "
             "repeat its options on its machine, or sweep into another folder with --out"
         )
 
 
-def request_differences(stored: Request, new: Request, divided: bool = False) -> list[str]:
-    """What differs of what defines the cases, in a `divided` sweep also the shards."""
-    free = FREE - DIVIDING if divided else FREE
-    return _differences(_asked(stored, free), _asked(new, free))
-
-
-def shard_differences(stored: Environment, new: Environment) -> list[str]:
-    """What differs between the machines of two shards, or between the versions that ran there."""
-    versions = {"attnbench": stored.attnbench}, {"attnbench": new.attnbench}
-    return _differences(*versions) + machine_differences(stored.fingerprint, new.fingerprint)
-
-
-def machine_differences(stored: Fingerprint, new: Fingerprint) -> list[str]:
-    """What differs between machines: `device: NVIDIA A100 there, NVIDIA H100 here`."""
-    return _differences(asdict(stored), asdict(new))
-
-
-def _asked(request: Request, free: frozenset[str]) -> dict[str, Any]:
+def asked(request: Request, divided: bool) -> dict[str, object]:
+    """What defines the cases, in a `divided` sweep also the shards."""
+    free = {"settings", "memory_limit_bytes", "device", *(FREE - DIVIDING if divided else FREE)}
     values = {**asdict(request), **asdict(request.settings)}
-    return {n: v for n, v in values.items() if n not in {"settings", "memory_limit_bytes", *free}}
+    return {name: value for name, value in values.items() if name not in free}
 
 
-def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs; lists are compared regardless of order."""
-    listed = [(name, *map(_listed, (stored[name], new[name]))) for name in stored]
+def machine(here: Environment, divided: bool = True) -> dict[str, object]:
+    """What must agree between two machines, of a `divided` sweep also the version."""
+    version = {"attnbench": here.attnbench} if divided else {}
+    return {**version, **asdict(here.fingerprint)}
+
+
+def differences(stored: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """What differs, as `device: cpu there, NVIDIA H100 here`; lists regardless of their order."""
+    listed = [(name, _listed(stored[name]), _listed(new[name])) for name in stored]
     return [
         f"{name}: {','.join(old)} there, {','.join(now)} here"
         for name, old, now in listed
@@ -76,5 +63,5 @@ def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     ]
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value: object) -> list[str]:
     return [*map(str, value)] if isinstance(value, tuple) else [str(value)]

@@ -6,22 +6,17 @@ The checksum covers every byte before it, so that a line is verified before it i
 ASCII: other letters are escaped, and no text in a record can end a line. A run refers to its case
 by a short id.
 
-Only journals of the current `SCHEMA` are read. Of a run, values that `metrics` does not list are
-dropped on reading: a metric may come or go without another schema.
-
-A checksum shows that a line is unchanged, not that it makes sense: on reading, values are checked
-against the types and bounds of `records`, those of metrics against their units, and the samples of
-a run against the time that it took.
+Only journals of the current `SCHEMA` are read. A checksum shows that a line is unchanged, not that
+it makes sense: `read_run` and the types and bounds of `records` say what a line may hold.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
@@ -150,10 +145,8 @@ def to_entry(record: Record, at: str) -> Entry:
     match record:
         case Planned(case=case):
             data["id"] = case_id(case.key)
-        case Run(case=key, values=values):
-            # NaN and infinities were not measured, and would make the run unreadable
-            finite = {name: value for name, value in values.items() if isfinite(value)}
-            data |= {"case": case_id(key), "values": finite}
+        case Run(case=key):
+            data["case"] = case_id(key)
     kind = next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
     return Entry(kind, at, data)
 
@@ -167,39 +160,32 @@ def from_entry(entry: Entry) -> Record:
     if entry.kind not in KINDS:
         raise ValueError(f"unknown kind {entry.kind!r}")
     try:
-        record = msgspec.convert(entry.data, KINDS[entry.kind])
+        if entry.kind == "run":
+            return read_run(entry.data)
+        return msgspec.convert(entry.data, KINDS[entry.kind])
     except ValueError as error:
-        raise ValueError(
-            f"not a line of kind {entry.kind}: {str(error)[:1].lower()}{str(error)[1:]}"
-        ) from error
-    if isinstance(record, Run):
-        for nonsense in _nonsense(record):
-            raise ValueError(f"not a line of kind run: {nonsense}")
-        known = {name: value for name, value in record.values.items() if name in TABLE}
-        return replace(record, values=known)
-    return record
+        said = f"{str(error)[:1].lower()}{str(error)[1:]}"
+        raise ValueError(f"not a line of kind {entry.kind}: {said}") from error
 
 
-def read_error(run: Run) -> str:
-    """What would be refused of a run when its line is read; empty if nothing."""
-    try:
-        from_entry(to_entry(run, at=""))
-    except ValueError as error:
-        return str(error).partition(": ")[2]
-    return ""
+def read_run(data: Mapping[str, Any]) -> Run:
+    """A run from plain data: of a line, or of what a process answered.
 
-
-def _nonsense(run: Run) -> Iterator[str]:
-    """Values that no run can have measured, though each has the right type."""
-    for name, value in run.values.items():
-        if (row := TABLE.get(name)) is None:
-            continue
+    Values that `metrics` does not list are dropped: a metric may come or go without another schema.
+    Raises `ValueError` that names what no run can have measured: a wrong type, a number out of its
+    bounds or against its unit, or samples that take longer than the whole run.
+    """
+    run = msgspec.convert(data, Run)
+    known = {name: value for name, value in run.values.items() if name in TABLE}
+    for name, value in known.items():
+        row = TABLE[name]
         if value < 0 and not row.signed:
-            yield f"`$.values.{name}` is below 0"
-        elif row.unit in (Unit.BYTES, Unit.COUNT) and abs(value) > COUNTABLE:
-            yield f"`$.values.{name}` is beyond any machine"
-        elif (row.unit is Unit.BYTES or row.tolerance is not None) and value % 1:
-            yield f"`$.values.{name}` is not whole"
+            raise ValueError(f"`$.values.{name}` is below 0")
+        if row.unit in (Unit.BYTES, Unit.COUNT) and abs(value) > COUNTABLE:
+            raise ValueError(f"`$.values.{name}` is beyond any machine")
+        if (row.unit is Unit.BYTES or row.tolerance is not None) and value % 1:
+            raise ValueError(f"`$.values.{name}` is not whole")
     longest_s = max((sample.wall_s for sample in run.samples), default=0.0)
     if run.elapsed_s and longest_s > CLOCKS * run.elapsed_s:
-        yield f"a sample takes {longest_s:g} s, and the whole run {run.elapsed_s:g} s"
+        raise ValueError(f"a sample takes {longest_s:g} s, and the whole run {run.elapsed_s:g} s")
+    return replace(run, values=known)

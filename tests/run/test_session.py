@@ -1,7 +1,8 @@
 """The loop of a sweep against workers that answer by rule and a clock that moves only by them."""
 
+import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from attnbench.records import (
 )
 from attnbench.run.costs import MARGIN, Costs
 from attnbench.statistics.curves import series_names
-from attnbench.store.schema import read_error
+from attnbench.store.schema import read_run
 from tests.run.machine import Machine
 from tests.run.sessions import (
     GIB,
@@ -316,7 +317,16 @@ def test_what_would_be_refused_on_reading_is_a_failure_that_names_it(do, part):
     assert {(run.outcome, run.reason) for run in runs} == {
         (Outcome.FAILED, "its process gave an impossible answer: `$.values.setup_s` is below 0")
     }
-    assert not any(map(read_error, machine.stored))
+    assert [read_run(asdict(run)) for run in machine.stored] == machine.stored
+
+
+def test_a_value_that_is_not_a_number_costs_nothing_but_itself():
+    values = {"error": math.nan, "flops": math.inf, "operators": 3.0}
+    answer = {"outcome": "ok", "values": values, "notes": {}}
+    machine = Machine(fate=lambda case, asked: answer if asked == "measure_memory" else None)
+    sweep(machine)
+    weighed = [run.values for run in machine.stored if run.part is Part.MEMORY]
+    assert weighed == [{"operators": 3.0}] * len(PLAN)
 
 
 def test_what_was_killed_twice_is_stored_with_that_cause():

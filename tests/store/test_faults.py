@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from attnbench.errors import StoreError, SweepBusy
-from attnbench.store import journal, reading
-from attnbench.store.journal import FILE, TORN, list_sweeps, load
+from attnbench.store import journal
+from attnbench.store.journal import FILE, TORN, load
 from tests.store.recorded import SMALL, entries, opened
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -56,7 +56,7 @@ def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
             acknowledged |= {int(line) for line in writer.stdout if line.endswith("\n")}
         sweep = load(tmp_path)
         assert acknowledged <= {run.round for run in sweep.runs}
-        assert sweep.warnings in ((), (reading.TORN,))
+        assert sweep.warnings in ((), (TORN,))
     with start_writer(tmp_path, rounds) as writer:
         writer.communicate()
     sweep = load(tmp_path)
@@ -88,7 +88,6 @@ def test_a_journal_is_a_regular_file(tmp_path):
     os.mkfifo(tmp_path / FILE)
     with pytest.raises(StoreError, match="no sweep in"):
         load(tmp_path)
-    assert tmp_path.name not in list_sweeps(tmp_path.parent)
     with pytest.raises(StoreError, match=r"sweep.jsonl is not a regular file; move .* or"):
         opened(tmp_path)
     (tmp_path / FILE).rename(tmp_path / "pipe")
@@ -98,11 +97,6 @@ def test_a_journal_is_a_regular_file(tmp_path):
     with pytest.raises(StoreError, match=r"remove the symbolic link and --resume"):
         opened(tmp_path)
     assert (tmp_path / "other").read_bytes() == SMALL
-    (tmp_path / FILE).unlink()
-    (tmp_path / FILE).write_bytes(SMALL[:-5])
-    (tmp_path / TORN).symlink_to("pipe")
-    with pytest.raises(StoreError, match="remove the symbolic link"):
-        opened(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path):

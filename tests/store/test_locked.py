@@ -1,5 +1,6 @@
 """What is appended stays."""
 
+import errno
 import os
 
 import pytest
@@ -32,7 +33,11 @@ def test_what_is_appended_is_on_the_disk_or_not_in_the_file(tmp_path, monkeypatc
 
 def test_a_file_that_cannot_be_locked_is_refused(tmp_path, monkeypatch):
     """Else two sweeps might write it at once."""
-    monkeypatch.setattr(locked, "lock", lambda fd: False)
+
+    def lock(fd):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(locked, "lock", lock)
     said = "cannot write .*: no locks available; choose a file system that has locks, or choose"
     with pytest.raises(StoreError, match=said):
         opened(tmp_path)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from attnbench.analysis.report import analyse
 from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Outcome, Part, Run, Shard
+from attnbench.store import journal
 from attnbench.store.journal import FILE, Journal, load
-from attnbench.store.merging import Piece, joined, merge
+from attnbench.store.merging import joined, merge
 from attnbench.store.schema import EndReason, Start
 from tests.fleet.shards import contents, divided, measured
 from tests.run.sessions import PLAN, REQUEST
@@ -205,20 +206,22 @@ def test_a_shard_is_resumed_as_itself_alone(copy, shard, said):
 @settings(max_examples=60)
 @given(st.data())
 def test_whatever_is_lost_of_the_journals_what_is_left_is_merged(shards, data):
-    pieces = []
-    for folder in shards:
+    pieces = {}
+    for folder in data.draw(st.permutations(shards)):
         head, *lines = (folder / FILE).read_bytes().splitlines(keepends=True)
         gone = data.draw(st.sets(st.integers(0, len(lines) - 1), max_size=6))
         left = [line for i, line in enumerate(lines) if i not in gone]
-        pieces.append(Piece(folder, b"".join([head, *left])))
-    content = joined(data.draw(st.permutations(pieces)), "merged")
-    merged = Piece(shards[0], content).sweep
-    cases = {planned.case.key for piece in pieces for planned in piece.sweep.plan}
-    runs = {key(run) for piece in pieces for run in piece.sweep.runs}
+        pieces[str(folder)] = journal.contents(b"".join([head, *left]), "it")
+    content = joined(pieces, "merged")
+    merged = journal.contents(content, "it").sweep()
+    sweeps = [piece.sweep() for piece in pieces.values()]
+    cases = {planned.case.key for sweep in sweeps for planned in sweep.plan}
+    runs = {key(run) for sweep in sweeps for run in sweep.runs}
     assert {planned.case.key for planned in merged.plan} == cases
     assert runs <= {key(run) for run in merged.runs}
     assert all("a run of an unknown case" in said for said in merged.warnings)
-    assert joined([*pieces, *pieces, Piece(folder, content)], "merged") == content
+    again = {**pieces, "again": pieces[str(folder)], "merged": journal.contents(content, "it")}
+    assert joined(again, "merged") == content
 
 
 def key(run):

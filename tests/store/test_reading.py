@@ -7,15 +7,19 @@ from hypothesis import strategies as st
 
 from attnbench.errors import DamagedJournal, OtherSchema
 from attnbench.records import Outcome, Sample
-from attnbench.store import reading, schema
+from attnbench.store import journal, schema
 from attnbench.version import __version__
 from tests.store.recorded import DATA, LINES, SMALL, SMALL_LINES, SWEEP, rows
+
+
+def parse(data, origin):
+    return journal.contents(data, origin).sweep()
 
 
 def damaged(data: bytes) -> str:
     """What is said about a journal's first line."""
     with pytest.raises(DamagedJournal) as caught:
-        reading.parse(data, "'it'")
+        parse(data, "'it'")
     return str(caught.value)
 
 
@@ -56,7 +60,7 @@ def test_a_run_with_an_impossible_value_is_set_aside_and_the_rest_is_used(bad):
         else:
             data[name] = value
     bad_line = schema.seal(schema.Entry("run", "", data))
-    sweep = reading.parse(b"".join([*SMALL_LINES[:6], bad_line]), "it")
+    sweep = parse(b"".join([*SMALL_LINES[:6], bad_line]), "it")
     assert rows(sweep.runs) == rows(SWEEP.runs[:1])
     (said,) = sweep.warnings
     assert said.startswith("line 7: not a line")
@@ -71,7 +75,7 @@ def test_a_case_with_an_impossible_size_is_set_aside(name, value):
     data = json.loads(json.dumps(schema.unseal(LINES[5]).data))
     data["case"]["workload"][name] = value
     bad_line = schema.seal(schema.Entry("case", "", data))
-    sweep = reading.parse(b"".join([*LINES[:5], bad_line]), "it")
+    sweep = parse(b"".join([*LINES[:5], bad_line]), "it")
     assert len(sweep.plan) == 1
     assert f"`$.case.workload.{name}`; set aside" in sweep.warnings[0]
 
@@ -83,27 +87,27 @@ def test_a_journal_of_another_schema_is_refused_with_the_version_that_reads_it(v
     reads = f"this one, {__version__}, reads schema {schema.SCHEMA} alone"
     said = f"schema {version}: attnbench 0.1.0 wrote it and reads it; {reads}"
     with pytest.raises(OtherSchema, match=said):
-        reading.parse(b"".join([other, *rest]), "it")
+        parse(b"".join([other, *rest]), "it")
     line = schema.seal(schema.Entry("run", "", {}), version)
     with pytest.raises(OtherSchema, match=f"schema {version}: attnbench another version wrote"):
-        reading.parse(SMALL + line, "it")
+        parse(SMALL + line, "it")
 
 
 def test_a_value_of_a_metric_that_this_version_does_not_know_is_dropped():
     entry = schema.unseal(LINES[17])
     odd = {**entry.data, "values": {**entry.data["values"], "of_another_version": 1.0}}
     line = schema.seal(replace(entry, data=odd))
-    (run,) = reading.parse(b"".join([*LINES[:5], line]), "it").runs
+    (run,) = parse(b"".join([*LINES[:5], line]), "it").runs
     assert run.values.keys() == entry.data["values"].keys()
 
 
 def test_a_journal_may_be_cut_at_every_byte_of_its_last_line():
     before = len(SMALL) - len(SMALL_LINES[-1])
     for cut in range(before, len(SMALL)):
-        sweep = reading.parse(SMALL[:cut], "it")
+        sweep = parse(SMALL[:cut], "it")
         assert len(sweep.runs) == 2
         whole = cut in (before, len(SMALL) - 1)
-        assert sweep.warnings == (() if whole else (reading.TORN,))
+        assert sweep.warnings == (() if whole else (journal.TORN,))
         assert sweep.finished == (cut == len(SMALL) - 1)
 
 
@@ -121,11 +125,11 @@ def test_damaged_bytes_cost_no_undamaged_line(changes):
         if changed[max(0, start - 1) : end] == SMALL[max(0, start - 1) : end]
     }
     try:
-        sweep = reading.parse(bytes(changed), "it")
+        sweep = parse(bytes(changed), "it")
     except DamagedJournal:
         assert 0 not in whole
         return
-    original = reading.parse(SMALL, "it")
+    original = parse(SMALL, "it")
     runs = [run for line, run in zip((5, 6), original.runs, strict=True) if {4, line} <= whole]
     assert set(rows(runs)) <= set(rows(sweep.runs)) <= set(rows(original.runs))
     assert (1 not in whole) or sweep.sessions == original.sessions
@@ -140,7 +144,7 @@ def test_what_is_set_aside_is_reported_with_its_line():
     forged = LINES[17].replace(b'"round":0', b'"round":7')
     lines = [*LINES[:5], b"\xff\xfe\n", unknown, forged, LINES[0], b"\n", LINES[-2]]
     data = b"".join(lines)
-    assert reading.parse(data, "it").warnings == (
+    assert parse(data, "it").warnings == (
         "line 6: not a whole line of a journal; set aside",
         "line 7: unknown kind 'dance'; set aside",
         "line 8: checksum does not match; set aside",
@@ -150,12 +154,12 @@ def test_what_is_set_aside_is_reported_with_its_line():
 
 
 def test_a_last_line_that_is_damaged_but_ended_is_not_torn():
-    sweep = reading.parse(SMALL.replace(b"finished", b"finishes"), "it")
+    sweep = parse(SMALL.replace(b"finished", b"finishes"), "it")
     assert sweep.warnings == ("line 8: checksum does not match; set aside",)
 
 
 def test_a_run_may_stand_before_its_case():
-    sweep = reading.parse(b"".join([*LINES[:4], *LINES[16:18], LINES[4]]), "it")
+    sweep = parse(b"".join([*LINES[:4], *LINES[16:18], LINES[4]]), "it")
     assert rows(sweep.runs) == rows(SWEEP.runs[:2])
 
 

@@ -91,12 +91,6 @@ def test_a_run_comes_back_with_the_id_of_its_case(run):
     assert through(run) == replace(run, case=schema.case_id(run.case))
 
 
-def test_a_value_that_is_not_a_number_costs_nothing_but_itself():
-    values = {"error": float("nan"), "flops": float("inf"), "operators": 3.0}
-    run = Run(case="k", part="time", round=0, outcome="ok", values=values)
-    assert through(run) == replace(run, case=schema.case_id("k"), values={"operators": 3.0})
-
-
 def test_only_differences_and_temperatures_may_be_negative():
     signed = {name for name, row in TABLE.items() if row.signed}
     assert signed == {*["kept_bytes", "saved_bytes", "context_bytes", "energy_j"]}
