@@ -25,7 +25,8 @@ class Scratch:
             shutil.rmtree(left, ignore_errors=True)
         hidden = Path(tempfile.mkdtemp(prefix=HIDDEN)).resolve()
         self._fd = os.open(hidden, os.O_RDONLY)
-        lock(self._fd)
+        with suppress(OSError):  # where there are no locks, nobody removes it
+            lock(self._fd)
         # now it has its name: without a lock it would look abandoned
         self.folder = hidden.rename(hidden.with_name(PREFIX + hidden.name.removeprefix(HIDDEN)))
 
@@ -43,7 +44,8 @@ def abandoned() -> Iterator[Path]:
         with suppress(OSError):  # it is locked, another user's, or gone meanwhile
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                if os.fstat(fd).st_uid == os.geteuid() and lock(fd):
+                lock(fd)
+                if os.fstat(fd).st_uid == os.geteuid():
                     yield path
             finally:
                 os.close(fd)
