@@ -27,7 +27,7 @@ def bytes_(
     json_: bool = options.as_json(),
 ) -> None:
     """Count the bytes of context that each kind of layer of a model keeps."""
-    from attnbench.kvbytes.context import ContextQuery, context
+    from attnbench.kvbytes.context import ContextQuery, rows
     from attnbench.kvbytes.layers import model
     from attnbench.kvbytes.table import kept
     from attnbench.records import ITEM_BYTES
@@ -44,7 +44,7 @@ def bytes_(
         batch=axes.whole(batch, "--batch"),
         memory=axes.memory(memory, "--memory") if memory is not None else None,
     )
-    counted = context(found.layers, query)
+    counted = rows(found.layers, query)
     if dtype is None and found.dtype not in ("", number_type):
         console.warn(
             [f"number type {found.dtype!r} is counted as {number_type}; --dtype takes another"]
@@ -58,7 +58,9 @@ def bytes_(
         )
     if json_:
         console.data(
-            {"model_type": found.type, "dtype": number_type, **asdict(query)} | asdict(counted)
+            {"model_type": found.type, "dtype": number_type}
+            | asdict(query)
+            | {"rows": [row._asdict() for row in counted]}
         )
         return
     sequences = f", {units.many(query.batch, 'sequence')}" if query.batch > 1 else ""

@@ -9,7 +9,6 @@ from attnbench.errors import UsageError
 
 SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
 LARGEST = 1 << 20  # of a size; larger numbers are typos
-MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
 
 
@@ -24,20 +23,13 @@ class Fields:
     @property
     def layers(self) -> int:
         """How many layers the model has."""
-        return self.size("num_hidden_layers", most=MOST_LAYERS)
+        return self.size("num_hidden_layers")
 
     def has(self, *names: str) -> bool:
         """Whether one of these fields has a value."""
         return any(self.values.get(name) is not None for name in names)
 
-    def text(self, *names: str) -> str:
-        """The first of these fields that is a string, or ''."""
-        texts = (self.values.get(name) for name in names)
-        return next((text for text in texts if isinstance(text, str)), "")
-
-    def size(
-        self, *names: str, least: int = 1, most: int = LARGEST, usual: int | None = None
-    ) -> int:
+    def size(self, *names: str, least: int = 1, usual: int | None = None) -> int:
         """The whole number under the first of these names that has a value; `usual` if none has."""
         name = next(filter(self.has, names), None)
         if name is None and usual is not None:
@@ -45,17 +37,13 @@ class Fields:
         if name is None:
             raise self.error(f"{' or '.join(map(repr, names))} is missing; add it")
         value = self.values[name]
-        if type(value) is not int or not least <= value <= most:
-            raise self.error(
-                f"{name!r} is {value!r}; write a whole number from {least} to {most:,}"
-            )
+        if type(value) is not int or not least <= value <= LARGEST:
+            raise self.error(f"{name!r} is {value!r}; write a whole number from {least}")
         return value
 
     def listed(self, name: str) -> list[Any]:
         """A list that is not empty; a string counts as the list of its letters."""
         value = self.values.get(name)
-        if value is None:
-            raise self.error(f"{name!r} is missing; add a list with an entry for each layer")
         entries = list(value) if isinstance(value, list | str) else []
         if not entries or not all(isinstance(entry, str | int) for entry in entries):
             raise self.error(f"{name!r} is {value!r}; write a list with an entry for each layer")

@@ -3,9 +3,9 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 LAST = 1 << 53  # no context is longer
 
@@ -20,28 +20,18 @@ class CachePart(NamedTuple):
 
     numbers: int
     stride: int = 1
-    max_entries: int | None = None
+    max_entries: int = LAST
     remainder_only: bool = False
     item_bytes: int | None = None
 
-    def entries(self, length: int) -> int:
-        """The number of entries after `length` tokens."""
+    def entries(self, length: int, peak: bool = False) -> int:
+        """The number of entries after `length` tokens; if `peak`, the most up to there."""
         if self.remainder_only:
-            return length % self.stride
-        return min(length // self.stride, LAST if self.max_entries is None else self.max_entries)
-
-    def peak(self, length: int) -> int:
-        """The most entries of any context up to this length."""
-        return min(length, self.stride - 1) if self.remainder_only else self.entries(length)
-
-    @property
-    def grows(self) -> bool:
-        """Whether the entries grow with the context without bound."""
-        return self.max_entries is None and not self.remainder_only
+            return min(length, self.stride - 1) if peak else length % self.stride
+        return min(length // self.stride, self.max_entries)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layer:
+class Layer(NamedTuple):
     """A layer: a name of its kind, and what its equations need of the context.
 
     `full`: the numbers per token that full attention would keep in its place, None if unknown.
@@ -62,89 +52,51 @@ class ContextQuery:
     memory: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextBytes:
-    """Bytes that some layers keep: at each length asked for, and per token of a long context.
+class Row(NamedTuple):
+    """Bytes that `layers` layers keep: at each length asked for, and per token of a long context.
 
     `longest` is the longest context that fits the memory, short by less than a pool of tokens at
     most; infinite if any fits, None if no memory is given.
     """
 
+    kind: str
+    layers: int
     per_token: float
     at: tuple[int, ...]
     longest: float | None
 
-    @classmethod
-    def of(cls, parts: Sequence[CachePart], query: ContextQuery) -> Self:
-        """What the parts take."""
-        pairs = [
-            (count * query.batch * part.numbers * (part.item_bytes or query.item_bytes), part)
-            for part, count in Counter(parts).items()
-        ]
 
-        def peak(length: int) -> int:
-            return sum(size * part.peak(length) for size, part in pairs)
+def rows(layers: Sequence[Layer], query: ContextQuery) -> list[Row]:
+    """Each kind of layer as they first appear, all layers, and full attention in place of each.
 
-        longest = None
-        if query.memory is not None:
-            fitting = bisect_right(range(1, LAST), query.memory, key=peak)
-            longest = inf if fitting == LAST - 1 else fitting
-        return cls(
-            per_token=sum(size / part.stride for size, part in pairs if part.grows),
-            at=tuple(sum(size * part.entries(n) for size, part in pairs) for n in query.lengths),
-            longest=longest,
-        )
-
-
-@dataclass(frozen=True)
-class LayerBytes:
-    """What the layers of one kind keep, or all layers; `layers` is their number."""
-
-    kind: str
-    layers: int
-    needed: ContextBytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """What a model keeps by kind of layer and in all, and what full attention would in its place.
-
-    `full` is None where the size of full attention is unknown. `times` are its bytes divided by
-    those that are needed, at each length.
+    The last is left out where its size is unknown. No single kind has all the memory.
     """
-
-    kinds: tuple[LayerBytes, ...]
-    whole: LayerBytes
-    full: ContextBytes | None
-    times: tuple[float, ...]
-
-    @property
-    def rows(self) -> tuple[LayerBytes, ...]:
-        """Each kind of layer, and all layers."""
-        return *self.kinds, self.whole
-
-
-def context(layers: Sequence[Layer], query: ContextQuery) -> Context:
-    """What the layers keep; kinds are in the order in which each first appears."""
-    kinds = dict.fromkeys(layer.kind for layer in layers)
-    alike = {kind: [layer for layer in layers if layer.kind == kind] for kind in kinds}
-    alone = replace(query, memory=None)  # no kind has all the memory
-    whole, full = _row("all layers", layers, query), _full(layers)
-    kept = ContextBytes.of([CachePart(full)], query) if full else None
-    pairs = zip(kept.at if kept else (), whole.needed.at, strict=False)
-    return Context(
-        kinds=tuple(_row(kind, group, alone) for kind, group in alike.items()),
-        whole=whole,
-        full=kept,
-        times=tuple(full / needed if needed else inf for full, needed in pairs),
-    )
+    alike = {kind: [x for x in layers if x.kind == kind] for kind, *_ in layers}
+    found = [_row(kind, own, query, None) for kind, own in alike.items()]
+    found.append(_row("all layers", layers, query, query.memory))
+    full = [CachePart(layer.full) for layer in layers if layer.full]
+    if full and not any(layer.full is None for layer in layers):
+        instead = [Layer("", (part,), None) for part in full]
+        row = _row("full attention in each", instead, query, query.memory)
+        found.append(row._replace(layers=len(layers)))
+    return found
 
 
-def _row(kind: str, layers: Sequence[Layer], query: ContextQuery) -> LayerBytes:
-    parts = [part for layer in layers for part in layer.parts]
-    return LayerBytes(kind, len(layers), ContextBytes.of(parts, query))
+def _row(kind: str, layers: Iterable[Layer], query: ContextQuery, memory: int | None) -> Row:
+    layers = list(layers)
+    parts = Counter(part for layer in layers for part in layer.parts)
+    sizes = {
+        part: count * query.batch * part.numbers * (part.item_bytes or query.item_bytes)
+        for part, count in parts.items()
+    }
 
+    def held(length: int, peak: bool = False) -> int:
+        return sum(size * part.entries(length, peak) for part, size in sizes.items())
 
-def _full(layers: Iterable[Layer]) -> int | None:
-    sizes = [layer.full for layer in layers]
-    return None if None in sizes else sum(size for size in sizes if size)
+    longest = None
+    if memory is not None:
+        fitting = bisect_right(range(1, LAST), memory, key=lambda length: held(length, peak=True))
+        longest = inf if fitting == LAST - 1 else fitting
+    endless = {p: s for p, s in sizes.items() if p.max_entries == LAST and not p.remainder_only}
+    per_token = sum(size / part.stride for part, size in endless.items())
+    return Row(kind, len(layers), per_token, tuple(map(held, query.lengths)), longest)

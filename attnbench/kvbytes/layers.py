@@ -1,36 +1,21 @@
 """The layers of a model's configuration, and what each kind keeps of the context."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
+from typing import NamedTuple
 
+from attnbench.kvbytes import orders
 from attnbench.kvbytes.configuration import Fields, fields
 from attnbench.kvbytes.context import CachePart, Layer
-from attnbench.kvbytes.orders import (
-    CHUNKED,
-    CONV,
-    FULL,
-    HEAVY,
-    INDEXED,
-    LINEAR,
-    MLP,
-    MOE,
-    ORDERS,
-    RATIOS,
-    SLIDING,
-    SPARSE,
-    kinds_of,
-)
+from attnbench.kvbytes.orders import FULL, ORDERS, RATIOS, SLIDING, SPARSE, kinds_of
 
 FLOAT32 = 4  # bytes of the numbers of recurrent states, whatever the cache's type
 
 LayerCache = tuple[str, tuple[CachePart, ...]]  # in words, and its parts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(NamedTuple):
     """The layers of a configuration; `checked` if its model type was compared with transformers.
 
     `dtype` is what the file says, or nothing.
@@ -45,25 +30,19 @@ class Model:
 def model(path: Path) -> Model:
     """The layers of a file such as `config.json`. Raises `UsageError`."""
     config = fields(path)
-    return Model(
-        type=config.type,
-        dtype=config.text("dtype", "torch_dtype").removeprefix("torch."),
-        layers=tuple(
-            _layer(config, kind, index) for index, kind in enumerate(kinds_of(config, KINDS))
-        ),
-        checked=config.type in ORDERS,
-    )
+    layers = [_layer(config, kind, i) for i, kind in enumerate(kinds_of(config, KINDS))]
+    dtypes = (config.values.get(name) for name in ("dtype", "torch_dtype"))
+    dtype = next((name for name in dtypes if isinstance(name, str)), "").removeprefix("torch.")
+    return Model(config.type, dtype, tuple(layers), config.type in ORDERS)
 
 
 # Of the types in `ORDERS`: whose heads of keys are as many as those of queries unless the file says
 # otherwise; whose heads have a width of their own unless it does. Others are never guessed.
-ALL_HEADS = frozenset(("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3"))
-OWN_WIDTH = frozenset(
-    (
-        *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
-        *("gpt_oss", "llama4_text", "minimax_m2", "nemotron_h", "qwen3"),
-        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"),
-    )
+ALL_HEADS = ("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3")
+OWN_WIDTH = (
+    *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
+    *("gpt_oss", "llama4_text", "minimax_m2", "nemotron_h", "qwen3", "qwen3_5_moe_text"),
+    *("qwen3_5_text", "qwen3_next"),
 )
 # what single kinds of layer or tensor have, and nothing here reads
 UNREAD = (
@@ -79,7 +58,7 @@ def _layer(config: Fields, kind: str, index: int) -> Layer:
     shared = config.size("num_kv_shared_layers", least=0, usual=0)
     if shared and index >= config.layers - shared > 0:
         words, parts = f"{words}, shared with an earlier layer", ()
-    full: int | None = 0 if kind in (MOE, MLP) else None
+    full: int | None = 0 if KINDS[kind] is _nothing else None
     if full is None and config.has("num_attention_heads", "kv_lora_rank"):
         full = _tokens(config, kind)[1]
     return Layer(kind=words, parts=parts, full=full)
@@ -93,10 +72,6 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
     queries = config.size("num_attention_heads")
     guessed = config.type in ALL_HEADS or config.type not in ORDERS
     heads = config.size("num_key_value_heads", usual=queries if guessed else None)
-    if queries % heads:
-        raise config.error(
-            f"'num_key_value_heads' is {heads}, which does not divide the {queries} heads"
-        )
     width = _head_width(config, queries)
     if config.size("v_head_dim", usual=width) != width:
         raise config.error("values of another width than keys, 'v_head_dim', are not read here")
@@ -112,10 +87,7 @@ def _head_width(config: Fields, heads: int) -> int:
     """What the file says, or its share of the model's width."""
     if config.has("head_dim") or config.type in OWN_WIDTH:
         return config.size("head_dim")
-    width = config.size("hidden_size", least=heads)
-    if width % heads:
-        raise config.error(f"'hidden_size' is {width}, which the {heads} heads do not divide")
-    return width // heads
+    return config.size("hidden_size", least=heads) // heads
 
 
 def _nothing(config: Fields, kind: str, index: int) -> LayerCache:
@@ -223,17 +195,15 @@ def _last_tokens(channels: int, width: int) -> LayerCache:
     return f"convolution {width}", (CachePart(channels, max_entries=width - 1),)
 
 
-KINDS: Mapping[str, Callable[[Fields, str, int], LayerCache]] = MappingProxyType(
-    {
-        FULL: _full,
-        SLIDING: _window,
-        CHUNKED: _window,
-        INDEXED: _indexed,
-        SPARSE: _compressed,
-        HEAVY: _compressed,
-        LINEAR: _linear,
-        CONV: _conv,
-        MOE: _nothing,
-        MLP: _nothing,
-    }
-)
+KINDS: dict[str, Callable[[Fields, str, int], LayerCache]] = {
+    FULL: _full,
+    SLIDING: _window,
+    orders.CHUNKED: _window,
+    orders.INDEXED: _indexed,
+    SPARSE: _compressed,
+    orders.HEAVY: _compressed,
+    orders.LINEAR: _linear,
+    orders.CONV: _conv,
+    orders.MOE: _nothing,
+    orders.MLP: _nothing,
+}

@@ -1,27 +1,31 @@
 """The table of how many bytes of its context a model keeps."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Sequence
 from math import inf
 
 from attnbench import units
-from attnbench.kvbytes.context import Context, ContextBytes, ContextQuery
+from attnbench.kvbytes.context import ContextQuery, Row
 from attnbench.render.grid import EMPTY, Cell, Table, number, words
 
 
-def kept(context: Context, query: ContextQuery, title: str) -> Table:
-    """One row per kind of layer, one for all, and full attention in place of each."""
-    rows = [(row.kind, row.layers, row.needed) for row in context.rows]
-    if context.full:
-        rows.append(("full attention in each", context.whole.layers, context.full))
+def kept(rows: Sequence[Row], query: ContextQuery, title: str) -> Table:
+    """One row per kind of layer, one for all, and full attention in place of each if known."""
     columns = {
-        "Kind of layer": [words(kind) for kind, *_ in rows],
-        "Layers": [number(layers, units.count) for _, layers, _ in rows],
+        "Kind of layer": [words(row.kind) for row in rows],
+        "Layers": [number(row.layers, units.count) for row in rows],
+        "Per token": [Cell(f"{row.per_token:,.10g} B", row.per_token) for row in rows],
     }
-    for heading, cell in _quantities(query):
-        columns[heading] = [cell(needed) for *_, needed in rows]
-    pairs = zip(context.times, query.lengths, strict=False)
-    times = [f"{units.ratio(times)} at {units.tick(length)}" for times, length in pairs]
+    for index, length in enumerate(query.lengths):
+        columns[units.tick(length)] = [number(row.at[index], units.size) for row in rows]
+    if query.memory is not None:
+        limit = units.round_tick(units.size(query.memory))
+        columns[f"Longest in {limit}"] = [_longest(row.longest) for row in rows]
+    *_, whole, full = rows
+    times = [
+        f"{units.ratio(more / needed if needed else inf)} at {units.tick(length)}"
+        for length, more, needed in zip(query.lengths, full.at, whole.at, strict=True)
+        if full.kind.startswith("full attention in")
+    ]
     needs = f"Full attention in each layer would need {', '.join(times)}. " if times else ""
     return Table(
         name="bytes",
@@ -32,20 +36,7 @@ def kept(context: Context, query: ContextQuery, title: str) -> Table:
     )
 
 
-def _quantities(query: ContextQuery) -> Iterator[tuple[str, Callable[[ContextBytes], Cell]]]:
-    yield "Per token", lambda kept: Cell(f"{kept.per_token:,.10g} B", kept.per_token)
-    for index, length in enumerate(query.lengths):
-        yield units.tick(length), partial(_size, index)
-    if query.memory is not None:
-        limit = units.round_tick(units.size(query.memory))
-        yield f"Longest in {limit}", _longest
-
-
-def _size(index: int, kept: ContextBytes) -> Cell:
-    return number(kept.at[index], units.size)
-
-
-def _longest(kept: ContextBytes) -> Cell:
-    if kept.longest is None:
+def _longest(longest: float | None) -> Cell:
+    if longest is None:
         return EMPTY
-    return Cell("any", inf) if kept.longest == inf else number(kept.longest, units.count)
+    return Cell("any", inf) if longest == inf else number(longest, units.count)

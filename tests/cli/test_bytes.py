@@ -30,9 +30,9 @@ def test_json_has_the_numbers():
     done = here("bytes", KIMI, "--lengths", "1k", "--dtype", "fp32", "--batch", "2", "--json")
     found = json.loads(done.stdout)
     assert (found["model_type"], found["dtype"], found["batch"]) == ("kimi_linear", "float32", 2)
-    assert [row["layers"] for row in found["kinds"]] == [20, 7]
-    assert found["kinds"][1]["needed"]["at"] == [2 * 7 * 576 * 4 * 1024]
-    assert found["whole"]["needed"]["longest"] is None
+    assert [row["layers"] for row in found["rows"]] == [20, 7, 27, 27]
+    assert found["rows"][1]["at"] == [2 * 7 * 576 * 4 * 1024]
+    assert found["rows"][2]["longest"] is None
 
 
 def test_a_type_of_model_that_was_not_compared_is_said(tmp_path):

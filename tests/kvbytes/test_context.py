@@ -5,7 +5,7 @@ from itertools import takewhile
 
 import pytest
 
-from attnbench.kvbytes.context import CachePart, ContextBytes, ContextQuery, Layer, context
+from attnbench.kvbytes.context import CachePart, ContextQuery, Layer, rows
 
 FULL = 32  # numbers per token
 PARTS = {
@@ -23,18 +23,18 @@ PARTS = {
 LENGTHS = tuple(range(1, 400))
 
 
-def at_all_lengths(name, memory=None):
+def whole(name, memory=None):
     query = ContextQuery(lengths=LENGTHS, item_bytes=2, batch=3, memory=memory)
-    return ContextBytes.of(PARTS[name], query)
+    return rows([Layer(name, tuple(PARTS[name]), None)], query)[-1]
 
 
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("length", [1, 100, 200, 303])
 def test_the_longest_context_is_the_last_before_one_that_does_not_fit(name, length):
-    sizes = at_all_lengths(name).at
+    sizes = whole(name).at
     memory = sizes[length - 1]
     fitting = len(list(takewhile(lambda n: sizes[n - 1] <= memory, LENGTHS)))
-    longest = at_all_lengths(name, memory).longest
+    longest = whole(name, memory).longest
     if fitting == len(LENGTHS):
         assert longest >= fitting
     else:  # what is said never needs more, and less than a pool longer does
@@ -42,17 +42,5 @@ def test_the_longest_context_is_the_last_before_one_that_does_not_fit(name, leng
 
 
 def test_a_state_fits_at_any_length_or_at_none():
-    def longest(memory):
-        return ContextBytes.of(
-            PARTS["state"], ContextQuery(lengths=(), item_bytes=2, memory=memory)
-        ).longest
-
-    assert longest(4000) == math.inf
-    assert longest(3999) == 0
-
-
-def test_full_attention_of_unknown_size_is_compared_with_nothing():
-    layers = [Layer(kind="state", parts=(), full=None)]
-    kept = context(layers, ContextQuery(lengths=(1, 2), item_bytes=2))
-    assert kept.full is None
-    assert kept.times == ()
+    assert whole("state", 12_000).longest == math.inf
+    assert whole("state", 11_999).longest == 0
