@@ -26,7 +26,7 @@ LINES = {
     "render": (3_900, 1_700),
     "render/web": (520, 520),
     "workloads": (1_200, 650),
-    "kvbytes": (540, 460),
+    "kvbytes": (550, 460),
     "measure": (2_120, 910),
     "analysis": (1_920, 1_240),
     "fleet": (560, 440),

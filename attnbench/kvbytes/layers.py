@@ -1,8 +1,9 @@
 """The layers of a model's configuration, and what each kind keeps of the context."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench.kvbytes import orders
@@ -195,15 +196,17 @@ def _last_tokens(channels: int, width: int) -> LayerCache:
     return f"convolution {width}", (CachePart(channels, max_entries=width - 1),)
 
 
-KINDS: dict[str, Callable[[Fields, str, int], LayerCache]] = {
-    FULL: _full,
-    SLIDING: _window,
-    orders.CHUNKED: _window,
-    orders.INDEXED: _indexed,
-    SPARSE: _compressed,
-    orders.HEAVY: _compressed,
-    orders.LINEAR: _linear,
-    orders.CONV: _conv,
-    orders.MOE: _nothing,
-    orders.MLP: _nothing,
-}
+KINDS: Mapping[str, Callable[[Fields, str, int], LayerCache]] = MappingProxyType(
+    {
+        FULL: _full,
+        SLIDING: _window,
+        orders.CHUNKED: _window,
+        orders.INDEXED: _indexed,
+        SPARSE: _compressed,
+        orders.HEAVY: _compressed,
+        orders.LINEAR: _linear,
+        orders.CONV: _conv,
+        orders.MOE: _nothing,
+        orders.MLP: _nothing,
+    }
+)

@@ -1,6 +1,7 @@
 """The order of a model's layers: as its configuration lists it, or as its type of model has it."""
 
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from attnbench.kvbytes.configuration import Fields
@@ -9,8 +10,8 @@ FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attenti
 LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 MOE, MLP = "moe", "mlp"  # layers without attention
-OLDER = {"attention": FULL, "mamba": LINEAR, "deepseek_sparse_attention": INDEXED}
-RATIOS = {0: SLIDING, 4: SPARSE, 128: HEAVY}  # tokens to an entry
+OLDER = MappingProxyType({"attention": FULL, "mamba": LINEAR, "deepseek_sparse_attention": INDEXED})
+RATIOS = MappingProxyType({0: SLIDING, 4: SPARSE, 128: HEAVY})  # tokens to an entry
 
 Order = Callable[[Fields], list[str]]
 
@@ -81,31 +82,35 @@ def _jamba(config: Fields) -> list[str]:
     return [FULL if i % every == first else LINEAR for i in range(config.layers)]
 
 
-HYBRID = {"M": LINEAR, "*": FULL, "E": MOE, "-": MLP}
+HYBRID = MappingProxyType({"M": LINEAR, "*": FULL, "E": MOE, "-": MLP})
 CHUNKS = _last(FULL, CHUNKED, 4, "no_rope_layer_interval")  # where positions are rotary
 # how the types of models whose caches were compared order layers that their files do not list
-BY_TYPE: Mapping[str, Order] = {
-    "deepseek_v2 deepseek_v3 gemma glm4 glm4_moe glm4_moe_lite granite hunyuan_v1_moe kimi_k2 llama"
-    " minimax_m2 mistral mixtral phi3 qwen2 qwen3 qwen3_moe smollm3 starcoder2": _windows,
-    "cohere2": _last(FULL, SLIDING, 4, "sliding_window_pattern"),
-    "deepseek_v32 glm_moe_dsa": _last(INDEXED, INDEXED, 1),
-    "deepseek_v4": _marked("compress_ratios", RATIOS),
-    "falcon_mamba mamba mamba2": _last(LINEAR, LINEAR, 1),
-    "gemma2 gpt_oss": _last(FULL, SLIDING, 2),
-    "gemma3_text": _last(FULL, SLIDING, 6, "sliding_window_pattern"),
-    "gemma3n_text": _last(FULL, SLIDING, 5),
-    "gemma4_text granitemoehybrid": lambda config: config.listed("layer_types"),
-    "jamba": _jamba,
-    "kimi_linear": _chosen("linear_full_attn_layers", LINEAR, first=1),
-    "lfm2": _chosen("full_attn_idxs", CONV),
-    "llama4_text": _marked("no_rope_layers", {1: CHUNKED, 0: FULL}, CHUNKS),
-    "minimax minimax_m1 minimax_text_01": _marked(
-        "attn_type_list", {0: LINEAR, 1: FULL}, _last(LINEAR, FULL, 2)
-    ),
-    "nemotron_h": _marked("hybrid_override_pattern", HYBRID),
-    "olmo3": _last(FULL, SLIDING, 4),
-    "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next": _last(
-        FULL, LINEAR, 4, "full_attention_interval"
-    ),
-}
-ORDERS = {name: order for names, order in BY_TYPE.items() for name in names.split()}
+BY_TYPE: Mapping[str, Order] = MappingProxyType(
+    {
+        "deepseek_v2 deepseek_v3 gemma glm4 glm4_moe glm4_moe_lite granite hunyuan_v1_moe kimi_k2 llama"
+        " minimax_m2 mistral mixtral phi3 qwen2 qwen3 qwen3_moe smollm3 starcoder2": _windows,
+        "cohere2": _last(FULL, SLIDING, 4, "sliding_window_pattern"),
+        "deepseek_v32 glm_moe_dsa": _last(INDEXED, INDEXED, 1),
+        "deepseek_v4": _marked("compress_ratios", RATIOS),
+        "falcon_mamba mamba mamba2": _last(LINEAR, LINEAR, 1),
+        "gemma2 gpt_oss": _last(FULL, SLIDING, 2),
+        "gemma3_text": _last(FULL, SLIDING, 6, "sliding_window_pattern"),
+        "gemma3n_text": _last(FULL, SLIDING, 5),
+        "gemma4_text granitemoehybrid": lambda config: config.listed("layer_types"),
+        "jamba": _jamba,
+        "kimi_linear": _chosen("linear_full_attn_layers", LINEAR, first=1),
+        "lfm2": _chosen("full_attn_idxs", CONV),
+        "llama4_text": _marked("no_rope_layers", {1: CHUNKED, 0: FULL}, CHUNKS),
+        "minimax minimax_m1 minimax_text_01": _marked(
+            "attn_type_list", {0: LINEAR, 1: FULL}, _last(LINEAR, FULL, 2)
+        ),
+        "nemotron_h": _marked("hybrid_override_pattern", HYBRID),
+        "olmo3": _last(FULL, SLIDING, 4),
+        "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next": _last(
+            FULL, LINEAR, 4, "full_attention_interval"
+        ),
+    }
+)
+ORDERS = MappingProxyType(
+    {name: order for names, order in BY_TYPE.items() for name in names.split()}
+)
