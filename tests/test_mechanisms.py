@@ -1,7 +1,7 @@
 """The contract for the whole registry: every mechanism × form × full or causal, from its card."""
 
 import re
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from fnmatch import fnmatch
 from functools import partial
 from inspect import getsourcelines
@@ -109,6 +109,17 @@ def test_every_form_runs_here_or_gives_a_reason(name):
     for form in card.forms:
         reasons = [card.refusal(form, config, w) for config in card.examples]
         assert None in reasons or all(reasons), form
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_planning_for_a_gpu_needs_none(name):
+    """A cluster's login node plans what its nodes run."""
+    card = registry.card(name)
+    w = replace(workload(17, 2, card.causality is Causality.ALWAYS), seq_len=1000, device="cuda")
+    for form, config in product(card.own_forms, card.examples):
+        card.forms[form].elements(config, w)
+        if card.needs is None or card.needs(config, w) is None:
+            card.forms[form].flops(config, w)
 
 
 @pytest.mark.parametrize("name", registry.names())

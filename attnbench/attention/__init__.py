@@ -40,6 +40,8 @@ from attnbench.attention.primitives import (
     further_columns,
     fused_attention,
     fused_biased_attention,
+    fused_kernel,
+    fused_pairs,
     gather_tokens,
     key_mask,
     logits_at_once,

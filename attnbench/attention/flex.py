@@ -9,6 +9,7 @@ Source: Dong et al., "Flex Attention", 2024, arXiv:2412.05496.
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cache, reduce
 from typing import Any
 
@@ -109,7 +110,9 @@ class Form(Attention):
     @classmethod
     def flops(cls, config: Any, w: Workload) -> Flops:
         """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
-        return Flops(super().flops(config, w).projections, cls.visible(config, w).flops(w))
+        # whoever plans may have no GPU
+        window = cls.visible(config, replace(w, device="cpu"))
+        return Flops(super().flops(config, w).projections, window.flops(w))
 
     @staticmethod
     def elements(config: Any, w: Workload) -> int:

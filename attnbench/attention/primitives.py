@@ -4,11 +4,13 @@ Masks are True where a key may be used. No operation mixes the sequences of a ba
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.backends import cuda as gpu
+
+from attnbench.records import Workload
 
 Kernel = Callable[..., Tensor]  # of q, k, v and what masks or biases the scores, to o
 
@@ -61,24 +63,51 @@ def softmax_attention(
 
 
 def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
+) -> Tensor:
+    """`softmax_attention` by `fused_kernel`; causal without a mask: for N keys only."""
+    if mask is None:
+        return fused_kernel(q, k, v, None, causal)
+    allowed = mask & causal_mask(q.shape[-2], k.shape[-2], q.device) if causal else mask
+    o = fused_kernel(q, k, v, additive(allowed, q.dtype))
+    return o * allowed.any(-1, keepdim=True)
+
+
+def fused_kernel(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     mask: Tensor | None,
     causal: bool = False,
-    *,
-    grouped: bool = False,
+    scale: float | None = None,
 ) -> Tensor:
-    """`softmax_attention` by torch's fused kernel; causal without a mask: for N keys only.
+    """softmax(q kᵀ · scale + mask) v [B, H, N, d] by torch's fused kernel.
 
-    If `grouped`, consecutive heads of q share a head of k and v.
+    Consecutive heads of q share a head of k and v [B, K, N, d]. Where no fused kernel of the GPU
+    does that, as in float32 before torch 2.14, k and v are repeated: torch would store all weights.
     """
-    attention = partial(F.scaled_dot_product_attention, q, k, v, enable_gqa=grouped)
-    if mask is None:
-        return attention(is_causal=causal)
-    allowed = mask & causal_mask(q.shape[-2], k.shape[-2], q.device) if causal else mask
-    o = attention(attn_mask=additive(allowed, q.dtype))
-    return o * allowed.any(-1, keepdim=True)
+    if shared := q.shape[1] != k.shape[1]:
+        shared = not q.is_cuda or can_share(q, k, v, mask, causal)
+        if not shared:
+            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=shared
+    )
+
+
+def can_share(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> bool:
+    """Whether a fused kernel of the GPU takes heads of q that share those of k and v."""
+    asked = gpu.SDPAParams(q, k, v, mask, 0.0, causal, True)
+    kernels = gpu.can_use_flash_attention, gpu.can_use_efficient_attention
+    return any(can_use(asked) for can_use in (*kernels, gpu.can_use_cudnn_attention))
+
+
+def fused_pairs(w: Workload, extra: int = 0) -> int:
+    """How many pairs of a query and a key a fused kernel multiplies in each head, B sequences of
+    N tokens and `extra` ones: those of no later key if it is causal and has no mask.
+    """
+    N = w.seq_len + extra
+    return w.batch * (N * (N + 1) // 2 if w.causal and not w.padding else N**2)
 
 
 def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:

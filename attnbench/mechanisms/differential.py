@@ -124,8 +124,8 @@ class Sdpa(Differential):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager, but q kᵀ twice as wide."""
-        return at.Flops(at.projection_flops(w), 4 * 2 * w.tokens * w.seq_len * w.width + scales(w))
+        """As eager, but q kᵀ twice as wide, and no products with later keys, if causal."""
+        return at.Flops(at.projection_flops(w), 8 * at.fused_pairs(w) * w.width + scales(w))
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:

@@ -10,8 +10,8 @@ a gate, o ⊙ σ(x W_G) in place of o (Qwen3-Next, arXiv:2505.06708), and a lear
 each head, which adds e^{σ_h} to the normaliser alone (gpt-oss, arXiv:2508.10925).
 
 `eager` stores the weights, with the queries of a group as the rows of one product, so that keys
-are not copied. `sdpa` lets the fused kernel of torch share them. `repeat` copies keys and values G
-times first, as most libraries of models do. `folded` gives the kernel the rows of eager, for full
+are not copied. `sdpa` lets the fused kernel of torch share them, or repeats them on GPUs without
+such a kernel. `repeat` copies keys and values G times first, as most libraries of models do. `folded` gives the kernel the rows of eager, for full
 attention only, since the rows of a causal group would need a mask. A sink logit is a first token
 whose key only a further column of q reaches, and whose value is 0.
 
@@ -109,9 +109,8 @@ class GroupedQuery(at.CachedAttention):
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_O, W_G and the narrower W_K, W_V; then q kᵀ and A v, in full even if causal."""
         width = (2 + config.gate) * w.width + 2 * kv_heads(config, w) * w.head_width
-        tokens = w.seq_len + config.sink_logit
-        d = w.head_width + at.further_columns(w.head_width, config.sink_logit, w.device)
-        return at.Flops(2 * w.tokens * w.width * width, 4 * w.batch * w.heads * tokens**2 * d)
+        core = fused_flops(config, replace(w, causal=False))
+        return at.Flops(2 * w.tokens * w.width * width, core)
 
     @classmethod
     def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
@@ -154,10 +153,15 @@ def heads_of(module: Any, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 class Sdpa(GroupedQuery):
     def read(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return at.fused_attention(q, k, v, at.key_mask(mask), self.causal, grouped=True)
+        return at.fused_attention(q, k, v, at.key_mask(mask), self.causal)
 
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         return at.caches.next_output(q, *state.held(), self.sink)
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """As eager, but no products with later keys, if causal."""
+        return replace(GroupedQuery.flops(config, w), core=fused_flops(config, w))
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -180,6 +184,8 @@ class Repeat(GroupedQuery):
     def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens + 2 * w.tokens * w.width + extended(config, w)
 
+    flops = Sdpa.flops
+
 
 class Folded(GroupedQuery):
     def read(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -194,6 +200,12 @@ class Folded(GroupedQuery):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         return w.tokens * (w.heads + 2 * w.width) + extended(config, w)
+
+
+def fused_flops(config: Config, w: at.Workload) -> int:
+    """Those of q kᵀ and A v by a fused kernel."""
+    d = w.head_width + at.further_columns(w.head_width, config.sink_logit, w.device)
+    return 4 * w.heads * at.fused_pairs(w, config.sink_logit) * d
 
 
 def kv_heads(config: Grouped, w: at.Workload) -> int:

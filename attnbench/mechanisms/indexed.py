@@ -224,7 +224,7 @@ class Sdpa(Indexed):
                 allowed = allowed & mask[:, None, None, :keys]
             if (shares := allowed.shape[1]) > 1:
                 allowed = allowed.repeat_interleave(q.shape[1] // shares, 1)
-            return at.fused_attention(q, k, v, allowed, grouped=True)
+            return at.fused_attention(q, k, v, allowed)
 
         outputs = []
         for first in range(0, q.shape[2], QUERIES):

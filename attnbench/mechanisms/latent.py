@@ -131,7 +131,7 @@ class Latent(at.CoreAttention):
     ) -> Tensor:
         """`attend` without expanded keys and values."""
         shared, keys = latent[:, None], at.key_mask(mask)  # one head
-        o = at.fused_attention(self.onto_latent(q), shared, shared, keys, causal, grouped=True)
+        o = at.fused_attention(self.onto_latent(q), shared, shared, keys, causal)
         return self.from_latent(o)
 
     def onto_latent(self, q: Tensor) -> Tensor:
@@ -206,9 +206,9 @@ class Sdpa(Latent):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager, but with A v over d + ρ."""
+        """As eager, but with A v over d + ρ, and no products with later keys, if causal."""
         r, rope = widths(config, w)
-        scores = 2 * w.tokens * w.seq_len * (2 * w.width + 2 * w.heads * rope)
+        scores = 4 * at.fused_pairs(w) * (w.width + w.heads * rope)
         return at.Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
 
     @staticmethod
@@ -223,9 +223,11 @@ class Absorbed(Latent):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """The projections; then q^C W_UKᵀ and the product with W_UV, scores and A over r + ρ."""
+        """The projections; then q^C W_UKᵀ and the product with W_UV, scores and A over r + ρ;
+        no products with later keys, if causal.
+        """
         r, rope = widths(config, w)
-        scores = 4 * w.tokens * w.seq_len * w.heads * (r + rope)
+        scores = 4 * at.fused_pairs(w) * w.heads * (r + rope)
         return at.Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
 
     @staticmethod

@@ -158,7 +158,7 @@ class NativeSparse(at.Choosing, at.QKVAttention):
     def near_next(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """o^w of the last token."""
         first = max(0, k.shape[2] - self.config.window)
-        return at.fused_attention(q, k[:, :, first:], v[:, :, first:], None, grouped=True)
+        return at.fused_attention(q, k[:, :, first:], v[:, :, first:], None)
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
@@ -202,7 +202,7 @@ def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Dr
 class Blocked(NativeSparse):
     def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
-        return at.fused_attention(q, k, v, visible, grouped=True)
+        return at.fused_attention(q, k, v, visible)
 
     def selected(
         self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
@@ -221,7 +221,7 @@ class Blocked(NativeSparse):
         k, v = (pad(t, (0, 0, b, -N % b)).unfold(2, 2 * b, b).mT for t in (k, v))
         q = pad(q, (0, 0, 0, -N % b)).unflatten(2, (-1, b))  # [B, H, n, b, d]
         q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (q, k, v))
-        o = at.fused_attention(q, k, v, usable.flatten(0, 1)[:, None], grouped=True)
+        o = at.fused_attention(q, k, v, usable.flatten(0, 1)[:, None])
         return o.unflatten(0, (B, -1)).transpose(1, 2).flatten(2, 3)[:, :, :N]
 
     @staticmethod

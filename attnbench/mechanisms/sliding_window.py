@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import pad
 
 from attnbench import attention as at
 
@@ -185,9 +185,7 @@ class Masked(SlidingWindow):
     def fused(self, q: Tensor, k: Tensor, v: Tensor, usable: Tensor | None) -> Tensor:
         """softmax(q kᵀ / √d) v of extended q, k and v; without a mask, causal."""
         scale = (self.width // self.heads) ** -0.5
-        return scaled_dot_product_attention(
-            q, k, v, attn_mask=usable, is_causal=usable is None, scale=scale, enable_gqa=True
-        )
+        return at.fused_kernel(q, k, v, usable, causal=usable is None, scale=scale)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

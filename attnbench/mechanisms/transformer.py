@@ -73,6 +73,11 @@ class Sdpa(Transformer):
         return at.caches.next_output(q, *state.held())
 
     @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """As eager, but no products with later keys, if causal."""
+        return at.Flops(at.projection_flops(w), 4 * w.width * at.fused_pairs(w))
+
+    @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 

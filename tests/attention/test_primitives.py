@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attnbench.attention.contract import BaseConfig
 from attnbench.attention.primitives import (
@@ -99,3 +100,29 @@ def test_an_unknown_value_is_refused_with_the_known_ones():
     BaseConfig(bias=True).require_one_of("bias", (True, False))
     with pytest.raises(ValueError, match="unknown sharing 'all'; known: none, headwise, key_value"):
         linformer.Config(sharing="all")
+
+
+@pytest.mark.parametrize("can_share", [True, False])
+def test_keys_are_repeated_where_no_fused_kernel_of_a_gpu_shares_them(can_share, monkeypatch):
+    """In float32 torch before 2.14 would store all weights of heads that share keys."""
+    for kernel in ("flash", "efficient", "cudnn"):
+        monkeypatch.setattr(torch.backends.cuda, f"can_use_{kernel}_attention", lambda _: can_share)
+    asked = []
+
+    def kernel(q, k, v, *, enable_gqa, **_):
+        asked.append((k.shape[1], enable_gqa))
+        return q
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", kernel)
+    with FakeTensorMode():
+        q, k = (torch.empty(2, heads, 8, 16, device="cuda") for heads in (6, 2))
+        fused_attention(q, k, k, None)
+    assert asked == [(2, True) if can_share else (6, False)]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_heads_may_share_keys(causal):
+    q, k, v = rows(0, 2, 6, 5, 4), rows(1, 2, 2, 5, 4), rows(2, 2, 2, 5, 4)
+    repeated = (x.repeat_interleave(3, 1) for x in (k, v))
+    expected = by_query(q, *repeated, None, causal)
+    torch.testing.assert_close(fused_attention(q, k, v, None, causal), expected)

@@ -70,3 +70,14 @@ def test_what_is_counted_is_the_same_as_on_a_cpu(answer):
     for count in ("operators", "moved_bytes"):
         answer(f"{count} on a GPU and on a CPU", (here[count], there[count]))
     assert here["operators"] == pytest.approx(there["operators"], rel=0.2)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("mechanism", ["grouped_query", "latent", "sliding_window", "differential"])
+def test_heads_that_share_keys_store_no_scores(mechanism, dtype, causal, answer):
+    form = "absorbed" if mechanism == "latent" else "sdpa"
+    sizes = {**LARGE, "dtype": dtype, "causal": causal}
+    _, notes = weighed(case(mechanism, form=form, **sizes))
+    answer(f"kernel of {mechanism} in {dtype}, causal {causal}", notes)
+    assert "math" not in notes["attention_kernel"]

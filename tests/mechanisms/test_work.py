@@ -1,5 +1,7 @@
 """The work of forms: where which is the default, and operations per token in publications."""
 
+from dataclasses import replace
+
 import pytest
 
 from attnbench.catalogue.registry import card
@@ -87,3 +89,14 @@ def test_training_of_blocked_windows_keeps_no_scores():
     tested, config, w = chosen("sliding_window[window=128]", **LONG)
     blocked, eager = (tested.forms[form].elements(config, w) for form in ("blocked", "eager"))
     assert blocked < eager / 10
+
+
+@pytest.mark.parametrize("series", ["transformer", "grouped_query", "latent", "differential"])
+def test_fused_forms_count_no_products_with_later_keys(series):
+    tested, config, w = chosen(series, seq_len=4096)
+    w, padded = replace(w, causal=True), replace(w, causal=True, padding=0.5)
+    whole, half = (tested.forms["sdpa"].flops(config, each).core for each in (padded, w))
+    assert half == pytest.approx(whole * 4097 / 8192, rel=0.05)  # what is not scores is linear
+    if series == "transformer":
+        flex = tested.forms["flex"].flops(config, w).core
+        assert half <= flex <= 1.04 * half  # in blocks of 128
