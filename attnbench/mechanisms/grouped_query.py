@@ -11,9 +11,10 @@ each head, which adds e^{σ_h} to the normaliser alone (gpt-oss, arXiv:2508.1092
 
 `eager` stores the weights, with the queries of a group as the rows of one product, so that keys
 are not copied. `sdpa` lets the fused kernel of torch share them, or repeats them on GPUs without
-such a kernel. `repeat` copies keys and values G times first, as most libraries of models do. `folded` gives the kernel the rows of eager, for full
-attention only, since the rows of a causal group would need a mask. A sink logit is a first token
-whose key only a further column of q reaches, and whose value is 0.
+such a kernel. `repeat` copies keys and values G times first, as most libraries of models do.
+`folded` gives the kernel the rows of eager, for full attention only, since the rows of a causal
+group would need a mask. A sink logit is a first token whose key only a further column of q reaches,
+and whose value is 0.
 
 For decoding, the state is the cache of k and v. One query of each head makes G rows, which sdpa
 gives to the kernel; repeat copies the whole cache at every step.
