@@ -117,8 +117,7 @@ class Sweep:
         The time of a sweep that only decodes is that of a step, above the bytes of the state.
         Raises `UsageError` if that was not measured.
         """
-        from attnbench.render.decoding import decode_figure
-        from attnbench.render.figures import cost_figure
+        from attnbench.render.figures import cost_figure, decode_figure
         from attnbench.render.panels import saved
 
         if quantity not in QUANTITIES:

@@ -37,7 +37,7 @@ def report(
     ),
     size: str = option(
         "SIZE",
-        "Size of figures: column, text (the width of a page) or slide.",
+        "Size of figures: column, or text (the width of a page).",
         default=FigureSize.TEXT,
         autocompletion=completer(lambda text: FigureSize),
     ),

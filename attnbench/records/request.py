@@ -29,7 +29,6 @@ class FigureSize(StrEnum):
 
     COLUMN = "column"
     TEXT = "text"
-    SLIDE = "slide"
 
 
 class HelpPanel(StrEnum):

@@ -6,31 +6,27 @@ Every point carries its text, so that a page shows the same digits as the tables
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame, Row
-from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Metric, Unit
+from attnbench.metrics import MEMORY, ROWS, STATE, TIME, Unit
 from attnbench.records import PASSES
-from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, per_layer, timed_by
+from attnbench.render.curves import points
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
 from attnbench.render.names import compared_with
 from attnbench.render.styles import labels, on_dark, series_styles
 
-DIGITS = 6  # significant, of what is drawn; texts and files have all that is known
-
-TOKEN = "token_s"
 # what people compare, in the order of the menu, which has the rest below them
 COMPARED = (
-    *(TIME, TOKEN, "speedup", "tokens_per_s", MEMORY),
+    *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
     *("ttft_s", STATE, "flops", "parameters", "over_bound"),
 )
 LONGEST = 1000  # characters of a name, which a page breaks
@@ -47,16 +43,8 @@ PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 
 def charts(analysis: Analysis) -> dict[str, Any]:
     """Everything that the chart of one sweep can show."""
-    cases, drawn = analysis.cases, [*costs(analysis.cases, analysis.sweep.request.batch_tokens)]
-    if analysis.speedups is not None:
-        drawn.append(_speedup(cases, analysis.speedups, analysis.baselines))
-    return page_data(cases, drawn)
-
-
-def page_data(cases: Frame, drawn: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The data of quantities of these cases; columns needed: series, mode, seq_len."""
-    names = [*dict.fromkeys(map(str, cases["series"]))]
-    styles, shown = series_styles(names), labels(names, longest=LONGEST)
+    cases, quantities = analysis.cases, [*_costs(analysis), *_speedup(analysis)]
+    names, styles = labels(cases["series"], longest=LONGEST), series_styles(cases["series"])
     spec = json.loads(WEB.joinpath("chart.vl.json").read_text())
     lengths = {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))}
     spec["encoding"]["x"]["axis"] |= {
@@ -64,78 +52,53 @@ def page_data(cases: Frame, drawn: Iterable[Mapping[str, Any]]) -> dict[str, Any
         "labelExpr": f"{json.dumps(lengths)}[datum.value]",
     }
     order = {key: i for i, key in enumerate(COMPARED)}
+    quantities.sort(key=lambda one: order.get(one["key"], len(order)))
     return {
         "spec": spec,
-        "modes": [*dict.fromkeys(map(str, cases["mode"]))],
-        "series": [_look(name, label, styles[name]) for name, label in shown.items()],
-        "quantities": sorted(
-            (one for one in drawn if one["points"]),
-            key=lambda one: order.get(one["key"], len(order)),
-        ),
+        "modes": analysis.modes,
+        "series": {name: _look(name, names[name], styles[name]) for name in names},
+        "quantities": [one for one in quantities if one["points"]],
     }
 
 
-def costs(cases: Frame, tokens: int | None) -> Iterator[dict[str, Any]]:
-    """Time of a batch and of a token, then every other metric that people compare.
-
-    A batch is one of `tokens` tokens, or of the sweep's; in decode a step has no such time.
-    """
-    time, token, of = TABLE[TIME], TABLE[TOKEN], per_layer(cases)
-    per_batch = cases["batch_scale"].where(cases["mode"].isin(PASSES))
-    label, guess = f"time per batch of {batch(cases, tokens)}", cases[time.prediction[0]]
-    for metric, text, found in (
-        (time, label, points(cases, time, per_batch)),
-        (token, token.label, points(cases, token).assign(guess=guess / cases["outputs"])),
-    ):
-        axis = text.replace("time", timed_by(cases), 1) + of
-        yield _quantity(cases, metric.key, text, axis, found, INTERVALS, metric.unit)
+def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    """Every metric that people compare; the time is that of a batch, in decode that of a step."""
+    cases, of = analysis.cases, per_layer(analysis.cases)
+    whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
+    per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)
     for metric in ROWS:
-        if metric.offered and metric.key in cases and metric not in (time, token):
-            axis = metric.label + (of if metric.of_a_layer else "")
-            if metric.unit not in (*STEPS, *PLAIN):
-                axis += f", {metric.unit}"
-            note = f"{units.capitalised(metric.description)}."
-            note += f" {INTERVALS}" if metric.interval else ""
-            found = points(cases, metric)
-            yield _quantity(cases, metric.key, metric.label, axis, found, note, metric.unit)
+        if not metric.offered or metric.key not in cases:
+            continue
+        label, note = metric.label, f"{units.capitalised(metric.description)}."
+        if metric.key == TIME:
+            label, note = f"time per {' or '.join(per)}", ""
+        axis = label + of if metric.of_a_layer else label
+        if metric.key in (TIME, "token_s"):
+            axis = axis.replace("time", timed_by(cases), 1)
+        if metric.unit not in (*STEPS, *PLAIN):
+            axis += f", {metric.unit}"
+        if metric.interval:
+            note += f" {INTERVALS}"
+        drawn = points(cases, metric, cases["batch_scale"] if metric.key == TIME else 1.0)
+        yield _quantity(metric.key, label, axis, drawn, note, metric.unit)
 
 
-def _speedup(cases: Frame, speedups: Frame, baselines: Sequence[str]) -> dict[str, Any]:
-    paired = cases[["series", "mode", "seq_len"]].merge(speedups, how="left")
-    found = paired[["ratio", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
-    found = found.assign(guess=np.nan).set_axis(cases.index)
-    base = compared_with(cases["series"], baselines)
+def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    """How many times faster than the baseline each series is, if there is one."""
+    if (found := analysis.speedups) is None:
+        return
+    base = compared_with(analysis.cases["series"], analysis.baselines)
     label, note = f"speed-up over {base}", f"Above 1 is faster than {base}. {INTERVALS}"
-    axis = f"{label}, ×{per_layer(cases)}"
-    return _quantity(cases, "speedup", label, axis, found, note, Unit.RATIO)
-
-
-def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
-    """A metric of each case, times `scale`: value, low and high; a guess where it has no value.
-
-    Low and high are the ends of its interval, or of the band of the guess; NaN is unknown.
-    """
-    found = cases.reindex(columns=[*metric.estimate[:3], *metric.prediction]).astype(float)
-    found = found.mul(scale, axis=0)
-    found.columns = ["value", "low", "high", "guess", "least", "most"]
-    if not metric.predicted:
-        found[["guess", "least", "most"]] = np.nan
-    known = found["value"].notna()
-    return found[["value"]].assign(
-        low=found["low"].where(known, found["least"]),
-        high=found["high"].where(known, found["most"]),
-        guess=found["guess"].mask(known),
-    )
+    axis, ratios = f"{label}, ×{per_layer(analysis.cases)}", found.assign(value=found["ratio"])
+    drawn = ratios.assign(height=found["ratio"], reason="").sort_values("seq_len")
+    yield _quantity("speedup", label, axis, drawn, note, Unit.RATIO)
 
 
 def _quantity(
-    cases: Frame, key: str, label: str, axis: str, found: Frame, note: str, unit: Unit
+    key: str, label: str, axis: str, drawn: Frame, note: str, unit: Unit
 ) -> dict[str, Any]:
     """A quantity against length, from its `points`; `key` names it in links."""
-    numbers = {name: pd.factorize(cases[name])[0] for name in ("series", "mode")}
-    drawn = cases[["seq_len", "outcome", "cause"]].assign(**numbers).join(found.astype(float))
-    drawn["height"] = drawn["value"].fillna(drawn["guess"])
-    drawn = drawn.dropna(subset="height").sort_values(["mode", "series", "seq_len"])
+    drawn = drawn.dropna(subset="height")
     return {
         "key": key,
         "more": key not in COMPARED,
@@ -152,15 +115,19 @@ def _quantity(
 def _point(row: Row, unit: Unit) -> dict[str, Any]:
     """What is drawn of a case, and its text."""
     low, high, text = row["low"], row["high"], quantity(row["height"], unit)
-    point = {"series": row["series"], "mode": row["mode"], "n": row["seq_len"]}
+    point = {name: row[name] for name in ("series", "mode")} | {"n": row["seq_len"]}
     point["value"] = _short(row["height"])
     if low < high:
         point |= {"low": _short(low), "high": _short(high)}
         text = units.interval(text, quantity(low, unit), quantity(high, unit))
     if math.isnan(row["value"]):
-        reason = outcome_phrase(row["outcome"], row["cause"])
-        return point | {"predicted": True, "text": f"predicted {text}; {reason}"}
+        return point | {"predicted": True, "text": f"predicted {text}; {row['reason']}"}
     return point | {"text": text}
+
+
+def _short(value: float) -> float:
+    """The value in the digits that a chart can show; texts and files have all that is known."""
+    return float(f"{value:.6g}")
 
 
 def _tick_text(unit: Unit) -> str:
@@ -192,8 +159,3 @@ def marker_path(marker: str) -> str:
     points = corners @ np.array([1, -1j])
     points /= abs(points).max()
     return f"M{'L'.join(f'{z.real:.3f},{z.imag:.3f}' for z in points)}Z"
-
-
-def _short(value: float) -> float:
-    """The value in the digits that a chart can show."""
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else 0.0

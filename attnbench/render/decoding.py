@@ -1,48 +1,14 @@
-"""Decoding: the figure of step time and state against context, and its tables."""
+"""Decoding: its tables."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import STATE, TABLE, TIME
-from attnbench.records import FigureSize
+from attnbench.metrics import STATE, TABLE
 from attnbench.render.cost_tables import by_length, measured, per_layer
-from attnbench.render.figures import clock_note, curves, draw_row, faded, notes
 from attnbench.render.grid import Table, number
-from attnbench.render.panels import PanelGrid, styled
-from attnbench.render.styles import SHEETS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 USUAL_WIDTH = 64  # least width of a head in today's models
-
-
-def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT) -> "Figure":
-    """Time per output token and bytes of the state against context, in a mode that steps.
-
-    Bars are 95 % confidence intervals; bytes are exact.
-    """
-    time, kept = TABLE[TIME], TABLE[STATE]
-    step, state = (curves(summary, mode, metric) for metric in (time, kept))
-    axis, of = "time per output token", per_layer(summary)
-    with styled(SHEETS[size]):
-        series = summary["series"]
-        panels = PanelGrid(SHEETS[size], series, rows=2, columns=1, faded=faded([step, state]))
-        legends = [
-            draw_row(panels, 0, {f"Time per decoding step{of}": step}, axis, time.unit),
-            draw_row(panels, 1, {f"Size of the state{of}": state}, "bytes", kept.unit, "context"),
-        ]
-        return panels.finished(legends, [*clock_note(summary), *notes([step]), *_fills(summary)])
-
-
-def _fills(summary: Frame) -> Iterator[str]:
-    """From which length on states were filled, if any were."""
-    filled = summary[summary["filled"] & summary["time_s"].notna()]
-    if len(filled):
-        yield f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}."
 
 
 def first_token(summary: Frame, mode: str) -> Table:

@@ -1,218 +1,225 @@
-"""Fig. 2 of the Fastformer paper from a sweep, and the same figure of other costs.
+"""Fig. 2 of the Fastformer paper from a sweep, the same figure of other costs, and of decoding.
 
-One panel per mode, both axes logarithmic. Where a case was not measured the curve continues, light
-and dotted, to an open marker at the predicted cost. A case that cannot run has no predicted cost
-and no marker; the legend says so. The points of curves are computed before anything is drawn.
+Both axes are logarithmic. Where a case was not measured the curve continues, light and dotted, to
+an open marker at the predicted cost. A case that cannot run has no predicted cost and no marker; a
+note says so.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.markers import CARETUP
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import TIME, Metric, Unit
+from attnbench.metrics import STATE, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize
-from attnbench.render.cases import outcome_phrase
-from attnbench.render.charts import points
 from attnbench.render.cost_tables import batch, per_layer, timed_by
+from attnbench.render.curves import points
 from attnbench.render.grid import quantity
-from attnbench.render.panels import PanelGrid, fixed_ticks, log_ticks, styled
-from attnbench.render.styles import SHEETS, labels, tinted, uncoloured
+from attnbench.render.panels import (
+    BESIDE,
+    DPI,
+    SCALE,
+    WIDTHS,
+    fixed_ticks,
+    lay_out,
+    length_axis,
+    log_ticks,
+    styled,
+)
+from attnbench.render.styles import STRONGEST, labels, mechanism_of, series_styles, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 # predictions beyond what was measured leave the panel after this factor, so that curves keep room
 BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
-ARROW = 1.2  # size of arrows relative to markers
+MOST = 10  # series in colour
+# of series that stay in the background
+GREY: Mapping[str, Any] = MappingProxyType({
+    "color": "#B4B4B4", "markerfacecolor": "#B4B4B4", "markeredgecolor": "#B4B4B4", "marker": ".",
+    "zorder": 1.5, "linestyle": "-",
+})  # fmt: skip
 
 
-class Curve(NamedTuple):
-    """One series in one mode, shortest length first.
+class Row(NamedTuple):
+    """The points of panels side by side, by their titles; they share the vertical axis."""
 
-    `values` are NaN where nothing was measured, for one of the `reasons`; `guesses` hold the
-    predictions there, if any. `low` and `high` are the ends of intervals of either.
-    """
-
-    series: str
-    mode: str
-    lengths: np.ndarray
-    values: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    guesses: np.ndarray
-    reasons: Sequence[str]
+    panels: Mapping[str, Frame]
+    axis: str
+    unit: Unit
 
     @property
-    def drawn(self) -> np.ndarray:
-        """Measured values, and guesses where there are none."""
-        return np.where(np.isfinite(self.values), self.values, self.guesses)
-
-    @property
-    def height(self) -> float:
-        """That of its end; -inf if nothing is drawn."""
-        drawn = self.drawn[np.isfinite(self.drawn)]
-        return float(drawn[-1]) if len(drawn) else -math.inf
-
-    @property
-    def missing(self) -> str:
-        """`inference, cannot run at 2 of 10 lengths`: what a figure cannot show, and why."""
-        gone = [*compress(self.reasons, np.isnan(self.drawn))]
-        if not gone:
-            return ""
-        text = f"{self.mode}, {gone[0] if len({*gone}) == 1 else 'not measured'}"
-        every = len(self.lengths)
-        return text if len(gone) == every else f"{text} at {len(gone)} of {every} lengths"
+    def points(self) -> Frame:
+        """Those of all its panels."""
+        return pd.concat([*self.panels.values()])
 
 
 def cost_figure(
-    summary: Frame,
-    metric: Metric,
-    tokens: int | None,
-    size: FigureSize = FigureSize.TEXT,
+    cases: Frame, metric: Metric, tokens: int | None, size: FigureSize = FigureSize.TEXT
 ) -> Figure:
-    """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token."""
-    sheet = SHEETS[size]
-    axis = f"{metric.title or metric.label}{per_layer(summary)} per"
-    axis += f" {'token' if metric.per_token else batch(summary, tokens)}"
-    modes = [mode for mode in PASSES if mode in set(summary["mode"])]
-    rows = [[mode] for mode in modes] if sheet.stacked else [modes]
-    drawn = {mode: curves(summary, mode, metric) for row in rows for mode in row}
-    with styled(sheet):
-        grey = faded(drawn.values())
-        panels = PanelGrid(sheet, summary["series"], len(rows), len(rows[0]), faded=grey)
-        legends = [
-            draw_row(panels, i, {find(mode).title: drawn[mode] for mode in row}, axis, metric.unit)
-            for i, row in enumerate(rows)
-        ]
-        clock = clock_note(summary) if metric.key == TIME else []
-        said = notes([[curve for mode in row for curve in drawn[mode]] for row in rows])
-        return panels.finished(legends, [*clock, *said])
+    """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
 
-
-def faded(panels: Iterable[Sequence[Curve]]) -> frozenset[str]:
-    """The series that these panels leave grey: of many, those that end highest."""
-    ends = {curve.series: curve.height for panel in panels for curve in panel}
-    return uncoloured({name: end if end > 0 else math.inf for name, end in ends.items()})
-
-
-def clock_note(summary: Frame) -> list[str]:
-    """`CPU time on one core.`: what times are, where it is not the time of a device."""
-    how = timed_by(summary)
-    return [f"{units.capitalised(how)}."] if how != "time" else []
-
-
-def curves(summary: Frame, mode: str, metric: Metric) -> list[Curve]:
-    """Every series of a mode, in the order of the plan."""
-    cases = summary[summary["mode"] == mode]
-    return [
-        _curve(rows.sort_values("seq_len"), metric)
-        for _, rows in cases.groupby("series", sort=False)
-    ]
-
-
-def _curve(rows: Frame, metric: Metric) -> Curve:
-    scale = 1 / rows["tokens"] if metric.per_token else rows["batch_scale"]
-    values, low, high, guesses = points(rows, metric, scale).to_numpy(float).T
-    reasons = [*map(outcome_phrase, rows["outcome"], rows["cause"])]
-    first, lengths = rows.iloc[0], rows["seq_len"].to_numpy()
-    return Curve(first["series"], first["mode"], lengths, values, low, high, guesses, reasons)
-
-
-def draw_row(
-    panels: PanelGrid,
-    i: int,
-    drawn: Mapping[str, Sequence[Curve]],
-    axis: str,
-    unit: Unit,
-    label: str = "sequence length",
-) -> dict[str, float]:
-    """Draw a row of panels, by their titles, with one vertical scale.
-
-    Returned are the heights at which curves end in the last panel that has them, by series.
+    One panel per mode: side by side, or below each other in the width of a column.
     """
-    every = [curve for panel in drawn.values() for curve in panel]
-    low, high = _heights(every)
-    ticks = log_ticks(low, high, 2 if unit is Unit.BYTES else 10)
-    for axes, (title, panel) in zip(panels.rows[i], drawn.items(), strict=True):
+    axis = f"{metric.title or metric.label}{per_layer(cases)} per"
+    axis += f" {'token' if metric.per_token else batch(cases, tokens)}"
+    scale = 1 / cases["tokens"] if metric.per_token else cases["batch_scale"]
+    drawn = dict(iter(points(cases, metric, scale).groupby("mode")))
+    panels = {find(mode).title: drawn[mode] for mode in PASSES if mode in drawn}
+    rows = [panels]
+    if size is FigureSize.COLUMN:
+        rows = [{title: panel} for title, panel in panels.items()]
+    said = [*_clock(cases)] if metric.key == TIME else []
+    return draw([Row(row, axis, metric.unit) for row in rows], size, said)
+
+
+def decode_figure(cases: Frame, mode: str, size: FigureSize = FigureSize.TEXT) -> Figure:
+    """Time per output token, and below it the size of the state, in a mode that steps."""
+    own, of = cases[cases["mode"] == mode], per_layer(cases)
+    titles = {f"Time per decoding step{of}": TIME, f"Size of the state{of}": STATE}
+    axes = ("time per output token", "bytes")
+    rows = [
+        Row({title: points(own, TABLE[key])}, axis, TABLE[key].unit)
+        for (title, key), axis in zip(titles.items(), axes, strict=True)
+    ]
+    said = [*_clock(cases)]
+    if len(filled := own[own["filled"] & own[TIME].notna()]):
+        least = units.tick(int(filled["seq_len"].min()))
+        said.append(f"States filled without prompts from {least}.")
+    return draw(rows, size, said, "context")
+
+
+def _clock(cases: Frame) -> Iterator[str]:
+    """`CPU time on one core.`: what times are, where it is not the time of a device."""
+    if (how := timed_by(cases)) != "time":
+        yield f"{units.capitalised(how)}."
+
+
+def draw(
+    rows: Sequence[Row], size: FigureSize, said: Sequence[str], across: str = "sequence length"
+) -> Figure:
+    """The figure of these rows, and below it what is `said` of them.
+
+    Series are named once, in the order in which curves end in the first row that has them.
+    """
+    every = pd.concat([row.points for row in rows])
+    grey, series = faded(every), [*every["series"].unique()]
+    styles = {
+        name: {**style, **(GREY if name in grey else {})}
+        for name, style in series_styles(series).items()
+    }
+    with styled():
+        width = WIDTHS[size]
+        figure, columns = Figure(figsize=(width, width), dpi=DPI), len(rows[0].panels)
+        grid = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
+        room = (72 * width - BESIDE * (len(rows) == 1)) / columns - SCALE
+        for i, row in enumerate(rows):
+            _draw_row([*grid[i]], row, styles, room)
+        short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
+        for axes in grid[-1]:
+            axes.set_xlabel(f"{across}{short}")
+        order = [*dict.fromkeys([n for row in rows for n in ends(row.points).index] + series)]
+        names = labels(order)
+        keys = {names[name]: styles[name] for name in order if name not in grey}
+        notes = [*said, *_notes(rows, names)]
+        if grey:
+            keys[f"{len(grey)} others"] = {**GREY}
+            below = ", ".join(names[name] for name in order if name in grey)
+            notes.append(f"Grey, from top to bottom: {below}.")
+        lay_out(figure, len(rows), keys, notes)
+    return figure
+
+
+def ends(drawn: Frame) -> pd.Series:
+    """The height at which the curve of each series ends in its last panel, from top to bottom."""
+    shown = drawn[drawn["height"] > 0].groupby("series", sort=False)["height"]
+    return shown.last().sort_values(ascending=False, kind="stable")
+
+
+def faded(drawn: Frame) -> frozenset[str]:
+    """The series left grey: beyond `MOST`, all but the strongest and those with the lowest ends."""
+    heights = ends(drawn)
+
+    def rank(name: str) -> tuple[bool, float]:
+        return mechanism_of(name) not in STRONGEST, heights.get(name, math.inf)
+
+    return frozenset(sorted(drawn["series"].unique(), key=rank)[MOST:])
+
+
+def _draw_row(
+    grid: Sequence[Axes], row: Row, styles: Mapping[str, Mapping[str, Any]], room: float
+) -> None:
+    low, high = limits(row.points)
+    for axes, (title, panel) in zip(grid, row.panels.items(), strict=True):
         axes.set_title(title)
         axes.set_yscale("log")
-        for curve in panel:
-            _draw(axes, curve, panels.styles[curve.series], high)
-        panels.length_axis(axes, (int(n) for curve in panel for n in curve.lengths), label)
-    axes = panels.rows[i][0]
-    axes.set_ylabel(axis)
-    axes.set_ylim(low, high)
-    fixed_ticks(axes.yaxis, {tick: units.round_tick(quantity(tick, unit)) for tick in ticks})
-    return {curve.series: curve.height for curve in every}
+        for name, curve in panel.groupby("series", sort=False):
+            _draw(axes, curve, styles[str(name)], high)
+        length_axis(axes, map(int, panel["seq_len"]), room)
+    grid[0].set_ylabel(row.axis)
+    grid[0].set_ylim(low, high)
+    ticks = log_ticks(low, high, 2 if row.unit is Unit.BYTES else 10)
+    texts = {tick: units.round_tick(quantity(tick, row.unit)) for tick in ticks}
+    fixed_ticks(grid[0].yaxis, texts)
 
 
-def notes(rows: Iterable[Sequence[Curve]]) -> Iterator[str]:
+def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> None:
+    """A curve with its intervals; predictions are light and open, and arrows if above `high`."""
+    light, thin = tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
+    axes.plot(curve["seq_len"], curve["value"], **style)
+    for guessed, own in curve.dropna(subset=["low", "high"]).groupby(curve["guess"].notna()):
+        colour, width = (light, thin) if guessed else (style["color"], style["linewidth"])
+        bars = own["seq_len"], own["low"], own["high"]
+        axes.vlines(*bars, color=colour, linewidth=width, alpha=0.6, zorder=1)
+    known = curve["guess"].isna()
+    if known.all():
+        return
+    joined = ~(known & known.shift(fill_value=True) & known.shift(-1, fill_value=True))
+    marked: dict[str, Any] = {"color": light, "zorder": 2, "linestyle": "none"}
+    heights = curve["height"].where(joined)
+    axes.plot(curve["seq_len"], heights, **marked | {"linestyle": ":", "linewidth": thin})
+    axes.plot(
+        curve["seq_len"], curve["guess"], **marked, marker=style["marker"], markerfacecolor="white",
+        markersize=0.85 * style["markersize"], markeredgewidth=0.7 * style["markeredgewidth"],
+    )  # fmt: skip
+    above = curve["seq_len"][curve["guess"] > high]
+    size = 1.2 * style["markersize"]
+    axes.plot(above, [high] * len(above), **marked, marker=CARETUP, markersize=size)
+
+
+def _notes(rows: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]:
     """What is missing in rows of panels, and what open markers, arrows and bars are, if any."""
-    rows = [*rows]
-    drawn = [curve for row in rows for curve in row]
-    names = labels(curve.series for curve in drawn)
-    for missing in dict.fromkeys(curve.missing for curve in drawn if curve.missing):
-        which = [names[curve.series] for curve in drawn if curve.missing == missing]
-        yield f"{units.capitalised(missing)}: {', '.join(which)}.".replace("\n", ", ")
-    guessed = (compress(curve.reasons, np.isfinite(curve.guesses)) for curve in drawn)
-    if causes := dict.fromkeys(chain.from_iterable(guessed)):
-        yield f"Open markers: predicted ({', '.join(causes)})."
-    if any((curve.guesses > _heights(row)[1]).any() for row in rows for curve in row):
+    every = pd.concat([row.points for row in rows])
+    lost = every[every["height"].isna()]
+    for why, own in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
+        which = ", ".join(names[name] for name in own["series"].unique())
+        yield f"{units.capitalised(str(why))}: {which}."
+    guessed = every[every["guess"].notna()]
+    if len(guessed):
+        yield f"Open markers: predicted ({', '.join(guessed['reason'].unique())})."
+    if any((row.points["guess"] > limits(row.points)[1]).any() for row in rows):
         yield "Arrows: predictions above the axis."
-    if any(np.isfinite(curve.low).any() for curve in drawn):
+    if every["low"].notna().any():
         yield "Bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
 
 
-def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any], high: float) -> None:
-    """A curve with its intervals; predictions are light and open, and arrows if above `high`."""
-    colour, light, thin = style["color"], tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
-    axes.plot(curve.lengths, curve.values, **style)
-    bounded, guessed = np.isfinite(curve.low) & np.isfinite(curve.high), np.isfinite(curve.guesses)
-    for own, look, weight in (~guessed, colour, style["linewidth"]), (guessed, light, thin):
-        if (at := bounded & own).any():
-            ends = curve.lengths[at], curve.low[at], curve.high[at]
-            axes.vlines(*ends, color=look, linewidth=weight, alpha=0.6, zorder=1)
-    if not guessed.any():
-        return
-    beside = np.r_[guessed[1:], False] | np.r_[False, guessed[:-1]]
-    joined = np.where(guessed | beside, curve.drawn, np.nan)
-    axes.plot(curve.lengths, joined, color=light, linestyle=":", linewidth=thin, zorder=2)
-    axes.plot(
-        curve.lengths[guessed], curve.guesses[guessed], color=light, linestyle="none", zorder=2,
-        marker=style["marker"], markerfacecolor="white", markersize=0.85 * style["markersize"],
-        markeredgewidth=0.7 * style["markeredgewidth"],
-    )  # fmt: skip
-    above = curve.lengths[curve.guesses > high]
-    arrows = {"marker": CARETUP, "markersize": ARROW * style["markersize"], "linestyle": "none"}
-    axes.plot(above, np.full(len(above), high), color=light, **arrows)
-
-
-def _heights(drawn: Sequence[Curve]) -> tuple[float, float]:
+def limits(drawn: Frame) -> tuple[float, float]:
     """The ends of a vertical axis for what was measured and predictions close to it."""
-    known = _positive(drawn, "values")
-    if not known.size:
-        known = _positive(drawn, "guesses")
-    if not known.size:
+    shown = drawn[["value", "guess", "low", "high"]]
+    shown = shown.where(shown > 0)  # what a logarithmic axis can show
+    known = shown["value"] if shown["value"].notna().any() else shown["guess"]
+    if known.isna().all():
         return 1 / LEAST, LEAST
-    near = _positive(drawn, "guesses", "low", "high")
-    shown = np.r_[known, near.clip(known.min() / BEYOND, known.max() * BEYOND)]
-    low, high = float(shown.min()), float(shown.max())
+    near = shown.clip(known.min() / BEYOND, known.max() * BEYOND)
+    low, high = float(near.min().min()), float(near.max().max())
     # a flat curve looks flat, and there is room for distinct tick labels
     wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
     return low / wider, high * wider
-
-
-def _positive(drawn: Sequence[Curve], *names: str) -> np.ndarray:
-    """All numbers of these fields that a logarithmic axis can show."""
-    parts = [getattr(curve, name) for curve in drawn for name in names]
-    values = np.concatenate([np.empty(0), *parts])
-    return np.asarray(values[np.isfinite(values) & (values > 0)])

@@ -17,8 +17,7 @@ from attnbench.render.answers import answer, not_measured, paragraphs
 from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
-from attnbench.render.decoding import decode_figure
-from attnbench.render.figures import cost_figure
+from attnbench.render.figures import cost_figure, decode_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named

@@ -1,4 +1,4 @@
-"""Colours, line styles, markers and sizes: distinct, colour-blind safe, readable in print.
+"""Colours, line styles, markers and labels: distinct, colour-blind safe, readable in print.
 
 Loads no drawing library.
 """
@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from attnbench.records import FigureSize, split_sizes
+from attnbench.records import split_sizes
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 
@@ -53,17 +53,15 @@ NAMES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 MECHANISMS = tuple(NAMES)
 STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with
-MOST = 10  # series in colour
 PERIOD = 300  # positions after which hue, shade, marker and line repeat together
 
 BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
-DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
 LIGHTEST = 0.75  # how far the smallest of many sizes is moved towards white
 LONGEST = 48  # characters of a label, which a legend folds
 
 
-def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[str, Any]]:
-    """The matplotlib style of each series, by name, next to text of `points`.
+def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The matplotlib style of each series, by name, in points.
 
     Colour, marker and first line style are those of the mechanism, whose lines are strong if it is
     one of the strongest. Its forms and options, sorted by name, differ in line style and
@@ -87,18 +85,12 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
             "markeredgecolor": colour,
             "linestyle": STROKES[(STROKES.index(style["linestyle"]) + i) % len(STROKES)],
             "markerfacecolor": tinted(colour, FILLS[i % len(FILLS)]),
-            "linewidth": points * (0.21 if strong else 0.13),
-            "markersize": points * (0.58 if strong else 0.46),
-            "markeredgewidth": points * 0.1,
+            "linewidth": 1.5 if strong else 0.9,
+            "markersize": 4.0 if strong else 3.2,
+            "markeredgewidth": 0.7,
             "zorder": 4.0 if strong else 3.0,
         }
     return styles
-
-
-def uncoloured(ends: Mapping[str, float]) -> frozenset[str]:
-    """The series left grey: beyond `MOST`, all but the strongest and those with the lowest ends."""
-    first = sorted(ends, key=lambda name: (mechanism_of(name) not in STRONGEST, ends[name]))
-    return frozenset(first[MOST:])
 
 
 def mechanism_of(series: str) -> str:
@@ -134,12 +126,6 @@ def mechanism_style(mechanism: str) -> dict[str, Any]:
     colour = tinted(HUES[OWN + place], SHADES[cycle % len(SHADES)], 0.0)
     marker, line = MARKERS[i % len(MARKERS)], STROKES[cycle % len(STROKES)]
     return {"color": colour, "marker": marker, "markeredgecolor": colour, "linestyle": line}
-
-
-def readable(colour: str) -> str:
-    """The colour, darkened as far as text on white needs."""
-    levels = _levels(colour)
-    return _hex(levels * min(1.0, (DARK / max(_luminance(levels), 1e-9)) ** (1 / 2.2)))
 
 
 def on_dark(colour: str) -> str:
@@ -204,30 +190,3 @@ def _levels(colour: str) -> np.ndarray:
 
 def _hex(levels: np.ndarray) -> str:
     return "#" + "".join(f"{round(255 * level):02X}" for level in levels)
-
-
-class Sheet(NamedTuple):
-    """The measures of a size. All that is not the width is in units of the type, so it scales.
-
-    `width`: inches. `type`: points of the labels; ticks and notes are a little smaller, titles
-    larger. `height`: least height of a panel's axes. `stacked`: one panel to a row.
-    """
-
-    width: float
-    type: float
-    height: float
-    stacked: bool = False
-
-    @property
-    def units(self) -> float:
-        """The width in units of the type."""
-        return 72 * self.width / self.type
-
-
-# The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the
-# one-column ones (NeurIPS): no style has to shrink a figure below its type size.
-SHEETS: Mapping[FigureSize, Sheet] = MappingProxyType({
-    FigureSize.COLUMN: Sheet(width=3.25, type=6.5, height=15, stacked=True),
-    FigureSize.TEXT: Sheet(width=5.5, type=7.0, height=19),
-    FigureSize.SLIDE: Sheet(width=12.0, type=15.0, height=19),
-})  # fmt: skip

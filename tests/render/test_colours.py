@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from attnbench.analysis.summary import summary
-from attnbench.render.figures import curves, faded
+from attnbench.render.curves import points
+from attnbench.render.figures import faded
 from attnbench.render.styles import MECHANISMS, on_dark, series_styles
 from attnbench.store.journal import load
 from tests.render.test_figures import STORED, TIME
@@ -60,7 +61,6 @@ def test_any_two_mechanisms_are_told_apart():
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
 def test_series_that_share_a_panel_are_told_apart(folder):
     cases = summary(load(folder))
-    panels = [curves(cases, mode, TIME) for mode in cases["mode"].unique()]
     styles = series_styles(cases["series"])
-    coloured = {name: styles[name] for name in {*styles} - faded(panels)}
+    coloured = {name: styles[name] for name in {*styles} - faded(points(cases, TIME))}
     assert [*alike(coloured)] == []

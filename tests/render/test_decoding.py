@@ -9,6 +9,7 @@ from attnbench.analysis.report import analyse
 from attnbench.records import FigureSize, Mode
 from attnbench.render import cost_tables, decoding, page
 from attnbench.render.answers import paragraphs
+from attnbench.render.figures import decode_figure
 from attnbench.store.journal import Journal, load
 from attnbench.store.schema import Start
 from tests.sweeps import decoded
@@ -53,7 +54,7 @@ def test_tables_have_the_numbers_in_full(files):
 
 
 def test_the_figure_draws_time_and_state_of_every_series(found):
-    made = decoding.decode_figure(found.cases, Mode.DECODE)
+    made = decode_figure(found.cases, Mode.DECODE)
     assert len(made.axes) == 2
     for axes, column in zip(made.axes, ("time_s", "state_bytes"), strict=True):
         solid = [line for line in axes.lines if line.get_linestyle() != "None"]
@@ -65,7 +66,7 @@ def test_the_figure_draws_time_and_state_of_every_series(found):
 
 
 def test_a_state_of_no_bytes_has_no_place_on_a_logarithmic_axis():
-    made = decoding.decode_figure(
+    made = decode_figure(
         analyse(decoded({"transformer": lambda n: 2048 * n, "local": lambda n: 0})).cases, "decode"
     )
     assert 2048 * 64 < made.axes[1].get_ylim()[0] < 2048 * 128
@@ -80,7 +81,7 @@ def test_filled_states_are_marked(found):
     assert texts["transformer:eager"] == [n > 512 for n in found.sweep.request.lengths]
     assert not any(texts["performer:eager"])
     assert "“f” marks steps from states filled with random numbers" in times.note
-    notes = " ".join(text.get_text() for text in decoding.decode_figure(cases, "decode").texts)
+    notes = " ".join(text.get_text() for text in decode_figure(cases, "decode").texts)
     assert "States filled without prompts from 1K" in notes
     usual = cost_tables.latency(found.cases, str(Mode.DECODE), None)
     assert "“f”" not in usual.note

@@ -16,17 +16,14 @@ from attnbench.metrics import TABLE
 from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run, Sample
 from attnbench.render import styles
 from attnbench.render.cost_tables import latency
-from attnbench.render.decoding import decode_figure
-from attnbench.render.figures import cost_figure
-from attnbench.render.panels import DPI, folded
-from attnbench.render.styles import MOST, SHEETS
+from attnbench.render.figures import MOST, cost_figure, decode_figure
+from attnbench.render.panels import DPI, WIDTHS
 from attnbench.store.journal import load
 from tests.store.recorded import OPTIONS
 from tests.sweeps import on_gpu, sweep
 
 # sweeps of one's own have names of digits
 STORED = sorted(path.parent for path in Path("reports").glob("[!0-9]*/sweep.jsonl"))
-TYPES = {FigureSize.COLUMN: (6, 8), FigureSize.TEXT: (6, 8), FigureSize.SLIDE: (13, 18)}
 DESCENDERS = 0.05 * DPI  # may touch
 TIME, MEMORY = (TABLE[key] for key in ("time_s", "allocated_peak_bytes"))
 
@@ -39,12 +36,12 @@ def check(figure, size):
     """Texts are of the right size, on the page, and apart; the legend is beside all panels."""
     figure.draw_without_rendering()
     page, (legend,) = figure.bbox, figure.legends
-    assert page.width == SHEETS[size].width * DPI
+    assert page.width == WIDTHS[size] * DPI
     boxes = {}
     for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_text()):
         if not text.get_visible() or (text.axes and not in_view(text)):
             continue
-        assert TYPES[size][0] <= text.get_fontsize() <= TYPES[size][1], text
+        assert 6 <= text.get_fontsize() <= 8, text
         box = text.get_window_extent()
         assert box.x0 >= -1, text
         assert box.y0 >= -1, text
@@ -123,7 +120,7 @@ def test_texts_of_any_sweep_are_apart(examples):
         st.sampled_from(FigureSize),
     )
     @example(26, {128 * 2**i for i in range(10)}, 0.9, 0, FigureSize.COLUMN)
-    @example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40, FigureSize.SLIDE)
+    @example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40, FigureSize.TEXT)
     def every(count, lengths, share, seed, size):
         for figure in figures(with_ends(count, lengths, share, seed), size):
             check(figure, size)
@@ -274,12 +271,6 @@ def test_labels_name_form_and_options_only_where_they_distinguish():
     assert styles.labels(expected) == expected
     both = styles.labels(["transformer:eager", "transformer:sdpa"])
     assert list(both.values()) == ["Transformer (eager)", "Transformer (sdpa)"]
-
-
-def test_wide_labels_are_folded_and_keep_their_options():
-    assert folded("Grouped-query (kv_heads=1)") == "Grouped-query\n(kv_heads=1)"
-    assert folded("Linformer (rank=4)") == "Linformer (rank=4)"
-    assert max(map(len, folded("x" * 60 + " (" + "y" * 60).split("\n"))) < 30
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from attnbench.metrics import TABLE
 from attnbench.records import Cause, Level, Mode, Outcome, Part, Run, Sample, Settings
 from attnbench.render import conditions, cost_tables, page, styles
 from attnbench.render.cases import CAUSES, ENDINGS, outcome_phrase, outcomes
-from attnbench.render.figures import cost_figure, curves
+from attnbench.render.curves import points
+from attnbench.render.figures import cost_figure
 from attnbench.render.panels import log_ticks, saved
 from tests.sweeps import altered, changed, environment, on_gpu, sweep
 
@@ -157,29 +158,17 @@ def test_a_mechanism_looks_the_same_next_to_any_others():
 
 
 def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
-    drawn = {c.series: c for c in curves(summary(sweep()), "inference", TIME)}
-    fast, slow = drawn["fastformer:eager"], drawn["transformer:eager"]
+    cases = summary(sweep())
+    drawn = points(cases[cases["mode"] == "inference"], TIME, cases["batch_scale"])
+    fast, slow = (
+        drawn[drawn["series"] == f"{name}:eager"] for name in ("fastformer", "transformer")
+    )
     # the cost of a token is constant, so the curve is flat beyond the batch too
-    assert np.ptp(np.log(fast.values)) < 0.2
-    assert fast.missing == ""
-    assert (slow.missing, slow.reasons[-1]) == ("", "over budget"), "its marker shows the length"
-    assert np.isnan(slow.values[-1])
-    assert slow.height == slow.guesses[-1]
-    assert np.isnan(slow.guesses[:-1]).all()
-
-
-@pytest.mark.parametrize(
-    ("lengths", "gone", "cause", "said"),
-    [
-        ((128, 512, 2048), (512,), None, "training, timed out at 1 of 3 lengths"),
-        ((512, 2048, 4096), (2048, 4096), Cause.BUDGET, "training, over budget at 2 of 3 lengths"),
-    ],
-)
-def test_a_gap_in_a_curve_is_named(lengths, gone, cause, said):
-    outcome = Outcome.SKIPPED if cause else Outcome.TIMEOUT
-    whole = sweep(("fastformer",), lengths=lengths, end=ended(outcome, cause, gone))
-    cases = summary(whole).assign(predicted_s=np.nan)
-    assert curves(cases, "training", TIME)[0].missing == said
+    assert np.ptp(np.log(fast["value"])) < 0.2
+    *known, last = slow.to_dict("records")
+    assert (last["reason"], last["height"]) == ("over budget", last["guess"])
+    assert math.isnan(last["value"])
+    assert all(math.isnan(point["guess"]) for point in known)
 
 
 def test_what_cannot_run_has_no_predicted_cost():
@@ -187,8 +176,11 @@ def test_what_cannot_run_has_no_predicted_cost():
     lost = outcomes(summary(whole))
     assert len(lost) == 4
     assert lost[["predicted_s", "predicted_lo_s", "predicted_bytes"]].isna().all(axis=None)
-    (curve,) = curves(summary(whole), "training", TIME)
-    assert (curve.height, curve.missing) == (-math.inf, "training, cannot run")
+    drawn = points(summary(whole), TIME)
+    assert drawn["height"].isna().all()
+    assert {*drawn["reason"]} == {"cannot run"}
+    (note,) = cost_figure(summary(whole), TIME, 8192).texts
+    assert "Training, cannot run: Fastformer." in note.get_text()
 
 
 def test_every_outcome_and_cause_has_its_own_words():

@@ -141,7 +141,7 @@ class Charts {
     for (const { finalize } of this.views) finalize();
     this.views = [];
     for (const [mode, plot] of this.plots.entries()) {
-      const own = points.filter((point) => point.mode === mode);
+      const own = points.filter((point) => point.mode === data.modes[mode]);
       plot.replaceChildren("Nothing was measured.");
       if (own.length) {
         const spec = specification(data, quantity, data.modes[mode], own, ends);
