@@ -54,6 +54,7 @@ DOORS = {
     "jinja2": {"render/html.py"},
     "markupsafe": {"render/html.py"},
     "rich": {"render/terminal.py", "cli/console.py"},
+    "scipy": {"statistics", "analysis"},
     "typer": {"cli"},
     "pynvml": {"devices/nvml.py"},
     "ray": {"fleet/ray.py"},

@@ -15,8 +15,7 @@ from attnbench.analysis.report import Analysis
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, MEMORY, RACED, TABLE, Join
 from attnbench.records import Outcome, Sweep
-from attnbench.statistics.curves import half_widths
-from attnbench.statistics.estimate import IntervalKind, p_value
+from attnbench.statistics.estimate import IntervalKind, half_widths, p_value
 from attnbench.statistics.verdict import Verdict, count_verdict, discoveries, judge
 
 # the metrics of `COUNTED` that are the same on every device

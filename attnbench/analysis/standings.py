@@ -6,9 +6,9 @@ most 5 % of sweeps of equal series call any of them slower than another. They ar
 intervals of single ratios.
 
 As in Tukey's test, the factor of the standard errors is a quantile of the studentized range (Tukey
-1953, "The problem of multiple comparisons"), here of the widest range among the blocks. It is
-simulated, as blocks differ in their number of series. Blocks are taken as independent, which is
-conservative: they share processes.
+1953, "The problem of multiple comparisons"), here of the widest range among the blocks, which
+differ in their number of series. Blocks are taken as independent, which is conservative: they share
+processes.
 
 In simulations (four situations of tests/benchmarks/coverage.py, 200 sweeps each of 2, 3 and 6 equal
 series in 3 and 8 rounds) 4 % of all sweeps found any pair different, at most 8 % in one situation.
@@ -17,19 +17,21 @@ series in 3 and 8 rounds) 4 % of all sweeps found any pair different, at most 8 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
 from typing import Self
 
 import numpy as np
 import pandas as pd
+from scipy.special import chdtri, ndtr
 
 from attnbench.metrics import TABLE, TIME
 from attnbench.statistics.curves import Array, cost_curves
-from attnbench.statistics.estimate import LEVEL, MANY, IntervalKind
+from attnbench.statistics.estimate import LEVEL, IntervalKind
 from attnbench.statistics.ratios import Ratios
 
-DRAWS = 10_000  # of the studentized range: its quantile is known to 1 to 2 %
+WIDEST = 12.0  # in standard errors: no difference of equal series is larger
+MANY = 1e5  # degrees of freedom that are as good as infinitely many
+TAILS = (np.arange(1000) + 0.5) / 1000
 LARGEST_LOG = 700.0  # of what a float can hold
 
 
@@ -101,24 +103,33 @@ def joint_quantiles(sizes: tuple[int, ...], df: Array) -> Array:
 
     `sizes` are the numbers of series in the blocks. NaN where there are no degrees of freedom.
     """
-    widest = _widest(sizes)
+    widths = np.linspace(0, WIDEST, 1000)
+    within = within_ranges(sizes, widths)
     different, position = np.unique(df, return_inverse=True)
-    rng = np.random.default_rng(1)
     factors = np.full(len(different), np.nan)
     for i, freedom in enumerate(different):
         if freedom > 0:
-            errors = np.sqrt(rng.chisquare(min(freedom, MANY), DRAWS) / min(freedom, MANY))
-            factors[i] = np.quantile(widest / errors, LEVEL)
+            # standard errors of equal probability, relative to the true one
+            errors = np.sqrt(chdtri(min(freedom, MANY), TAILS) / min(freedom, MANY))
+            low, high = 0.0, 1000.0
+            for _ in range(32):
+                middle = (low + high) / 2
+                chance = np.interp(middle * errors, widths, within).mean()
+                low, high = (middle, high) if chance < LEVEL else (low, middle)
+            factors[i] = low
     return factors[position]
 
 
-@cache
-def _widest(sizes: tuple[int, ...]) -> Array:
-    """The largest difference of two of equal series in any block, in standard errors; [DRAWS]."""
-    rng, widest = np.random.default_rng(0), np.zeros(DRAWS)
-    for size in sizes:
-        widest = np.maximum(widest, np.ptp(rng.standard_normal((DRAWS, size)), axis=1))
-    return widest / math.sqrt(2)
+def within_ranges(sizes: tuple[int, ...], widths: Array) -> Array:
+    """The probability that the widest difference of two equal series of any block is at most each.
+
+    `widths` are in standard errors of a difference.
+    """
+    lowest, step = np.linspace(-8, 8, 321, retstep=True)
+    density = np.exp(-(lowest**2) / 2) / math.sqrt(2 * math.pi) * step
+    above = ndtr(lowest[:, None] + math.sqrt(2) * widths) - ndtr(lowest[:, None])
+    own = {size: size * (density @ above ** (size - 1)) for size in set(sizes)}
+    return np.asarray(np.prod([own[size] for size in sizes], axis=0))
 
 
 def ordered(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[str]:

@@ -13,21 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnbench.metrics import TABLE, Better
 from attnbench.records import SIZES, Case, Planned, Selection, size_text
-from attnbench.statistics.estimate import LEVEL, student_quantile
+from attnbench.statistics.estimate import half_widths
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array: TypeAlias = NDArray[np.float64]
-
-
-def half_widths(errors: ArrayLike, df: ArrayLike) -> Array:
-    """Half the 95 % confidence interval of each value: 0 if exact, NaN if the error is unknown.
-
-    `df` are the degrees of freedom of the errors.
-    """
-    pairs = np.broadcast_arrays(np.asarray(errors, float), np.asarray(df, float))
-    return np.array([_half_width(*pair) for pair in zip(*pairs, strict=True)], float)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +109,7 @@ class LogCurve:
         weights = np.linalg.pinv(np.vander(x - x.mean(), degree + 1))[0]
         error = float(np.sqrt(weights**2 @ self.errors**2))
         # fmin ignores lengths without degrees of freedom: their errors are NaN, or taken as 0
-        half = _half_width(error, float(np.fmin.reduce(self.df)))
+        half = float(half_widths(error, np.fmin.reduce(self.df)))
         value = float(weights @ self.logs)
         return value, value - half, value + half
 
@@ -179,9 +170,3 @@ def size_names(plan: Iterable[Planned]) -> dict[str, str]:
         )
         for case in cases
     }
-
-
-def _half_width(error: float, df: float) -> float:
-    if error == 0:
-        return 0.0
-    return student_quantile(LEVEL, float(df)) * error if error > 0 and df > 0 else np.nan

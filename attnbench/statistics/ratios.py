@@ -38,7 +38,6 @@ together reach 93 to 94 %.
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from statistics import NormalDist
 from typing import NamedTuple, TypeVar
@@ -48,7 +47,7 @@ from numpy.typing import NDArray
 
 from attnbench.records import LEAST_ROUNDS, Block, Mode, Outcome, Part, Run, Shard, Sweep
 from attnbench.statistics.curves import Array, LogCurve, series_names
-from attnbench.statistics.estimate import LEVEL, shrunk, student_quantile
+from attnbench.statistics.estimate import half_widths, shrunk
 from attnbench.statistics.laps import Laps, by_pair, log_ratio, sweep_slope
 
 # One-sided confidence that ρ lies below the value used. Simulated with normal residuals, two series
@@ -210,8 +209,7 @@ def widest(laps: BlockLaps[Key], undecided: bool = False) -> dict[tuple[str, Key
     has an interval yet, half-widths are infinite.
     """
     blocks, pairs, means = so_far(laps)
-    t = np.vectorize(partial(student_quantile, LEVEL), otypes=[float])
-    halves = means.se * t(np.where(means.df > 0, means.df, 1.0))
+    halves = half_widths(means.se, means.df)
     found: dict[tuple[str, Key], float] = {}
     for block, *rows in zip(blocks, means.log, halves, means.rounds, strict=True):
         for pair, log, half, rounds in zip(pairs, *rows, strict=True):
@@ -277,8 +275,7 @@ def certainties(means: Means) -> list[Certainty | None]:
         elif np.isnan(se).any():
             found.append(Certainty(math.inf, int(rounds[rounds > 0].min())))
         else:
-            t = {df: student_quantile(LEVEL, df) for df in set(df.tolist())}
-            half = max(error * t[own] for error, own in zip(se.tolist(), df.tolist(), strict=True))
+            half = float(half_widths(se, df).max())
             found.append(Certainty(math.expm1(half), int(rounds[rounds > 0].min())))
     return found
 

@@ -8,7 +8,7 @@ import pytest
 from attnbench.fleet import split
 from attnbench.fleet.split import BlockRound
 from attnbench.records import PASSES, Origin, Outcome, Part, Run, Sample, Shard
-from attnbench.statistics.curves import half_widths
+from attnbench.statistics.estimate import half_widths
 from attnbench.statistics.ratios import means, numbered, processes
 
 ROUNDS = 3

@@ -74,7 +74,13 @@ def test_one_round_compares_nothing():
 def test_one_pair_in_one_block_has_the_interval_of_student():
     for df in (1.0, 3.0, 20.0, math.inf):
         (factor,) = joint_quantiles((2,), np.array([df]))
-        assert factor == pytest.approx(student_quantile(0.95, df), rel=0.08)
+        assert factor == pytest.approx(student_quantile(0.95, df), rel=1e-4)
+
+
+def test_one_block_has_the_intervals_of_tukeys_tables():
+    for series, df, printed in ((3, 10, 3.877), (5, 2, 10.88), (10, 20, 5.008)):
+        (factor,) = joint_quantiles((series,), np.array([df]))
+        assert factor * math.sqrt(2) == pytest.approx(printed, abs=0.006)
 
 
 def test_more_series_and_more_blocks_widen_the_intervals():

@@ -21,7 +21,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-from attnbench.statistics.curves import half_widths
+from attnbench.statistics.estimate import half_widths
 from attnbench.statistics.ratios import Ratios
 from attnbench.store.journal import load
 from tests.benchmarks.header import begin, contained

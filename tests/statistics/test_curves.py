@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.metrics import TABLE
-from attnbench.statistics.curves import LogCurve, cost_curve, half_widths
-from attnbench.statistics.estimate import student_quantile
+from attnbench.statistics.curves import LogCurve, cost_curve
+from attnbench.statistics.estimate import half_widths, student_quantile
 
 COSTS = st.floats(1e-9, 1e9)
 ERRORS = st.floats(0, 2)
