@@ -117,15 +117,12 @@ def rows(
     baselines: Collection[str],
     speedups: pd.DataFrame | None,
     crossovers: pd.DataFrame,
-    exponents: pd.DataFrame,
-    decoding: pd.DataFrame,
 ) -> pd.DataFrame:
     """The summary rows at the length of the answers, joined with further results on their series.
 
-    Added columns: ratio, ratio_low and ratio_high from `speedups`; those of `crossovers` with a
-    baseline, suffixed _ahead where the series comes first and _back where the baseline does; the
-    exponent of time with low, high and tail; and token_bytes from `decoding`, by which a token
-    grows the state of a sequence. Without intervals no speed-up has one.
+    Added columns: ratio, ratio_low and ratio_high from `speedups`; and those of `crossovers` with a
+    baseline, suffixed _ahead where the series comes first and _back where the baseline does.
+    Without intervals no speed-up has one.
     """
     found = cases[cases["seq_len"] == answers.seq_len]
     if speedups is not None:
@@ -137,7 +134,4 @@ def rows(
         if not answers.intervals:
             unsure = dict.fromkeys(("answer_ahead", "answer_back"), str(CrossoverKind.UNCLEAR))
             found = found.assign(ratio_low=math.nan, ratio_high=math.nan, **unsure)
-    fits = exponents[exponents["metric"] == TIME]
-    fits = fits[["series", "mode", "exponent", "low", "high", "tail"]]
-    grown = decoding[["series", "mode", "token_bytes"]]
-    return found.merge(fits, how="left").merge(grown, how="left")
+    return found

@@ -54,7 +54,6 @@ class Analysis:
     ratios = _of_sweep(Ratios)
     drift = _of_sweep(trust.drift)
     wall_factor = _of_sweep(trust.wall_factor)
-    decoding = _of_cases(scaling.decoding)
     precision = _of_cases(recorded.precision)
     kernels = _of_cases(recorded.kernels)
 
@@ -88,7 +87,7 @@ class Analysis:
     def rows(self) -> Frame:
         """`answers.rows` at the length of the answers."""
         pairs = self.baselines, self.speedups, self.crossovers
-        return rows(self.cases, self.answers, *pairs, self.exponents, self.decoding)
+        return rows(self.cases, self.answers, *pairs)
 
     @cached_property
     def speedups(self) -> Frame | None:

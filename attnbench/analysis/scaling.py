@@ -23,8 +23,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.metrics import DRAWN, STATE, TIME
-from attnbench.records import PASSES, Level
+from attnbench.metrics import DRAWN, TIME
+from attnbench.records import Level
 from attnbench.statistics.curves import LogCurve, cost_curve, cost_curves
 from attnbench.statistics.ratios import Ratios
 
@@ -92,23 +92,6 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
     ]
     columns = ["series", "mechanism", "mode", "metric", "exponent", "low", "high"]
     return pd.DataFrame(rows, columns=[*columns, "from_len", "to_len", "lengths", "tail"])
-
-
-def decoding(cases: pd.DataFrame) -> pd.DataFrame:
-    """One row per series that was decoded, at its longest length with a step and a state.
-
-    `cases` are those of `summary`. Columns: those of the case, and token_bytes, the growth of the
-    state of a sequence per token: the slope between the two longest lengths, NaN if there is only
-    one.
-    """
-    known = cases[~cases["mode"].isin(PASSES) & cases[TIME].notna()]
-    known = known[known[STATE].notna()].sort_values("seq_len", kind="stable")
-    own = known[STATE] / known["batch"]
-    series = known["series"]
-    grown = own.groupby(series).diff() / known["seq_len"].groupby(series).diff()
-    longest = known.assign(token_bytes=grown.astype(float)).groupby("series", sort=False).tail(1)
-    order = {name: i for i, name in enumerate(dict.fromkeys(cases["series"]))}
-    return longest.sort_values("series", key=lambda names: names.map(order).astype(np.int64))
 
 
 def crossovers(

@@ -18,7 +18,7 @@ from attnbench.errors import UsageError
 from attnbench.metrics import DRAWN, NAMED, TIME
 from attnbench.records import PASSES
 from attnbench.render import markdown
-from attnbench.render.answers import answer, paragraphs
+from attnbench.render.answers import answer, sentences
 from attnbench.render.conditions import warnings
 from attnbench.render.names import named
 from attnbench.render.terminal import watched_line
@@ -92,7 +92,7 @@ class Sweep:
         """
         length = None if at_length is None else axes.size(str(at_length), "at_length")
         analysis = replace(self._analysis, at_length=length)
-        said = [found.text for found in paragraphs(analysis.answers)]
+        said = [": ".join(pair) for pair in sentences(analysis.answers).items()]
         said += [f"Warning: {line}" for line in warnings(analysis)]
         shown = named([answer(analysis)], analysis.answers.series)
         lines = [f"- {markdown.escape(line)}" for line in said]

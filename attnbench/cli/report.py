@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from attnbench.render.grid import Table
 
 INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
-MOST = 3  # series that a list in the answers names on a terminal
 
 
 def report(
@@ -124,13 +123,14 @@ def as_data(analysis: "Analysis") -> dict[str, Any]:
 
 def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
     """Print what was found, and tables of an analysis, the first of them next to the sentences."""
-    from attnbench.render.answers import TITLE, paragraphs
+    from attnbench.render.answers import TITLE, sentences
     from attnbench.render.names import named
     from attnbench.render.terminal import prose
 
     terminal = console.out()
     terminal.print(TITLE, style="bold")
-    terminal.print(prose([p.text for p in paragraphs(analysis.answers, most=MOST)], terminal.width))
+    lines = map(": ".join, sentences(analysis.answers).items())
+    terminal.print(prose(lines, terminal.width))
     terminal.print()
     for table in named(tables, analysis.answers.series):
         console.show(table)

@@ -1,10 +1,9 @@
-"""Tables of what cases cost: times, speed-ups, memory and precision; and the kernels that ran.
+"""Tables of what cases cost, with a row for each series and a column for each length.
 
-Most have a row for each series and a column for each length of the sweep.
+Also the accuracy of each form, and the kernels of fused attention that ran.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from math import log10
 from types import MappingProxyType
 from typing import Any
@@ -14,52 +13,45 @@ from attnbench.analysis.extrapolation import UNCERTAIN
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
-from attnbench.records import Cause, Clock, Outcome
+from attnbench.records import Clock, Outcome
 from attnbench.render.cases import outcome_phrase
-from attnbench.render.grid import (
-    EMPTY,
-    Cell,
-    Column,
-    Table,
-    bounded,
-    none_if_nan,
-    number,
-    table,
-    words,
-)
+from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
 from attnbench.render.names import compared_with
 from attnbench.render.styles import labels
-from attnbench.statistics.estimate import IntervalKind
 
-BOUNDS = "± is the larger half-width of the 95 % confidence interval"
-WIDE = "a wide interval is written [low, high]."
-WITHIN = "within one process, without the variation between processes"
-MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
+INTERVALS = (
+    "± is the larger half-width of the 95 % confidence interval over rounds, after a single one"
+    f" within its process; a wide one is written [low, high], and {units.UNBOUNDED} marks too few"
+    " samples for any."
+)
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
-LAUNCHES = " l"  # marks a launch-bound case
-FILLED = " f"  # marks a step from a filled state
+# what is marked, by the column that says so
+MARKS = MappingProxyType({
+    "launch_bound": (" l", "“l” marks cases whose launches take longer than the GPU's work."),
+    "filled": (" f", "“f” marks steps from states filled with random numbers, without a prompt."),
+})  # fmt: skip
 SDPA = "scaled_dot_product_"  # prefix of torch's attention operators
 
 
-def batch(summary: Frame, tokens: int | None) -> str:
+def batch(cases: Frame, tokens: int | None) -> str:
     """The batch that times refer to: its tokens, or the sequences of a fixed batch.
 
     Several fixed batches are part of the names of series.
     """
     if tokens is not None:
         return units.many(tokens, "token")
-    batches = {*summary["batch"]}
+    batches = {*cases["batch"]}
     return units.many(int(batches.pop()), "sequence") if len(batches) == 1 else "B sequences"
 
 
-def per_layer(summary: Frame) -> str:
+def per_layer(cases: Frame) -> str:
     """` per layer`, where the costs of a stack are those of one of its layers."""
-    return " per layer" if (summary["depth"] > 1).any() else ""
+    return " per layer" if (cases["depth"] > 1).any() else ""
 
 
-def timed_by(summary: Frame) -> str:
+def timed_by(cases: Frame) -> str:
     """What times are: `CPU time on one core`; just `time` on a device or for several sweeps."""
-    clocks = {*zip(summary["clock"], summary["threads"], strict=True)}
+    clocks = {*zip(cases["clock"], cases["threads"], strict=True)}
     clock, threads = clocks.pop() if len(clocks) == 1 else ("", 0)
     match clock:
         case Clock.CPU:
@@ -69,97 +61,59 @@ def timed_by(summary: Frame) -> str:
     return "time"
 
 
-def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
-    """Milliseconds per batch of `tokens` tokens, or of the sweep's, with the 95 % interval.
-
-    In decode, milliseconds of a step of the batch: the time per output token.
-    """
-    facts, clock = find(mode), timed_by(summary)
-    by = f" ({clock})" * (clock != "time")
-
-    def cell(row: Row) -> Cell:
-        mark = LAUNCHES * bool(row["launch_bound"]) + FILLED * bool(row["filled"])
-        return milliseconds(row, scale=row["batch_scale"], mark=mark)
-
-    cases = summary[summary["mode"] == mode]
-    notes = [intervals(summary, mode)]
-    if tokens and not facts.steps and cases.loc[cases[TIME].notna(), "tokens"].max() > tokens:
-        limit = units.count(tokens)
-        scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
-        notes.append(scaled)
-    if cases["launch_bound"].any():
-        notes.append(
-            f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
-            " slowly than the GPU runs it."
-        )
-    notes += [*_forms(cases), *_filled(cases)]
+def latency(cases: Frame, mode: str, tokens: int | None) -> Table:
+    """Milliseconds per batch of `tokens` tokens, or of the sweep's; in decode, of one step."""
+    facts, clock = find(mode), timed_by(cases)
+    title = facts.time.format(title=facts.title, batch=batch(cases, tokens))
+    own = cases[cases["mode"] == mode]
+    notes = [INTERVALS, *_forms(own)]
+    if tokens and not facts.steps and own.loc[own[TIME].notna(), "tokens"].max() > tokens:
+        most = units.count(tokens)
+        notes.append(f"Where N > {most}, times of one sequence are scaled to {most} tokens.")
     return by_length(
-        summary,
+        cases,
         mode,
         TIME,
-        cell,
+        lambda row: milliseconds(row, row["batch_scale"]),
         name=f"latency_{mode}",
-        title=facts.time.format(title=facts.title, batch=batch(summary, tokens))
-        + by
-        + per_layer(summary),
+        title=f"{title}{f' ({clock})' * (clock != 'time')}{per_layer(cases)}",
         across="time_ms",
         note=" ".join(notes),
     )
 
 
-def measured(summary: Frame, mode: str, metric: Metric) -> Table:
-    """The values of a metric by length, with the 95 % interval if it has one."""
+def measured(cases: Frame, mode: str, metric: Metric) -> Table:
+    """The values of a metric, with the 95 % interval if it has one."""
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
-    what = metric.description
-
-    def cell(row: Row) -> Cell:
-        mark = FILLED * bool(row["filled"])
-        if not metric.interval:
-            return counted(row[metric.key] * scale, mark)
-        point, low, high = (row[column] * scale for column in metric.estimate[:3])
-        return bounded(point, low, high, mark)
-
+    more = f", with parameters{find(mode).peak}" * (metric.key == MEMORY)
     return by_length(
-        summary,
+        cases,
         mode,
         metric.key,
-        cell,
+        lambda row: _value(row, metric, scale),
         name=f"{metric.name}_{mode}",
-        title=f"{metric.heading}, {mode}, {unit}{per_layer(summary)}",
+        title=f"{metric.heading}, {mode}, {unit}{per_layer(cases)}",
         across=f"{metric.name}_{unit.lower()}",
-        note=f"{units.capitalised(what)}." + f" {intervals(summary, mode)}" * metric.interval,
+        note=f"{units.capitalised(metric.description)}{more}."
+        + f" {INTERVALS}" * metric.interval
+        + " 1 MiB = 2^20 bytes." * (metric.unit is Unit.BYTES),
     )
 
 
-def memory(summary: Frame, mode: str) -> Table:
-    """Peak allocated memory in MiB, with the batch of each length."""
-    cases = summary[summary["mode"] == mode]
-    notes = [
-        f"1 MiB = 2^20 bytes; includes parameters{find(mode).peak}. Exact, so without a confidence"
-        " interval."
-    ]
-    if cases.loc[cases[MEMORY].isna(), "cause"].eq(Cause.BUDGET).any():
-        notes.append("“Over budget” is the time budget of the sweep.")
-    found = measured(summary, mode, TABLE[MEMORY])
-    return replace(found, across="peak_mib", note=" ".join([*notes, *_filled(cases)]))
-
-
-def speedup(summary: Frame, mode: str, baselines: Sequence[str], speedups: Frame) -> Table:
-    """How many times faster than the baseline of its sizes each other series is, by length."""
-    others = summary[~summary["series"].isin(baselines)]
-    base = compared_with(summary["series"], baselines)
-    alike = " of the same sizes" * (len(baselines) > 1)
-    pairs = others.merge(speedups, on=["series", "mode", "seq_len"], how="left")
-    paired = pairing(pairs.loc[pairs["mode"] == mode, "paired"].dropna())
+def speedup(cases: Frame, mode: str, baselines: Sequence[str], speedups: Frame) -> Table:
+    """How many times faster than the baseline of its sizes each other series is."""
+    base = compared_with(cases["series"], baselines)
+    others = cases[~cases["series"].isin(baselines)]
     return by_length(
-        pairs,
+        others.merge(speedups, on=["series", "mode", "seq_len"], how="left"),
         mode,
         "ratio",
-        lambda row: speedup_cell(row["ratio"], row["low"], row["high"], units.estimate),
+        lambda row: speedup_cell(row["ratio"], row["low"], row["high"]),
         name=f"speedup_{mode}",
-        title=f"Speed-up over {base} in {mode}, ×{per_layer(summary)}",
+        title=f"Speed-up over {base} in {mode}{per_layer(cases)}",
         across="speedup",
-        note=f"Times as fast as {base}{alike}, or as slow. {paired}",
+        note=f"Times as fast as {base}{' of the same sizes' * (len(baselines) > 1)}, or as slow,"
+        " with 95 % confidence intervals: paired where the two took turns.",
     )
 
 
@@ -178,114 +132,27 @@ def by_length(
 
     Where `metric` was not measured, the cell says why.
     """
-    lengths = sorted(set(frame["seq_len"]))
+
+    def marked(row: Row) -> Cell:
+        found = cell(row)
+        return found._replace(text=found.text + "".join(MARKS[key][0] for key in MARKS if row[key]))
+
+    lengths, own = sorted(set(frame["seq_len"])), frame[frame["mode"] == mode]
     rows: dict[str, dict[int, Any]] = {}
-    for case in frame[frame["mode"] == mode].to_dict("records"):
+    for case in own.to_dict("records"):
         rows.setdefault(case["series"], {})[case["seq_len"]] = case
     return Table(
         name=name,
         title=title,
         columns=("Mechanism", *map(units.count, lengths)),
         rows=tuple(
-            (words(series), *(measured_or_why(cases.get(n), metric, cell) for n in lengths))
+            (words(series), *(measured_or_why(cases.get(n), metric, marked) for n in lengths))
             for series, cases in rows.items()
         ),
-        note=note,
         keys=("series",),
+        note=" ".join([note, *(text for key, (_, text) in MARKS.items() if own[key].any())]),
         across=across,
     )
-
-
-def milliseconds(row: Row, key: str = TIME, scale: float = 1.0, mark: str = "") -> Cell:
-    """A time of a case with its 95 % confidence interval."""
-    point, low, high = (1e3 * scale * row[column] for column in TABLE[key].estimate[:3])
-    return bounded(point, low, high, mark)
-
-
-def speedup_cell(
-    point: float, low: float, high: float, text: Callable[[float, float, float], str]
-) -> Cell:
-    """A speed-up; one below 1 is written as how many times slower: `2.80× slower [2.30, 3.30]`."""
-    shown = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
-    if point >= 1:
-        shown = text(point, low, high)
-    return Cell(shown, point, none_if_nan(low), none_if_nan(high))
-
-
-def factor(point: float, low: float, high: float) -> str:
-    """`1.18× [1.02, 1.36]`; without the interval where it is unknown or says nothing."""
-    if not (units.has_value(low) and units.has_value(high)) or high > UNCERTAIN * low:
-        return units.ratio(point)
-    return units.interval(units.ratio(point), units.plain(low), units.plain(high))
-
-
-def counted(value: float, mark: str = "") -> Cell:
-    """A number without an error."""
-    return number(value, lambda value: units.plain(value, 4) + mark)
-
-
-def pairing(paired: Iterable[bool]) -> str:
-    """How ratios were taken, in a sentence."""
-    kinds = set(paired)
-    if not kinds - {True}:
-        return "Paired: the series took turns; 95 % confidence intervals over rounds."
-    if not kinds - {False}:
-        return "Not paired: series were not timed in turns, so drift of the machine is included."
-    return "Paired where the series took turns; elsewhere ratios of independent times."
-
-
-def precision(errors: Frame, dtype: str) -> Table:
-    """The correct digits of each form, fewest first: what a fast form costs in accuracy."""
-    return table(
-        errors.to_dict("records"),
-        [
-            Column.words("Mechanism", "mechanism"),
-            Column.words("Form", "form"),
-            Column.words("Options", "options"),
-            *([Column.words("Sizes", "sizes")] if errors["sizes"].any() else []),
-            Column("Digits", _digits, "relative_error"),
-        ],
-        name="digits",
-        title=f"Numerical accuracy, correct digits in {dtype}",
-        note="−log10 of ‖y − y₆₄‖ / ‖y₆₄‖: the output for one short sequence compared with the"
-        " equations as written, in float64 with the same parameters, input and random draws. It"
-        " includes changes of a hash or another discrete choice by rounding. The CSV file has the"
-        " relative error.",
-    )
-
-
-def _digits(row: Row) -> Cell:
-    return Cell(f"{-log10(row['error']):.1f}" if row["error"] else "exact", float(row["error"]))
-
-
-def kernels(used: Frame) -> Table:
-    """The kernels of fused attention that ran, a row for each that a series used in a mode."""
-
-    def operator(row: Row) -> Cell:
-        return words(row["attention_kernel"].replace(SDPA, ""))
-
-    return table(
-        used.to_dict("records"),
-        [
-            Column.words("Mechanism", "series"),
-            Column.words("Form", "form"),
-            Column.words("Mode", "mode"),
-            Column("N", _span, "lengths"),
-            Column("Operator", operator),
-        ],
-        name="kernels",
-        title="Kernels of fused attention",
-        note="As torch's profiler recorded them: flash, efficient and cudnn never store the"
-        " weights, math does. Forms that are not listed call no fused attention, or run it in"
-        " code that torch compiled.",
-    )
-
-
-def _span(row: Row) -> Cell:
-    """`128`, or `128 to 8,192 (7 lengths)`."""
-    ends = units.between(row["shortest"], row["longest"])
-    several = f" ({units.many(row['lengths'], 'length')})" * (row["lengths"] > 1)
-    return words(ends + several)
 
 
 def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
@@ -297,6 +164,40 @@ def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -
     return Cell(outcome_phrase(row["outcome"], row["cause"]))
 
 
+def milliseconds(row: Row, scale: float = 1.0) -> Cell:
+    """The time of a case with its 95 % confidence interval."""
+    return _value(row, TABLE[TIME], 1e3 * scale)
+
+
+def counted(value: float) -> Cell:
+    """A number without an error."""
+    return number(value, lambda value: units.plain(value, 4))
+
+
+def _value(row: Row, metric: Metric, scale: float) -> Cell:
+    if not metric.interval:
+        return counted(row[metric.key] * scale)
+    return bounded(*(row[column] * scale for column in metric.estimate[:3]))
+
+
+def speedup_cell(point: float, low: float, high: float) -> Cell:
+    """A speed-up; one below 1 is written as how many times slower: `2.80× slower [2.30, 3.30]`."""
+    slower = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
+    return ratio_cell(point, low, high, factor(point, low, high) if point >= 1 else slower)
+
+
+def ratio_cell(point: float, low: float, high: float, text: str = "") -> Cell:
+    """A ratio with its 95 % confidence interval, if it is known."""
+    return bounded(point, low, high)._replace(text=text or factor(point, low, high))
+
+
+def factor(point: float, low: float, high: float) -> str:
+    """`1.18× [1.02, 1.36]`; without the interval where it is unknown or says nothing."""
+    if not (units.has_value(low) and units.has_value(high)) or high > UNCERTAIN * low:
+        return units.ratio(point)
+    return units.interval(units.ratio(point), units.plain(low), units.plain(high))
+
+
 def _forms(cases: Frame) -> Iterator[str]:
     """The form that ran from each length on, for the curves along which the form changes."""
     names, parts = labels(cases["series"]), []
@@ -304,28 +205,52 @@ def _forms(cases: Frame) -> Iterator[str]:
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
-            first, *later = (f"{form} from {units.count(length)}" for form, length in pairs)
-            parts.append(f"{names[str(series)]} {', '.join([first.partition(' ')[0], *later])}")
+            forms = (f"{form} from {units.count(length)}" for form, length in pairs)
+            parts.append(f"{names[str(series)]} {', '.join(forms)}")
     if parts:
         yield f"Forms: {'; '.join(parts)}."
 
 
-def _filled(cases: Frame) -> Iterator[str]:
-    """What the mark of filled states means, where there are any."""
-    if cases["filled"].any():
-        yield (
-            f"“{FILLED.strip()}” marks steps from states filled with random numbers, without a"
-            " prompt."
-        )
+def precision(errors: Frame, dtype: str) -> Table:
+    """The correct digits of each form, fewest first: what a fast form costs in accuracy."""
+
+    def digits(row: Row) -> Cell:
+        return number(row["error"], lambda error: f"{-log10(error):.1f}" if error else "exact")
+
+    return table(
+        errors.to_dict("records"),
+        [
+            Column.words("Mechanism", "mechanism"),
+            *(
+                Column.words(name.capitalize(), name)
+                for name in ("form", "options", "sizes")
+                if errors[name].any()
+            ),
+            Column("Digits", digits, "relative_error"),
+        ],
+        name="digits",
+        title=f"Numerical accuracy, correct digits in {dtype}",
+        note="−log10 of ‖y − y₆₄‖ / ‖y₆₄‖: the output for one short sequence compared with the"
+        " equations as written, in float64 with the same parameters, input and random draws. It"
+        " includes changes of a hash or another discrete choice by rounding. The CSV file has the"
+        " relative error.",
+    )
 
 
-def intervals(summary: Frame, mode: str) -> str:
-    """The variation that the confidence intervals of a table include."""
-    timed = summary[summary[TIME].notna()]
-    kinds, own = set(timed["interval_kind"]), timed[timed["mode"] == mode]
-    point, low, high = (own[column] for column in TABLE[TIME].estimate[:3])
-    wide = bool((high - point > units.NARROW * point).any())
-    ends = (f"; {WIDE}" if wide else ".") + f" {MARK}" * bool(low.isna().any())
-    if IntervalKind.ROUNDS in kinds:
-        return f"{BOUNDS} over rounds{ends}"
-    return f"{BOUNDS} {WITHIN}{ends}" if IntervalKind.WITHIN in kinds else MARK
+def kernels(used: Frame) -> Table:
+    """The kernels of fused attention that ran, a row for each that a series used in a mode."""
+    return table(
+        used.to_dict("records"),
+        [
+            Column.words("Mechanism", "series"),
+            Column.words("Form", "form"),
+            Column.words("Mode", "mode"),
+            Column("N", lambda row: words(units.between(row["shortest"], row["longest"])), "n"),
+            Column("Operator", lambda row: words(row["attention_kernel"].replace(SDPA, ""))),
+        ],
+        name="kernels",
+        title="Kernels of fused attention",
+        note="As torch's profiler recorded them: flash, efficient and cudnn never store the"
+        " weights, math does. Forms that are not listed call no fused attention, or run it in"
+        " code that torch compiled.",
+    )

@@ -8,7 +8,7 @@ from attnbench import units
 from attnbench.analysis.explain import COUNTS, LevelCosts
 from attnbench.analysis.summary import Row
 from attnbench.metrics import TABLE, TIME
-from attnbench.render.cost_tables import factor, intervals, measured_or_why, milliseconds, timed_by
+from attnbench.render.cost_tables import INTERVALS, factor, measured_or_why, milliseconds, timed_by
 from attnbench.render.grid import (
     EMPTY,
     Cell,
@@ -76,7 +76,7 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
         title=f"A {a}, B {b}",
         note=f"Each level was raced by itself, by {timed_by(cases)}. Core: q, k, v to output;"
         " attention: with projections; model: the classifier of a sweep. FLOPs are matrix products"
-        f" of the forward pass. {intervals(cases, cases['mode'].iloc[0])}",
+        f" of the forward pass. {INTERVALS}",
         leading=2,
     )
 

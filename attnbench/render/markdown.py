@@ -1,9 +1,10 @@
 """Tables as GitHub-flavoured Markdown."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from attnbench.render.answers import TITLE, Paragraph
+from attnbench.render.answers import TITLE
 from attnbench.render.grid import Table, clean
 
 # the last two alternatives are what GitHub turns into links by itself
@@ -18,7 +19,7 @@ def page(
     pictures: Iterable[str],
     sections: Sequence[str],
     lead: str = "",
-    answers: Sequence[Paragraph] = (),
+    answers: Mapping[str, str] = MappingProxyType({}),
     first: int = 0,
 ) -> bytes:
     """A title, a lead sentence, answers, warnings, conditions and pictures, then sections.
@@ -27,7 +28,8 @@ def page(
     """
     lines = [f"# {escape(title)}", "", *([escape(lead), ""] if lead else ())]
     if answers:
-        lines += [f"## {TITLE}", "", *(f"- {escape(answer.text)}" for answer in answers), ""]
+        said = map(": ".join, answers.items())
+        lines += [f"## {TITLE}", "", *(f"- {escape(text)}" for text in said), ""]
         lines += [*sections[:first], "## Conditions", ""]
     lines += [f"- Warning: {escape(warning)}" for warning in warnings]
     lines += [f"- {escape(condition)}" for condition in conditions]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
+from attnbench.metrics import DRAWN, MEMORY, PEAKS, ROWS, STATE, TABLE, TIME
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Sweep
-from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown
-from attnbench.render.answers import answer, not_measured, paragraphs
+from attnbench.render import charts, cost_tables, delimited, html, latex, markdown
+from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
@@ -61,7 +61,7 @@ def report_files(
     interactive = next(kept(map(charts.charts, [analysis]), failed), None)
     figures = _figures(cases, sweep.request.batch_tokens, size)
     drawn, described = _drawn(figures, formats, failed), captions(cases, sweep)
-    answers, warned, said = paragraphs(analysis.answers), warnings(analysis), conditions(analysis)
+    answers, warned, said = sentences(analysis.answers), warnings(analysis), conditions(analysis)
     tables = tables or report_tables(analysis)
     files = {file: content for file, content in drawn.items() if file[-3:] in formats}
     shown = [file for file in files if file.endswith(".png")]
@@ -82,7 +82,7 @@ def report_files(
         labelled[first:],
         head=head,
         answer=next(iter(labelled[:first]), None),
-        answers=answers,
+        answers=[(heading, [text]) for heading, text in answers.items()],
         warnings=warned,
         conditions=[line for line in said if line not in head],
         pictures={
@@ -124,7 +124,7 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
         (answers.least_state, ("state",), LEAST),
     ]
     return {
-        name if name == "state" else f"{name}_{mode}": latex.Best(
+        f"{name}_{mode}": latex.Best(
             frozenset(
                 (names[series], units.count(winner.seq_len))
                 for winner in winners
@@ -209,10 +209,9 @@ def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
     yield from (partial(cost_tables.latency, cases, mode, tokens) for mode in modes)
     if (speedups := analysis.speedups) is not None:
         yield from (partial(cost_tables.speedup, cases, mode, bases, speedups) for mode in modes)
-    yield from (partial(cost_tables.memory, cases, mode) for mode in modes)
-    for mode in dict.fromkeys(analysis.decoding["mode"]):
-        yield partial(decoding.first_token, cases, mode)
-        yield partial(decoding.state, cases, mode)
+    for key in (MEMORY, STATE):
+        known = dict.fromkeys(cases.loc[cases[key].notna(), "mode"]) if key == STATE else modes
+        yield from (partial(cost_tables.measured, cases, mode, TABLE[key]) for mode in known)
     cards = analysis.sweep.cards
     papers = paper_tables(analysis.exponents, cards, request.level)
     for table in (complexity(cases, analysis.exponents, cards), *papers):

@@ -33,17 +33,6 @@ def test_the_time_to_the_first_token_has_an_interval_over_rounds(found):
     assert one["ttft_lo_s"].isna().all()
 
 
-def test_the_overview_is_at_the_longest_context_with_what_a_token_adds(found):
-    table = found.decoding.set_index("mechanism")
-    assert list(table.index) == ["transformer", "fastformer"]
-    assert set(table["seq_len"]) == {65536}
-    assert table["state_bytes"].to_dict() == {"transformer": 2048 * 65536, "fastformer": 4096}
-    assert table["token_bytes"].to_dict() == {"transformer": 2048, "fastformer": 0}
-    single = analyse(decoded(STATES, lengths=(512,))).decoding
-    assert single["token_bytes"].isna().all()
-    assert not len(analyse(sweep(("fastformer",), lengths=(128,))).decoding)
-
-
 def test_a_step_whose_state_is_fixed_does_not_grow(found):
     times = found.exponents[found.exponents["metric"] == "time_s"].set_index("mechanism")
     assert times.loc["fastformer", "exponent"] == pytest.approx(0, abs=0.05)

@@ -25,7 +25,7 @@ PARTS = (
     *((scaling, "scaling"), (report, "answers")),
     *((report, "crossovers"), (report, "speedups")),
 )
-KEPT = ("precision", "drift", "decoding", "kernels")
+KEPT = ("precision", "drift", "kernels")
 
 
 class Calls:

@@ -183,7 +183,7 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
         *("--models", "grouped_query[kv_heads=2],retention,fnet", "--batch", "3"),
         *("--width", "16", "--heads", "2", "--quick", "--device", "cpu", "--out", tmp_path),
     )
-    assert {"decode.png", "ttft.csv", "state.csv"} <= {file.name for file in tmp_path.iterdir()}
+    assert {"decode.png", "state_decode.csv"} <= {file.name for file in tmp_path.iterdir()}
     assert not (tmp_path / "fig2.png").exists()
     assert "cannot decode: every output is a sum" in done.stdout
     cases = {

@@ -35,7 +35,7 @@ def test_what_was_not_measured_is_not_bold_and_the_least_memory_is():
 
 def test_the_state_of_decoding_has_a_least():
     found = best(analyse(load("reports/cpu-decode")))
-    assert at(found, "state", "65,536") == {"RetNet"}
+    assert at(found, "state_decode", "65,536") == {"RetNet"}
     assert at(found, "latency_decode", "65,536") >= {"RetNet"}
 
 
