@@ -244,6 +244,7 @@ class Recurrent(CoreAttention):
     """A mechanism with a recurrent state S; a subclass implements `scan` and `extend`."""
 
     output: nn.Linear
+    rule: Callable[..., tuple[Tensor, Tensor]]  # the recurrence over tokens, which `scan` calls
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
@@ -299,18 +300,19 @@ def merge(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def try_out(what: str, attend: Callable[..., Tensor], w: Workload) -> None:
-    """Run a core on some zeros of the workload's type, in training with a backward pass.
+def try_out(what: str, module: CoreAttention, config: Any, w: Workload) -> None:
+    """Run the core of a module on some zeros of the workload's type, in training with a backward
+    pass.
 
     Raises `Unusable`, which names `what`, where it does not run: whether a compiled kernel and its
     compiler work on this machine is not known before.
     """
-    shape = (3, 1, w.heads, max(16, w.heads), w.head_width)
+    shapes = module.core_inputs(config, replace(w, batch=1, seq_len=max(16, w.heads)))
+    like = {"dtype": getattr(torch, w.dtype), "device": w.device, "requires_grad": w.trains}
     try:
-        qkv = torch.zeros(shape, dtype=getattr(torch, w.dtype), device=w.device)
-        qkv.requires_grad_(w.trains)
+        inputs = [torch.zeros(shape, **like) for shape in shapes]
         with torch.set_grad_enabled(w.trains):
-            o = attend(*qkv, None)
+            o = module.attend(*inputs, None)
             if w.trains:
                 o.sum().backward()
     except torch.OutOfMemoryError:

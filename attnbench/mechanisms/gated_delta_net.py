@@ -58,6 +58,8 @@ class Config(at.BaseConfig):
 
 
 class GatedDeltaNet(at.Convolved):
+    rule = staticmethod(at.delta_rule)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, e, (V, wide) = workload.width, config.wider, values(config, workload)
@@ -107,7 +109,7 @@ class GatedDeltaNet(at.Convolved):
         beta, g = self.step_sizes(at.widen(rates))
         if mask is not None:
             beta, g = beta * mask[:, None], g * mask[:, None]
-        o, S = at.delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
+        o, S = self.rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     def step_sizes(self, rates: Tensor) -> tuple[Tensor, Tensor]:

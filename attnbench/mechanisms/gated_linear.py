@@ -43,6 +43,8 @@ class Config(at.BaseConfig):
 
 
 class GatedLinear(at.Recurrent):
+    rule = staticmethod(at.decay_rule)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, narrow = workload.width, workload.width // config.narrow
@@ -81,7 +83,7 @@ class GatedLinear(at.Recurrent):
         g = logsigmoid(at.widen(f) + b) / self.config.root
         if mask is not None:
             k, g = (x * mask[:, None, :, None] for x in (k, g))
-        o, S = at.decay_rule(S, g, q, k, v, self.chunk(self.config, q.shape[-1]))
+        o, S = self.rule(S, g, q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     @staticmethod

@@ -46,6 +46,8 @@ class Config(at.BaseConfig):
 
 
 class KimiDelta(at.Convolved):
+    rule = staticmethod(at.delta_rule)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, R = workload.width, workload.heads, rank(config, workload)
@@ -97,7 +99,7 @@ class KimiDelta(at.Convolved):
         g = -at.widen(self.A).exp()[:, None, None] * softplus(at.widen(alpha) + b)
         if mask is not None:
             beta, g = beta * mask[:, None], g * mask[:, None, :, None]
-        o, S = at.delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
+        o, S = self.rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     @staticmethod

@@ -42,6 +42,8 @@ class Config(at.BaseConfig):
 
 
 class Lightning(at.Recurrent, at.QKVAttention):
+    rule = staticmethod(at.decay_rule)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         if workload.level is not at.Level.CORE:
@@ -65,7 +67,7 @@ class Lightning(at.Recurrent, at.QKVAttention):
         h = torch.arange(1, self.heads + 1, device=q.device, dtype=q.dtype)
         g = -(2 ** (-8 * h / self.heads)) * (1 - self.config.depth + 1e-5)
         chunk = self.chunk(self.config, q.shape[-1])
-        o, S = at.decay_rule(S, g[None, :, None], q, k, v, chunk)
+        o, S = self.rule(S, g[None, :, None], q, k, v, chunk)
         return o.to(dtype), S
 
     @staticmethod

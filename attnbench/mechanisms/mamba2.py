@@ -53,6 +53,8 @@ class Config(at.BaseConfig):
 
 
 class Mamba2(at.Convolved):
+    rule = staticmethod(at.decay_rule)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D = workload.width
@@ -103,7 +105,7 @@ class Mamba2(at.Convolved):
             v = v * mask[:, None, :, None]
         g = -at.widen(self.A).exp()[:, None] * delta
         chunk = self.chunk(self.config, self.config.state)
-        o, S = at.decay_rule(S, g, q, k, delta[..., None] * v, chunk)
+        o, S = self.rule(S, g, q, k, delta[..., None] * v, chunk)
         return torch.addcmul(o, at.widen(self.skip)[:, None, None], v).to(dtype), S
 
     @staticmethod

@@ -39,6 +39,8 @@ class Config(at.BaseConfig):
 
 
 class Retention(at.Recurrent, at.QKVAttention):
+    rule = staticmethod(at.decay_rule)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         if workload.level is not at.Level.CORE:
@@ -65,7 +67,7 @@ class Retention(at.Recurrent, at.QKVAttention):
         if mask is not None:
             v = v * mask[:, None, :, None]
         q, k, v = at.widen(q), at.widen(k) * scale, at.widen(v)
-        o, S = at.decay_rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
+        o, S = self.rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     @staticmethod

@@ -49,6 +49,8 @@ class Config(at.BaseConfig):
 
 
 class Rwkv7(at.Recurrent):
+    rule = staticmethod(at.dplr_rule)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, (R, T) = workload.width, ranks(config, workload)
@@ -112,7 +114,7 @@ class Rwkv7(at.Recurrent):
             g, a, v = (t * mask[:, None, :, None] for t in (g, a, v))
         # the rule reads S after its decay, and κ reads it before
         read, chunk = kappa * (-g).exp(), self.chunk(self.config, r.shape[-1])
-        o, S = at.dplr_rule(S, g, r, k, v, a * kappa, read, chunk)
+        o, S = self.rule(S, g, r, k, v, a * kappa, read, chunk)
         return o.to(dtype), S
 
     def by_head(self, channels: Tensor) -> Tensor:

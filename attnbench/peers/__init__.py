@@ -20,7 +20,7 @@ from typing import Any
 # names only: importing peers/torch.py sets `torch` in this namespace
 from torch import Tensor, cat, nn
 
-from attnbench.attention.contract import Attention, Unusable, try_out
+from attnbench.attention.contract import Attention, CoreAttention, Unusable, try_out
 from attnbench.errors import one_line
 from attnbench.records import Level, Workload
 
@@ -86,18 +86,15 @@ class Peer(Attention):
         return None
 
 
-class Kernel(Peer):
+class Kernel(Peer, CoreAttention):
     """A form whose core is a compiled kernel; packages with one may be installed but unusable."""
 
     flops_estimated = False  # torch counts no product in a kernel
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
-        try_out(f"{self.package} {installed(self.package)}", self.attend, workload)
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """As `QKVAttention.attend`."""
-        raise NotImplementedError
+        self.to(workload.device)
+        try_out(f"{self.package} {installed(self.package)}", self, config, workload)
 
 
 class Layer(Peer):
