@@ -81,7 +81,7 @@ def measure(
             rates=peak_rates(here),
             name=f"-{shard}" if shard else "",
         )
-        start = starter(server, request, plan, here, spare_cores(request.settings.threads, pace))
+        start = starter(server, request, spare_cores(request.settings.threads, pace))
         observers: dict[str, Any] = {"observe": observe, "observe_block": observe_block}
         try:
             sweep(agenda, start, journal.append, pace=pace, **observers)
@@ -93,12 +93,8 @@ def measure(
     return Spent(took_s, agenda.useful_s / took_s)
 
 
-def starter(
-    server: Pool, request: Request, plan: Plan, here: Environment, spare: set[int]
-) -> Callable[..., Process]:
+def starter(server: Pool, request: Request, spare: set[int]) -> Callable[..., Process]:
     """What starts a process for a series in a round, as `run.sweep` asks for."""
-    if here.device_memory_bytes and any(planned.compiles for planned in plan.cases):
-        server.load_compiler()  # on a CPU it would count as resident memory of all
     limit_bytes = request.settings.memory_limit_bytes
 
     def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:

@@ -6,13 +6,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from types import MappingProxyType
 
 from attnbench import units
 from attnbench.devices.finding import find
-from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Request, Run, Settings
+from attnbench.records import (
+    Block,
+    Case,
+    Cause,
+    Outcome,
+    Part,
+    Planned,
+    Request,
+    Run,
+    Settings,
+    Workload,
+)
 from attnbench.run.costs import MARGIN, Costs, Rates, assumed_rates
-from attnbench.run.race import next_pair, run_of
+from attnbench.run.race import CUT_OFF, next_pair, run_of
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
@@ -21,8 +33,7 @@ COMPILING_S = 300.0  # further seconds for compiling, which depends on more than
 # Samples and warm-up of the first round take at most these shares of a case's even share of the
 # budget, so that long cases are reached
 FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
-FRAGMENTED = 2.5  # a heap that keeps freed pages, relative to the largest allocation
-KEPT = 0.2  # share of memory that cases of a round may take whose processes go on
+KEPT = 0.2  # share of memory that idle processes of a round may keep
 FAR = 4  # times the longest length examined for odd behaviour, from which another one is
 # what ends a curve, if it was measured at a shorter length
 ENDS = MappingProxyType({Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out"})
@@ -53,7 +64,8 @@ class Agenda:
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
     weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
-    ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
+    # what ran out of memory or time, by curve
+    ended: dict[Case, list[tuple[Workload, Run]]] = field(default_factory=dict)
     errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
     # the longest length at which a curve was examined for odd behaviour
     examined: dict[Case, int] = field(default_factory=dict)
@@ -101,7 +113,8 @@ class Agenda:
         elif run.outcome is not Outcome.OK:
             self.failed.add(run.case)
             if run.outcome in ENDS:
-                self.ended.append((planned.case, run))
+                found = planned.case.workload, run
+                self.ended.setdefault(curve(planned.case), []).append(found)
         elif run.samples:
             self.timed[run.case, run.round] = run
             if "examined" in run.notes:
@@ -130,25 +143,41 @@ class Agenda:
         """What is stored of a case that cannot run, or still waits at the end: why."""
         why: dict[str, object] = {"outcome": Outcome.UNSUPPORTED, "reason": planned.refusal}
         if not planned.refusal:
-            cause, reason = self.limit(planned) or self.beyond_budget(planned)
+            cause, reason = self.limit(planned) or (Cause.BUDGET, self.beyond_budget(planned))
             why = {"outcome": Outcome.SKIPPED, "cause": cause, "reason": reason}
         predicted = None if planned.refusal else self.costs.prediction(planned)
         return run_of(planned, Part.TIME, 0, why, predicted=predicted)
 
-    def beyond_budget(self, planned: Planned) -> tuple[Cause, str]:
+    def cut_off(self, planned: Planned) -> Run:
+        """What is stored of a case whose first visit the end of the budget cut off."""
+        why = {**CUT_OFF, "cause": Cause.BUDGET}
+        return run_of(planned, Part.TIME, 0, why, predicted=self.costs.prediction(planned))
+
+    def beyond_budget(self, planned: Planned) -> str:
         """What is left of the budget, and what a case is predicted to take."""
-        left_s, cost_s = self.left_s(), self.cost_s(planned)
+        left_s = self.left_s()
         left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
-        each, total = units.seconds(self.costs.iteration_s(planned)), units.seconds(cost_s)
-        predicted = f"predicted {each} per iteration, {total} in total"
         if self.costs.is_unknown(planned, Part.TIME):
-            predicted = "its costs are unknown"
-        return Cause.BUDGET, f"would exceed --budget ({left}): {predicted}"
+            return f"would exceed --budget ({left}): its costs are unknown"
+        total = f"{units.seconds(self.cost_s(planned))} in total"
+        return f"would exceed --budget ({left}): {self.predicted(planned)}, {total}"
+
+    def predicted(self, planned: Planned) -> str:
+        """What an iteration is predicted to take, in words."""
+        return f"predicted {units.seconds(self.costs.iteration_s(planned))} per iteration"
 
     def limit(self, planned: Planned) -> tuple[Cause, str] | None:
-        """Why a case cannot run whatever the budget, as far as known by now, or None."""
-        if blocked := self.blocked(planned.case):
-            return blocked
+        """Why a case cannot run whatever the budget, as far as known by now, or None.
+
+        After a shorter length of its curve ran out of memory or time, it is not tried.
+        """
+        w = planned.case.workload
+        for other, run in self.ended.get(curve(planned.case), ()):
+            # of several fixed batches; c // N · N is more than c / 2
+            if other.seq_len < w.seq_len and other.tokens <= 2 * w.tokens:
+                cause = Cause.OOM if run.outcome is Outcome.OOM else Cause.TIMEOUT
+                length = units.count(other.seq_len)
+                return cause, f"not run: already {ENDS[run.outcome]} at N = {length}"
         needed_bytes = self.costs.needed_bytes(planned)
         if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Part.MEMORY):
             most, needed = units.size(int(self.memory_bytes)), units.size(needed_bytes / MARGIN)
@@ -157,22 +186,11 @@ class Agenda:
             return Cause.MEMORY_LIMIT, reason
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
         if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, Part.TIME):
-            each = units.seconds(self.costs.iteration_s(planned))
-            most, total = units.seconds(limit_s), units.seconds(visit_s)
-            reason = f"({most}): predicted {each} per iteration, {total} per round"
-            return Cause.CASE_TIMEOUT, f"would exceed --case-timeout {reason}"
-        return None
-
-    def blocked(self, case: Case) -> tuple[Cause, str] | None:
-        """Why a case is not tried after a shorter length ran out of memory or time, or None."""
-        for other, run in self.ended:
-            shorter = other.workload.seq_len < case.workload.seq_len
-            # of several fixed batches; c // N · N is more than c / 2
-            larger = other.workload.tokens > 2 * case.workload.tokens
-            if shorter and not larger and curve(other) == curve(case):
-                cause = Cause.OOM if run.outcome is Outcome.OOM else Cause.TIMEOUT
-                length = units.count(other.workload.seq_len)
-                return cause, f"not run: already {ENDS[run.outcome]} at N = {length}"
+            said = f"{self.predicted(planned)}, {units.seconds(visit_s)} per round"
+            return (
+                Cause.CASE_TIMEOUT,
+                f"would exceed --case-timeout ({units.seconds(limit_s)}): {said}",
+            )
         return None
 
     def link(self, block: Block) -> Planned | None:
@@ -208,17 +226,9 @@ class Agenda:
         longest = self.examined.get(curve(planned.case), 0)
         return not planned.own and planned.case.workload.seq_len >= FAR * longest
 
-    def exceeds_memory(self, cases: Iterable[Planned], idle: int, fragmented: float = 1.0) -> bool:
-        """Whether cases that run together need the memory that `idle` processes hold.
-
-        On a GPU these hold only contexts; a case that runs out of memory anyway races again without
-        them. On a CPU heaps are `fragmented`.
-        """
-        needed_bytes = sum(map(self.costs.needed_bytes, cases))
-        contexts_bytes = idle * self.costs.context_bytes
-        if self.device.gpus:
-            return needed_bytes / MARGIN + contexts_bytes > self.memory_bytes
-        return fragmented * needed_bytes + contexts_bytes > self.device.shared * self.memory_bytes
+    def is_crowded(self, cases: Iterable[Planned]) -> bool:
+        """Whether cases that run together need the memory that idle processes may keep."""
+        return sum(map(self.costs.needed_bytes, cases)) > (1 - KEPT) * self.memory_bytes
 
     def keeps_too_much(self, planned: Planned) -> bool:
         """Whether the heap that a case leaves is more than its process may keep for the next."""
@@ -230,10 +240,10 @@ class Agenda:
 
         Processes of one race need not end for another.
         """
-        idle_bytes = len(set(self.costs.names.values())) * self.costs.context_bytes
-        room = self.device.shared * self.memory_bytes - idle_bytes
-        link = self.link(cases[0].block)
-        return groups(cases, self.costs.needed_bytes, room, self.memory_bytes, link)
+        needed = self.costs.needed_bytes
+        room = self.device.shared * self.memory_bytes
+        room -= len(set(self.costs.names.values())) * self.costs.context_bytes
+        return groups(cases, needed, room, self.memory_bytes, self.link(cases[0].block))
 
     def number(self, block: Block) -> int:
         """The number of this round of a block in the whole sweep."""
@@ -277,11 +287,12 @@ class Agenda:
 
     def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
         """The runs of each series that was timed in a block, round by round."""
+        keys, names = {p.case.key for p in self.blocks[block]}, self.costs.names
         found: dict[str, tuple[Run, ...]] = {}
-        names = {planned.case.key: self.series(planned) for planned in self.blocks[block]}
-        for (key, _), run in sorted(self.timed.items()):
-            if key in names:
-                found[names[key]] = (*found.get(names[key], ()), run)
+        for (key, _), run in sorted(
+            (i for i in self.timed.items() if i[0][0] in keys), key=itemgetter(0)
+        ):
+            found[names[key]] = (*found.get(names[key], ()), run)
         return found
 
     def next_lap(self, block: Block) -> int:
@@ -322,15 +333,12 @@ def groups(
     rest, has_raced = sorted(cases, key=needed), link is not None
     if link is None:
         link, *rest = rest
-    groups: list[list[Planned]] = []
+    found = [[link]]
     for planned in rest:
-        together = needed(link) + needed(planned)
-        for group in groups:
-            if link in group and sum(map(needed, group)) + needed(planned) <= room:
-                group.append(planned)
-                break
+        if needed(link) + needed(planned) > memory_bytes:
+            found.append([planned])
+        elif len(found[-1]) > 1 and sum(map(needed, found[-1])) + needed(planned) > room:
+            found.append([link, planned])
         else:
-            groups.append([planned] if together > memory_bytes else [link, planned])
-    if not has_raced and not any(link in group for group in groups):
-        groups.insert(0, [link])
-    return groups
+            found[-1].append(planned)
+    return [group for group in found if not has_raced or group != [link]]

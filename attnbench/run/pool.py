@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 MEASURING = "attnbench.measure.worker"  # the module of a process, unless another is named
 # loaded before forking, since each process would need seconds; optimisers import the second
 TORCH = ("torch", "torch._dynamo")
-COMPILER = "torch._inductor.compile_fx"  # what compiled forms load besides, in seconds
 # set by a hook of git that calls attnbench, for the repository and index of the hook
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
@@ -61,15 +59,14 @@ class Pool(AbstractContextManager["Pool"]):
         threads: int = 1,
         layout: int = 0,
         starts_on: Collection[int] = (),
-        compiles: bool = False,
         **about: Any,
     ) -> None:
         if not hasattr(os, "fork"):
             raise CannotRun("measuring forks processes; this system has no fork")
         self.script, self.threads, self.layout, self.about = script, threads, layout, about
-        self.modules, self.compiles = (*imports, *preload), compiles
+        self.modules, self.starts_on = (*imports, *preload), sorted(starts_on)
         self.options = {**about, "imports": imports, "preload": preload, "threads": threads}
-        self.starts_on, self.end_s, self.closed = sorted(starts_on), math.inf, False
+        self.end_s, self.closed = math.inf, False
         self.others: dict[int, Pool] = {}  # by layout
         self.lock = threading.RLock()  # two threads may use it, one for each tree
         self.scratch = Scratch()
@@ -97,17 +94,9 @@ class Pool(AbstractContextManager["Pool"]):
                 env=environment(self.threads, self.folder, self.layout),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
-        modules = (*self.modules, COMPILER) if self.compiles else self.modules
         if self.starts_on:  # elsewhere something is being timed
             os.sched_setaffinity(self.program.pid, self.starts_on)
-        self.control.sendall(json.dumps([os.getpid(), modules]).encode())
-
-    def load_compiler(self) -> None:
-        """Preload torch's compiler for later processes, for the forms that it compiles."""
-        self.wait()
-        self.compiles = True
-        with suppress(OSError):  # a program that has ended is started again
-            self.control.sendall(b"c")
+        self.control.sendall(json.dumps([os.getpid(), self.modules]).encode())
 
     @contextmanager
     def until(self, end_s: float) -> Iterator[None]:
@@ -127,7 +116,7 @@ class Pool(AbstractContextManager["Pool"]):
         """The pool of the same processes in this layout, started when first needed."""
         if layout != self.layout and layout not in self.others:
             how: dict[str, Any] = {"layout": layout, "starts_on": starts_on, **self.options}
-            self.others[layout] = Pool(self.script, compiles=self.compiles, **how)
+            self.others[layout] = Pool(self.script, **how)
             self.others[layout].end_s = self.end_s
         return self.others.get(layout, self)
 
@@ -194,28 +183,27 @@ class Pool(AbstractContextManager["Pool"]):
     def fork(self) -> "Process":
         """A new process that has not been asked anything, once torch is loaded."""
         self.wait()
-        with ExitStack() as stack:
+        with ExitStack() as ours, ExitStack() as theirs:
+            ends, given = list[socket.socket](), list[int]()  # of status, questions, output
             try:
-                ours, theirs = map(stack.enter_context, socket.socketpair())
-                status, told = map(stack.enter_context, socket.socketpair())
-                printed, output = map(stack.enter_context, open_pipe())
+                for _ in range(3):
+                    here, there = socket.socketpair()
+                    ends.append(ours.enter_context(here))
+                    given.append(theirs.enter_context(there).fileno())
             except OSError as error:
-                reason = os.strerror(error.errno or 0).lower()
-                raise CannotRun(f"no process could be started: {reason}") from error
+                raise not_started(error.errno) from error
             try:
-                descriptors = [told.fileno(), theirs.fileno(), output.fileno()]
-                socket.send_fds(self.control, [b"f"], descriptors)
+                socket.send_fds(self.control, [b"f"], given)
             except OSError as error:
                 reason = "no process could be started: the server has ended"
                 raise NoProgram(reason) from error
-            for given in (told, theirs, output):
-                given.close()
-            born = self.receive(status, STATUS.size, STUCK_S, "ended before a process was started")
+            theirs.close()
+            born = self.receive(ends[0], STATUS.size, STUCK_S, "ended before a process was started")
             pid, code, _ = STATUS.unpack(born)
             if pid < 0:
-                raise CannotRun(f"no process could be started: {os.strerror(code).lower()}")
-            stack.pop_all()
-        return Process(self, pid, status, ours, printed)
+                raise not_started(code)
+            ours.pop_all()
+        return Process(self, pid, *ends)
 
     def receive(self, source: socket.socket, size: int, most_s: float, over: str) -> bytes:
         """What the program tells. Raises `NoProgram`, or `OverBudget` if the budget ends first."""
@@ -251,11 +239,9 @@ class Pool(AbstractContextManager["Pool"]):
             self.program.wait()
 
 
-def open_pipe() -> tuple[FileIO, FileIO]:
-    """The two ends of a pipe; reading does not wait."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    return FileIO(read), FileIO(write, "w")
+def not_started(code: int | None) -> CannotRun:
+    """The system has refused what a process needs, for this reason."""
+    return CannotRun(f"no process could be started: {os.strerror(code or 0).lower()}")
 
 
 def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:

@@ -1,13 +1,11 @@
 """One measuring process as its parent sees it: questions as numbered lines, and its end.
 
-What the process prints comes through a pipe, which is read while an answer is awaited: however
-much it is, only its end is kept, for the message about a crash.
+What the process prints is read while an answer is awaited: however much it is, only its end is
+kept, for the message about a crash.
 """
 
 import json
-import math
 import os
-import select
 import signal
 import socket
 import struct
@@ -15,71 +13,53 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from io import FileIO
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
-
-from msgspec import ValidationError, convert
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from attnbench.devices.cgroups import oom_kills
 from attnbench.devices.host import process_s
 from attnbench.devices.timing import increments
 from attnbench.errors import OverBudget
-from attnbench.records import Cause, Duration, Outcome, Sample
+from attnbench.records import Cause
 
 if TYPE_CHECKING:
     from attnbench.run.pool import Pool
 
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
+LONGEST_S = 1e6  # that the system waits at once
 STATUS = struct.Struct("<iii")  # as measure/server.py has it: process id, exit code, processes left
 LOG_BYTES = 4_000  # kept of what a process prints
-PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
 # signals by which schedulers, users and guards of memory end processes; no fault raises them
 SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
-
-# what the answer to a question must have
-NEEDED = MappingProxyType({"build": "iteration_s", "lap": "sample", "finish": "needs_new_process"})
 
 Answer: TypeAlias = Mapping[str, Any]
 LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED})
 
 
-class Answered(TypedDict, total=False):
-    """What a process may answer, beside what is only passed on."""
-
-    iteration_s: Duration
-    wall_s: Duration
-    sample: Sample
-    needs_new_process: bool
-    outcome: Outcome
-    cause: Cause | None
-    reason: str
-    values: dict[str, int | float]
-    notes: dict[str, str]
-
-
 class Process(AbstractContextManager["Process"]):
     """One measuring process; `started` says whether its package could be loaded.
 
-    The program that forked it says on the connection `status` how it ended.
+    The program that forked it says on the connection `status` how it ended. `user_s` gives its CPU
+    time in user mode since the last call, as the kernel counts it; NaN if it does not say.
     """
 
     def __init__(
-        self, pool: "Pool", pid: int, status: socket.socket, pipe: socket.socket, output: FileIO
+        self,
+        pool: "Pool",
+        pid: int,
+        status: socket.socket,
+        pipe: socket.socket,
+        output: socket.socket,
     ) -> None:
         self.pool, self.pid = pool, pid
         self.status, self.pipe, self.output = status, pipe, output
-        self.printed = b""  # the end of it
-        self.kills = oom_kills()
+        output.setblocking(False)
+        self.printed, self.asked, self.kills = b"", 0, oom_kills()
         self.is_killed = False  # by its parent
         self.started: Answer = {}
-        self.asked = 0  # questions
-        # CPU time in user mode by the kernel's count, NaN if it does not say: while this parent
-        # waited for answers, and without a question, which was the case for `rested_s`
-        self.used_s = self.idle_s = self.rested_s = 0.0
-        self.answered_s = time.monotonic()
         self.user_s = increments(partial(process_s, pid, user=True))
         # once it has ended: exit code, if known, and how many processes it left running
         self.exit: tuple[int | None, int] | None = None
@@ -89,7 +69,7 @@ class Process(AbstractContextManager["Process"]):
         """Whether the connection is open."""
         return self.pipe.fileno() >= 0
 
-    def ask(self, timeout_s: float | None, **asked: Any) -> Answer:
+    def ask(self, timeout_s: float, **asked: Any) -> Answer:
         """The answer, or an outcome in its place; a process that is late is killed.
 
         The answer has the cause `KILLED` if something other than its own code may have ended it.
@@ -100,22 +80,16 @@ class Process(AbstractContextManager["Process"]):
         if not self.alive:
             return {**LOST, "reason": "its process is gone"}
         begun, left_s = time.monotonic(), self.pool.left_s
-        limit_s = left_s if timeout_s is None else min(timeout_s, left_s)
         self.asked += 1
-        self.rested_s += begun - self.answered_s
-        self.idle_s += self.user_s()
         try:
             self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
-            line = self.line(limit_s)
-            self.answered_s = time.monotonic()
-            self.used_s += self.user_s()
-            if line:
+            if line := self.line(min(timeout_s, left_s)):
                 return self.read(line)
         except OSError:
             self.pipe.close()
             return self.death()
         left = self.end()
-        if left_s <= limit_s:
+        if left_s <= timeout_s:
             raise OverBudget(f"ended while waiting for {asked.get('mechanism', 'a process')}")
         reason = f"no answer after {time.monotonic() - begun:.0f} s; killed"
         return {"outcome": "timeout", "reason": reason, "notes": left_running(left)}
@@ -137,12 +111,10 @@ class Process(AbstractContextManager["Process"]):
 
         Raises `OSError` at the end of the connection.
         """
-        end = time.monotonic() + timeout_s
-        data = bytearray()
+        end, data = time.monotonic() + timeout_s, bytearray()
         while not data.endswith(b"\n"):
-            sources = [self.pipe] if self.output.closed else [self.pipe, self.output]
             left_s = end - time.monotonic()
-            ready = readable(left_s, *sources)
+            ready = readable(left_s, *(s for s in (self.pipe, self.output) if s.fileno() >= 0))
             if self.output in ready:
                 self.listen()
             if self.pipe in ready:
@@ -155,32 +127,29 @@ class Process(AbstractContextManager["Process"]):
 
     def listen(self) -> None:
         """Read what the process has printed, and keep the end of it."""
-        with suppress(OSError, ValueError):  # ValueError: closed by another thread
-            more = self.output.read(PIPE_BYTES)
-            if more == b"":
+        with suppress(OSError):  # nothing is left, or another thread has closed it
+            if not (more := self.output.recv(1 << 16)):
                 self.output.close()
-            self.printed = (self.printed + (more or b""))[-LOG_BYTES:]
+            self.printed = (self.printed + more)[-LOG_BYTES:]
 
     def death(self) -> Answer:
         """Outcome and reason of a process that ended without an answer."""
         code, left = self.ending(GRACE_S)
         self.listen()
         self.output.close()
-        printed = f": {line}" if (line := last_line(self.printed)) else ""
-        if code is None:
-            return {**LOST, "reason": f"the process ended together with its server{printed}"}
         died: dict[str, Any] = {"outcome": "crashed", "notes": left_running(left)}
-        how = f"ended without an answer (exit {code})"
-        if code < 0:
-            how = f"was killed by signal {-code}"
-        if -code in SENT:
-            if code == -signal.SIGKILL and oom_kills() > self.kills:
-                reason = "the kernel killed the process, as memory ran out"
-                return {**died, "outcome": "oom", "reason": reason}
-            if self.is_killed:
-                how = "closed its connection and went on"
-            else:
-                died["cause"] = Cause.KILLED
+        if code == -signal.SIGKILL and oom_kills() > self.kills:
+            reason = "the kernel killed the process, as memory ran out"
+            return {**died, "outcome": "oom", "reason": reason}
+        if code is None:
+            how, died = "ended together with its server", {**died, **LOST}
+        elif self.is_killed:
+            how = "closed its connection and went on"
+        elif code < 0:
+            how, died = f"was killed by signal {-code}", {**died, **(LOST if -code in SENT else {})}
+        else:
+            how = f"ended without an answer (exit {code})"
+        printed = f": {line}" if (line := last_line(self.printed)) else ""
         return {**died, "reason": f"the process {how}{printed}"}
 
     def ending(self, grace_s: float) -> tuple[int | None, int]:
@@ -211,17 +180,9 @@ class Process(AbstractContextManager["Process"]):
         self.end()
 
 
-def readable(timeout_s: float, *sources: socket.socket | FileIO) -> list[socket.socket | FileIO]:
-    """The sources that have data, or reach their end, in time.
-
-    By `poll`, since `select` refuses descriptors above 1,023.
-    """
-    poll = select.poll()
-    of_descriptor = {source.fileno(): source for source in sources}
-    for descriptor in of_descriptor:
-        poll.register(descriptor, select.POLLIN)
-    ready = poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000)
-    return [of_descriptor[descriptor] for descriptor, _ in ready]
+def readable(timeout_s: float, *sources: socket.socket) -> list[Any]:
+    """The sources that have data, or reach their end, in time."""
+    return wait(sources, min(max(0.0, timeout_s), LONGEST_S))
 
 
 def receive(source: socket.socket, size: int, timeout_s: float) -> bytes:
@@ -251,21 +212,3 @@ def last_line(printed: bytes) -> str:
     """The last line of what a process printed."""
     lines = printed.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else ""
-
-
-def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
-    """The answer with its sample as a `Sample`, or a failure if the answer is impossible."""
-    if NEEDED[do] not in answer:
-        return impossible(f"Object missing required field `{NEEDED[do]}`")
-    try:
-        told = {**answer, **convert(answer, Answered)}
-    except ValidationError as error:
-        return impossible(str(error))
-    if do == "lap" and told["sample"].iterations != iterations:
-        return impossible(f"{told['sample'].iterations} iterations in place of {iterations}")
-    return told
-
-
-def impossible(wrong: str) -> Answer:
-    """The outcome of a case whose process gave an answer that would be refused on reading."""
-    return {"outcome": "failed", "reason": f"its process gave an impossible answer: {wrong}"}

@@ -5,23 +5,24 @@ while the others wait. Laps come in pairs, a random order and its mirror image (
 that drift within a pair affects all alike. A process that dies, hangs, fails or was changed is
 replaced for the next race; the others go on. It ends as soon as its case has failed, since it may
 hold memory that the others need. Where memory ran out, others may have held it: the case can race
-again alone. A case whose process is killed may not be the reason either: all race again. What was
-killed twice has crashed.
+again alone. A case whose process is killed may not be the reason either: all race once more, and
+what is then killed has crashed.
 """
 
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
-from attnbench.records import Cause, Outcome, Part, Planned, Run, Sample, Settings
+from msgspec import convert
+
+from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample, Settings
 from attnbench.run.pace import Pace, typical
-from attnbench.run.process import Answer, Process, checked, impossible
+from attnbench.run.process import Answer, Process
 from attnbench.store.schema import read_run
 
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
@@ -29,17 +30,34 @@ CUT_OFF: Answer = MappingProxyType(
     {"outcome": "skipped", "reason": "not finished when --budget ended"}
 )
 STORED = ("outcome", "cause", "reason", "values", "notes")  # of an answer
+# what the answer to a question must have
+NEEDED = MappingProxyType({"build": "iteration_s", "lap": "sample", "finish": "needs_new_process"})
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
 REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
-# A mechanism can change the clocks of its process, but not what the kernel counts. The bounds are
-# wide, so that no load of the machine exceeds them: laps may take this many times what they claim,
-# as samples are taken up to three times and one iteration is repeated, plus this many seconds each,
-# as rehearsals take at most 0.1 s; and a process that is not asked may compute for a share of the
-# time, as runtimes poll. The kernel counts in hundredths of a second.
-MOST, LAP_S, IDLE, TICKS_S = 4.0, 0.25, 0.02, 0.05
+# A mechanism can change the clocks of its process, and compute while others take their turns, but
+# not what the kernel counts. The bounds are wide, so that no load of the machine exceeds them: from
+# the first lap on, a process may take this many times what its laps claim, as samples are taken up
+# to three times and one iteration is repeated, plus this many seconds for each, as rehearsals take
+# at most 0.1 s. The kernel counts in hundredths of a second.
+MOST, LAP_S, TICKS_S = 4.0, 0.25, 0.05
 
 Builds: TypeAlias = Mapping[str, Mapping[str, Any]]  # what each series builds
+LimitSeconds: TypeAlias = Callable[[str, float], float]
 ChooseTurns: TypeAlias = Callable[[Mapping[str, float]], Mapping[str, "Turns"]]
+
+
+class Answered(TypedDict, total=False):
+    """What a process may answer, beside what is only passed on."""
+
+    iteration_s: Duration
+    wall_s: Duration
+    sample: Sample
+    needs_new_process: bool
+    outcome: Outcome
+    cause: Cause | None
+    reason: str
+    values: dict[str, int | float]
+    notes: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +80,14 @@ class Turns:
 
 @dataclass
 class Entry:
-    """What a race gave of one case; `failed` is an answer that is not `ok`.
+    """What a race gave of one case; `failed` is an answer that is not `ok`."""
 
-    `limit_s` gives the seconds that its process may take in total, from the wall time of an
-    iteration (0: unknown).
-    """
-
-    limit_s: Callable[[float], float]
     laps: dict[int, Sample] = field(default_factory=dict)
     finished: Answer = field(default_factory=dict)
     failed: Answer | None = None
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
-    wall_s: float = 0.0  # of an iteration
+    wall_s: float = 0.0  # of an iteration; 0: unknown
 
     @property
     def killed(self) -> bool:
@@ -104,58 +117,60 @@ class Round(AbstractContextManager["Round"]):
         self.start, self.draw, self.clock, self.pace = start, draw, clock, pace
         self.left_s = left_s
         self.observe: Callable[[str], None] = lambda series: None  # called with whose turn it is
+        self.limit_s: LimitSeconds = lambda series, wall_s: math.inf
         self.running: dict[str, Process] = {}
-        self.stack = ExitStack()
 
     def __exit__(self, *error: object) -> None:
-        self.stack.close()
+        self.end(self.running)
+
+    def end(self, names: Iterable[str]) -> None:
+        """End the processes of these series; each is replaced when next needed."""
+        for name in names:
+            self.running[name].end()
 
     def race(
         self,
         builds: Builds,
         turns: ChooseTurns,
-        limit_s: Callable[[str, float], float],
+        limit_s: LimitSeconds,
         *,
         first_lap: int = 0,
         again_alone: bool = False,
-        end_others: bool = False,
-        killed: frozenset[str] = frozenset(),
     ) -> dict[str, Entry]:
         """The entry of each series, of the case that it `builds`.
 
-        `turns` is called once all are warm, with the seconds of one iteration of each. With
-        `again_alone`, what runs out of memory beside others races once more, alone. With
-        `end_others`, processes that do not take part end first, since the race may need the memory
-        that they keep. Those of the series `killed` were so in this race before.
+        `turns` is called once all are warm, with the seconds of one iteration of each. `limit_s`
+        gives the seconds that a series may take in total, from the wall time of an iteration. With
+        `again_alone`, what runs out of memory beside others races once more, alone.
         """
-        for name in self.running.keys() - builds.keys() if end_others else ():
-            self.running[name].end()
-        entries = {name: Entry(partial(limit_s, name)) for name in builds}
-        self.build(entries, builds)
-        self.take_turns(entries, turns, first_lap)
-        self.finish(entries)
 
-        def once_more(names: Set[str], killed: frozenset[str], alone: bool) -> dict[str, Entry]:
+        self.limit_s = limit_s
+        entries = self.attempt(builds, turns, first_lap)
+
+        def again(names: Collection[str]) -> dict[str, Entry]:
             behind = next_pair(lap for entry in entries.values() for lap in entry.laps)
-            return self.race(
-                {name: build for name, build in builds.items() if name in names},
-                turns,
-                limit_s,
-                first_lap=max(first_lap, behind),
-                again_alone=again_alone,
-                end_others=end_others or alone,
-                killed=killed,
-            )
+            once_more = {name: builds[name] for name in names}
+            return self.attempt(once_more, turns, max(first_lap, behind))
 
+        if killed := {name for name, entry in entries.items() if entry.killed}:
+            going_on = {name for name, entry in entries.items() if entry.failed is None}
+            for name, entry in again(killed | going_on).items():
+                if name in killed or entry.failed is not CUT_OFF:
+                    entries[name] = entry
         for name, entry in entries.items() if again_alone and len(entries) > 1 else ():
             if entry.failed and entry.failed["outcome"] == Outcome.OOM:
-                entries |= once_more({name}, killed, alone=True)
-        now = {name for name, entry in entries.items() if entry.killed}
-        if again := now - killed:
-            going_on = {name for name, entry in entries.items() if entry.failed is None}
-            for name, entry in once_more(again | going_on, killed | now, alone=False).items():
-                if name in again or entry.failed is not CUT_OFF:
-                    entries[name] = entry
+                self.end(self.running)
+                entries |= again({name})
+        return entries
+
+    def attempt(self, builds: Builds, turns: ChooseTurns, first_lap: int) -> dict[str, Entry]:
+        """Build every case, take its laps in turns, and ask for its values and notes."""
+        entries = {name: Entry() for name in builds}
+        self.build(entries, builds)
+        often = turns({n: entry.iteration_s for n, entry in entries.items() if not entry.failed})
+        self.take_turns({name: entries[name] for name in often}, often, first_lap)
+        for name in often:
+            self.finish(name, entries[name])
         return entries
 
     def build(self, entries: Mapping[str, Entry], builds: Builds) -> None:
@@ -172,14 +187,15 @@ class Round(AbstractContextManager["Round"]):
                 entry.failed = CUT_OFF
                 continue
             built = self.ask(name, entry, do="build", **common, **builds[name])
-            process = self.running[name]  # its laps are about to begin
-            process.used_s = process.idle_s = process.rested_s = 0.0
             entry.iteration_s = built.get("iteration_s", 0.0)
             entry.wall_s = built.get("wall_s", entry.iteration_s)
 
-    def take_turns(self, entries: Mapping[str, Entry], turns: ChooseTurns, first_lap: int) -> None:
+    def take_turns(
+        self, entries: Mapping[str, Entry], often: Mapping[str, Turns], first_lap: int
+    ) -> None:
         """Take the laps of every case, pair by pair."""
-        often = turns({n: entry.iteration_s for n, entry in entries.items() if not entry.failed})
+        for name in entries:
+            self.running[name].user_s()  # which counts from now on
         if self.pace:
             self.pace.ready()
         pair = -1
@@ -195,35 +211,29 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is None:
                 taken = answer["sample"]
                 entry.laps[first_lap + lap] = self.pace.beside(taken) if self.pace else taken
-                if wrong := contradiction(entry.laps.values(), self.running[name].used_s):
-                    entry.failed, entry.laps = impossible(wrong), {}
             elif self.pace:  # the next lap is not beside what this one was
                 self.pace.ready()
 
-    def finish(self, entries: Mapping[str, Entry]) -> None:
-        """Get the values and notes of every case, and end the processes that cannot go on."""
-        for name, entry in entries.items():
-            if entry.failed is None and not entry.laps:
-                entry.failed = CUT_OFF
-            if entry.failed is None:
-                entry.finished = self.ask(name, entry, do="finish", left_s=self.left_s())
-            if entry.failed is None:
-                notes, process = dict(entry.finished.get("notes", {})), self.running[name]
-                if process.idle_s > IDLE * process.rested_s + TICKS_S:
-                    odd = f"computed for {process.idle_s:.2g} s while others took their turns"
-                    notes["odd"] = "; ".join(filter(None, (notes.get("odd"), odd)))
-                values = entry.finished.get("values", {}) | typical(entry.laps.values())
-                entry.finished = {**entry.finished, "notes": notes, "values": values}
-            if (entry.failed or entry.finished["needs_new_process"]) and name in self.running:
-                self.running[name].end()
+    def finish(self, name: str, entry: Entry) -> None:
+        """Get the values and notes of a case, and end a process that cannot go on."""
+        if entry.failed is None and not entry.laps:
+            entry.failed = CUT_OFF
+        if entry.failed is None:
+            wrong = contradiction(entry.laps.values(), self.running[name].user_s())
+            found = self.ask(name, entry, do="finish", left_s=self.left_s())
+            values = {**found.get("values", {}), **typical(entry.laps.values())}
+            entry.finished = {**found, "values": values}
+            if wrong:
+                entry.failed, entry.laps = impossible(wrong), {}
+        if entry.failed or entry.finished["needs_new_process"]:
+            self.end([name])
 
     def ask(self, name: str, entry: Entry, **asked: Any) -> Answer:
-        """The answer of a series' process; one that is not `ok` is its failure."""
+        """The answer of a series' process; one that is not `ok` is its failure, and its end."""
         process = self.running.get(name)
         if process is None or (asked["do"] == "build" and not process.alive):
             process = self.running[name] = self.start(name)
-            self.stack.callback(process.end)
-        most_s = max(0.0, entry.limit_s(entry.wall_s) - entry.elapsed_s)
+        most_s = max(0.0, self.limit_s(name, entry.wall_s) - entry.elapsed_s)
         begun = self.clock()
         answer = process.ask(min(most_s, max(LEAST_S, self.left_s())), **asked)
         entry.elapsed_s += self.clock() - begun
@@ -231,27 +241,39 @@ class Round(AbstractContextManager["Round"]):
             answer = CUT_OFF
         if answer["outcome"] == "ok":
             answer = checked(answer, **asked)
-        if answer["outcome"] != "ok" and entry.failed is None:
+        if answer["outcome"] != "ok":
             entry.failed = answer
             process.end()
         return answer
 
-    def measure_memory(
-        self, name: str, limit_s: float, *, end_others: bool = False, **asked: Any
-    ) -> Answer:
+    def measure_memory(self, name: str, limit_s: float, **asked: Any) -> Answer:
         """The memory of a case of a series, measured in a process of its own.
 
-        With `end_others`, those that race end first. A case whose process is killed is measured
-        once more: something else may have ended it, or needed the memory.
+        A case whose process is killed is measured once more: something else may have ended it, or
+        needed the memory.
         """
-        for process in self.running.values() if end_others else ():
-            process.end()
         for _ in range(2):
             with self.start(name, measures_memory=True) as process:
                 answer = process.ask(limit_s, do="measure_memory", **asked)
             if answer.get("cause") != Cause.KILLED:
                 break
         return answer
+
+
+def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
+    """The answer with its sample as a `Sample`, or a failure if it is none to this question."""
+    try:
+        told: dict[str, Any] = {**answer, **convert(answer, Answered)}
+        if do == "lap" and told["sample"].iterations != iterations:
+            raise ValueError(f"{told['sample'].iterations} iterations in place of {iterations}")
+        return told if NEEDED[do] in told else impossible(f"it lacks {NEEDED[do]}")
+    except (ValueError, KeyError) as error:
+        return impossible(str(error))
+
+
+def impossible(wrong: str) -> Answer:
+    """The outcome of a case whose process gave an answer that would be refused on reading."""
+    return {"outcome": "failed", "reason": f"its process gave an impossible answer: {wrong}"}
 
 
 def turns(iteration_s: float, settings: Settings) -> Turns:
@@ -267,26 +289,16 @@ def turns(iteration_s: float, settings: Settings) -> Turns:
     return Turns(pairs=pairs, iterations=iterations, rehearsed=rehearsed)
 
 
-def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:
+def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Iterator[tuple[int, str]]:
     """Lap and series of every turn: pairs of laps in a random order and its mirror image.
 
-    A series with fewer pairs than the race runs in some of them, spread over the race. Those with
-    more pairs run in these too, since only pairs that two share compare them.
+    A series with fewer pairs than others runs in the first ones.
     """
-    pairs = max((own.pairs for own in turns.values()), default=0)
-    schedule: list[tuple[int, str]] = []
-    rank = {pair: rank for rank, pair in enumerate(sorted(range(pairs), key=reversed_bits))}
-    for pair in range(pairs):
-        running = [name for name, own in turns.items() if rank[pair] < own.pairs]
+    for pair in range(max((own.pairs for own in turns.values()), default=0)):
+        running = [name for name, own in turns.items() if pair < own.pairs]
         order = draw.sample(running, len(running))
-        schedule += [(2 * pair, name) for name in order]
-        schedule += [(2 * pair + 1, name) for name in reversed(order)]
-    return schedule
-
-
-def reversed_bits(number: int) -> float:
-    """The binary fraction with the bits of a number in reverse: 0, 1/2, 1/4, 3/4, 1/8, …"""
-    return int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())
+        yield from ((2 * pair, name) for name in order)
+        yield from ((2 * pair + 1, name) for name in reversed(order))
 
 
 def next_pair(laps: Iterable[int]) -> int:
@@ -295,14 +307,14 @@ def next_pair(laps: Iterable[int]) -> int:
 
 
 def contradiction(samples: Collection[Sample], used_s: float) -> str:
-    """Why these samples cannot be, if the kernel counts so much CPU time; empty if they can.
+    """Why these laps cannot be, if the kernel counts so much CPU time; empty if they can.
 
     Samples by a GPU's clock are not judged: it is not a clock of the kernel.
     """
     cpu_s = sum(sample.cpu_s for sample in samples)
     timed = all(sample.device_s is None for sample in samples)
     if timed and used_s > MOST * cpu_s + LAP_S * len(samples) + TICKS_S:
-        return f"{cpu_s:.3g} s of CPU time in laps, of which the kernel counts {used_s:.3g} s"
+        return f"{cpu_s:.3g} s of CPU time in laps, while the kernel counts {used_s:.3g} s"
     return ""
 
 

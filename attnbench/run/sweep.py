@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
 from attnbench.run import order
-from attnbench.run.agenda import FRAGMENTED, Agenda
+from attnbench.run.agenda import Agenda
 from attnbench.run.pace import Pace
 from attnbench.run.process import Process
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Round, run_of, turns
@@ -83,47 +83,39 @@ def race(
     agenda: Agenda, processes: Round, cases: Sequence[Planned], show: Callable[[str], None]
 ) -> list[Run]:
     """Race cases that fit into memory together, and learn from their runs."""
-    settings, block = agenda.settings, cases[0].block
     names = {agenda.series(planned): planned for planned in cases}
-    idle = sum(worker.alive for name, worker in processes.running.items() if name not in names)
-    builds: dict[str, dict[str, Any]] = {
+    builds = {
         name: {
             **asdict(planned.case),
-            **settings.worker_settings,
+            **agenda.settings.worker_settings,
             "filled": planned.filled,
             "suspicious": agenda.is_suspicious(planned),
         }
         for name, planned in names.items()
     }
+    if agenda.is_crowded(cases):
+        processes.end(processes.running.keys() - names.keys())
     processes.observe = show
     entries = processes.race(
         builds,
-        lambda times: {name: turns(each_s, settings) for name, each_s in times.items()},
+        lambda times: {name: turns(each_s, agenda.settings) for name, each_s in times.items()},
         lambda name, wall_s: agenda.timeout_s(names[name], wall_s),
-        first_lap=agenda.next_lap(block),
+        first_lap=agenda.next_lap(cases[0].block),
         again_alone=True,
-        end_others=agenda.exceeds_memory(cases, idle, FRAGMENTED),
     )
-    for name in names.keys() & processes.running.keys():
-        if agenda.keeps_too_much(names[name]):
-            processes.running[name].end()
+    heaps = {name for name, planned in names.items() if agenda.keeps_too_much(planned)}
+    processes.end(heaps & processes.running.keys())
     agenda.visits += len(cases)
-    runs = []
-    for name, entry in entries.items():
-        planned = names[name]
-        if entry.failed is not CUT_OFF:
-            runs.append(run_of_race(agenda, planned, entry))
-            continue
-        agenda.over_budget = True
-        if not agenda.round and not agenda.was_timed(planned) and is_new(agenda, planned):
-            cut_off = {**CUT_OFF, "cause": Cause.BUDGET}
-            predicted = agenda.costs.prediction(planned)
-            runs.append(run_of(planned, Part.TIME, 0, cut_off, predicted=predicted))
-    for run in runs:
-        if run.cause is not Cause.BUDGET:
-            agenda.learn(next(p for p in cases if p.case.key == run.case), run)
     agenda.useful_s += sum(s.wall_s for entry in entries.values() for s in entry.laps.values())
-    return runs
+    ran = {names[name]: entry for name, entry in entries.items() if entry.failed is not CUT_OFF}
+    runs = {planned: run_of_race(agenda, planned, entry) for planned, entry in ran.items()}
+    for planned, run in runs.items():
+        agenda.learn(planned, run)
+    late = [planned for planned in cases if planned not in ran]
+    agenda.over_budget |= bool(late)
+    # what only its first visit could have timed is left out; a repeat takes nothing from its case
+    first = [p for p in late if not agenda.round and not agenda.was_timed(p) and is_new(agenda, p)]
+    return [*runs.values(), *(agenda.cut_off(planned) for planned in first)]
 
 
 def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
@@ -151,18 +143,17 @@ def weigh(
     agenda: Agenda, processes: Round, planned: Planned, show: Callable[[str], None]
 ) -> list[Run]:
     """Measure peaks and counts of a case, unless the budget has ended."""
-    if agenda.left_s() <= 0:
-        agenda.over_budget = True
-        return []
     name, begun = agenda.series(planned), agenda.clock()
-    show(f"{name}, memory")
-    limit_s = min(agenda.timeout_s(planned), max(LEAST_S, agenda.left_s()))
-    alive = sum(process.alive for process in processes.running.values())
-    crowded = agenda.exceeds_memory([planned], alive)
     error = agenda.errors.get(planned.case.slice)
-    about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
-    answer = processes.measure_memory(name, limit_s, end_others=crowded, **about)
-    if answer["outcome"] == "timeout" and agenda.left_s() <= 0:
+    answer = CUT_OFF
+    if agenda.left_s() > 0:
+        show(f"{name}, memory")
+        if agenda.is_crowded([planned]):
+            processes.end(processes.running)
+        limit_s = min(agenda.timeout_s(planned), max(LEAST_S, agenda.left_s()))
+        about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
+        answer = processes.measure_memory(name, limit_s, **about)
+    if answer is CUT_OFF or (answer["outcome"] == "timeout" and agenda.left_s() <= 0):
         agenda.over_budget = True
         return []
     run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun)

@@ -51,7 +51,12 @@ class Machine:
 class Worker:
     def __init__(self, machine, pid):
         self.machine, self.pid, self.alive, self.case = machine, pid, True, None
-        self.used_s = self.idle_s = self.rested_s = 0.0
+        self.used_s = 0.0
+
+    def user_s(self):
+        """CPU seconds since the last call."""
+        used_s, self.used_s = self.used_s, 0.0
+        return used_s
 
     def end(self):
         self.alive = False

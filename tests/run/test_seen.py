@@ -29,7 +29,7 @@ def laps(cpu_s, count=4, device_s=None):
     ],
 )
 def test_laps_that_cannot_be_are_told_from_those_that_can(laps, used_s, impossible):
-    said = f"of which the kernel counts {used_s:g} s" if impossible else ""
+    said = f"while the kernel counts {used_s:g} s" if impossible else ""
     assert contradiction(laps, used_s).endswith(said)
     assert bool(contradiction(laps, used_s)) == impossible
 

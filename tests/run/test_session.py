@@ -298,7 +298,7 @@ def test_a_process_ends_after_a_case_that_leaves_a_heap_too_large_to_keep():
 def test_processes_that_do_not_race_end_where_their_memory_is_needed():
     plan = (
         *(planned(name, 128, 10**8, size=1000) for name in ("slow", "fast")),
-        planned("slow", 256, 10**8, size=GIB // 3),
+        planned("slow", 256, 10**8, size=int(0.8 * GIB)),
         planned("slow", 512, 10**8, size=1000),
         planned("fast", 512, 10**8, size=1000),
     )
