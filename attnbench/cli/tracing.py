@@ -1,5 +1,6 @@
 """`attnbench sweep … --trace CASE`: one case under torch's profiler; nothing is timed."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,7 +29,7 @@ def trace(
         raise CannotRun(f"--trace {wanted}: {found[0].refusal}")
     asked = {**request.settings.worker_settings, **asdict(case), "path": str(part)}
     with server.process(limit_bytes=request.settings.memory_limit_bytes) as worker:
-        answer = worker.ask(request.case_timeout_s, do="trace", **asked)
+        answer = worker.ask(request.case_timeout_s or math.inf, do="trace", **asked)
     if answer["outcome"] != "ok":
         raise CannotRun(f"--trace {wanted}: {answer['outcome']}: {answer['reason']}")
     label = re.sub(r"[^\w.=-]+", "-", str(case))[-200:].strip("-")
