@@ -8,17 +8,15 @@ JSON; every question gets an answer.
 """
 
 import ctypes
-import errno
 import gc
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,19 +33,31 @@ STATUS = struct.Struct("<iii")  # a process id, an exit code, a number of proces
 
 
 def main() -> None:
-    """Import the modules that the first message names, then serve what comes after it.
+    """Import the modules that the first message names, then fork whenever it is asked to.
 
-    The connection is on standard input.
+    The connection is on standard input; with it, all processes end.
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that supervise
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=os.dup(0))
     parent, modules = json.loads(control.recv(1 << 16))
     end_with(parent)
     load_shared(*modules)
     prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
-    fork_until_closed(control)
+    control.sendall(b"o")
+    with suppress(OSError):
+        while (message := socket.recv_fds(control, 1, 3))[0]:
+            if message[0] == b"c":
+                load_shared(COMPILER)
+            elif message[1]:
+                told, pipe, output = message[1]
+                with socket.socket(fileno=told) as connection:
+                    supervised(control, connection, pipe, output)
+                os.close(pipe)
+                os.close(output)
+    end_children()
 
 
 def load_shared(*modules: str) -> None:
@@ -69,82 +79,39 @@ def import_own_package() -> None:
         del sys.path[0]
 
 
-def fork_until_closed(control: socket.socket) -> None:
-    """Fork a process whenever one is asked for; at the end of the connection, end all of them.
+def supervised(control: socket.socket, told: socket.socket, pipe: int, output: int) -> None:
+    """Fork a worker, and a process that waits for it and tells of its birth and its end.
 
-    Each comes with a connection of its own, on which this program says that the process was born,
-    and how it ended.
+    With the worker ends whatever it left running.
     """
-    woken, wake = socket.socketpair()
-    wake.setblocking(False)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    poll = select.poll()
-    for source in (control, woken):
-        poll.register(source, select.POLLIN)
-    status: dict[int, socket.socket] = {}  # by process id
-    control.sendall(b"o")
-    while True:
-        ready = {descriptor for descriptor, _ in poll.poll()}
-        if woken.fileno() in ready:
-            woken.recv(4096)
-            reap(status)
-        if control.fileno() in ready and not serve_one(control, (woken, wake), status):
-            break
-    end_children()
-
-
-def serve_one(
-    control: socket.socket, own: tuple[socket.socket, ...], status: dict[int, socket.socket]
-) -> bool:
-    """Do what is asked on the control connection; False at its end.
-
-    The system drops descriptors when this program has too many open; then nothing is forked. All
-    connections of this program are closed in a new process, also its `own`.
-    """
+    server = os.getpid()
     try:
-        asked, descriptors, _, _ = socket.recv_fds(control, 1, 3)
-    except OSError:
-        return False
-    if asked == b"c":
-        load_shared(COMPILER)
-    if asked != b"f" or not descriptors:
-        return bool(asked)
-    pid, code, parent = -1, errno.EMFILE, os.getpid()
-    told = socket.socket(fileno=descriptors[0])
-    if len(descriptors) == 3:
-        try:
-            pid = os.fork()
-        except OSError as error:
-            code = error.errno or 0
-    if pid == 0:
-        for mine in (control, told, *own, *status.values()):
-            mine.close()
-        start_worker(*descriptors[1:], parent=parent)
-    for descriptor in descriptors[1:]:
-        os.close(descriptor)
-    tell(told, pid, code)
-    if pid > 0:
-        status[pid] = told
-    else:
-        told.close()
-    return True
+        if os.fork():
+            return
+        control.close()
+        end_with(server)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        supervisor = os.getpid()
+        if (pid := os.fork()) == 0:
+            told.close()
+            start_worker(pipe, output, supervisor)
+        os.close(pipe)
+        os.close(output)
+        tell(told, pid)
+        status = os.waitpid(pid, 0)[1]
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        left = end_children()
+        tell(told, pid, os.waitstatus_to_exitcode(status), left)
+    except OSError as error:
+        tell(told, -1, error.errno or 0)
+    finally:
+        if os.getpid() != server:
+            os._exit(0)
 
 
-def reap(status: dict[int, socket.socket]) -> None:
-    """Collect children that have ended, and tell how those did that were asked for."""
-    with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            pid, exit_status = ended
-            if told := status.pop(pid, None):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)  # what it left in its process group
-                left = end_children(set(status))
-                with told:
-                    tell(told, pid, os.waitstatus_to_exitcode(exit_status), left)
-
-
-def tell(told: socket.socket, pid: int, code: int, left: int = 0) -> None:
+def tell(told: socket.socket, pid: int, code: int = 0, left: int = 0) -> None:
     """Say that a process was born, or how it ended, unless nobody listens any more."""
     with suppress(OSError):
         told.sendall(STATUS.pack(pid, code, left))
@@ -157,11 +124,9 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def start_worker(pipe: int, output: int, *, parent: int) -> None:
+def start_worker(pipe: int, output: int, parent: int) -> None:
     """In a new process: answer until the connection ends, then exit without running hooks."""
     try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         with suppress(OSError):
             os.setpgid(0, 0)
@@ -186,17 +151,15 @@ def serve(connection: socket.socket) -> None:
 
     Questions and answers are numbered lines.
     """
-    answer: Callable[..., Mapping[str, Any]] | None = None
-    own = os.getpid()
+    answer, own = load, os.getpid()
     with suppress(OSError), connection.makefile("rb") as questions:
         for line in questions:
             number, question = json.loads(line)
             try:
-                if answer is None:
-                    answer = load(**question)
-                    text = json.dumps([number, {"outcome": "ok"}])
-                else:
-                    text = json.dumps([number, answer(**question)])
+                found = answer(**question)
+                if answer is load:
+                    answer, found = found, {"outcome": "ok"}
+                text = json.dumps([number, found])
             except BaseException as error:  # a mechanism may raise anything
                 text = json.dumps([number, {"outcome": "failed", "reason": described(error)}])
             if os.getpid() != own:  # a mechanism has forked, and this is the child
@@ -204,10 +167,9 @@ def serve(connection: socket.socket) -> None:
             connection.sendall(text.encode() + b"\n")
 
 
-def load(
-    tree: str | None, caches: str, threads: int, module: str, **about: Any
-) -> Callable[..., Mapping[str, Any]]:
+def load(tree: str | None, caches: str, threads: int, module: str, **about: Any) -> Any:
     """The function that answers later questions: of the module's `Worker`, on a `tree` if given.
+
     Raises `ImportError`.
     """
     if torch := sys.modules.get("torch"):  # otherwise OMP_NUM_THREADS sets it
@@ -226,8 +188,7 @@ def load(
             raise ImportError(f"it has protocol {theirs} of measuring processes, not {PROTOCOL}")
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this one: {error}") from error
-    answer: Callable[..., Mapping[str, Any]] = worker(tree, **about).answer
-    return answer
+    return worker(tree, **about).answer
 
 
 def described(error: BaseException) -> str:
@@ -236,13 +197,13 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def end_children(kept: Set[int] = frozenset()) -> int:
-    """Kill every descendant process except `kept` and their children; return the number killed.
+def end_children() -> int:
+    """Kill every descendant process; return the number killed.
 
     Orphans of killed processes become children of this one, which adopts them.
     """
     ended: set[int] = set()
-    while left := set(children()) - kept - ended:
+    while left := set(children()) - ended:
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
