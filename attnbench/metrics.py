@@ -195,7 +195,6 @@ ROWS = (
               "of the FLOP/s of a large matrix product here", name="peak_share"),
     _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
     _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
-    _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),
     _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
     _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
     _recorded("probe_s", "probe", Unit.SECONDS, "fixed work beside each sample"),
@@ -206,7 +205,6 @@ ROWS = (
               signed=True),
     _recorded("workspace_bytes", "workspace", Unit.BYTES, "of cuBLAS, not in the allocated peak"),
     _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
-    _recorded("load_after", "load after", Unit.COUNT, "one-minute load average"),
 )  # fmt: skip
 TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
 NAMED: Mapping[str, Metric] = MappingProxyType({row.name: row for row in ROWS if row.name})

@@ -142,7 +142,7 @@ def timed(
         round=round,
         outcome=Outcome.OK,
         samples=tuple(rows),
-        values={"warmup_s": effect, "load_before": 0.2, "load_after": 0.9},
+        values={"warmup_s": effect, "load_before": 0.2},
         elapsed_s=4 * effect,
     )
 

@@ -222,7 +222,7 @@ def measuring_option(copy):
     # what the worker was told is recorded, so that the test can read it
     row = '    _recorded("naps", "naps", Unit.COUNT, "naps before each case"),\n'
     copy.insert("metrics.py", "ROWS = (\n", row)
-    copy.insert("measure/built.py", "load_before=load()", ", naps=float(timing.naps or 0)")
+    copy.insert("measure/built.py", '"load_before": load(), ', '"naps": timing.naps, ')
 
 
 def package(copy):

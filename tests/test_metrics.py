@@ -77,7 +77,7 @@ COSTS = (*(f"{name}_s" for name in COSTS), "token_s", "tokens_per_s", "tpot_s", 
 COSTS = (*COSTS, "energy_j")
 RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "power_w")
 RECORDED = (*RECORDED, "kernels", "over_bound", "peak_share")
-RECORDED = (*RECORDED, "load_before", "load_after", "sm_clock_hz", "throttled_s")
+RECORDED = (*RECORDED, "load_before", "sm_clock_hz", "throttled_s")
 RECORDED = (*RECORDED, "context_bytes", "workspace_bytes")
 RECORDED = (*RECORDED, "probe_s")
 

@@ -24,7 +24,7 @@ CLOCK = 0.95  # of the highest clock among cases that are compared
 
 # how the notes of runs say what a mechanism did to its process
 CHANGES = MappingProxyType({
-    "changed": "changed {}", "odd": "{}", "recompiled": "{}", "processes": "{}", "later": "{}",
+    "changed": "changed {}", "odd": "{}", "processes": "{}", "later": "{}",
 })  # fmt: skip
 # what disturbed laps even when they were taken again
 BESIDE = MappingProxyType({

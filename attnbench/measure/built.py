@@ -5,19 +5,16 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 
 import torch
-from torch._dynamo.utils import counters
 from torch.profiler import profile, supported_activities
 
 from attnbench.attention.card import Card
 from attnbench.devices.disturbances import kernel_s
 from attnbench.devices.host import load
-from attnbench.devices.protocol import Device, Iterate, Meter, Stopwatch, ValuesAndNotes
+from attnbench.devices.protocol import Device, Iterate, Stopwatch, ValuesAndNotes
 from attnbench.devices.timing import (
     increments,
     is_away,
@@ -43,8 +40,6 @@ UNEXAMINED = "was not examined for odd behaviour, as the budget ended"
 LITTER = 100  # objects that an iteration leaves in cycles
 GARBAGE = "leaves garbage in cycles; the collector is off while laps run, and not in their time"
 REHEARSAL_S = 0.1  # at most, while pages fault
-COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
-PREFILLS_S, PREFILLS = 0.2, 5  # most time and number of prefills that count
 TRACED_S, MOST_TRACED = 0.05, 20  # short iterations are traced repeatedly
 
 
@@ -72,26 +67,24 @@ class Built:
     """
 
     def __init__(self, card: Card, case: Case, seed: int, device: Device, timing: Timing) -> None:
-        self.timing, self.device = timing, device
-        self.values = without_none(load_before=load())
-        begun = time.perf_counter()
+        self.timing, self.device, begun = timing, device, time.perf_counter()
         if is_not_causal(card, case, seed):
             raise Unmeasured("unsupported", "later tokens change its earlier outputs")
         self.subject = subject = subject_of(card, case, seed, filled=timing.filled)
-        if subject.compiles:
-            load_compiler(device)
         if timing.core is not None:
             os.sched_setaffinity(0, {timing.core})
-        self.meter, self.watch = device.meter(), self.stopwatch()
-        iterate = subject.iteration()
-        self.values["setup_s"] = time.perf_counter() - begun
-        if subject.mode.steps:
-            ttft_s = time_to_first_token(subject, self.stopwatch(), device.meter())
-            self.values |= without_none(ttft_s=ttft_s)
+        self.meter, self.watch, iterate = device.meter(), self.stopwatch(), subject.iteration()
+        prompted = subject.prefill()
+        if prompted is not None and (wrong := subject.check(prompted)):
+            raise Unmeasured("failed", f"after the prompt, {wrong}")
+        device.synchronise()
+        self.values = {"load_before": load(), "setup_s": time.perf_counter() - begun}
         compiling_s = self.compiling_s(iterate) if subject.compiles else 0.0
         faulted, waited = increments(self.meter.faults), increments(self.meter.waited)
+        mapping_s = increments(kernel_s)
         self.examination = Examination(subject, seed) if timing.suspicious else None
         first = self.checked(iterate)
+        mapped_s = mapping_s()
         if subject.compiles:
             self.values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         if timing.cuda_graphs:
@@ -100,8 +93,19 @@ class Built:
         self.iterate = Iterations(
             subject, iterate, timing.inputs_seed, timing.cuda_graphs, timing.suspicious
         )
-        self.warm_up(first, faulted, waited)
-        self.graphs, self.moved = graphs(), self.iterate.moved
+        limits = timing.warmup_s, faulted, timing.faulting_s, allocator.map_ahead
+        warm = warm_up(self.iterate, self.iterate.clear, self.watch, first, *limits)
+        self.values |= {"warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
+        late = warm[len(warm) // 2 :]
+        self.wall_s = median(spent_s([each]) for each in late)
+        self.iteration_s = self.cost_s = median(each.seconds for each in late)
+        if self.watch.hides_launches:  # hiding the launches of one takes longer than they do
+            self.cost_s = self.wall_s = self.timed(1).wall_s
+        elif is_away(warm, waited()):
+            self.iteration_s = self.cost_s = self.wall_s
+        elif len(warm) == 1 and first.device_s is None:
+            self.iteration_s = self.cost_s = without_faults_s(first, mapped_s)
+        self.moved = self.iterate.moved
         # a collection would disturb the samples of one process alone
         gc.collect()
         gc.disable()
@@ -110,7 +114,11 @@ class Built:
         return self.device.stopwatch(self.timing.cold, Clock(self.timing.clock))
 
     def compiling_s(self, iterate: Iterate) -> float:
-        """Seconds of an iteration that compiles everything it runs."""
+        """Seconds of an iteration that compiles everything it runs.
+
+        What was compiled for other cases is forgotten: torch would stop after a few shapes.
+        """
+        torch.compiler.reset()
         begun = time.perf_counter()
         iterate(lambda phase: None)
         self.subject.clear()
@@ -120,40 +128,12 @@ class Built:
     def checked(self, iterate: Iterate) -> Sample:
         """The sample of the first iteration, whose output is checked. Raises `Unmeasured`."""
         kept: list[torch.Tensor] = []
-        mapping_s = increments(kernel_s)
         taken = sample(lambda lap: kept.append(iterate(lap)), self.subject.clear, self.watch, 1)
-        self.mapping_s = mapping_s()
         if self.examination:
             self.examination.first = some_numbers(kept[0])
         if wrong := self.subject.check(kept.pop()):
             raise Unmeasured("failed", wrong)
         return taken
-
-    def warm_up(
-        self, first: Sample, faulted: Callable[[], int], waited: Callable[[], float]
-    ) -> None:
-        """Warm up after the `first` iteration, and tell from the end of it what one takes."""
-        warm = warm_up(
-            self.iterate,
-            self.iterate.clear,
-            self.watch,
-            first,
-            self.timing.warmup_s,
-            faulted,
-            self.timing.faulting_s,
-            allocator.map_ahead,
-        )
-        self.values |= {"warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
-        late = warm[len(warm) // 2 :]
-        self.wall_s = median(spent_s([each]) for each in late)
-        self.iteration_s = median(each.seconds for each in late)
-        if len(warm) == 1 and first.device_s is None:
-            self.iteration_s = without_faults_s(first, self.mapping_s)
-        self.cost_s = self.iteration_s
-        if self.watch.hides_launches:  # hiding the launches of one takes longer than they do
-            self.cost_s = self.wall_s = self.timed(1).wall_s
-        elif is_away(warm, waited()):
-            self.iteration_s = self.cost_s = self.wall_s
 
     def lap(self, iterations: int, rehearse: bool = False, left_s: float = math.inf) -> Sample:
         """One sample; with `rehearse`, first one iteration untimed. Raises `Unmeasured`.
@@ -185,7 +165,10 @@ class Built:
     def taken_once(self, iterations: int) -> Sample:
         """A sample, with what the meter saw of it."""
         self.iterate.prepare(iterations)
-        return metered(self.meter, partial(self.timed, iterations))
+        with self.meter:
+            taken = self.timed(iterations)
+        self.meter.judge_sample(taken)
+        return taken._replace(waited_s=self.meter.waited_s, disturbed=self.meter.disturbed)
 
     def rehearse(self) -> None:
         """Run an iteration untimed, and further ones while pages fault."""
@@ -200,18 +183,13 @@ class Built:
         Odd behaviour is looked for, and energy measured, if the `left_s` of the budget allow.
         """
         garbage = gc.collect() // max(1, self.iterate.moved - self.moved)
-        values = {**self.values, "garbage": garbage, **self.meter.values()}
-        values |= without_none(load_after=load())
-        if (recompiles := graphs() - self.graphs) or self.subject.compiles:
-            values["recompiles"] = recompiles
+        values = {k: value for k, value in self.values.items() if value is not None}
+        values |= {"garbage": garbage, **self.meter.values()}
         notes = {**self.device.notes(self.watch), **self.meter.notes()}
         if self.examination and EXAMINED * self.iteration_s < left_s:
             notes |= self.examination.notes(self.iterate)
         elif self.examination:
             notes["unexamined"] = UNEXAMINED
-        if recompiles:
-            again = "was compiled again while it was timed"
-            notes["recompiled"] = f"{again} (new graphs: {recompiles})"
         if garbage > LITTER:
             notes["garbage"] = GARBAGE
         if self.timing.energy:
@@ -249,56 +227,3 @@ def captured(device: Device, subject: Subject) -> Iterate:
     if wrong := subject.check(replay(lambda phase: None)):
         raise Unmeasured("failed", f"replayed as CUDA graphs, {wrong}")
     return replay
-
-
-def load_compiler(device: Device) -> None:
-    """Forget what was compiled for other cases, and load the compiler with all its parts.
-
-    Otherwise the first case of a process would pay for loading, and torch would stop compiling a
-    mechanism after a few shapes.
-    """
-    torch.compiler.reset()
-    torch.compile(lambda x: x + 1, dynamic=False)(torch.zeros(2, device=device.torch_name))
-
-
-def graphs() -> int:
-    """How many graphs torch.compile has compiled in this process so far."""
-    return counters["stats"]["unique_graphs"]
-
-
-def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
-    """Take a sample, and add what the meter saw of it."""
-    with meter:
-        taken = take()
-    meter.judge_sample(taken)
-    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
-
-
-def time_to_first_token(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
-    """The time to the first token: the median in seconds of a few prefills; None without a prompt.
-
-    Raises `Unmeasured`.
-    """
-    output: list[torch.Tensor | None] = []
-
-    def iterate(lap: Callable[[str], None]) -> None:
-        output[:] = [subject.prefill()]
-        lap("forward")
-
-    # users wait for launches too
-    prefill = partial(metered, meter, partial(sample, iterate, lambda: None, watch, 1, hide=False))
-    taken = [prefill()]
-    if output[0] is None:
-        return None
-    if wrong := subject.check(output[0]):
-        raise Unmeasured("failed", f"after the prompt, {wrong}")
-    if spent_s(taken) <= COLD_S:
-        taken.clear()
-    while spent_s(taken) < PREFILLS_S and len(taken) < PREFILLS:
-        taken.append(prefill())
-    return median(one.seconds if one.device_s is None else one.wall_s for one in taken)
-
-
-def without_none(**values: float | None) -> dict[str, float]:
-    """The values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}

@@ -22,18 +22,23 @@ PEAK_S = 0.15  # per peak rate: precise enough, and short enough before every sw
 def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment:
     """This machine with measured peak rates: of matrix products in each number type, and of copies.
 
-    Runs operations, so only workers may call it.
+    A rate is missing where memory is too small for it. Runs operations, so only workers may call
+    it.
     """
     chosen = find(device)
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
     before, others, begun = load(), busy_cores(), account()
-    clock = chosen.host_clock(threads)
-    products = {dtype: matmul_flops(chosen, dtype, clock) for dtype in dtypes}
+    clock, products = chosen.host_clock(threads), dict[str, float]()
+    for dtype in dtypes:
+        with suppress(torch.OutOfMemoryError):
+            products[dtype] = matmul_flops(chosen, dtype, clock)
     for name, allowed in chosen.arithmetics(dtypes):
-        with allowed:
+        with allowed, suppress(torch.OutOfMemoryError):
             products[name] = matmul_flops(chosen, "float32", clock)
-    copy = copy_bytes(chosen, clock)
+    copied = None
+    with suppress(torch.OutOfMemoryError):
+        copied = copy_bytes(chosen, clock)
     chosen.release()
     return Environment(
         attnbench=__version__,
@@ -45,9 +50,9 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
         cores=cores(),
         threads=threads,
         memory_bytes=memory_bytes(),
-        matmul_flops=products[dtypes[0]],
-        copy_bytes=copy,
-        peaks={name: rate for name, rate in products.items() if rate},
+        matmul_flops=products.get(dtypes[0]),
+        copy_bytes=copied,
+        peaks=products,
         load=before,
         busy_cores=others,
         share=share(account().since(begun)),
@@ -55,35 +60,24 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     )
 
 
-def matmul_flops(device: Device, dtype: str, clock: Clock) -> float | None:
-    """FLOP/s of a large product in this type; None where memory is too small for it."""
+def matmul_flops(device: Device, dtype: str, clock: Clock) -> float:
+    """FLOP/s of a large product in this type."""
     size = device.matmul_size
-    with suppress(torch.OutOfMemoryError):
-        a, b = torch.randn(2, size, size, device=device.torch_name).to(getattr(torch, dtype))
-        return 2 * size**3 / best(lambda: torch.mm(a, b), device, clock)
-    return None
+    a, b = torch.randn(2, size, size, device=device.torch_name).to(getattr(torch, dtype))
+    return 2 * size**3 / best(lambda: torch.mm(a, b), device, clock)
 
 
-def copy_bytes(device: Device, clock: Clock) -> float | None:
-    """Bytes/s of a large copy, read and written; None where memory is too small for it."""
-    with suppress(torch.OutOfMemoryError):
-        source = torch.randn(device.copy_elements, device=device.torch_name)
-        target = torch.empty_like(source)
-        moved = 2 * source.numel() * source.itemsize
-        return moved / best(lambda: target.copy_(source), device, clock)
-    return None
+def copy_bytes(device: Device, clock: Clock) -> float:
+    """Bytes/s of a large copy, read and written."""
+    source = torch.randn(device.copy_elements, device=device.torch_name)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / best(lambda: target.copy_(source), device, clock)
 
 
 def best(work: Callable[[], object], device: Device, clock: Clock) -> float:
     """Seconds of one call, the mean of the fastest run of calls within `PEAK_S`."""
-    watch, calls = device.stopwatch(clock=clock), device.peak_calls
-
-    def seconds() -> float:
-        iterate = repeated(work, calls)
-        return sample(iterate, lambda: None, watch, 1, hide=False).seconds / calls
-
-    seconds()
-    fastest, end = float("inf"), time.perf_counter() + PEAK_S
-    while time.perf_counter() < end:
-        fastest = min(fastest, seconds())
-    return fastest
+    watch, iterate = device.stopwatch(clock=clock), repeated(work, device.peak_calls)
+    took, end = list[float](), time.perf_counter() + PEAK_S
+    while len(took) < 2 or time.perf_counter() < end:
+        took.append(sample(iterate, lambda: None, watch, 1, hide=False).seconds)
+    return min(took) / device.peak_calls

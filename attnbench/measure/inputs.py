@@ -7,7 +7,6 @@ not, and nothing has to be drawn or copied. Rows whose end is reached are redraw
 
 import random
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ MOVES = 1 << 14  # of a window within one row, for which the row is 1 MiB longer
 SAMPLED = 4096  # numbers of an output to compare: 16 KiB, and enough not to agree by chance
 
 Inputs = tuple[Tensor, ...]
-Draws = list[Tensor]  # states of random generators
 
 
 class Iterations:
@@ -46,11 +44,10 @@ class Iterations:
         sizes = [(x.numel() + MOVES * LINE // x.itemsize, x) for x in subject.inputs]
         self.rows = [torch.empty(size, dtype=x.dtype, device=x.device) for size, x in sizes]
         subject.generator.manual_seed(seed)
-        self.fill()  # not within a sample, whose page faults are counted
-        self.moved = 0  # how often
+        self.moved, self.looked_at, self.draws = 0, 0, list[Tensor]()
         self.output: Tensor | None = None
-        self.looked_at, self.draws = 0, Draws()
         self.numbers: Tensor | None = None
+        self.fill()  # not within a sample, whose page faults are counted
 
     def __call__(self, lap: Lap) -> None:
         self.output = self.work(lap)
@@ -65,40 +62,32 @@ class Iterations:
     def clear(self) -> None:
         """Drop what the last iteration left, and move on."""
         self.output = None
-        if not self.fixed:  # graphs keep their gradients
-            self.subject.clear()
         if self.moved and self.moved % MOVES == 0:
             self.fill()
         windows = self.windows(self.moved)
         self.moved += 1
-        if not self.fixed:
-            self.subject.inputs = windows
-        else:
+        if self.fixed:  # graphs keep their gradients
             with torch.no_grad():
                 for x, window in zip(self.subject.inputs, windows, strict=True):
                     x.copy_(window)
+        else:
+            self.subject.clear()
+            self.subject.inputs = windows
         if self.moved == self.looked_at:
             self.draws = draws(self.subject.device)
 
     def windows(self, number: int) -> Inputs:
         """The inputs after so many moves."""
-        trains, begin = self.subject.mode.trains, number % MOVES * LINE
-        return tuple(
-            window(row, begin // row.itemsize, shape).requires_grad_(
-                trains and row.is_floating_point()
-            )
-            for row, shape in zip(self.rows, self.shapes, strict=True)
-        )
-
-    def again(self) -> Inputs | None:
-        """The inputs of the iteration looked at; None if the rows have been redrawn since."""
-        number = self.looked_at - 1
-        same = number // MOVES == (self.moved - 1) // MOVES
-        return self.windows(number) if self.looked_at and same else None
+        begin, parts = number % MOVES * LINE, zip(self.rows, self.shapes, strict=True)
+        inputs = tuple(window(row, begin // row.itemsize, shape) for row, shape in parts)
+        for x in inputs:
+            x.requires_grad_(self.subject.mode.trains and x.is_floating_point())
+        return inputs
 
     def fill(self) -> None:
         """Draw numbers as the first inputs were drawn: normally distributed, or ids of tokens."""
         generator, shell = self.subject.generator, self.subject.case.workload.shell
+        self.numbers = None  # what was looked at cannot be repeated
         for row in self.rows:
             if row.is_floating_point():
                 row.normal_(generator=generator)
@@ -112,27 +101,27 @@ def window(row: Tensor, begin: int, shape: Sequence[int]) -> Tensor:
     return part.set_(row.untyped_storage(), begin, tuple(shape), ())
 
 
+def elsewhere(x: Tensor) -> Tensor:
+    """x at another place, as a part of a longer row, as the inputs of laps are."""
+    row = torch.empty(x.numel() + LINE, dtype=x.dtype, device=x.device)
+    with torch.no_grad():
+        part = window(row, LINE, x.shape).copy_(x)
+    return part.requires_grad_(x.requires_grad)
+
+
 def some_numbers(tensor: Tensor) -> Tensor:
-    """Copies of some numbers, spread evenly over a tensor."""
-    tensor = tensor.detach() if tensor.dim() else tensor.detach()[None]
-    return tensor[places(tensor.shape, tensor.device)]
+    """Copies of some numbers, spread evenly over a tensor, its first one among them."""
+    numbers = tensor.detach().reshape(-1)
+    return numbers[:: len(numbers) // SAMPLED | 1].clone()  # of all channels, whose number is even
 
 
-@cache
-def places(shape: torch.Size, device: torch.device) -> tuple[Tensor, ...]:
-    """The index of some numbers of a tensor; on a GPU it should not be made within a lap."""
-    count = min(SAMPLED, shape.numel())
-    index = torch.linspace(0, shape.numel() - 1, count, device=device, dtype=torch.float64)
-    return torch.unravel_index(index.long(), shape)
-
-
-def draws(device: str) -> Draws:
+def draws(device: str) -> list[Tensor]:
     """The states of the random generators that an iteration may use."""
     of_device: Any = getattr(torch.get_device_module(device), "get_rng_state", None)
     return [torch.get_rng_state(), *([of_device(device)] if of_device else [])]
 
 
-def redraw(states: Draws, device: str) -> None:
+def redraw(states: list[Tensor], device: str) -> None:
     """Restore the random generators to those states."""
     torch.set_rng_state(states[0])
     for state in states[1:]:

@@ -8,15 +8,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
-from attnbench.measure.built import load_compiler
 from attnbench.measure.cards import Unmeasured
-from attnbench.measure.subject import SUBJECTS, Subject, subject_of
+from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Case, Level, Workload
 from attnbench.verify.flops import counted_flops
+
+STEPS = 16  # at most, for a numerical error: in float64 each reads twice the bytes
 
 
 def measure_memory_and_counts(
@@ -38,11 +40,10 @@ def measure_memory_and_counts(
     """
     values, form = dict[str, float](), card.forms[case.form]
     if form.compiles:
-        load_compiler(device)
+        torch.compiler.reset()  # what was compiled for other cases
     if checked:
         subject = subject_of(card, case, seed)
-        check(subject)
-        values["garbage"] = garbage(subject)
+        values["garbage"] = check(subject)
         declare = getattr(form, subject.declares)
         values["parameters"] = sum(p.numel() for p in subject.parameters)
         if flops := declare(config, case.workload):
@@ -53,7 +54,10 @@ def measure_memory_and_counts(
     peaks, notes = device.profile_memory(lambda case: build(case=case), case)
     values |= peaks
     if not card.declared or form.flops_estimated:
-        values |= counted(subject_of(card, case, seed))
+        subject = subject_of(card, case, seed)
+        call = subject.module.attend if case.workload.level is Level.CORE else subject.module
+        values["parameters"] = sum(p.numel() for p in subject.parameters)
+        values["flops"] = counted_flops(subject.module, *subject.inputs, subject.mask, call=call)
     if card.declared and error and (found := relative_error(card, case, seed)) is not None:
         values["error"] = found
     if form.package:
@@ -65,37 +69,28 @@ def measure_memory_and_counts(
     return values, notes
 
 
-def check(subject: Subject) -> None:
-    """Check the output and the gradients of one iteration. Raises `Unmeasured`."""
+def check(subject: Subject) -> int:
+    """Check the output and the gradients of one iteration. Raises `Unmeasured`.
+
+    Returns how many objects the next one leaves in cycles, to the garbage collector.
+    """
     subject.prefill()
-    wrong = subject.check(subject.iteration()(lambda phase: None))
+    iterate = subject.iteration()
+    wrong = subject.check(iterate(lambda phase: None))
     tensors = (*subject.parameters, *subject.inputs)
-    gradients = [t.grad for t in tensors if t.grad is not None]
-    if not wrong and not all(gradient.isfinite().all() for gradient in gradients):
+    if not wrong and not all(t.grad.isfinite().all() for t in tensors if t.grad is not None):
         wrong = "a gradient is not finite"
     subject.clear()
     if wrong:
         raise Unmeasured("failed", wrong)
-
-
-def garbage(subject: Subject) -> int:
-    """How many objects an iteration after the first leaves in cycles, to the garbage collector."""
     gc.collect()
     gc.disable()
     try:
-        subject.iteration()(lambda phase: None)
+        iterate(lambda phase: None)
         subject.clear()
         return gc.collect()
     finally:
         gc.enable()
-
-
-def counted(subject: Subject) -> dict[str, float]:
-    """Parameters and forward FLOPs of a module that does not declare them."""
-    is_core = subject.case.workload.level is Level.CORE
-    call = subject.module.attend if is_core else subject.module
-    flops = counted_flops(subject.module, *subject.inputs, subject.mask, call=call)
-    return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
 
 
 def relative_error(card: Card, case: Case, seed: int) -> float | None:
@@ -107,13 +102,10 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     arithmetic, including discrete choices that rounding changes. In decode the end of the sequence
     is computed step by step.
     """
-    w = case.slice.workload
-    short = replace(w, mode=Workload.mode)
-    config = card.configure(dict(case.options))
-    if card.refusal(case.form, config, short) or card.refusal("eager", config, short):
-        return None
-    form = card.forms[case.form]
-    if form.deviation:
+    w, form = case.slice.workload, card.forms[case.form]
+    short, config = replace(w, mode=Workload.mode), card.configure(dict(case.options))
+    refused = any(card.refusal(name, config, short) for name in (case.form, "eager"))
+    if refused or form.deviation:
         return None
     dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
     torch.manual_seed(seed)
@@ -124,7 +116,20 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
     with torch.no_grad():
         torch.manual_seed(seed)
-        y = SUBJECTS[w.mode].sequence(module, x).double()
+        y = (stepped(module, x) if w.steps else module(x)).double()
         torch.manual_seed(seed)
         expected = exact(x.double())
     return float((y - expected).norm() / expected.norm())
+
+
+def stepped(module: Any, x: Tensor) -> Tensor:
+    """The causal output for x [1, N, D], the end of it token by token."""
+    prompt = max(x.shape[1] // 2, x.shape[1] - STEPS)
+    state, outputs = module.start(len(x), x.shape[1]), []
+    if prompt:
+        output, state = module.prefill(x[:, :prompt], state)
+        outputs.append(output)
+    for token in x[:, prompt:].split(1, 1):
+        output, state = module.step(token, state)
+        outputs.append(output)
+    return torch.cat(outputs, 1)

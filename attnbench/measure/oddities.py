@@ -8,8 +8,7 @@ with other inputs and random numbers, show the same sign.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,16 +16,7 @@ from torch import Tensor
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
-from attnbench.measure.inputs import (
-    LINE,
-    Draws,
-    Inputs,
-    Iterations,
-    draws,
-    redraw,
-    some_numbers,
-    window,
-)
+from attnbench.measure.inputs import Inputs, Iterations, draws, elsewhere, redraw, some_numbers
 from attnbench.measure.subject import Subject, plain, subject_of
 from attnbench.records import Case, Causality, Level
 
@@ -37,11 +27,9 @@ SHARE = 0.1
 # `GROSS` is more than the state of a mechanism changes within a lap.
 TOLERANCE, STEPS, GROSS = 1e-4, 4, 0.5
 ROUNDING = 1e-5  # by which a causal Fourier transform lets later tokens change earlier outputs
-
 TRIES = 8  # that must show a sign before it is believed
-SAME = "gave the same output for other input"
-# what it may ignore, and the dimension along which one is replaced
-PARTS = MappingProxyType({"ignored tokens of its input": -2, "ignored channels of its input": -1})
+# what it may ignore: along which dimension one is replaced
+TOKENS, CHANNELS = -2, -1
 # Share of the comparisons that must show it, half of it while more are to come. An honest mechanism
 # may drop a token where an expert has no room for it, but seldom both it and what replaces it.
 IGNORED = 0.4
@@ -53,33 +41,39 @@ SMALL = 1e-3  # change of a token to which only what chooses among codes does no
 
 
 class Examination:
-    """Looks at the iterations of a subject from outside, and examines its mechanism at the end."""
+    """Looks at the iterations of a subject from outside, and examines its mechanism at the end.
+
+    `first` are some numbers of the first iteration's output, `last` of the last one's as its lap
+    ended.
+    """
 
     def __init__(self, subject: Subject, seed: int) -> None:
         self.subject, self.seed, self.trains = subject, seed, subject.mode.trains
         self.draws = draws(subject.device)
-        self.first: Tensor | None = None  # some numbers of the first iteration's output
-        self.last: Tensor | None = None  # of the last one's, as its lap ended
+        self.first: Tensor | None = None
+        self.last: Tensor | None = None
         modules = subject.module.modules()
         self.mechanism: Any = next(m for m in modules if isinstance(m, Attention))
         self.suspect, self.odd = dict[str, None](), dict[str, None]()
 
     def notes(self, iterations: Iterations) -> Mapping[str, str]:
         """Why it is `suspect`, so that it is not ranked, or only `odd`, or `causal` unasked."""
-        causal = ""
+        causal, last, output = "", self.last, iterations.output
         try:
-            output, last = iterations.output, self.last
-            if output is not None and last is not None and differs(some_numbers(output), last):
+            if last is not None and output is not None and differs(some_numbers(output), last):
                 self.suspect["changed its output after it had returned it"] = None
-            self.look_at_settings()
+            if frozen := sum(not parameter.requires_grad for parameter in self.subject.parameters):
+                self.odd[f"switched off the gradients of {frozen} of its parameters"] = None
+            if any(module.training != self.trains for module in self.subject.module.modules()):
+                self.odd["switched between training and evaluation"] = None
             if not (self.trains or iterations.fixed):  # graphs run none of its code
                 self.repeat(iterations)
             vary(self.mechanism.parameters())
             self.suspect |= dict.fromkeys(self.signs())
-            if self.is_tested and not self.suspect and not self.subject.case.workload.causal:
+            if self.is_tested and not (self.suspect or self.subject.case.workload.causal):
                 causal = "" if self.sees_later_tokens() else "it sees no later token"
             if self.trains and not self.subject.compiles:
-                self.suspect |= dict.fromkeys(self.gradients())
+                self.look_at_gradients()
         except Exception as error:
             self.odd[f"failed when it was called again, with {type(error).__name__}"] = None
         signs = {"suspect": "; ".join(self.suspect), "odd": "; ".join(self.odd), "causal": causal}
@@ -106,24 +100,18 @@ class Examination:
                 return True
         return False
 
-    def look_at_settings(self) -> None:
-        """Note settings of its modules and parameters that it has switched."""
-        if frozen := sum(not parameter.requires_grad for parameter in self.subject.parameters):
-            self.odd[f"switched off the gradients of {frozen} of its parameters"] = None
-        if any(module.training != self.trains for module in self.subject.module.modules()):
-            self.odd["switched between training and evaluation"] = None
-
     def repeat(self, iterations: Iterations) -> None:
         """Note if the first iteration, or one of the last lap, now gives another output.
 
         Not if that varies by itself, with random numbers of the mechanism's own or with what came
         before.
         """
-        self.subject.draw(self.seed)
-        looks = [("at first", self.first, self.draws, self.subject.inputs)]
-        if given := iterations.again():
-            looks.append(("while it was timed", iterations.numbers, iterations.draws, given))
-        for when, numbers, states, inputs in looks:
+        self.subject.inputs = self.subject.drawn(self.seed)
+        given = iterations.windows(iterations.looked_at - 1)
+        for when, numbers, states, inputs in (
+            ("at first", self.first, self.draws, self.subject.inputs),
+            ("while it was timed", iterations.numbers, iterations.draws, given),
+        ):
             if numbers is None or not differs(again := self.again(states, inputs), numbers):
                 continue
             self.again(states, tuple(x.flip(-1) for x in inputs))  # others in between
@@ -135,33 +123,40 @@ class Examination:
             else:
                 self.suspect[sign] = None
 
-    def again(self, states: Draws, inputs: Inputs) -> Tensor:
+    def again(self, states: list[Tensor], inputs: Inputs) -> Tensor:
         """Some numbers of the output, with what an iteration uses as it was then."""
-        self.subject.inputs = tuple(self.elsewhere(x) for x in inputs)
+        self.subject.inputs = tuple(map(elsewhere, inputs))
         redraw(states, self.subject.device)
         with torch.no_grad():
             return some_numbers(plain(self.subject.forward()))
 
     def signs(self) -> Iterator[str]:
         """Signs that it does not use its input, or only a part of it."""
-        hits, compared, passed = Counter[str](), 0, list[Tensor]()
+        hits, compared, passed = Counter[int](), 0, list[Tensor]()
         for number in range(1, TRIES + 1):
             y = self.output(x := self.fresh())
             passed.append(self.passed_on(x, y))
             kept = min(1, len(y) - 1)  # sequences that stay: others are not to be computed from one
-            for sign, dim in PARTS.items():
+            for dim in (TOKENS, CHANNELS):
                 other = self.output(self.replaced(x, dim, kept))
-                hits[sign] += sum(map(torch.equal, y[kept:], other[kept:]))
+                hits[dim] += sum(map(torch.equal, y[kept:], other[kept:]))
             compared += len(y) - kept
             least = (IGNORED if number == TRIES else IGNORED / 2) * compared
-            believed = [sign for sign in PARTS if hits[sign] >= least]
             tokens = torch.stack(passed)
             always, usual = (float(each.double().mean()) for each in (tokens.all(0), tokens))
-            if always > max(PASSED_ON, ALWAYS * usual):
-                believed.append(f"returned {always:.0%} of its input as it was")
-            if not believed:
+            if always <= max(PASSED_ON, ALWAYS * usual):
+                always = 0.0
+            if not always and max(hits.values()) < least:
                 return
-        yield from [SAME] if all(hits[sign] == compared for sign in PARTS) else believed
+        if hits[TOKENS] == hits[CHANNELS] == compared:
+            yield "gave the same output for other input"
+            return
+        if hits[TOKENS] >= least:
+            yield "ignored tokens of its input"
+        if hits[CHANNELS] >= least:
+            yield "ignored channels of its input"
+        if always:
+            yield f"returned {always:.0%} of its input as it was"
 
     def passed_on(self, x: Inputs, y: Tensor) -> Tensor:
         """Which tokens [B, N] of x come out as they were; of a core, all or none."""
@@ -171,21 +166,21 @@ class Examination:
         return torch.tensor([[y.shape[-2] > 1 and any(torch.equal(y, each) for each in x)]])
 
     def replaced(self, x: Inputs, dim: int, kept: int) -> Inputs:
-        """x with one random token (-2) or channel (-1) of each sequence drawn anew, but of `kept`.
+        """x with one random token or channel of each sequence drawn anew, but of those `kept`.
 
         Further inputs of a core may have other sizes, and stay.
         """
         size, mask = x[0].shape[dim], self.subject.mask
-        real = size if mask is None or dim == -1 else int(mask[0].sum())
-        mixed, chosen = [self.elsewhere(each) for each in x], torch.randint(real, (len(x[0]),))
+        real = size if mask is None or dim == CHANNELS else int(mask[0].sum())
+        mixed, chosen = tuple(map(elsewhere, x)), torch.randint(real, (len(x[0]),)).tolist()
         with torch.no_grad():
             for each in (each for each in mixed if each.shape[dim] == size):
-                for sequence, place in list(zip(each, chosen.tolist(), strict=True))[kept:]:
+                for sequence, place in list(zip(each, chosen, strict=True))[kept:]:
                     sequence.select(dim, place).normal_(generator=self.subject.generator)
-        return tuple(mixed)
+        return mixed
 
-    def gradients(self) -> Iterator[str]:
-        """Signs that its backward pass does not compute gradients of its output."""
+    def look_at_gradients(self) -> None:
+        """Note if its backward pass does not compute gradients of its output."""
         x, states = self.fresh(), draws(self.subject.device)
         near = tuple(each.detach().clone().requires_grad_() for each in x)
         with torch.no_grad():
@@ -202,26 +197,19 @@ class Examination:
         y.backward(torch.randn_like(y))
         trained = [p for p in self.mechanism.parameters() if p.requires_grad]
         missing = [p for p in trained if p.grad is None or not p.grad.any()]
-        if len(missing) > UNTRAINED * len(trained):
-            vary(missing)
-            if differs(self.output(x, states), usual):
-                yield f"gave no gradient to {len(missing)} of the {len(trained)} parameters it uses"
+        vary(missing)
+        if len(missing) > UNTRAINED * len(trained) and differs(self.output(x, states), usual):
+            of = f"{len(missing)} of the {len(trained)} parameters it uses"
+            self.suspect[f"gave no gradient to {of}"] = None
 
     def fresh(self) -> Inputs:
         """Other inputs for the mechanism."""
         subject, w = self.subject, self.subject.case.workload
         if w.level is Level.MODEL:
             return (subject.normal(w.batch, w.seq_len, w.width),)
-        return tuple(self.elsewhere(subject.normal(*x.shape)) for x in subject.inputs)
+        return tuple(elsewhere(subject.normal(*x.shape)) for x in subject.inputs)
 
-    def elsewhere(self, x: Tensor) -> Tensor:
-        """x at another place, as a part of a longer row, as the inputs of laps are."""
-        row = torch.empty(x.numel() + LINE, dtype=x.dtype, device=x.device)
-        with torch.no_grad():
-            part = window(row, LINE, x.shape).copy_(x)
-        return part.requires_grad_(x.requires_grad)
-
-    def output(self, x: Inputs, states: Draws | None = None) -> Tensor:
+    def output(self, x: Inputs, states: list[Tensor] | None = None) -> Tensor:
         """A copy of the mechanism's output, whose buffer it may keep; `states` of draws, if any."""
         if states:
             redraw(states, self.subject.device)
@@ -231,12 +219,11 @@ class Examination:
         """The mechanism's output, with its graph in training; notes what is odd about the call."""
         subject, before = self.subject, [each.detach().clone() for each in x]
         with torch.set_grad_enabled(self.trains):
-            if subject.mode.steps:
-                y, _ = self.mechanism.step(*x, subject.state)
-            elif subject.case.workload.level is Level.CORE:
-                y = self.mechanism.attend(*x, subject.mask)
-            else:
+            if subject.case.workload.level is Level.MODEL:
                 y = self.mechanism(*x, subject.mask)
+            else:
+                subject.inputs = x
+                y = subject.forward()
             if torch.is_grad_enabled() != self.trains:
                 self.odd["left gradients switched " + ("off" if self.trains else "on")] = None
         if y.requires_grad and not self.trains:
@@ -258,7 +245,7 @@ def is_not_causal(card: Card, case: Case, seed: int) -> bool:
     return examination.is_tested and examination.sees_later_tokens()
 
 
-def vary(parameters: Iterator[torch.nn.Parameter] | list[torch.nn.Parameter]) -> None:
+def vary(parameters: Iterable[torch.nn.Parameter]) -> None:
     """Change all numbers a little; they keep their signs, and zeros become positive."""
     with torch.no_grad():
         for p in parameters:

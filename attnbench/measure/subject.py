@@ -23,7 +23,6 @@ from attnbench.verify.flops import counted_flops
 
 DRAWN = 1 << 20  # numbers of a filled tensor that are drawn, as all would take long; others repeat
 FEW = 16  # tokens of a prompt whose state gives the distribution of a filled one's numbers
-STEPS = 16  # at most, for a numerical error: in float64 each reads twice the bytes
 
 
 class Subject:
@@ -47,35 +46,39 @@ class Subject:
         # a `Classifier`, or at other levels one form of the mechanism
         whole = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
         self.module: Any = whole(config, w)
-        forms = self.module.modules()
-        self.compiles = any(getattr(form, "compiles", False) for form in forms)
+        self.compiles = any(getattr(part, "compiles", False) for part in self.module.modules())
         self.module.to(self.device, self.dtype).train(self.mode.trains)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         real = max(1, round(w.seq_len * (1 - w.padding)))
         mask = (torch.arange(w.seq_len, device=self.device) < real).expand(w.batch, -1)
         self.mask = mask if w.padding else None
-        self.inputs = self._inputs()
-        self.core = self._core_sizes(card, config) if w.level is Level.CORE else (0, 0)
+        self.inputs = self.drawn()
+        self.shape = self.shape_of_output(card, config)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.prepare()
 
     def prepare(self) -> None:
         """Make what iterations need besides module and inputs."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape that an output must have."""
-        w, (heads, width) = self.case.workload, self.core
-        return {
-            Level.MODEL: (w.batch, w.shell.classes if w.shell else 0),
-            Level.ATTENTION: (w.batch, w.outputs // w.batch, w.width),
-            Level.CORE: (w.batch, heads, w.seq_len, width),
-        }[w.level]
+    def shape_of_output(self, card: Card, config: Any) -> tuple[int, ...]:
+        """The shape that an output must have.
 
-    def draw(self, seed: int) -> None:
-        """Draw new inputs; a prompt stays."""
-        self.generator.manual_seed(seed)
-        self.inputs = self._inputs()
+        Heads and head width of a core's output are found by running one token; usually H and d. A
+        user's core gives what it was given, and may not run a single token.
+        """
+        w = self.case.workload
+        if w.level is Level.ATTENTION:
+            return w.batch, w.outputs // w.batch, w.width
+        if w.shell is not None:
+            return w.batch, w.shell.classes
+        if not card.declared:
+            return w.batch, w.heads, w.seq_len, w.head_width
+        one = replace(w, batch=1, seq_len=1)
+        core: Any = card.forms["eager"](config, one).to(self.device, self.dtype)
+        inputs = (self.normal(*shape) for shape in core.core_inputs(config, one))
+        with torch.no_grad():
+            _, heads, _, width = core.attend(*inputs, None).shape
+        return w.batch, heads, w.seq_len, width
 
     def prefill(self) -> Tensor | None:
         """Pass over the prompt and keep its state; the last output, None without a prompt."""
@@ -124,12 +127,10 @@ class Subject:
         """The memory measurements as they are to be stored."""
         return values
 
-    @staticmethod
-    def sequence(module: Any, x: Tensor) -> Tensor:
-        """The output of a form for x [1, N, D], computed as iterations compute."""
-        return module(x)
-
-    def _inputs(self) -> tuple[Tensor, ...]:
+    def drawn(self, seed: int | None = None) -> tuple[Tensor, ...]:
+        """New inputs, from this seed if there is one."""
+        if seed is not None:
+            self.generator.manual_seed(seed)
         w = self.case.workload
         if w.level is Level.MODEL:
             return (random_tokens(w, self.generator),)
@@ -142,20 +143,6 @@ class Subject:
         """Normally distributed numbers, with a gradient where the mode trains."""
         tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
         return tensor.normal_(generator=self.generator).requires_grad_(self.mode.trains)
-
-    def _core_sizes(self, card: Card, config: Any) -> tuple[int, int]:
-        """Heads and head width of a core's output, found by running one token; usually H and d.
-
-        A user's core gives what it was given, and may not run a single token.
-        """
-        w = replace(self.case.workload, batch=1, seq_len=1)
-        if not card.declared:
-            return w.heads, w.head_width
-        core: Any = card.forms["eager"](config, w).to(self.device, self.dtype)
-        inputs = (self.normal(*shape) for shape in core.core_inputs(core.config, w))
-        with torch.no_grad():
-            _, heads, _, width = core.attend(*inputs, None).shape
-        return heads, width
 
 
 class Training(Subject):
@@ -174,10 +161,6 @@ class Training(Subject):
             parameter.grad = torch.zeros_like(parameter)
         self.optimiser.step()
         self.clear()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return () if self.case.workload.level is Level.MODEL else super().shape
 
     def further(self) -> Iterator[tuple[str, Callable[[Tensor], None]]]:
         yield "backward", self.backward
@@ -205,11 +188,11 @@ class Training(Subject):
     def _target(self) -> Tensor:
         """Labels [B] at level `model`, otherwise a fixed gradient of the output."""
         w = self.case.workload
-        if w.level is not Level.MODEL:
+        if w.shell is None:
             return self.normal(*self.shape).requires_grad_(False)
-        assert w.shell is not None
-        sizes, random = (w.batch,), self.generator
-        return torch.randint(w.shell.classes, sizes, generator=random, device=self.device)
+        self.shape = ()  # of the loss
+        labels = torch.empty(w.batch, dtype=torch.int64, device=self.device)
+        return labels.random_(w.shell.classes, generator=self.generator)
 
 
 class Decode(Subject):
@@ -287,19 +270,6 @@ class Decode(Subject):
             step = partial(module.step, state=self.state)
             values["flops"] = counted_flops(module, *self.inputs, call=step)
         return values
-
-    @staticmethod
-    def sequence(module: Any, x: Tensor) -> Tensor:
-        """The causal output for x [1, N, D], the end of it token by token."""
-        prompt = max(x.shape[1] // 2, x.shape[1] - STEPS)
-        state, outputs = module.start(len(x), x.shape[1]), []
-        if prompt:
-            output, state = module.prefill(x[:, :prompt], state)
-            outputs.append(output)
-        for token in x[:, prompt:].split(1, 1):
-            output, state = module.step(token, state)
-            outputs.append(output)
-        return torch.cat(outputs, 1)
 
 
 def plain(output: Any) -> Tensor:

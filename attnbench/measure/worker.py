@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -45,6 +44,8 @@ class Worker:
     keeps them.
     """
 
+    built: Built  # the case that is measured
+
     def __init__(
         self,
         tree: str | None,
@@ -55,7 +56,6 @@ class Worker:
     ) -> None:
         self.cards, self.seed = Cards(Path(tree) if tree else None, own), seed
         self.probes, self.state = cache(Probes), torch_state()
-        self.built: Built | None = None
         allocator.return_pages() if measures_memory else allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
@@ -100,7 +100,7 @@ class Worker:
 
     def lap(self, iterations: int, rehearse: bool = False, left_s: float = math.inf) -> Answer:
         """One sample of the case that was built."""
-        return {"sample": self.case_built.lap(iterations, rehearse, left_s)}
+        return {"sample": self.built.lap(iterations, rehearse, left_s)}
 
     def probed(self, core: int) -> Answer:
         """Seconds of each probe of the core since the last call; the first call starts them."""
@@ -112,11 +112,10 @@ class Worker:
         `needs_new_process` says that this one should measure nothing else, as the mechanism has
         changed it.
         """
-        changed, built, self.built = changes(self.state), self.case_built, None
-        values, notes = built.finish(left_s)
+        changed, device = self.changes(), self.built.device
+        values, notes = self.built.finish(left_s)
+        del self.built
         notes |= {"changed": changed, **left_running(end_children())}
-        device = built.device
-        del built
         gc.enable()
         gc.collect()
         device.release()
@@ -135,20 +134,15 @@ class Worker:
         gc.collect()
         device.release()
         notes |= left_running(end_children())
-        needs_new_process = not asked.get("checked") or bool(changes(self.state))
+        needs_new_process = not asked.get("checked") or bool(self.changes())
         about = {"form": case.form, "case": str(case), "needs_new_process": needs_new_process}
         return {"values": values, "notes": notes, **about}
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, and trace it to `path`."""
         self.build(**asked)
-        self.case_built.trace(path)
+        self.built.trace(path)
         return {}
-
-    @property
-    def case_built(self) -> Built:
-        assert self.built is not None, "a case is built first"
-        return self.built
 
     def resolved(self, asked: dict[str, Any]) -> tuple[Card, Any, Case, Device]:
         """Card, config, case, and its device, on which this process now is; takes what names the
@@ -160,6 +154,11 @@ class Worker:
         device = find(case.workload.device)
         device.select()
         return card, config, case, device
+
+    def changes(self) -> str:
+        """What has changed in torch since this process began: `number of threads 2 to 7; …`."""
+        both = zip(self.state.items(), torch_state().values(), strict=True)
+        return "; ".join(f"{name} {was} to {now}" for (name, was), now in both if was != now)
 
 
 class Probes:
@@ -205,9 +204,3 @@ def torch_state() -> dict[str, Any]:
         "matmul precision": precision,
         "autocast": ", ".join(on) or "off",
     }
-
-
-def changes(before: Mapping[str, Any]) -> str:
-    """What has changed in `torch_state` since: `number of threads 2 to 7; …`, or nothing."""
-    now = torch_state().items()
-    return "; ".join(f"{name} {before[name]} to {new}" for name, new in now if before[name] != new)

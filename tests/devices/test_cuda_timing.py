@@ -19,7 +19,6 @@ from attnbench.devices.cuda_timing import (
 )
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
-from attnbench.measure.built import time_to_first_token
 from tests.measure.cases import answered, timing
 
 CYCLES_PER_S = 1_980_000_000
@@ -279,18 +278,6 @@ def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
     assert taken.unheld_s == taken.unheld_wall_s == pytest.approx(0.0006, rel=0.03)
     assert taken.wall_s / 20 > 1.5 * taken.unheld_s
     assert taken.enqueue_s / 20 == pytest.approx(0.0006)
-
-
-def test_a_first_token_is_waited_for_with_its_launches(gpu):
-    """Whether they show must not depend on how many prefills there were before."""
-
-    def prefill():
-        iteration(gpu, LAUNCH_BOUND)(lambda phase: None)
-        return torch.zeros(1)
-
-    asked = SimpleNamespace(prefill=prefill, check=lambda output: "")
-    assert time_to_first_token(asked, CudaStopwatch(), Meter()) == pytest.approx(0.0006, rel=0.03)
-    assert not gpu.holds
 
 
 def test_a_warm_up_does_not_end_before_holds_are_known(gpu):
