@@ -193,7 +193,7 @@ ROWS = (
               " implementation", name="over_bound", table=True),
     _recorded("peak_share", "share of peak", Unit.RATIO,
               "of the FLOP/s of a large matrix product here", name="peak_share"),
-    _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
+    _recorded("setup_s", "set-up", Unit.SECONDS, "building the module, its inputs and its state"),
     _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
     _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
     _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),

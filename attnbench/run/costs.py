@@ -98,9 +98,8 @@ class Costs:
         walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
         self.walls.setdefault(series, []).append(median(walls))
         self.learn_time(planned, seconds)
-        before = ("setup_s", "compile_s") if planned.compiles else ("ttft_s",)
         longest, _ = self.prepared.get(series, (planned, 0.0))
-        took_s = sum(run.values.get(key, 0.0) for key in before)
+        took_s = run.values.get("setup_s", 0.0) + run.values.get("compile_s", 0.0)
         if took_s and seq_len(planned) >= seq_len(longest):
             self.prepared[series] = planned, took_s
         rehearsed = seconds < REHEARSED_S

@@ -279,7 +279,7 @@ def test_a_prefill_is_part_of_what_a_visit_takes():
     plan = [decoding(n, 10**9 * n) for n in (10, 20, 40)]
     costs = Costs(series_names(plan), RATES)
     assert costs.prepare_s(plan[0]) == pytest.approx(10 * CORE / PRODUCTS)  # the first guess
-    costs.learn(plan[0], timed(plan[0], 1, {"ttft_s": 3.0}))
+    costs.learn(plan[0], timed(plan[0], 1, {"setup_s": 3.0}))
     assert [costs.prepare_s(line) for line in plan] == pytest.approx([3, 6, 12])
 
 
