@@ -18,7 +18,6 @@ from attnbench.records import HelpPanel, Selection
 from attnbench.records.selection import parts
 from attnbench.store import output
 from attnbench.units import many
-from attnbench.version import __version__
 from attnbench.workloads import axes
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from attnbench.gate.finding import Report
 
 AGAINST, JUDGE = "What to compare with", "How to judge"
+UNCHANGED = "nothing was kept, the repository is unchanged"
 
 
 def check(
@@ -51,7 +51,6 @@ def check(
     level: str = shared_option("level", "attention", HelpPanel.WHAT),
     mode: str = shared_option("mode", "both", HelpPanel.WHAT),
     device: str = shared_option("device", "cpu", HelpPanel.WHAT),
-    seed: str = shared_option("seed", "0", HelpPanel.WHAT),
     budget: str = option(
         "TIME", "Time for the whole check; what does not fit is unsure.", JUDGE, default="5m"
     ),
@@ -63,7 +62,6 @@ def check(
     markdown: Path | None = option(
         "FILE", "Write a Markdown page, as for a job summary.", HelpPanel.OUTPUT
     ),
-    html: Path | None = option("FILE", "Write an HTML page, as one file.", HelpPanel.OUTPUT),
     junit: Path | None = option("FILE", "Write JUnit XML.", HelpPanel.OUTPUT),
     json_: bool = options.as_json(HelpPanel.OUTPUT),
 ) -> None:
@@ -77,11 +75,13 @@ def check(
     functions = named_functions(call)
     chosen = None if models is None else options.selections(models)
     plan = planned(context.params)
-    output.refuse_unwritable(save, markdown, html, junit)
+    output.refuse_unwritable(save, markdown, junit)
     console.begin("starting the processes that measure")
-    report = measured(plan, baseline if base is None else base, save, chosen, functions)
-    if report is not None:
-        publish(report, strict, json_, {"markdown": markdown, "html": html, "junit": junit})
+    if save is not None:
+        keep(plan, save, chosen or options.selections("@all"))
+    else:
+        report = measured(plan, base or baseline, chosen, functions, strict)
+        publish(report, strict, json_, {"markdown": markdown, "junit": junit})
         raise typer.Exit(report.exit_code(strict))
 
 
@@ -91,7 +91,7 @@ def refuse_useless(given: set[str]) -> None:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
     times = "base" in given and "no_times" not in given
     own = {"lengths", "level", "mode", "device"}
-    outputs = {"strict", "json_", "markdown", "html", "junit"}
+    outputs = {"strict", "json_", "markdown", "junit"}
     rules = (
         ({"call"}, {"baseline", "save", "models", "no_times"}, "--call needs --base, and no {}"),
         ({"baseline", "save"}, {"no_times"}, "{} has no effect: --save and --baseline only count"),
@@ -105,12 +105,12 @@ def refuse_useless(given: set[str]) -> None:
             raise UsageError(reason.format(f"--{useless[0].strip('_').replace('_', '-')}"))
 
 
-def named_functions(call: str | None) -> list[str]:
+def named_functions(call: str | None) -> list[Selection]:
     """The functions that `--call` names. Raises `UsageError`."""
     functions = [] if call is None else parts(call, "--call")
     if wrong := [name for name in functions if not re.fullmatch(".+:.+", name)]:
         raise UsageError(f"--call {wrong[0]!r} is not of the form package.module:function")
-    return functions
+    return [Selection(name=name) for name in functions]
 
 
 def planned(given: Mapping[str, Any]) -> "CheckPlan":
@@ -126,39 +126,43 @@ def planned(given: Mapping[str, Any]) -> "CheckPlan":
         budget_s=axes.seconds(given["budget"], "--budget"),
         threshold=options.threshold(given["threshold"], kind.threshold),
         times=not given["no_times"],
-        seed=options.read("seed", given["seed"]),
     )
+
+
+def keep(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:
+    """Write the counts of the working tree to a file, and say what was left out."""
+    from attnbench.cli.starting import runner
+    from attnbench.gate.baseline import save_baseline
+
+    with stoppable(lambda: UNCHANGED), runner(plan.seed, own=False) as measuring:
+        cases, left_out = save_baseline(plan, file, chosen, measuring)
+    for reason in left_out:
+        console.err().print(f"left out: {reason}")
+    console.err().print(f"{many(cases, 'case')} written to {file}")
 
 
 def measured(
     plan: "CheckPlan",
     base: str | Path | None,
-    save: Path | None,
     chosen: Sequence[Selection] | None,
-    functions: Sequence[str],
-) -> "Report | None":
-    """The report on a comparison with a revision or a file; None where counts were saved."""
+    functions: Sequence[Selection],
+    strict: bool,
+) -> "Report":
+    """The report on a comparison with a revision or a file."""
     from attnbench.cli.starting import function_runner, runner
-    from attnbench.gate.baseline import against_file, save_baseline
-    from attnbench.gate.check import against_revision, check_functions
+    from attnbench.gate.baseline import against_file
+    from attnbench.gate.check import against_revision
+    from attnbench.gate.finding import traded
 
     own = isinstance(base, str)
     starting = function_runner(plan.seed) if functions else runner(plan.seed, own=own)
-    with stoppable(lambda: "nothing was kept, the repository is unchanged"), starting as measuring:
-        match base:
-            case str() if functions:
-                return check_functions(plan, base, functions, measuring)
-            case str():
-                return against_revision(plan, base, chosen, measuring)
-            case Path():
-                return against_file(plan, base, measuring)
-        assert save is not None
-        chosen = chosen or options.selections("@all")
-        cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
-    for reason in left_out:
-        console.err().print(f"left out: {reason}")
-    console.err().print(f"{many(cases, 'case')} written to {save}")
-    return None
+    with stoppable(lambda: UNCHANGED), starting as measuring:
+        if isinstance(base, str):
+            asked = functions or chosen
+            report = against_revision(plan, base, asked, measuring, functions=bool(functions))
+            return report if strict else traded(report)
+        assert base is not None, "one of the two is given"
+        return against_file(plan, base, measuring)
 
 
 def publish(
@@ -175,7 +179,7 @@ def publish(
     contents = {"markdown": page, "junit": check_ci.junit(report, strict)}
     for kind, file in files.items():
         if file is not None:
-            output.write(file, contents.get(kind) or check_page.web_page(report))
+            output.write(file, contents[kind])
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         # other steps of a job write the same file
         with output.writing(summary), open(summary, "ab") as stream:

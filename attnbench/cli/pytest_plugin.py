@@ -78,7 +78,8 @@ def checked(session: pytest.Session) -> "Report":
     from attnbench.cli.starting import function_runner
     from attnbench.errors import AttnbenchError
     from attnbench.gate.cases import CheckPlan
-    from attnbench.gate.check import check_functions
+    from attnbench.gate.check import against_revision
+    from attnbench.records import Selection
     from attnbench.workloads.axes import seconds
 
     items = [
@@ -92,8 +93,9 @@ def checked(session: pytest.Session) -> "Report":
     root = top(items[0])
     try:
         plan = CheckPlan(budget_s=seconds(budget, "--attnbench-budget"))
+        asked = [Selection(name=name(item, root)) for item in items]
         with function_runner(plan.seed) as runner:
-            return check_functions(plan, base, [name(item, root) for item in items], runner, root)
+            return against_revision(plan, base, asked, runner, root, functions=True)
     except AttnbenchError as error:
         raise pytest.UsageError(str(error)) from error
 

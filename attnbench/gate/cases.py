@@ -4,37 +4,28 @@ A case is raced as head against base, and as base against base, which is the noi
 """
 
 import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
-from attnbench.gate.rule import FEWEST, Evidence, Pair, Stage, Statistic, mean
-from attnbench.metrics import RACED, TIME
+from attnbench.gate.rule import FEWEST, Evidence, Look, Pair, Statistic, mean
+from attnbench.metrics import TIME
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
-from attnbench.run.pool import Pool
-from attnbench.run.race import Entry, Round, Turns
 
 BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
 SIDES = (BASE, HEAD, AGAIN)  # of a race
 MISSING = "missing"  # outcome on a side that lacks the mechanism or form
 
-ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
 VERDICT_S = 20.0  # of samples per verdict; longer iterations get fewer rounds
 FEWEST_ROUNDS = 4
-
-LEAST_TIMEOUT_S = 60.0
-PATIENCE = 50.0  # times the expected time of a visit
 START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
-WARM_UP = MappingProxyType({"warmup_s": 0.05, "faulting_s": 0.25})
 
-Laps = Mapping[str, tuple[float, ...]]  # by side, two samples a round
-Visit = Mapping[str, Laps]  # by metric: times are seconds of one iteration
+Trees: TypeAlias = dict[str, Path]  # of each side
+Visit: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]  # by metric, then by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +33,8 @@ class CheckPlan:
     """How a check measures.
 
     `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
-    iteration takes `iteration_s`. `pairs` of processes are timed in the first look and `confirm`
-    in the second, with at most `rounds` pairs of samples each.
+    iteration takes `iteration_s`, since shorter ones are mostly overhead. `pairs` of processes run
+    in the first look and `confirm` in the second, with at most `rounds` pairs of samples each.
     """
 
     lengths: tuple[int, ...] = (128, 512)
@@ -57,7 +48,7 @@ class CheckPlan:
     rounds: int = 20
     pairs: int = 10
     confirm: int = 16
-    iteration_s: float = ITERATION_S
+    iteration_s: float = 0.005
     budget_s: float | None = 300.0
     threshold: float = 0.02
     times: bool = True
@@ -94,9 +85,8 @@ class CheckPlan:
 
     def batch_for(self, workload: Workload, took_s: float) -> int:
         """The least power of two of sequences for which an iteration takes `iteration_s`."""
-        per_sequence = took_s / workload.batch
         most = max(1, MOST_TOKENS // workload.seq_len)
-        wanted = max(1.0, self.iteration_s / per_sequence)
+        wanted = max(1.0, self.iteration_s * workload.batch / took_s)
         return int(min(2 ** math.ceil(math.log2(wanted)), 2 ** int(math.log2(most))))
 
     def rounds_for(self, sample_s: float) -> int:
@@ -133,68 +123,9 @@ class Counted:
         return lost if self.killed else self
 
 
-class Failed(Exception):
-    """One side did not run in a race."""
-
-    def __init__(self, side: str, counted: Counted) -> None:
-        self.side, self.counted = side, counted
-        super().__init__(f"{counted.outcome} on {side}: {counted.reason}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeRace:
-    """What each side builds, and how a sample of it is taken."""
-
-    builds: Mapping[str, Mapping[str, Any]]  # side -> mechanism, form, options, workload, …
-    rounds: int = 2
-    iterations: int = 1  # per sample; a round has two samples of each side
-    iteration_s: float = 0.0  # expected
-
-    @property
-    def timeout_s(self) -> float:
-        """Seconds after which one is killed."""
-        return max(LEAST_TIMEOUT_S, PATIENCE * self.cost_s)
-
-    @property
-    def cost_s(self) -> float:
-        """Expected seconds of one visit."""
-        iterations = 2 * self.rounds * self.iterations + WARM
-        return len(self.builds) * (START_S + iterations * self.iteration_s)
-
-    def run(self, processes: Round) -> Visit:
-        """What every side measured. Raises `Failed`."""
-        turns = Turns(pairs=self.rounds, iterations=self.iterations)
-        entries = processes.race(
-            {name: {**WARM_UP, **asked} for name, asked in self.builds.items()},
-            lambda times: dict.fromkeys(times, turns),
-            lambda name, wall_s: self.timeout_s,
-        )
-        for name, entry in entries.items():
-            if (failed := entry.failed) is not None:
-                about = {
-                    key: failed[key] for key in ("outcome", "reason", "cause") if key in failed
-                }
-                raise Failed(name, Counted(**about))
-        found = {key: {name: _numbers(key, e) for name, e in entries.items()} for key in RACED}
-        return {key: laps for key, laps in found.items() if all(laps.values())}
-
-
-def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
-    """The samples of a side, or twice the one value of its process; empty without one."""
-    if key == TIME:
-        return tuple(sample.seconds for sample in entry.laps.values())
-    number = entry.finished["values"].get(key, 0.0)
-    return (number, number) if number > 0 else ()
-
-
-def tree_round(server: Pool, trees: Mapping[str, Path], draw: random.Random) -> Round:
-    """One visit: a fresh process for the tree of each side."""
-    return Round(lambda name: server.process(trees[name]), draw)
-
-
 @dataclass(kw_only=True, eq=False)
 class CheckedCase:
-    """One case during a check: counted on each side, then timed in two looks, if it is `due`.
+    """One case during a check: counted on each side, then timed in two looks.
 
     A function without arguments has no workload. `further`: a form that was not asked for, which
     only counts if it runs and is not the default.
@@ -204,11 +135,8 @@ class CheckedCase:
     workload: Workload | None = None
     further: bool = False
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
-    race: TreeRace | None = None
-    due: bool = False
     batch: int | None = None  # the timed batch, not the counted one
-    stages: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
-    failed: Failed | None = None
+    looks: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
 
     def build_request(self, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side build the case, with another batch if one is given."""
@@ -227,37 +155,32 @@ class CheckedCase:
     @property
     def label(self) -> str:
         """The case as head names it, or base where head has none."""
-        for side in (HEAD, BASE):
-            if side in self.counted and self.counted[side].case:
-                return self.counted[side].case
-        if self.workload is None:
-            return self.name
+        known = (self.counted[side].case for side in (HEAD, BASE) if side in self.counted)
+        if label := next(filter(None, known), "" if self.workload else self.name):
+            return label
+        assert self.workload is not None, "a function is called by its name"
         form, options = self.asked.form or "default", self.asked.options
         return str(Case(mechanism=self.name, form=form, options=options, workload=self.workload))
 
     @property
     def ran(self) -> bool:
-        """Whether every side counted it."""
+        """Whether it has run on every side."""
         return all(counted.ran for counted in self.counted.values())
-
-    def laps(self, metric: str) -> tuple[list[Laps], ...]:
-        """The laps of a metric in each visit, by stage."""
-        return tuple([visit[metric] for visit in stage if metric in visit] for stage in self.stages)
 
     def numbers(self, side: str, statistic: Statistic, metric: str) -> tuple[float, ...]:
         """One number per process of a side: the median of its samples, or their mean."""
         of = mean if statistic is Statistic.AVERAGE else median
-        return tuple(of(laps[side]) for stage in self.laps(metric) for laps in stage)
+        return tuple(of(v[metric][side]) for look in self.looks for v in look if metric in v)
 
-    def evidence(self, metric: str) -> Evidence:
+    def evidence(self, metric: str = TIME) -> Evidence:
         """The pairs of processes, as the rule takes them."""
-        first, second = (
-            Stage(
-                head=tuple(Pair.of(laps[BASE], laps[HEAD]) for laps in stage),
-                again=tuple(Pair.of(laps[BASE], laps[AGAIN]) for laps in stage),
-            )
-            for stage in self.laps(metric)
-        )
+
+        def look(visits: Sequence[Visit]) -> Look:
+            every = [visit[metric] for visit in visits if metric in visit]
+            sides = (HEAD, AGAIN)
+            return Look(*(tuple(Pair.of(laps[BASE], laps[s]) for laps in every) for s in sides))
+
+        first, second = map(look, self.looks)
         return Evidence(name=self.label, metric=metric, first=first, second=second)
 
 
@@ -273,11 +196,3 @@ def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:
         for mode in plan.modes
         for n in plan.lengths
     ]
-
-
-def raced(cases: Sequence[CheckedCase]) -> Iterator[tuple[CheckedCase, Evidence]]:
-    """The evidence on every raced case: first on times, then on each other metric that it has."""
-    for metric in RACED:
-        for case in cases:
-            if case.due and not case.failed and (metric == TIME or case.laps(metric)[0]):
-                yield case, case.evidence(metric)

@@ -1,7 +1,6 @@
 """A check of the working tree against a revision: mechanisms, or any functions."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from attnbench.errors import UsageError
 from attnbench.gate import repository
 from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
 from attnbench.gate.finding import Report, reported, runs
-from attnbench.gate.measuring import Runner, measure
+from attnbench.gate.measuring import Looks, Runner
 from attnbench.gate.reach import chosen, file_of, reach
 from attnbench.records import Selection
 from attnbench.records.selection import layers, stack_of
@@ -20,24 +19,29 @@ UNLOADED = Counted(
     reason="no mechanism loads this; name one with --models, or a function with --call",
 )
 
-Trees = dict[str, Path]  # of each side
-
 
 def against_revision(
     plan: CheckPlan,
     revision: str,
-    selections: Sequence[Selection] | None,
+    asked: Sequence[Selection] | None,
     runner: Runner,
     folder: Path | None = None,
+    functions: bool = False,
 ) -> Report:
     """The working tree against a revision, checked out in a temporary folder.
 
-    Without selections, the mechanisms that the change reaches are checked, in every form that is
-    not compiled by torch. Raises `UsageError` or `CannotRun`.
+    What is `asked` are mechanisms, or `functions` without arguments. Without it, the mechanisms
+    that the change reaches are checked, in every form that is not compiled by torch. Raises
+    `UsageError` or `CannotRun`.
     """
-    with begun(plan, revision, runner, folder) as (trees, changes, report):
-        if selections is None:
-            found = reach(trees, changes, runner, plan.device)
+    where = folder or Path.cwd()
+    root = repository.root(where)
+    commit = repository.commit(root, revision)
+    report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root))
+    with runner.within(plan.budget_s), repository.checkout(root, commit, plan.budget_s) as tree:
+        trees = {BASE: tree, HEAD: root}
+        if asked is None:
+            found = reach(trees, repository.changes(root, commit), runner, plan.device)
             report = replace(report, uncovered=found.uncovered)
             if not found.reached:
                 lost = found.uncovered and not found.known
@@ -46,34 +50,11 @@ def against_revision(
             asked, note = chosen(found, plan, runner.server.left_s)
             report = replace(report, notes=(note,))
         else:
-            asked = in_repository(selections, trees[HEAD])
-        measured = measure(plan, planned(plan, asked), runner, trees)
-    return located(reported(report, measured), trees[HEAD])
-
-
-def check_functions(
-    plan: CheckPlan, revision: str, names: Sequence[str], runner: Runner, folder: Path | None = None
-) -> Report:
-    """Functions of the working tree against a revision. Raises `UsageError` or `CannotRun`."""
-    where = folder or Path.cwd()
-    with begun(plan, revision, runner, folder) as (trees, _, report):
-        known = dict.fromkeys(repository_name(name, where, trees[HEAD]) for name in names)
-        cases = [CheckedCase(asked=Selection(name=name)) for name in known]
-        measured = measure(plan, cases, runner, trees)
-    return located(reported(report, measured), trees[HEAD])
-
-
-@contextmanager
-def begun(
-    plan: CheckPlan, revision: str, runner: Runner, folder: Path | None
-) -> Iterator[tuple[Trees, Sequence[str], Report]]:
-    """Both trees within the budget, the files that differ, and the report to fill."""
-    root = repository.root(folder or Path.cwd())
-    commit = repository.commit(root, revision)
-    base, head = f"{revision} ({commit[:10]})", repository.describe(root)
-    with runner.within(plan.budget_s), repository.checkout(root, commit, plan.budget_s) as tree:
-        report = Report(base=base, head=head, findings=())
-        yield {BASE: tree, HEAD: root}, repository.changes(root, commit), report
+            asked = in_repository(asked, root, where)
+        looks = Looks(plan, runner, trees)
+        own = [CheckedCase(asked=one) for one in dict.fromkeys(asked)] if functions else []
+        looks.take(own or planned(plan, asked))
+    return located(reported(report, looks), root)
 
 
 def located(report: Report, root: Path) -> Report:
@@ -83,9 +64,12 @@ def located(report: Report, root: Path) -> Report:
     return replace(report, findings=findings)
 
 
-def in_repository(selections: Sequence[Selection], root: Path) -> list[Selection]:
+def in_repository(
+    selections: Sequence[Selection], root: Path, folder: Path | None = None
+) -> list[Selection]:
     """The selections with paths relative to the repository. Raises `UsageError`."""
-    return [replace(s, name=repository_name(s.name, Path.cwd(), root)) for s in selections]
+    where = folder or Path.cwd()
+    return [replace(one, name=repository_name(one.name, where, root)) for one in selections]
 
 
 def repository_name(name: str, folder: Path, root: Path) -> str:

@@ -3,33 +3,23 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from statistics import median
+from typing import Any
 
 from attnbench.devices.finding import find
 from attnbench.gate import rule
-from attnbench.gate.cases import (
-    BASE,
-    HEAD,
-    MISSING,
-    CheckedCase,
-    CheckPlan,
-    Counted,
-    raced,
-)
+from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted
 from attnbench.gate.measuring import Looks
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME
-from attnbench.records import Outcome
+from attnbench.records import Cause, Outcome
 from attnbench.statistics.verdict import Verdict, count_verdict
 
 RUNS = "runs"  # a metric of findings, in addition to the keys of `metrics.TABLE`
 
 TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
-
-Raced = Sequence[tuple[CheckedCase, rule.Evidence]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +74,11 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A whole check. `contaminated` names the cases where base differed from base.
-
-    `uncovered` are changed files that no checked mechanism loads.
-    """
+    """A whole check; `uncovered` are changed files that no checked mechanism loads."""
 
     base: str
     head: str
-    findings: tuple[Finding, ...]
-    contaminated: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     conditions: Conditions | None = None
@@ -118,13 +104,13 @@ class Report:
 
         What neither side can run counts as undecided only if nothing was compared.
         """
-        compared = any(finding.decided or finding.ratio for finding in self.findings)
-        times = tuple(f for f in self.findings if f.metric in RACED)
-        untimed = () if any(f.ratio or f.verdict is not Verdict.UNSURE for f in times) else times
         neither = tuple(f for f in self.findings if f.unchecked)
+        times = tuple(f for f in self.findings if f.metric in RACED)
+        untimed = () if any(f.ratio or f.decided for f in times) else times
+        if neither or untimed or any(f.decided or f.ratio for f in self.findings):
+            return neither or untimed
         undecided = tuple(f for f in self.unsure if not f.unmeasured)
-        unsupported = tuple(f for f in self.findings if f.unsupported)
-        return neither or untimed or (() if compared else undecided or unsupported)
+        return undecided or tuple(f for f in self.findings if f.unsupported)
 
     def exit_code(self, strict: bool) -> int:
         """1 if something fails, 2 if something was not checked.
@@ -139,34 +125,26 @@ class Report:
             return 3
         # what pytest collects is not expected to be covered
         untested = [path for path in self.uncovered if not TESTS.search(path)]
-        return 3 if strict and (self.contaminated or self.unsure or untested) else 0
+        return 3 if strict and (self.unsure or untested) else 0
 
 
 def reported(report: Report, looks: Looks) -> Report:
     """The report with the findings and conditions of what was measured."""
-    plan, cases = looks.plan, looks.cases
-    found = list(raced(cases))
-    contaminated = rule.contaminated([evidence for _, evidence in found], plan.threshold)
+    plan, found = looks.plan, looks.raced()
     times = [evidence for _, evidence in found if evidence.metric == TIME]
-    views = [evidence.view(rule.Statistic.TYPICAL) for evidence in times]
+    views = [evidence.views(plan.threshold)[0] for evidence in times]
     floors = [view.floor for view in views if len(view.again) >= rule.FEWEST]
-    both = (counted(case, case.counted[BASE], case.counted[HEAD]) for case in cases)
-    return replace(
-        report,
-        findings=(
-            *chain.from_iterable(both),
-            *chain.from_iterable(map(broken, cases)),
-            *judged(plan, found, bool(contaminated), looks.enough),
-        ),
-        contaminated=contaminated,
-        notes=(*report.notes, *changed_defaults(cases)),
-        conditions=Conditions(
-            plan=plan,
-            clock=find(plan.device).clock if times else "",
-            worst_floor=max(floors, default=None),
-            elapsed_s=time.monotonic() - looks.begun,
-        ),
+    sides = ((case, *map(case.counted.__getitem__, (BASE, HEAD))) for case in looks.cases)
+    rulings = rule.judge([evidence for _, evidence in found], plan.threshold)
+    raced = ((*pair, ruling) for pair, ruling in zip(found, rulings, strict=True))
+    conditions = Conditions(
+        plan=plan,
+        clock=find(plan.device).clock if times else "",
+        worst_floor=max(floors, default=None),
+        elapsed_s=time.monotonic() - looks.begun,
     )
+    findings = (*chain.from_iterable(starmap(counted, sides)), *(judged(looks, *r) for r in raced))
+    return replace(report, findings=findings, conditions=conditions)
 
 
 def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
@@ -177,55 +155,37 @@ def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding
         yield from counts(case.name, case.label, base.values, head.values)
 
 
-def broken(case: CheckedCase) -> Iterator[Finding]:
-    """That a case ran when it was counted but failed when it was timed."""
-    if (failed := case.failed) is not None:
-        side, ok = HEAD if failed.side == HEAD else BASE, Counted(outcome=Outcome.OK)
-        sides = {BASE: ok, HEAD: ok, side: failed.counted.blamed(side)}
-        yield from counted(case, sides[BASE], sides[HEAD])
-
-
-def changed_defaults(cases: Sequence[CheckedCase]) -> Iterator[str]:
-    """Cases whose default form is another on head than on base."""
-    for case in cases:
-        base, head = (case.counted[side].form for side in (BASE, HEAD))
-        if base and head and base != head:
-            yield f"{case.label}: the default form is {base} on base and {head} on head"
-
-
-def judged(plan: CheckPlan, found: Raced, contaminated: bool, enough: str) -> Iterator[Finding]:
-    """The verdicts on the raced metrics of each case.
-
-    `enough` is the option that gives time to time all twice.
-    """
-    rulings = rule.judge([evidence for _, evidence in found], plan.threshold)
-    for (case, evidence), (verdict, effect, reason, statistic) in zip(found, rulings, strict=True):
-        suspect = verdict is Verdict.UNSURE and rule.unconfirmed(evidence, plan.threshold)
-        known = effect.low > -math.inf
-        ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
-        sides = (case.numbers(side, statistic, evidence.metric) for side in (BASE, HEAD))
-        base, head = (median(numbers) if numbers else None for numbers in sides)
-        if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
-            reason = "the check is contaminated: base differs from base"
-        elif verdict is Verdict.UNSURE and len(evidence.first.head) < rule.FEWEST:
-            reason = f"no time was left ({enough})"
-        elif suspect:
-            reason = f"{reason} ({enough})"
-        yield Finding(
-            mechanism=case.name,
-            case=evidence.name,
-            metric=evidence.metric,
-            base=base,
-            head=head,
-            ratio=ratio,
-            low=low,
-            high=high,
-            verdict=verdict,
-            reason=reason,
-            fails=verdict is Verdict.SLOWER and not contaminated,
-            suspected=suspect,
-            batch=case.batch,
-        )
+def judged(
+    looks: Looks, case: CheckedCase, evidence: rule.Evidence, ruling: rule.Ruling
+) -> Finding:
+    """The verdict on a raced metric of a case; what is unsure says which budget is enough."""
+    verdict, effect, reason, statistic = ruling
+    unsure, metric = verdict is Verdict.UNSURE, evidence.metric
+    unconfirmed = unsure and len(evidence.second.head) < rule.FEWEST
+    suspected = unconfirmed and rule.suspected(evidence, looks.plan.threshold)
+    if unsure and len(evidence.first.head) < rule.FEWEST:
+        reason = f"no time was left ({looks.enough})"
+    elif suspected:
+        reason = f"{reason} ({looks.enough})"
+    known = effect.low > -math.inf
+    ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
+    numbers = (case.numbers(side, statistic, metric) for side in (BASE, HEAD))
+    base, head = (median(each) if each else None for each in numbers)
+    return Finding(
+        mechanism=case.name,
+        case=evidence.name,
+        metric=metric,
+        base=base,
+        head=head,
+        ratio=ratio,
+        low=low,
+        high=high,
+        verdict=verdict,
+        reason=reason,
+        fails=verdict is Verdict.SLOWER,
+        suspected=suspected,
+        batch=case.batch,
+    )
 
 
 def counts(
@@ -256,40 +216,39 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     """
     if base.ran and head.ran:
         return None
-    sides = (base.outcome, head.outcome)
-    unsure = partial(Finding, mechanism=mechanism, case=case, metric=RUNS, verdict=Verdict.UNSURE)
-    missing = partial(unsure, verdict=Verdict.MISSING)
+    sides, added = (base.outcome, head.outcome), base.outcome == MISSING
+    verdict, flag, why = Verdict.MISSING, "", head.reason
     if Outcome.SKIPPED in sides:
-        killed = any(one.outcome == Outcome.SKIPPED and one.killed for one in (base, head))
-        return unsure(reason=head.reason or base.reason, unmeasured=killed)
-    if sides == (MISSING, MISSING):
-        return missing(reason=f"on neither side: {head.reason}", unchecked=True)
-    if head.outcome == MISSING:
-        return missing(reason=f"removed: {head.reason}")
-    if head.ran:
-        added = base.outcome == MISSING
-        how = "added" if added else f"{base.outcome} on base only"
-        return missing(reason=f"{how}: {base.reason}")
-    if base.ran or base.outcome == MISSING:
-        how = f"{head.outcome} on head only" if base.ran else f"added, but {head.outcome}"
-        return missing(reason=f"{how}: {head.reason}", fails=True)
-    if sides == (Outcome.UNSUPPORTED, Outcome.UNSUPPORTED):
-        return missing(reason=f"unsupported on both: {head.reason}", unsupported=True)
-    how = f"{base.outcome} on base, {head.outcome} on head"
-    return unsure(reason=f"{how}: {head.reason}", unchecked=True)
+        how, verdict, why = "", Verdict.UNSURE, head.reason or base.reason
+        flag = "unmeasured" if Cause.KILLED in (base.cause, head.cause) else ""
+    elif added and head.outcome == MISSING:
+        how, flag = "on neither side: ", "unchecked"
+    elif head.outcome == MISSING:
+        how = "removed: "
+    elif head.ran:
+        how, why = "added: " if added else f"{base.outcome} on base only: ", base.reason
+    elif base.ran or added:
+        how = f"added, but {head.outcome}: " if added else f"{head.outcome} on head only: "
+        flag = "fails"
+    elif sides == (Outcome.UNSUPPORTED, Outcome.UNSUPPORTED):
+        how, flag = "unsupported on both: ", "unsupported"
+    else:
+        how, flag = f"{base.outcome} on base, {head.outcome} on head: ", "unchecked"
+        verdict = Verdict.UNSURE
+    about: dict[str, Any] = {flag: True} if flag else {}
+    about |= {"mechanism": mechanism, "case": case, "metric": RUNS, "verdict": verdict}
+    return Finding(reason=how + why, **about)
 
 
 def traded(report: Report) -> Report:
     """The report in which counts do not fail where the time of their case fell.
 
-    Counts stand in for time; where both are known and disagree, time decides, unless the check is
-    contaminated.
+    Counts stand in for time; where both are known and disagree, time decides.
     """
-    if report.contaminated:
-        return report
     fell = {f.case for f in report.findings if f.metric == TIME and f.verdict is Verdict.FASTER}
+    reason = "not a failure, since the time of this case fell"
     findings = tuple(
-        replace(f, fails=False, reason="not a failure, since the time of this case fell")
+        replace(f, fails=False, reason=reason)
         if f.fails and f.metric in COUNTED and f.case in fell
         else f
         for f in report.findings

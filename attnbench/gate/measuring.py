@@ -7,11 +7,11 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from msgspec import convert
 
@@ -20,26 +20,28 @@ from attnbench.gate import rule
 from attnbench.gate.cases import (
     AGAIN,
     BASE,
+    HEAD,
     SIDES,
+    START_S,
+    WARM,
     CheckedCase,
     CheckPlan,
     Counted,
-    Failed,
-    TreeRace,
-    raced,
-    tree_round,
+    Trees,
+    Visit,
 )
-from attnbench.metrics import TIME
+from attnbench.metrics import RACED, TIME
 from attnbench.records import Outcome
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
-from attnbench.run.race import Round
+from attnbench.run.race import Entry, Round, Turns
 
 COUNT_TIMEOUT_S = 300.0
+LEAST_TIMEOUT_S, PATIENCE = 60.0, 50.0  # of a visit: at least, and times its expected time
 MARGIN = 1.5  # of a suggested budget over the expected time: the load of a machine varies
 STEP_S = 10  # to a multiple of which it is rounded up
 
-T = TypeVar("T")
+Raced: TypeAlias = tuple[CheckedCase, rule.Evidence]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,147 +72,166 @@ class Runner:
             raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
         return worker
 
-    def on_sides(self, trees: Mapping[str, Path], ask: Callable[[str, Path], T]) -> dict[str, T]:
-        """What `ask` gives for each side and its tree, asked at the same time."""
-        with ThreadPoolExecutor(len(trees)) as pool:
-            try:
-                return dict(zip(trees, pool.map(ask, trees, trees.values()), strict=True))
-            except KeyboardInterrupt:
-                self.server.close()  # or the pool would wait for the remaining answers
-                raise
+
+class Failed(Exception):
+    """One side did not run in a race."""
+
+    def __init__(self, side: str, counted: Counted) -> None:
+        self.side, self.counted = side, counted
+        super().__init__(f"{counted.outcome} on {side}: {counted.reason}")
 
 
-def count(cases: Sequence[CheckedCase], runner: Runner, trees: Mapping[str, Path]) -> None:
-    """Count every case on every side, and once more where its process was killed."""
-    runner.observe("counting")
-    every = runner.on_sides(trees, lambda side, tree: count_side(cases, runner, side, tree))
-    for side, counted in every.items():
-        for case, one in zip(cases, counted, strict=True):
-            case.counted[side] = one
-    # one side after the other, since both may need more memory than there is
-    for case in cases:
-        for side, one in case.counted.items():
-            again = one
-            if one.killed:
-                with suppress(OverBudget):
-                    [again] = count_side([case], runner, side, trees[side])
-            case.counted[side] = again.blamed(side)
+def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
+    """Count every case on every side, in one process of each; what is killed, once more.
 
-
-def count_side(
-    cases: Sequence[CheckedCase], runner: Runner, side: str, tree: Path
-) -> list[Counted]:
-    """The counts of every case on one side; a process that a case spoils is replaced."""
-    answers: list[Counted] = []
-    worker: Process | None = None
-    try:
-        for case in cases:
-            if worker is None or not worker.alive:
-                worker = runner.loaded(side, tree, measures_memory=True)
-            asked = {"do": "measure_memory", "checked": True, **case.build_request()}
-            answer = worker.ask(COUNT_TIMEOUT_S, **asked)
-            answers.append(convert(answer, Counted))
-            if answer.get("needs_new_process", True):
-                worker.end()
-    except OverBudget:
-        if not answers:
-            raise
-        late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
-        answers += [late] * (len(cases) - len(answers))
-    finally:
-        if worker is not None:
-            worker.end()
-    return answers
-
-
-def measure(
-    plan: CheckPlan, cases: Sequence[CheckedCase], runner: Runner, trees: Mapping[str, Path]
-) -> "Looks":
-    """Count every case, and time those that are due and that both sides can run.
-
-    Cases of further forms are left out that run on no side, or are of the default form.
+    A process that a case spoils is replaced. Raises `OverBudget` if no case was counted.
     """
-    looks = Looks(plan, runner, trees)
-    if plan.times:
-        runner.server.of_layout(layout(0, 1))  # loads torch while cases are counted
-    count(cases, runner, trees)
-    defaults = {case.label for case in cases if not case.further}
+    workers: dict[str, Process] = {}
+    late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
     for case in cases:
-        unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
-        if not case.further or not (unsupported or case.label in defaults):
-            case.due = plan.times and case.ran
-            looks.cases.append(case)
-    if looks.due:
-        looks.take()
-    return looks
+        case.counted = dict.fromkeys(trees, late)
+    with ExitStack() as stack:
+        for case, side in product(cases, trees):
+            runner.observe(f"counting {case.label}")
+            asked = {"do": "measure_memory", "checked": True, **case.build_request()}
+            for _ in range(2):
+                try:
+                    if side not in workers or not workers[side].alive:
+                        workers[side] = runner.loaded(side, trees[side], measures_memory=True)
+                        stack.callback(workers[side].end)
+                    answer = workers[side].ask(COUNT_TIMEOUT_S, **asked)
+                except OverBudget:
+                    if case is cases[0]:
+                        raise
+                    return
+                if answer.get("needs_new_process", True):
+                    workers[side].end()
+                case.counted[side] = counted = convert(answer, Counted)
+                if not counted.killed:
+                    break
+            case.counted[side] = counted.blamed(side)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeRace:
+    """What each side builds, and how a sample of it is taken."""
+
+    builds: Mapping[str, Mapping[str, Any]]  # side -> mechanism, form, options, workload, …
+    rounds: int = 2
+    iterations: int = 1  # per sample; a round has two samples of each side
+    iteration_s: float = 0.0  # expected
+
+    @property
+    def cost_s(self) -> float:
+        """Expected seconds of one visit."""
+        iterations = 2 * self.rounds * self.iterations + WARM
+        return len(self.builds) * (START_S + iterations * self.iteration_s)
+
+    def run(self, processes: Round) -> Visit:
+        """What every side measured, times in seconds of one iteration. Raises `Failed`."""
+        turns = Turns(pairs=self.rounds, iterations=self.iterations)
+        entries = processes.race(
+            {side: {"warmup_s": 0.05, "faulting_s": 0.25, **b} for side, b in self.builds.items()},
+            lambda times: dict.fromkeys(times, turns),
+            lambda side, wall_s: max(LEAST_TIMEOUT_S, PATIENCE * self.cost_s),
+        )
+        for side, entry in entries.items():
+            if entry.failed is not None:
+                raise Failed(side, convert(entry.failed, Counted))
+        found = {key: {side: _numbers(key, e) for side, e in entries.items()} for key in RACED}
+        return {key: laps for key, laps in found.items() if all(laps.values())}
+
+
+def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
+    """The samples of a side, or twice the one value of its process; empty without one."""
+    if key == TIME:
+        return tuple(sample.seconds for sample in entry.laps.values())
+    number = entry.finished["values"].get(key, 0.0)
+    return (number, number) if number > 0 else ()
+
+
+def tree_round(server: Pool, trees: Trees, draw: random.Random) -> Round:
+    """One visit: a fresh process for the tree of each side."""
+    return Round(lambda side: server.process(trees[side]), draw)
+
+
+def layout(stage: int, pair: int) -> int:
+    """The memory layout of a visit: two take turns in either look, since one favours some code."""
+    return 2 * stage + pair % 2
 
 
 class Looks:
     """The first and second looks at the times of `cases` of two trees, within the budget."""
 
-    def __init__(self, plan: CheckPlan, runner: Runner, trees: Mapping[str, Path]) -> None:
+    def __init__(self, plan: CheckPlan, runner: Runner, trees: Trees) -> None:
         self.plan, self.runner, self.server = plan, runner, runner.server
         self.cases: list[CheckedCase] = []
+        self.races: dict[CheckedCase, TreeRace] = {}
         self.trees = {**trees, AGAIN: trees[BASE]}
         self.draw, self.begun = random.Random(plan.seed), time.monotonic()
-        self.expected_s = self.took_s = 0.0  # of all visits to single cases so far
+        self.expected_s = self.took_s = 0.0  # of all visits so far
 
     @property
     def due(self) -> list[CheckedCase]:
         """The cases that are to be timed and can be."""
-        return [case for case in self.cases if case.due and not case.failed]
+        return [case for case in self.cases if self.plan.times and case.ran]
 
-    def take(self) -> None:
-        """Look at every case, as long as the budget lasts, and twice at what is doubtful.
+    def raced(self, cases: Sequence[CheckedCase] | None = None) -> list[Raced]:
+        """The evidence on what was raced: first on times, then on each other metric that it has."""
+        cases = self.due if cases is None else cases
+        every = [(case, case.evidence(metric)) for metric in RACED for case in cases]
+        return [(case, e) for case, e in every if e.metric == TIME or e.first.head]
 
-        What is suspected is confirmed before those are looked at that there was no time for. A
-        first look is cut short where a second one of half the pairs would not fit.
+    def take(self, cases: Sequence[CheckedCase]) -> None:
+        """Count the cases; then look at one after another, and once more at what is doubtful.
+
+        What is suspected is confirmed before the next case is looked at, the rest when all have
+        been. Cases of further forms are left out that run on no side, or are of the default form.
         """
+        if self.plan.times:
+            self.server.of_layout(layout(0, 1))  # loads torch while cases are counted
+        count(cases, self.runner, {side: self.trees[side] for side in (BASE, HEAD)})
+        defaults = {case.label for case in cases if not case.further}
+        for case in cases:
+            unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
+            if not case.further or not (unsupported or case.label in defaults):
+                self.cases.append(case)
         waiting = self.due
         with suppress(OverBudget):
             while waiting:
-                visited = self.look(waiting, 0)
-                self.look(self.doubtful(visited, rule.suspected), 1)
-                waiting = [c for c in waiting if c not in visited and not c.failed]
-            self.look(self.doubtful(self.due, lambda *found: not rule.settled(*found)), 1)
+                case = waiting.pop(0)
+                self.look(case, 0, waiting)
+                if any(rule.suspected(e, self.plan.threshold) for _, e in self.raced([case])):
+                    self.look(case, 1, waiting)
+            for case, evidence in self.raced():
+                if not case.looks[1] and not rule.settled(evidence, self.plan.threshold):
+                    self.look(case, 1)
 
-    def look(self, cases: list[CheckedCase], stage: int) -> list[CheckedCase]:
-        """Visit those of the cases that fit into the budget with fresh processes; return these."""
+    def look(self, case: CheckedCase, stage: int, waiting: Sequence[CheckedCase] = ()) -> None:
+        """Time a case in pairs of fresh processes.
+
+        Half of them suffice where `waiting` cases would otherwise have no time for half of both
+        looks; a first look leaves as much for a second.
+        """
         pairs, least = self.plan.looks[stage], self.plan.least
-        reserved = 0 if stage else least[1]
-        for pair in (0, 1) if cases else ():  # both servers load torch at the same time
+        for pair in (0, 1):  # both servers load torch at the same time
             self.server.of_layout(layout(stage, pair))
         for pair in range(pairs):
-            if not stage:
-                cases = self.affordable(cases)
-            is_enough = pair >= least[stage] and not self.fits(cases, 1 + reserved)
-            if is_enough or not cases or not self.fits(cases, 1):
+            kept = 0 if stage else least[1]
+            more_s = self.cost_s([case], 1)
+            if pair >= least[stage]:
+                more_s += self.cost_s([case], kept) + self.cost_s(waiting, sum(least))
+            if not case.ran or more_s > self.server.left_s:
                 break
             doing = "confirming" if stage else "comparing"
-            self.runner.observe(f"{doing}, pair {pair + 1} of {pairs}")
-            self.visit(cases, stage, pair)
-        return [case for case in cases if not case.failed]
-
-    def affordable(self, cases: Sequence[CheckedCase]) -> list[CheckedCase]:
-        """The cases for which the budget lasts for both looks, cut short; at least the first."""
-        left_s, fitting = self.server.left_s, list[CheckedCase]()
-        for case in cases:
-            visits = max(0, self.plan.least[0] - len(case.stages[0])) + self.plan.least[1]
-            cost_s = self.cost_s([case], visits)
-            if not case.failed and (cost_s <= left_s or not fitting):
-                left_s -= cost_s
-                fitting.append(case)
-        return fitting
-
-    def fits(self, cases: Sequence[CheckedCase], visits: int) -> bool:
-        """Whether so many visits to the cases fit into the budget."""
-        return self.cost_s(cases, visits) <= self.server.left_s
+            self.runner.observe(f"{doing} {case.label}, pair {pair + 1} of {pairs}")
+            self.visit(case, stage, pair)
 
     def cost_s(self, cases: Sequence[CheckedCase], visits: int) -> float:
         """Expected seconds of so many visits to the cases, if the machine stays as busy."""
         slowdown = self.took_s / self.expected_s if self.expected_s else 1.0
-        expected_s = (case.race.cost_s if case.race else self.plan.visit_s for case in cases)
-        return slowdown * visits * sum(expected_s)
+        costs = (self.races[c].cost_s if c in self.races else self.plan.visit_s for c in cases)
+        return slowdown * visits * sum(costs)
 
     @property
     def enough(self) -> str:
@@ -220,25 +241,23 @@ class Looks:
         more_s = max(needed_s, MARGIN * (self.plan.budget_s or 0.0))
         return f"--budget {STEP_S * math.ceil(more_s / STEP_S)}s"
 
-    def visit(self, cases: Sequence[CheckedCase], stage: int, pair: int) -> None:
-        """One visit of fresh processes to every case, in random order."""
+    def visit(self, case: CheckedCase, stage: int, pair: int) -> None:
+        """One visit of fresh processes to a case."""
         server = self.server.of_layout(layout(stage, pair))
         server.wait()
         with tree_round(server, self.trees, self.draw) as processes:
-            for case in self.draw.sample(cases, len(cases)):
-                if case.failed or case not in (cases if stage else self.affordable(cases)):
-                    continue
-                self.runner.observe(f"timing {case.label}")
+            try:
+                if case not in self.races:
+                    self.races[case] = self.sized(case, processes)
+                race, begun = self.races[case], time.monotonic()
                 try:
-                    case.race = race = case.race or self.sized(case, processes)
-                    begun = time.monotonic()
-                    try:
-                        case.stages[stage].append(race.run(processes))
-                    finally:
-                        self.took_s += time.monotonic() - begun
-                        self.expected_s += race.cost_s
-                except Failed as failed:
-                    case.failed = failed
+                    case.looks[stage].append(race.run(processes))
+                finally:
+                    self.took_s += time.monotonic() - begun
+                    self.expected_s += race.cost_s
+            except Failed as failed:
+                side = HEAD if failed.side == HEAD else BASE
+                case.counted[side] = failed.counted.blamed(side)
 
     def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""
@@ -254,15 +273,3 @@ class Looks:
             iterations=iterations,
             iteration_s=batch_s,
         )
-
-    def doubtful(
-        self, cases: list[CheckedCase], doubt: Callable[[rule.Evidence, float], bool]
-    ) -> list[CheckedCase]:
-        """The cases that leave `doubt` after the first look, and had no second one."""
-        found = (case for case, evidence in raced(cases) if doubt(evidence, self.plan.threshold))
-        return [case for case in dict.fromkeys(found) if case.stages[0] and not case.stages[1]]
-
-
-def layout(stage: int, pair: int) -> int:
-    """The memory layout of a visit: two take turns in either look, since one favours some code."""
-    return 2 * stage + pair % 2

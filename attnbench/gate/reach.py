@@ -14,18 +14,17 @@ from importlib.metadata import entry_points
 from pathlib import Path, PurePath
 
 from attnbench.catalogue.registry import GROUP
-from attnbench.gate.cases import MISSING, CheckPlan
+from attnbench.gate.cases import BASE, HEAD, MISSING, CheckPlan, Trees
 from attnbench.gate.measuring import Runner
 from attnbench.gate.repository import files_with
 from attnbench.records import Selection
-from attnbench.run.process import Answer
 from attnbench.units import few, many
 
 LOAD_TIMEOUT_S = 60.0
 OWN = PurePath("attnbench/mechanisms")
 PEERS = "attnbench/peers/"  # all loaded for every mechanism; each is for forms of packages
 BINDING = re.compile(r"^(\w+)\b[^=\n]*=[ \w.]*\bCard\(", re.MULTILINE)  # `NAME = Card(`
-COUNT_S = 0.3  # about the time to count a case
+COUNT_S = 0.5  # about the time to count a case on both sides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,37 +39,29 @@ class Reach:
     uncovered: tuple[str, ...] = ()
 
 
-def reach(trees: Mapping[str, Path], changes: Sequence[str], runner: Runner, device: str) -> Reach:
+def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> Reach:
     """What changes of these files reach of all mechanisms that the trees contain.
 
     Raises `CannotRun` and `OverBudget`.
     """
-    if not changes:
-        return Reach()
-    known = sorted({name for tree in trees.values() for name in contained(tree)})
-
-    def answers(side: str, tree: Path) -> list[Answer]:
-        given = []
-        for name in known:
+    reached, covered = dict[str, list[str]](), dict[str, set[str]]()
+    names = {name for tree in trees.values() for name in contained(tree)} if changes else set()
+    for name in sorted(names):
+        runner.observe(f"asking what {name} loads")
+        asked, answers = {"do": "loads", "mechanism": name, "device": device}, {}
+        for side, tree in trees.items():
             with runner.loaded(side, tree) as worker:
-                runner.observe(f"asking what {name} loads")
-                asking = {"do": "loads", "mechanism": name, "device": device}
-                given.append(worker.ask(LOAD_TIMEOUT_S, **asking))
-        return given
-
-    reached, covered, touched = dict[str, list[str]](), dict[str, set[str]](), set(changes)
-    every = zip(*runner.on_sides(trees, answers).values(), strict=True)
-    for name, (base, head) in zip(known, every, strict=True):
+                answers[side] = worker.ask(LOAD_TIMEOUT_S, **asked)
+        base, head = answers[BASE], answers[HEAD]
         if base["outcome"] == head["outcome"] == MISSING:
             continue  # some text only looks like a card
         files = {*base.get("files", ()), *head.get("files", ()), name.rpartition(":")[0]}
         covered[name] = {file for file in files if not file.startswith(PEERS)}
-        if base["outcome"] != head["outcome"] or covered[name] & touched:
+        if base["outcome"] != head["outcome"] or covered[name] & {*changes}:
             compiled = head.get("compiled", ())
             reached[name] = [form for form in head.get("forms", ()) if form not in compiled]
-    code = (path for path in changes if path.endswith(".py"))
-    uncovered = (path for path in code if not any(path in files for files in covered.values()))
-    return Reach(reached=reached, known=len(covered), uncovered=tuple(uncovered))
+    code = {path for path in changes if path.endswith(".py")}.difference(*covered.values())
+    return Reach(reached=reached, known=len(covered), uncovered=tuple(sorted(code)))
 
 
 def contained(tree: Path) -> Iterator[str]:
@@ -105,13 +96,10 @@ def chosen(found: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selection
     names = draw.sample(sorted(found.reached), len(found.reached))
     forms = [Selection(name=n, form=form) for n in names for form in (None, *found.reached[n])]
     case_s = COUNT_S + (plan.pairs * plan.visit_s if plan.times else 0.0)
-    fits = len(forms) * len(plan.modes) * len(plan.lengths) * case_s <= left_s
     every = "all " if len(names) == found.known > 1 else ""
     text = f"the change reaches {every}{len(names)} of {many(found.known, 'mechanism')}"
     text += f": {few(sorted(names))}"
-    if fits:
+    if len(forms) * len(plan.modes) * len(plan.lengths) * case_s <= left_s:
         return forms, text
-    return (
-        [Selection(name=name) for name in names],
-        f"{text}; their default forms are checked, since --budget is not enough for every form",
-    )
+    text += "; their default forms are checked, since --budget is not enough for every form"
+    return [Selection(name=name) for name in names], text

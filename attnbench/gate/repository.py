@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,17 @@ from attnbench.run.pool import HOOK_VARIABLES
 from attnbench.run.scratch import Scratch
 
 
-def git(
-    *arguments: str,
-    cwd: Path,
-    check: bool = True,
-    timeout_s: float | None = None,
-    index: Path | None = None,
-) -> str:
-    """The output of git. Raises `CannotRun` with the message of git, or if it takes too long.
+def git(*arguments: str, check: bool = True, index: Path | None = None, **how: Any) -> str:
+    """The output of git, run as `how` says. Raises `CannotRun` with the message of git.
 
     With an `index`, git uses this file in place of the repository's own.
     """
     environment = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
     if index is not None:
         environment["GIT_INDEX_FILE"] = str(index)
+    command = ["git", "-c", "core.quotePath=false", *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-c", "core.quotePath=false", *arguments],
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            check=False,
-            timeout=timeout_s,
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, check=False, **how)
     except subprocess.TimeoutExpired as error:
         raise CannotRun(f"git {arguments[0]} took longer than --budget allows; raise it") from error
     except FileNotFoundError as error:
@@ -42,7 +30,7 @@ def git(
     if check and done.returncode:
         _, _, reason = " ".join(done.stderr.decode(errors="replace").split()).rpartition("fatal: ")
         raise CannotRun(f"git {arguments[0]} failed: {reason or 'no reason given'}")
-    return done.stdout.decode(errors="surrogateescape")
+    return str(done.stdout, errors="surrogateescape")
 
 
 def root(folder: Path) -> Path:
@@ -68,12 +56,9 @@ def commit(repository: Path, revision: str) -> str:
     arguments = ("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
     if name := git(*arguments, cwd=repository, check=False).strip():
         return name
-    shallow = git("rev-parse", "--is-shallow-repository", cwd=repository, check=False).strip()
-    hint = (
-        "this clone is shallow: fetch it first, e.g. actions/checkout with fetch-depth: 0"
-        if shallow == "true"
-        else "give a branch, tag or commit of this repository, or fetch it first"
-    )
+    hint = "give a branch, tag or commit of this repository, or fetch it first"
+    if git("rev-parse", "--is-shallow-repository", cwd=repository, check=False).strip() == "true":
+        hint = "this clone is shallow: fetch it first, e.g. actions/checkout with fetch-depth: 0"
     raise UsageError(f"--base {revision!r} is not a commit of this repository; {hint}")
 
 
@@ -105,13 +90,10 @@ def checkout(repository: Path, revision: str, timeout_s: float | None = None) ->
 
     Raises `CannotRun` if they cannot be checked out, or not within `timeout_s`.
     """
-    scratch = Scratch()
-    tree, index = scratch.folder / "tree", scratch.folder / "index"
-    try:
+    with closing(Scratch()) as scratch:
+        tree, index = scratch.folder / "tree", scratch.folder / "index"
         tree.mkdir()
-        how: dict[str, Any] = {"cwd": repository, "timeout_s": timeout_s, "index": index}
+        how: dict[str, Any] = {"cwd": repository, "timeout": timeout_s, "index": index}
         git("read-tree", "--no-sparse-checkout", revision, **how)
         git("checkout-index", "--all", f"--prefix={tree}/", **how)
         yield tree
-    finally:
-        scratch.close()

@@ -11,16 +11,17 @@ and Student's interval is not too narrow even where single samples have heavy ta
 
 A change is suspected if the 99 % confidence interval of the typical or the average call excludes 0
 and the effect exceeds the threshold and twice the noise floor, which is base against base in the
-same pairs. It is called only if a second stage in fresh processes confirms it, with Benjamini and
-Hochberg's rule over all p-values of that stage, or if the interval lies beyond three times the
-threshold and a second stage was too short to decide.
+same pairs. It is called only if a second look in fresh processes confirms it, with Benjamini and
+Hochberg's rule over all p-values of second looks, or if the interval lies beyond three times the
+threshold and a second look was too short to decide.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -40,6 +41,10 @@ BOUND = 3.0
 SAMENESS = 0.90
 # a machine that cannot exclude a change as large as this never gives the verdict `same`
 MAX_USABLE_LIMIT = 0.05
+
+UNCONFIRMED = "no time was left to confirm"
+
+Logs: TypeAlias = tuple[float, ...]
 
 
 class Statistic(StrEnum):
@@ -65,6 +70,16 @@ class Pair(NamedTuple):
         )
 
 
+class Look(NamedTuple):
+    """The pairs of one look at a case: head over base, and base over base."""
+
+    head: tuple[Pair, ...] = ()
+    again: tuple[Pair, ...] = ()
+
+
+NONE = Look()
+
+
 class Effect(NamedTuple):
     """A log ratio with its confidence interval, and the p-value of no effect."""
 
@@ -79,21 +94,47 @@ class Effect(NamedTuple):
         return self.low > 0 or self.high < 0
 
 
+class Ruling(NamedTuple):
+    """The verdict on a case, with the effect and statistic behind it."""
+
+    verdict: Verdict
+    effect: Effect
+    reason: str
+    statistic: Statistic = Statistic.TYPICAL
+
+
 @dataclass(frozen=True, kw_only=True)
-class Stage:
-    """The pairs of one stage: head over base, and base over base."""
+class Evidence:
+    """A metric of one case, in one or two looks."""
 
-    head: tuple[Pair, ...] = ()
-    again: tuple[Pair, ...] = ()
+    name: str
+    first: Look
+    second: Look = NONE
+    metric: str = TIME
+
+    def views(self, threshold: float) -> list["View"]:
+        """Each statistic of all pairs, the typical one first."""
+
+        def logs(one: Statistic, pairs: Sequence[Pair]) -> Logs:
+            return tuple(getattr(pair, one) for pair in pairs)
+
+        first, second = self.first, self.second
+        again = first.again + second.again
+        return [
+            View(one, logs(one, first.head), logs(one, second.head), logs(one, again), threshold)
+            for one in Statistic
+        ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class View:
-    """One statistic of a case: log ratios of both stages, and of base over base."""
+    """One statistic of a case: log ratios of both looks, and of base over base."""
 
-    first: tuple[float, ...]
-    second: tuple[float, ...]
-    again: tuple[float, ...]
+    statistic: Statistic
+    first: Logs
+    second: Logs
+    again: Logs
+    threshold: float
 
     @property
     def floor(self) -> float:
@@ -103,35 +144,74 @@ class View:
         error = float(np.std(self.again, ddof=1)) / math.sqrt(len(self.again))
         return max(abs(float(np.mean(self.again))), error)
 
-    def limit(self, threshold: float) -> float:
+    @cached_property
+    def limit(self) -> float:
         """The log ratio below which a change is ignored."""
-        return max(math.log1p(threshold), FLOORS * self.floor)
+        return max(math.log1p(self.threshold), FLOORS * self.floor)
 
-    def is_suspect(self, threshold: float) -> bool:
-        """Whether the first stage indicates that head differs."""
-        change = effect(self.first)
-        return change.excludes_zero and abs(change.point) > self.limit(threshold)
+    @cached_property
+    def change(self) -> Effect:
+        """The effect in the first look."""
+        return effect(self.first)
 
-    def deciding(self, threshold: float) -> tuple[float, ...]:
-        """What may clear the case: stage two alone if stage one made it a suspect, else both."""
-        return self.second if self.is_suspect(threshold) else self.first + self.second
+    @cached_property
+    def later(self) -> Effect:
+        """The effect in the second look."""
+        return effect(self.second)
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the first look indicates that head differs."""
+        return self.change.excludes_zero and abs(self.change.point) > self.limit
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """A metric of one case, in one or two stages."""
+    @property
+    def lacks_second(self) -> bool:
+        """Whether the second look was too short to decide anything."""
+        return len(self.second) < FEWEST
 
-    name: str
-    first: Stage
-    second: Stage = Stage()
-    metric: str = TIME
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the second look confirms the suspicion of the first."""
+        return self.change.point * self.later.point > 0 and abs(self.later.point) > self.limit
 
-    def view(self, statistic: Statistic) -> View:
-        """One statistic of all pairs."""
-        first, second = self.first, self.second
-        parts = (first.head, second.head, first.again + second.again)
-        head, later, again = (tuple(getattr(pair, statistic) for pair in part) for part in parts)
-        return View(first=head, second=later, again=again)
+    @property
+    def is_clear(self) -> bool:
+        """Whether a suspicion that no second look refutes is far beyond the threshold."""
+        far = max(self.change.low, -self.change.high) > math.log1p(CLEAR * self.threshold)
+        return far and self.is_suspect and (self.lacks_second or self.is_confirmed)
+
+    @property
+    def deciding(self) -> Logs:
+        """What may clear the case: the second look alone if the first made it a suspect."""
+        return self.second if self.is_suspect else self.first + self.second
+
+    def is_same(self, logs: Logs) -> bool:
+        """Whether these log ratios exclude a change that counts."""
+        usable = math.log1p(max(self.threshold, MAX_USABLE_LIMIT))
+        if self.limit > usable:
+            return False
+        # the average is noisier, and only has to exclude what the typical call does not show
+        limit = usable if self.statistic is Statistic.AVERAGE else self.limit
+        interval = effect(logs, SAMENESS)
+        return -limit <= interval.low and interval.high <= limit
+
+    def ruling(self, shown: Effect, reason: str = "", verdict: Verdict | None = None) -> Ruling:
+        """This statistic as the one behind a verdict; without one, head is slower or faster."""
+        about = "on average over all calls" if self.statistic is Statistic.AVERAGE else ""
+        reasons = "; ".join(filter(None, (about, reason)))
+        called = Verdict.SLOWER if shown.point > 0 else Verdict.FASTER
+        return Ruling(verdict or called, shown, reasons, self.statistic)
+
+    @property
+    def doubt(self) -> str:
+        """Why the change is neither called nor excluded."""
+        if self.is_suspect:
+            refuted = "suspected at first; a second measurement does not confirm it"
+            return UNCONFIRMED if self.lacks_second else refuted
+        limit = percent(math.expm1(self.limit))
+        if effect(self.first + self.second).excludes_zero:
+            return f"there is a change, but it need not exceed the limit of {limit}"
+        return f"too noisy to exclude a change of {limit}"
 
 
 def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
@@ -149,133 +229,39 @@ def mean(times: Sequence[float]) -> float:
     return float(np.minimum(times, BOUND * np.median(times)).mean())
 
 
-UNCONFIRMED = "no time was left to confirm"
-
-
-class Ruling(NamedTuple):
-    """The verdict on a case, with the effect and statistic behind it."""
-
-    verdict: Verdict
-    effect: Effect
-    reason: str
-    statistic: Statistic = Statistic.TYPICAL
-
-
 def suspected(evidence: Evidence, threshold: float) -> bool:
-    """Whether the first stage indicates that head differs."""
-    return any(evidence.view(statistic).is_suspect(threshold) for statistic in Statistic)
-
-
-def unconfirmed(evidence: Evidence, threshold: float) -> bool:
-    """Whether it is suspected, and no second stage has confirmed or refuted it."""
-    return suspected(evidence, threshold) and len(evidence.second.head) < FEWEST
+    """Whether the first look indicates that head differs."""
+    return any(view.is_suspect for view in evidence.views(threshold))
 
 
 def settled(evidence: Evidence, threshold: float) -> bool:
-    """Whether the first stage shows that head does not differ."""
-    if suspected(evidence, threshold):
-        return False
-    return all(_is_same(evidence, stat, evidence.view(stat).first, threshold) for stat in Statistic)
+    """Whether the first look shows that head does not differ."""
+    views = evidence.views(threshold)
+    return all(view.is_same(view.first) and not view.is_suspect for view in views)
 
 
 def judge(cases: Sequence[Evidence], threshold: float) -> list[Ruling]:
     """The verdict on each case of one check."""
-    views = [evidence.view(statistic) for evidence in cases for statistic in Statistic]
-    p_values = [effect(v.second).p if v.is_suspect(threshold) else math.nan for v in views]
-    real = discoveries(p_values)
-    called = [
-        bool(call) and _confirms(view, threshold) for view, call in zip(views, real, strict=True)
-    ]
-    return [
-        _judged(evidence, dict(zip(Statistic, calls, strict=True)), threshold)
-        for evidence, calls in zip(cases, zip(called[::2], called[1::2], strict=True), strict=True)
-    ]
+    views = [evidence.views(threshold) for evidence in cases]
+    p_values = [view.later.p if view.is_suspect else math.nan for both in views for view in both]
+    real = iter(discoveries(p_values))
+    return [_judged(both, [v for v in both if next(real) and v.is_confirmed]) for both in views]
 
 
-def contaminated(cases: Sequence[Evidence], threshold: float) -> tuple[str, ...]:
-    """Cases in which base differs from base, so that no time of the check can be trusted."""
-    effects = [effect(evidence.view(Statistic.TYPICAL).again) for evidence in cases]
-    real = discoveries([e.p for e in effects])
-    return tuple(
-        evidence.name
-        for evidence, e, call in zip(cases, effects, real, strict=True)
-        if call and e.excludes_zero and abs(e.point) > math.log1p(threshold)
-    )
-
-
-def _judged(evidence: Evidence, called: dict[Statistic, bool], threshold: float) -> Ruling:
-    if any(called.values()):
-        statistic = _shown(evidence, [s for s in Statistic if called[s]], threshold)
-        last = effect(evidence.view(statistic).second)
-        verdict = Verdict.SLOWER if last.point > 0 else Verdict.FASTER
-        return Ruling(verdict, last, _reason(statistic), statistic)
-    for statistic in Statistic:
-        view = evidence.view(statistic)
-        if _is_clear(view, threshold):
-            clear = effect(view.first)
-            verdict = Verdict.SLOWER if clear.point > 0 else Verdict.FASTER
-            reason = UNCONFIRMED if len(view.second) < FEWEST else ""
-            return Ruling(verdict, clear, _reason(statistic, reason), statistic)
-    for statistic in Statistic:
-        view = evidence.view(statistic)
-        logs = view.deciding(threshold)
-        if not _is_same(evidence, statistic, logs, threshold):
-            shown = effect(logs if len(logs) >= FEWEST else view.first)
-            doubt = _reason(statistic, _doubt(view, threshold))
-            return Ruling(Verdict.UNSURE, shown, doubt, statistic)
-    shown = effect(evidence.view(Statistic.TYPICAL).deciding(threshold))
-    return Ruling(Verdict.SAME, shown, "")
-
-
-def _reason(statistic: Statistic, reason: str = "") -> str:
-    average = statistic is Statistic.AVERAGE
-    return "; ".join(filter(None, ("on average over all calls" if average else "", reason)))
-
-
-def _shown(evidence: Evidence, called: Sequence[Statistic], threshold: float) -> Statistic:
-    """The called statistic to show: the average if it differs from the typical."""
-    if len(called) == 1:
-        return called[0]
-    gap = effect([pair.average - pair.typical for pair in evidence.second.head])
-    differs = gap.excludes_zero and abs(gap.point) > math.log1p(threshold)
-    return Statistic.AVERAGE if differs else Statistic.TYPICAL
-
-
-def _confirms(view: View, threshold: float) -> bool:
-    """Whether the second stage confirms the suspicion of the first."""
-    first, second = effect(view.first), effect(view.second)
-    return first.point * second.point > 0 and abs(second.point) > view.limit(threshold)
-
-
-def _is_clear(view: View, threshold: float) -> bool:
-    """Whether a suspicion that no second stage refutes is far beyond the threshold."""
-    if not view.is_suspect(threshold) or (
-        len(view.second) >= FEWEST and not _confirms(view, threshold)
-    ):
-        return False
-    first = effect(view.first)
-    return max(first.low, -first.high) > math.log1p(CLEAR * threshold)
-
-
-def _is_same(
-    evidence: Evidence, statistic: Statistic, logs: Sequence[float], threshold: float
-) -> bool:
-    limit = evidence.view(statistic).limit(threshold)
-    if limit > math.log1p(max(threshold, MAX_USABLE_LIMIT)):
-        return False
-    if statistic is Statistic.AVERAGE:
-        # the average is noisier, and only has to exclude what the typical call does not show
-        limit = math.log1p(max(threshold, MAX_USABLE_LIMIT))
-    interval = effect(logs, SAMENESS)
-    return -limit <= interval.low and interval.high <= limit
-
-
-def _doubt(view: View, threshold: float) -> str:
-    """Why the change is neither called nor excluded."""
-    limit = percent(math.expm1(view.limit(threshold)))
-    if view.is_suspect(threshold):
-        refuted = "suspected at first; a second measurement does not confirm it"
-        return UNCONFIRMED if len(view.second) < FEWEST else refuted
-    if effect(view.first + view.second).excludes_zero:
-        return f"there is a change, but it need not exceed the limit of {limit}"
-    return f"too noisy to exclude a change of {limit}"
+def _judged(views: Sequence[View], called: Sequence[View]) -> Ruling:
+    """The ruling from both statistics of a case, and those of which the change is called."""
+    if called:
+        typical, average = called[0], called[-1]
+        gap = effect([a - t for a, t in zip(average.second, typical.second, strict=True)])
+        differs = gap.excludes_zero and abs(gap.point) > math.log1p(typical.threshold)
+        shown = average if differs else typical
+        return shown.ruling(shown.later)
+    for view in views:
+        if view.is_clear:
+            return view.ruling(view.change, UNCONFIRMED if view.lacks_second else "")
+    for view in views:
+        logs = view.deciding
+        if not view.is_same(logs):
+            known = effect(logs) if len(logs) >= FEWEST else view.change
+            return view.ruling(known, view.doubt, Verdict.UNSURE)
+    return views[0].ruling(effect(views[0].deciding), verdict=Verdict.SAME)

@@ -1,4 +1,4 @@
-"""A check as text, tables and pages: failures first, then what is uncertain, then the rest."""
+"""A check as text, tables and a page: failures first, then what is uncertain, then the rest."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from attnbench.gate.finding import RUNS, Finding, Report
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Better, Metric, Unit
-from attnbench.render import html, markdown
+from attnbench.render import markdown
 from attnbench.render.grid import Cell, Column, Table, clean, quantity, table, words
 from attnbench.statistics.verdict import Verdict
 from attnbench.units import NOTHING, change, count, few, interval, many, percent, seconds
@@ -51,8 +51,6 @@ def headline(report: Report) -> str:
     if unchecked:
         which = "" if len(report.cases) == 1 else f"{_number(unchecked)} of {cases}: "
         return f"NOT CHECKED: {which}{sentence(unchecked[0])}"
-    if report.contaminated:
-        return "CONTAMINATED: base differs from base, so no time can be trusted"
     if suspects := [finding for finding in report.unsure if finding.suspected]:
         return _probably(suspects)
     if lost := [finding for finding in report.unsure if finding.unmeasured]:
@@ -87,11 +85,6 @@ def lines(report: Report) -> Iterator[str]:
 
 def remarks(report: Report) -> Iterator[str]:
     """What the tables do not show, one line each."""
-    if report.contaminated:
-        yield (
-            "contaminated: base differs from base, so no time is judged:"
-            f" {clean('; '.join(report.contaminated))}; run it again on a quieter machine"
-        )
     if report.uncovered:
         yield clean(f"not covered, as no mechanism loads them: {few(report.uncovered)}")
     yield from (clean(note) for note in report.notes)
@@ -138,17 +131,6 @@ def page(report: Report) -> str:
     head += [f"- {markdown.escape(line)}" for line in lines(report)]
     how = markdown.escape(" ".join(method(report)))
     return "\n".join([*head, "", *map(markdown.table, tables(report)), how, ""])
-
-
-def web_page(report: Report) -> bytes:
-    """The check as an HTML page."""
-    return html.page(
-        "attnbench check",
-        tables(report),
-        answers=[(headline(report), [*lines(report)])],
-        conditions=[*method(report)],
-        conditions_title="Method",
-    )
 
 
 def method(report: Report) -> Iterator[str]:

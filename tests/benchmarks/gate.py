@@ -26,9 +26,9 @@ from tempfile import TemporaryDirectory
 
 from attnbench.api.servers import SCRIPT
 from attnbench.devices.host import processor
-from attnbench.gate.cases import AGAIN, BASE, CheckPlan, TreeRace, tree_round
-from attnbench.gate.measuring import layout
-from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
+from attnbench.gate.cases import AGAIN, BASE, CheckPlan
+from attnbench.gate.measuring import TreeRace, layout, tree_round
+from attnbench.gate.rule import Evidence, Look, Pair, judge, settled
 from attnbench.metrics import TIME
 from attnbench.records import Mode
 from attnbench.run.pool import Pool
@@ -209,8 +209,8 @@ def verdicts(servers, root, race, kinds, plan, draw):
                 spent = sum(map(sum, (laps[BASE], laps[AGAIN], laps[kind])))
                 samples_s[kind] += race.iterations * spent
         for kind in opened:
-            stages[kind].append(Stage(**{key: tuple(of) for key, of in visits[kind].items()}))
-            first, second = (*stages[kind], Stage())[:2]
+            stages[kind].append(Look(**{key: tuple(of) for key, of in visits[kind].items()}))
+            first, second = (*stages[kind], Look())[:2]
             trials[kind] = Evidence(name="", first=first, second=second)
     return [record(kind, trials[kind], samples_s[kind]) for kind in kinds]
 
@@ -225,7 +225,7 @@ def record(kind, trial, samples_s):
         "effect": round(effect.point, 4),
         "statistic": str(statistic),
         "reason": reason,
-        "floor": round(trial.view(Statistic.TYPICAL).floor, 4),
+        "floor": round(trial.views(CheckPlan().threshold)[0].floor, 4),
         "samples_s": round(samples_s, 2),
         "pairs": [[round(x, 4) for x in pair] for stage in stages for pair in stage.head],
         "again": [[round(x, 4) for x in pair] for stage in stages for pair in stage.again],

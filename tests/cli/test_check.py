@@ -33,7 +33,6 @@ def test_a_failing_check_writes_every_output(repository, tmp_path):
     done = here(
         *("check", "--base", "main", *QUICK, "--json"),
         *("--markdown", tmp_path / "page.md", "--junit", tmp_path / "junit.xml"),
-        *("--html", tmp_path / "page.html"),
         cwd=repository.folder,
         GITHUB_ACTIONS="true",
         GITHUB_STEP_SUMMARY=str(summary),
@@ -47,7 +46,6 @@ def test_a_failing_check_writes_every_output(repository, tmp_path):
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("# attnbench check: FAILED")
     assert summary.read_text() == "before\n" + page
-    assert "<h2>FAILED: " in (tmp_path / "page.html").read_text()
     assert ET.parse(tmp_path / "junit.xml").find(".//failure") is not None
 
 
@@ -75,7 +73,7 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
         (("--base", "nowhere"), "'nowhere' is not a commit of this repository"),
         (("--baseline", "nowhere.json"), "cannot read the baseline 'nowhere.json'"),
         (("--baseline", "small.py"), "small.py is not a baseline"),
-        (("--save", "x", "--html", "y"), "--html has no effect: --save judges nothing"),
+        (("--save", "x", "--junit", "y"), "--junit has no effect: --save judges nothing"),
         (("--base", "main", "--call", ""), "--call '' has an empty part"),
         (("--base", "main", "--call", "small:f, small"), "'small' is not of the form package.mod"),
         (("--base", "main", "--models", "linfromer"), "did you mean linformer"),
@@ -171,7 +169,7 @@ def test_an_option_without_effect_is_refused(given, options):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        *((f"--{name}", "x") for name in ("seed", "lengths", "level", "mode", "budget")),
+        *((f"--{name}", "x") for name in ("lengths", "level", "mode", "budget")),
         ("--threshold", "2"),
         ("--device", "cuda:x"),
         ("--markdown", "nowhere/page.md"),

@@ -18,7 +18,6 @@ VERBS = {
     "merge": ("merge", STORED, "--out"),
     "save": ("check", "--models", "fnet", "--save"),
     "markdown": ("check", "--baseline", ".ci/baseline.json", "--markdown"),
-    "html": ("check", "--baseline", ".ci/baseline.json", "--html"),
     "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),
 }  # fmt: skip
 PLACES = {

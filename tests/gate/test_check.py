@@ -9,10 +9,10 @@ from attnbench.errors import CannotRun, OverBudget, UsageError
 from attnbench.gate import measuring
 from attnbench.gate.baseline import against_file, save_baseline
 from attnbench.gate.cases import CheckPlan
-from attnbench.gate.check import against_revision, check_functions
+from attnbench.gate.check import against_revision
 from attnbench.gate.measuring import Looks, Runner
 from attnbench.gate.repository import root
-from attnbench.records import Mode
+from attnbench.records import Mode, Selection
 from attnbench.render.check_page import headline, remarks
 from tests.gate.repositories import MECHANISM, Repository, planted
 
@@ -173,9 +173,9 @@ def test_what_a_baseline_leaves_out_is_said(repository, server, monkeypatch, tmp
     runner = Runner(server=server)
     file, models = tmp_path / "baseline.json", options.selections("small.py:CARD,no.py:X")
     with pytest.raises(CannotRun, match=r"no case ran .*; no.py:X.*: there is no file no.py"):
-        save_baseline(COUNTING, file, models[1:], runner, "1")
+        save_baseline(COUNTING, file, models[1:], runner)
     assert not file.exists()
-    count, (left_out,) = save_baseline(COUNTING, file, models, runner, "1")
+    count, (left_out,) = save_baseline(COUNTING, file, models, runner)
     assert (count, left_out.partition(":X")[0]) == (1, "no.py")
     assert {finding.verdict for finding in against_file(COUNTING, file, runner).findings} == {
         "same"
@@ -244,7 +244,8 @@ def test_what_is_named_twice_is_checked_once(repository, server, monkeypatch):
     small = f"{repository.folder}/small.py:CARD"
     check(repository, server, models=f"{small},{small}")
     runner = Runner(server=server)
-    check_functions(COUNTING, "HEAD", ["a:b", "a:b"], runner, repository.folder)
+    asked = [Selection(name="a:b")] * 2
+    against_revision(COUNTING, "HEAD", asked, runner, repository.folder, functions=True)
     assert [[case.name for case in cases] for cases in counted] == [["small.py:CARD"], ["a:b"]]
 
 

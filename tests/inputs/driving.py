@@ -19,7 +19,7 @@ import typer
 from attnbench.cli import main
 from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
-from attnbench.gate.baseline import Baseline, save
+from attnbench.gate.baseline import Baseline, dump
 from attnbench.records import Mode
 from attnbench.run.pool import Pool
 from attnbench.store.journal import FILE, Journal
@@ -130,8 +130,8 @@ def furnish(folder: Path) -> None:
     with open(folder / "torn" / FILE, "ab") as file:
         file.write(b'{"schema":1,"kind":"run"')
     label = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
-    kept = Baseline(attnbench="0.1", torch="2.13.0", cases={label: {"flops": 2.0}})
-    save(kept, folder / "kept.json")
+    kept = Baseline(torch="2.13.0", cases={label: {"flops": 2.0}})
+    (folder / "kept.json").write_bytes(dump(kept))
     shutil.copy(CONFIGURATION, folder / "config.json")
     (folder / "empty").mkdir()
     (folder / "rubbish").write_bytes(bytes(range(256)))
