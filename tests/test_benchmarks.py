@@ -15,14 +15,12 @@ ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SMALL = {"coverage": ("--sweeps", "10")}
 MEASURING = {
-    "current": ("--rows", "12"),
     "speed": ("--models", "fastformer", "--lengths", "64", "--seconds", "0.1"),
     "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
 }
 LONG = {
     "again": ("--ratios", "1", "--lengths", "128"),
     "layout": ("--sweeps", "2", "--processes", "2", "--rounds", "2"),
-    "divided": ("--sweeps", "1", "--lengths", "128"),
 }
 
 

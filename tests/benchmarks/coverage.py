@@ -39,7 +39,7 @@ from itertools import combinations
 import numpy as np
 
 from attnbench.records import LEAST_ROUNDS
-from attnbench.statistics.estimate import LEVEL, student_quantile
+from attnbench.statistics.estimate import half_widths
 from attnbench.statistics.laps import deviations, estimated_slope
 from attnbench.statistics.ratios import certainties, final, means
 from tests.benchmarks.header import begin
@@ -146,18 +146,11 @@ def stopped(situation, series, share, sweeps, seed=0):
             known = certainties(means(seen, pairs, LEAST_ROUNDS))
             going &= [not block.reaches(precision) for block in known]
         estimated = final(seen, pairs, precision)
-        half = half_widths(estimated)
+        half = half_widths(estimated.se, estimated.df)
         held.append(np.abs(estimated.log) <= half)
         halves.append(half)
         rounds.append(estimated.rounds[:, 0])
     return np.array(held), np.array(halves), np.array(rounds), precision
-
-
-def half_widths(estimated):
-    """Half-widths of log ratios."""
-    different, position = np.unique(estimated.df, return_inverse=True)
-    t = np.array([student_quantile(LEVEL, df) for df in different])[position]
-    return estimated.se * t.reshape(estimated.se.shape)
 
 
 def cells(held, half):
@@ -174,7 +167,7 @@ def simulated(situation, series, rounds, sweeps, seed=0):
         logs, pairs = ratios(situation, series, rounds, min(AT_ONCE, sweeps - first), rng)
         for sweep in logs:
             estimated = means(sweep, pairs)
-            half = half_widths(estimated)
+            half = half_widths(estimated.se, estimated.df)
             held.append(np.abs(estimated.log) <= half)
             halves.append(half)
     return np.array(held), np.array(halves)
