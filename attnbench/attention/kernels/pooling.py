@@ -28,23 +28,23 @@ MOST_PARTS = 64
 
 
 @triton.jit
-def load_row(x, columns, inside, x_d):
+def load_row(x, columns, inside):
     """Columns of one row as float32, 0 outside of it."""
-    return tl.load(x + columns * x_d, mask=inside, other=0.0).to(tl.float32)
+    return tl.load(x + columns, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def load_tile(x, tokens, columns, real, inside, x_n, x_d):
+def load_tile(x, tokens, columns, real, inside, x_n):
     """Tokens × columns of x as float32, 0 outside of it."""
-    places = x + tokens[:, None] * x_n + columns[None, :] * x_d
+    places = x + tokens[:, None] * x_n + columns[None, :]
     return tl.load(places, mask=real[:, None] & inside[None, :], other=0.0).to(tl.float32)
 
 
 @triton.jit
-def load_real(mask, tokens, within, mask_n, MASKED: tl.constexpr):
+def load_real(mask, tokens, within, MASKED: tl.constexpr):
     """Which tokens exist and are not padding."""
     if MASKED:
-        within = within & (tl.load(mask + tokens * mask_n, mask=within, other=0) != 0)
+        within = within & (tl.load(mask + tokens, mask=within, other=0) != 0)
     return within
 
 
@@ -62,12 +62,6 @@ def pool_part(
     x_b,
     x_h,
     x_n,
-    x_d,
-    w_b,
-    w_h,
-    w_d,
-    mask_b,
-    mask_n,
     MASKED: tl.constexpr,
     PART: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -79,15 +73,15 @@ def pool_part(
     columns = tl.arange(0, BLOCK_D)
     inside = columns < d
     x += b * x_b + h * x_h + first.to(tl.int64) * x_n
-    mask += b * mask_b + first * mask_n
-    weight = load_row(w + b * w_b + h * w_h, columns, inside, w_d) * scale
+    mask += b * N + first
+    weight = load_row(w + row * d, columns, inside) * scale
     top = tl.full((), float("-inf"), tl.float32)
     norm = tl.full((), 0.0, tl.float32)
     total = tl.zeros((BLOCK_D,), tl.float32)
     for start in range(0, PART, BLOCK_N):
         tokens = start + tl.arange(0, BLOCK_N)
-        real = load_real(mask, tokens, first + tokens < N, mask_n, MASKED)
-        tile = load_tile(x, tokens, columns, real, inside, x_n, x_d)
+        real = load_real(mask, tokens, first + tokens < N, MASKED)
+        tile = load_tile(x, tokens, columns, real, inside, x_n)
         logits = tl.where(real, tl.sum(tile * weight[None, :], 1), float("-inf"))
         new = tl.maximum(top, tl.max(logits, 0))
         finite = tl.where(new == float("-inf"), 0.0, new)
@@ -113,7 +107,7 @@ def join_parts(parts_o, parts_lse, o, lse, P, d, BLOCK_P: tl.constexpr, BLOCK_D:
     share = tl.exp(each - tl.where(top == float("-inf"), 0.0, top))
     norm = tl.sum(share, 0)
     some = tl.where(norm > 0.0, norm, 1.0)
-    tile = load_tile(parts_o + row * P * d, parts, columns, known, inside, d, 1)
+    tile = load_tile(parts_o + row * P * d, parts, columns, known, inside, d)
     tl.store(o + row * d + columns, tl.sum(share[:, None] * tile, 0) / some, mask=inside)
     tl.store(lse + row, top + tl.log(some))
 
@@ -135,16 +129,6 @@ def gradient_of_part(
     x_b,
     x_h,
     x_n,
-    x_d,
-    w_b,
-    w_h,
-    w_d,
-    mask_b,
-    mask_n,
-    dx_b,
-    dx_h,
-    dx_n,
-    dx_d,
     MASKED: tl.constexpr,
     PART: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -156,24 +140,24 @@ def gradient_of_part(
     columns = tl.arange(0, BLOCK_D)
     inside = columns < d
     x += b * x_b + h * x_h + first.to(tl.int64) * x_n
-    dx += b * dx_b + h * dx_h + first.to(tl.int64) * dx_n
-    mask += b * mask_b + first * mask_n
-    weight = load_row(w + b * w_b + h * w_h, columns, inside, w_d) * scale
-    slope = load_row(do + row * d, columns, inside, 1)
-    centre = tl.sum(slope * load_row(o + row * d, columns, inside, 1), 0)
+    dx += (b * N + first) * H * d + h * d  # as heads lie in tokens [B, N, D]
+    mask += b * N + first
+    weight = load_row(w + row * d, columns, inside) * scale
+    slope = load_row(do + row * d, columns, inside)
+    centre = tl.sum(slope * load_row(o + row * d, columns, inside), 0)
     level = tl.load(lse + row)
     total = tl.zeros((BLOCK_D,), tl.float32)
     for start in range(0, PART, BLOCK_N):
         tokens = start + tl.arange(0, BLOCK_N)
-        real = load_real(mask, tokens, first + tokens < N, mask_n, MASKED)
-        tile = load_tile(x, tokens, columns, real, inside, x_n, x_d)
+        real = load_real(mask, tokens, first + tokens < N, MASKED)
+        tile = load_tile(x, tokens, columns, real, inside, x_n)
         logits = tl.sum(tile * weight[None, :], 1)
         a = tl.exp(tl.where(real, logits - level, float("-inf")))
         tilt = a * (tl.sum(tile * slope[None, :], 1) - centre)
         total += tl.sum(tilt[:, None] * tile, 0)
         gradient = a[:, None] * slope[None, :] + tilt[:, None] * weight[None, :]
         tl.store(
-            dx + tokens[:, None] * dx_n + columns[None, :] * dx_d,
+            dx + tokens[:, None] * (H * d) + columns[None, :],
             gradient.to(dx.dtype.element_ty),
             mask=(first + tokens < N)[:, None] & inside[None, :],
         )
@@ -191,17 +175,15 @@ class Pooling(torch.autograd.Function):
         count = triton.cdiv(N, part)
         o = x.new_empty(B, H, count, d, dtype=torch.float32)
         lse = x.new_empty(B, H, count, dtype=torch.float32)
-        sources, strides = addressed(x, w, mask)
-        pool_part[B * H, count](
-            *sources, o, lse, scale, N, H, d, *strides, mask is not None, **block
-        )
+        counts = (scale, N, H, d, *x.stride()[:3], mask is not None)
+        pool_part[B * H, count](x, w, x if mask is None else mask, o, lse, *counts, **block)
         if count > 1:
             parts_o, parts_lse = o, lse
             o, lse = o.new_empty(B, H, 1, d), lse.new_empty(B, H, 1)
             rows = {"BLOCK_P": triton.next_power_of_2(count), "BLOCK_D": block["BLOCK_D"]}
             join_parts[B * H,](parts_o, parts_lse, o, lse, count, d, **rows)
         ctx.save_for_backward(x, w, mask, o, lse)
-        ctx.scale = scale
+        ctx.counts = counts
         return o.squeeze(2).to(x.dtype)
 
     @staticmethod
@@ -211,24 +193,22 @@ class Pooling(torch.autograd.Function):
         B, H, N, d = x.shape
         part, block = sizes(N, d)
         count = triton.cdiv(N, part)
-        dx, dw = torch.empty_like(x), o.new_empty(B, H, count, d)
-        sources, strides = addressed(x, w, mask)
-        gradient_of_part[B * H, count](
-            *(*sources, o, lse, do.contiguous(), dx, dw),
-            *(ctx.scale, N, H, d, *strides, *dx.stride()),
-            mask is not None,
-            **block,
-        )
+        dx, dw = x.new_empty(B, N, H, d).transpose(1, 2), o.new_empty(B, H, count, d)
+        sources = (x, w, x if mask is None else mask, o, lse, do.contiguous())
+        gradient_of_part[B * H, count](*sources, dx, dw, *ctx.counts, **block)
         return dx, dw.sum(2).to(w.dtype), None, None
 
 
 def pooled(x: Tensor, w: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """Σ softmax(s w · x_i) x_i over the tokens of each head, 0 without any.
 
-    x [B, H, N, d] in any strides, w [B or 1, H or 1, d], mask [B, N] or None; returns [B, H, d].
-    float32, float16 and bfloat16, summed in float32.
+    x [B, H, N, d], w [B or 1, H or 1, d], mask [B, N] or None; returns [B, H, d]. float32, float16
+    and bfloat16, summed in float32. Where the numbers of a token do not lie side by side, x is
+    copied.
     """
-    return Pooling.apply(x, w.expand(*x.shape[:2], -1), mask, scale)
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    mask = None if mask is None else mask.contiguous().view(torch.uint8)
+    return Pooling.apply(x, w.expand(*x.shape[:2], -1).contiguous(), mask, scale)
 
 
 def sizes(N: int, d: int) -> tuple[int, dict[str, int]]:
@@ -238,12 +218,3 @@ def sizes(N: int, d: int) -> tuple[int, dict[str, int]]:
     part = min(most, triton.next_power_of_2(N))
     rows = min(part, max(1, TILE // columns))
     return part, {"PART": part, "BLOCK_N": rows, "BLOCK_D": columns}
-
-
-def addressed(
-    x: Tensor, w: Tensor, mask: Tensor | None
-) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """x, w and mask as kernels take them, and their strides; without a mask, x in its place."""
-    if mask is None:
-        return (x, w, x), (*x.stride(), *w.stride(), 0, 0)
-    return (x, w, mask.view(torch.uint8)), (*x.stride(), *w.stride(), *mask.stride())
