@@ -33,8 +33,6 @@ CAUSAL = ("causal", "is_causal")
 CORE = ("q", "k", "v")  # what a core takes first
 OPTION_TYPES = (str, int, float, bool, type(None))
 
-Parameters = Mapping[str, inspect.Parameter]
-
 
 class Adopted(Attention):
     """A user's module, whose output is checked; `make` gives it, or the function that it is."""
@@ -104,11 +102,19 @@ def adopt(offered: Any, name: str) -> Card:
         )
 
     def make(config: Any, workload: Workload) -> Callable[..., Any]:
-        values = arguments(accepted, config, workload)
+        values = dict.fromkeys(WIDTH, workload.width) | dict.fromkeys(HEADS, workload.heads)
+        values |= dict.fromkeys(CAUSAL, workload.causal)
+        values |= {"seq_len": workload.seq_len, **vars(config)}
+        values = {name: values[name] for name in accepted if name in values}
         made = partial(offered, **values) if is_function else offered(**values)
         if not is_function and not isinstance(made, nn.Module):
             raise TypeError(f"{name} returned {type(made).__name__}, not an nn.Module")
         return made
+
+    def needs(config: Any, workload: Workload) -> str | None:
+        if workload.padding and "mask" not in called and (is_core or is_class):
+            return "it takes no parameter named mask, which a padded batch needs"
+        return None
 
     kind, config = Core if is_core else Layer, options_of(accepted, biased=is_core)
     by_length = "seq_len" in accepted
@@ -123,14 +129,14 @@ def adopt(offered: Any, name: str) -> Card:
         paper=Paper(inspect.cleandoc(offered.__doc__ or name), "", None, name),
         cost=Cost(UNDECLARED, None, None),
         examples=(config(),),
-        needs=partial(needs, masks="mask" in called or not (is_core or is_class)),
+        needs=needs,
         exempt={Exemption.EXTRA_PADDING: "the module depends on seq_len"} if by_length else {},
         declared=False,
         no_decode_reason="a module of one's own has no steps; a card may (attention/contract.py)",
     )
 
 
-def parameters_of(offered: Callable[..., Any], name: str) -> Parameters:
+def parameters_of(offered: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
     """What a class, factory or function takes. Raises `UnknownMechanism` if nothing says it."""
     try:
         return dict(inspect.signature(offered).parameters)
@@ -138,42 +144,22 @@ def parameters_of(offered: Callable[..., Any], name: str) -> Parameters:
         raise UnknownMechanism(f"the signature of {name!r} cannot be read: {error}") from error
 
 
-def options_of(accepted: Parameters, biased: bool) -> type[BaseConfig]:
+def options_of(accepted: Mapping[str, inspect.Parameter], biased: bool) -> type[BaseConfig]:
     """A config class of the other parameters with a plain default; `biased`: of projections too."""
     sizes = {*WIDTH, *HEADS, *CAUSAL, *CORE, "seq_len", "mask"}
-    plain = {
+    options = {
         name: parameter.default
         for name, parameter in accepted.items()
-        if name not in sizes and is_option(parameter.default)
+        if name not in sizes and isinstance(parameter.default, OPTION_TYPES)
     }
+    # a number that is not finite cannot be stored
+    plain = {n: x for n, x in options.items() if not isinstance(x, float) or isfinite(x)}
     fields: list[Any] = [(name, Any, field(default=value)) for name, value in plain.items()]
     if not biased and "bias" not in plain:
         fields.append(("bias", ClassVar[bool], False))
     config = make_dataclass("Config", fields, bases=(BaseConfig,), frozen=True, kw_only=True)
     config.__doc__ = "; ".join(f"`{name}`: a parameter of the module" for name in plain)
     return config
-
-
-def is_option(default: Any) -> bool:
-    """Whether a default is text, a finite number, a flag or None, and so can be stored."""
-    if isinstance(default, float):
-        return isfinite(default)
-    return isinstance(default, OPTION_TYPES)
-
-
-def arguments(accepted: Parameters, config: Any, workload: Workload) -> dict[str, Any]:
-    """The arguments for the class, factory or function."""
-    values = dict.fromkeys(WIDTH, workload.width) | dict.fromkeys(HEADS, workload.heads)
-    values |= dict.fromkeys(CAUSAL, workload.causal)
-    values |= {"seq_len": workload.seq_len, **vars(config)}
-    return {name: values[name] for name in accepted if name in values}
-
-
-def needs(config: Any, workload: Workload, masks: bool) -> str | None:
-    """Why it cannot run: `masks` says whether it takes the mask that a padded batch needs."""
-    if workload.padding and not masks:
-        return "it takes no parameter named mask, which a padded batch needs"
-    return None
 
 
 def check(x: Tensor, y: Any) -> None:
