@@ -187,7 +187,7 @@ def _faster_from(row: Row) -> Cell:
             return Cell(NEVER)
         case _, CrossoverKind.FROM:
             back = crossing(row, "_back")
-            return Cell(NEVER if back.at_most else f"up to {back.text}")
+            return Cell(NEVER if back.value is None else f"up to {back.text}")
     return Cell(str(CrossoverKind.UNCLEAR)) if units.has_value(row["ratio"]) else EMPTY
 
 

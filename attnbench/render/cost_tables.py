@@ -10,6 +10,7 @@ from typing import Any
 
 from attnbench import units
 from attnbench.analysis.extrapolation import UNCERTAIN
+from attnbench.analysis.standings import Winner
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
@@ -61,7 +62,7 @@ def timed_by(cases: Frame) -> str:
     return "time"
 
 
-def latency(cases: Frame, mode: str, tokens: int | None) -> Table:
+def latency(cases: Frame, mode: str, tokens: int | None, winners: Sequence[Winner] = ()) -> Table:
     """Milliseconds per batch of `tokens` tokens, or of the sweep's; in decode, of one step."""
     facts, clock = find(mode), timed_by(cases)
     title = facts.time.format(title=facts.title, batch=batch(cases, tokens))
@@ -79,10 +80,11 @@ def latency(cases: Frame, mode: str, tokens: int | None) -> Table:
         title=f"{title}{f' ({clock})' * (clock != 'time')}{per_layer(cases)}",
         across="time_ms",
         note=" ".join(notes),
+        winners=winners,
     )
 
 
-def measured(cases: Frame, mode: str, metric: Metric) -> Table:
+def measured(cases: Frame, mode: str, metric: Metric, winners: Sequence[Winner] = ()) -> Table:
     """The values of a metric, with the 95 % interval if it has one."""
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
     more = f", with parameters{find(mode).peak}" * (metric.key == MEMORY)
@@ -97,6 +99,7 @@ def measured(cases: Frame, mode: str, metric: Metric) -> Table:
         note=f"{units.capitalised(metric.description)}{more}."
         + f" {INTERVALS}" * metric.interval
         + " 1 MiB = 2^20 bytes." * (metric.unit is Unit.BYTES),
+        winners=winners,
     )
 
 
@@ -127,15 +130,23 @@ def by_length(
     title: str,
     across: str,
     note: str,
+    winners: Sequence[Winner] = (),
 ) -> Table:
     """A row per series and a column per length of the frame, of whatever mode.
 
-    Where `metric` was not measured, the cell says why.
+    Where `metric` was not measured, the cell says why. The `winners` are the best, with what ties.
     """
+    best = {
+        (series, winner.seq_len)
+        for winner in winners
+        if winner.mode == mode and not winner.unsure
+        for series in (winner.first, *(rival.series for rival in winner.ties))
+    }
 
     def marked(row: Row) -> Cell:
-        found = cell(row)
-        return found._replace(text=found.text + "".join(MARKS[key][0] for key in MARKS if row[key]))
+        found, of = cell(row), (row["series"], row["seq_len"])
+        marks = "".join(MARKS[key][0] for key in MARKS if row[key])
+        return found._replace(text=found.text + marks, best=of in best)
 
     lengths, own = sorted(set(frame["seq_len"])), frame[frame["mode"] == mode]
     rows: dict[str, dict[int, Any]] = {}

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 
 from attnbench.analysis.summary import Frame
 from attnbench.render.grid import Cell, Table, Value, clean, snake_case
@@ -13,42 +14,39 @@ FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def table(table: Table) -> bytes:
-    """Numbers as numbers; no column mixes them with words.
+    """Numbers as numbers, in full precision; no column mixes them with words.
 
-    A column of estimates is followed by its bounds, a column of numbers with words or `≤ 128` in
-    some cells by a column of those. A table across lengths becomes one row for each series and
-    length.
+    A column of estimates is followed by its bounds, a column of numbers with words in some cells
+    by a column of those. A table across lengths becomes one row for each series and length.
     """
+    across, table = table.across, _long(table) if table.across else table
     keys = table.keys or tuple(map(snake_case, table.columns))
-    if table.across:
-        bounded = any(cell.low is not None for row in table.rows for cell in row)
-        ends = [table.across, *[f"{table.across}_low", f"{table.across}_high"] * bounded, "note"]
-        return _written([[keys[0], "seq_len", *ends], *_melted(table, bounded)])
-    head: list[Value] = []
-    rows: list[list[Value]] = [[] for _ in table.rows]
-    for name, is_numeric, *cells in zip(keys, table.numeric, *table.rows, strict=True):
-        bounded = any(cell.low is not None for cell in cells)
-        noted = is_numeric and any(map(_note, cells))
-        head += [name, *[f"{name}_low", f"{name}_high"] * bounded, *[f"{name}_note"] * noted]
-        for row, cell in zip(rows, cells, strict=True):
-            value, low = (None, None) if cell.at_most else (cell.value, cell.low)
-            row += [value if is_numeric else _note(cell)]
-            row += [low, cell.high] * bounded + [_note(cell)] * noted
-    return _written([head, *rows])
+    columns: dict[str, list[Value]] = {}
+    for i, (key, numeric) in enumerate(zip(keys, table.numeric, strict=True)):
+        cells = [row[i] for row in table.rows]
+        columns[key] = [cell.value if numeric else _words(cell) for cell in cells]
+        if any(cell.low is not None for cell in cells):
+            columns[f"{key}_low"] = [cell.low for cell in cells]
+            columns[f"{key}_high"] = [cell.high for cell in cells]
+        if (numeric and any(map(_words, cells))) or key == across:
+            columns[f"{key}_note"] = [*map(_words, cells)]
+    return _written([columns, *zip(*columns.values(), strict=True)])
 
 
-def _melted(table: Table, bounded: bool) -> Iterator[list[Value]]:
-    for row in table.rows:
-        for length, cell in zip(table.columns[1:], row[1:], strict=True):
-            seq_len = int(length.replace(",", ""))
-            ends = [cell.low, cell.high] * bounded
-            yield [row[0].text, seq_len, cell.value, *ends, _note(cell)]
+def _long(table: Table) -> Table:
+    """The same with a row for each series and length."""
+    rows = (
+        (row[0], Cell(length, int(length.replace(",", ""))), cell)
+        for row in table.rows
+        for length, cell in zip(table.columns[1:], row[1:], strict=True)
+    )
+    keys = (table.keys[0], "seq_len", table.across)
+    return replace(table, columns=keys, keys=keys, rows=tuple(rows), across="")
 
 
-def _note(cell: Cell) -> str:
-    """The words of a cell that has no number, or only a bound."""
-    is_value = cell.is_number and not cell.at_most
-    return "" if is_value or cell.text == NOTHING else cell.text
+def _words(cell: Cell) -> str:
+    """The words of a cell that has no number."""
+    return "" if cell.is_number or cell.text == NOTHING else cell.text
 
 
 def frame(frame: Frame) -> bytes:

@@ -18,14 +18,14 @@ PIECES = re.compile(r"(?:[^\s/:\[,_;]|(?<=\d),(?=\d)|(?<!\S)\[)*+(?:[/:\[,_;]+\s
 class Cell(NamedTuple):
     """The text shown and its value in full precision; `low` and `high` bound an estimate.
 
-    `at_most`: the value, and with it `low`, is only a bound of the true one, as in `≤ 128`.
+    The `best` of a column are written in bold.
     """
 
     text: str
     value: Value = None
     low: float | None = None
     high: float | None = None
-    at_most: bool = False
+    best: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -34,6 +34,7 @@ class Cell(NamedTuple):
 
 
 EMPTY = Cell(units.NOTHING)
+BEST = "Bold: the best at each length, and what ties with it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,12 @@ class Table:
     keys: tuple[str, ...] = ()
     across: str = ""
     leading: int = 1
+
+    @property
+    def bold_note(self) -> str:
+        """The note below a table whose best cells are bold."""
+        best = any(cell.best for row in self.rows for cell in row)
+        return " ".join(filter(None, (self.note, BEST * best)))
 
     @property
     def anchor(self) -> str:

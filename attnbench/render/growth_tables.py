@@ -103,10 +103,10 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     if row["answer" + suffix] != CrossoverKind.FROM:
         return Cell(str(row["answer" + suffix]))
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
-    at_most = bool(length <= row["from_len" + suffix])
     text, *ends = (units.count(round(value)) for value in (length, low, high))
-    shown = f"≤ {ends[1]}" if at_most else text if low == high else units.interval(text, *ends)
-    return Cell(shown, length, low, high, at_most)
+    if length <= row["from_len" + suffix]:
+        return Cell(f"≤ {ends[1]}")  # the value is only a bound
+    return Cell(text if low == high else units.interval(text, *ends), length, low, high)
 
 
 def _exponent_columns(

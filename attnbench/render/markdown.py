@@ -1,11 +1,10 @@
 """Tables as GitHub-flavoured Markdown."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 
 from attnbench.render.answers import TITLE
-from attnbench.render.grid import Table, clean
+from attnbench.render.grid import Cell, Table, clean
 
 # the last two alternatives are what GitHub turns into links by itself
 SIGNS = re.compile(r"([\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|:(?=//)|(?<=[wW]{3})\.)")
@@ -14,41 +13,42 @@ HTML = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 
 def page(
     title: str,
-    warnings: Sequence[str],
-    conditions: Sequence[str],
+    answers: Iterable[str],
+    warnings: Iterable[str],
+    conditions: Iterable[str],
     pictures: Iterable[str],
-    sections: Sequence[str],
-    lead: str = "",
-    answers: Mapping[str, str] = MappingProxyType({}),
-    first: int = 0,
+    tables: Sequence[Table],
 ) -> bytes:
-    """A title, a lead sentence, answers, warnings, conditions and pictures, then sections.
+    """Answers with their table, warnings, conditions and pictures, then the other tables."""
+    first = [found for found in tables if found.name == "answer"]
+    notes = [*(f"Warning: {warning}" for warning in warnings), *conditions]
+    parts = [
+        f"# {escape(title)}\n\n## {TITLE}\n\n{_listed(answers)}\n",
+        *map(table, first),
+        f"## Conditions\n\n{_listed(notes)}\n",
+        *(f"![{name.partition('.')[0]}]({name})" for name in pictures),
+        "",
+        *(table(found) for found in tables if found not in first),
+    ]
+    return "\n".join(parts).encode()
 
-    The first `first` sections belong to the answers.
-    """
-    lines = [f"# {escape(title)}", "", *([escape(lead), ""] if lead else ())]
-    if answers:
-        said = map(": ".join, answers.items())
-        lines += [f"## {TITLE}", "", *(f"- {escape(text)}" for text in said), ""]
-        lines += [*sections[:first], "## Conditions", ""]
-    lines += [f"- Warning: {escape(warning)}" for warning in warnings]
-    lines += [f"- {escape(condition)}" for condition in conditions]
-    lines += ["", *(f"![{name.partition('.')[0]}]({name})" for name in pictures), ""]
-    return "\n".join([*lines, *sections[first:]]).encode()
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {escape(line)}" for line in lines)
 
 
 def table(table: Table) -> str:
     """A heading, the grid and its note."""
-    note = f"\n{escape(table.note)}\n" if table.note else ""
-    if not table.rows:
-        return f"## {escape(table.title)}\n\nNone.\n{note}"
     rules = ["---:" if number else "---" for number in table.numeric]
-    lines = [table.columns, rules, *([cell.text for cell in row] for row in table.rows)]
-    grid = "\n".join(
-        "| " + " | ".join(escape(text) if line is not rules else text for text in line) + " |"
-        for line in lines
-    )
+    head = [*map(escape, table.columns)]
+    lines = [head, rules, *([_shown(cell) for cell in row] for row in table.rows)]
+    grid = "\n".join(f"| {' | '.join(line)} |" for line in lines) if table.rows else "None."
+    note = f"\n{escape(table.bold_note)}\n" if table.bold_note else ""
     return f"## {escape(table.title)}\n\n{grid}\n{note}"
+
+
+def _shown(cell: Cell) -> str:
+    return f"**{escape(cell.text)}**" if cell.best else escape(cell.text)
 
 
 def escape(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import DRAWN, MEMORY, PEAKS, ROWS, STATE, TABLE, TIME
+from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, delimited, html, latex, markdown
@@ -22,7 +22,6 @@ from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named
 from attnbench.render.panels import saved
-from attnbench.render.styles import labels
 from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
@@ -30,14 +29,6 @@ if TYPE_CHECKING:
 
 # columns of the summary that only the program needs
 INTERNAL = ("key", "match", "sizes", "batch_scale")
-
-# what is bold in LaTeX
-SIMULTANEOUS = (
-    "Bold: the fastest at each length and those that tie with it, by 95 % confidence intervals"
-    " that hold for all pairs together."
-)
-LEAST = "Bold: the least at each length."
-CLOSE = f"{LEAST[:-1]}, and what needs at most {units.percent(PEAKS)} more."
 
 T = TypeVar("T")
 
@@ -67,11 +58,9 @@ def report_files(
     shown = [file for file in files if file.endswith(".png")]
     labelled = named(tables, cases["series"])
     first = sum(table.name == "answer" for table in labelled)
-    sections = [*map(markdown.table, labelled)]
-    files["tables.md"] = markdown.page(
-        sweep.name, warned, said, shown, sections, answers=answers, first=first
-    )
-    files |= {file: text.encode() for file, text in latex.files(labelled, best(analysis)).items()}
+    lines = map(": ".join, answers.items())
+    files["tables.md"] = markdown.page(sweep.name, lines, warned, said, shown, labelled)
+    files |= {file: text.encode() for file, text in latex.files(labelled).items()}
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     sheets["cases.csv"] = delimited.frame(recorded)
@@ -109,34 +98,6 @@ def kept(parts: Iterator[T], failed: Failures) -> Iterator[T]:
             failed.append(error)
         else:
             yield part
-
-
-def best(analysis: Analysis) -> dict[str, latex.Best]:
-    """The cheapest series at each length and those that tie with it, by the name of the table.
-
-    Series have their labels.
-    """
-    answers, names = analysis.answers, labels(analysis.answers.series)
-    faster = [winner for winner in answers.fastest if not winner.unsure]
-    kinds = [
-        (faster, ("latency", "speedup"), SIMULTANEOUS),
-        (answers.least_memory, ("memory",), CLOSE),
-        (answers.least_state, ("state",), LEAST),
-    ]
-    return {
-        f"{name}_{mode}": latex.Best(
-            frozenset(
-                (names[series], units.count(winner.seq_len))
-                for winner in winners
-                if winner.mode == mode
-                for series in (winner.first, *(rival.series for rival in winner.ties))
-            ),
-            note,
-        )
-        for winners, tables, note in kinds
-        for mode in dict.fromkeys(winner.mode for winner in winners)
-        for name in tables
-    }
 
 
 def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
@@ -206,12 +167,14 @@ def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
     cases, request, bases = analysis.cases, analysis.sweep.request, analysis.baselines
     modes, tokens = analysis.modes, request.batch_tokens
     yield partial(answer, analysis)
-    yield from (partial(cost_tables.latency, cases, mode, tokens) for mode in modes)
+    found = analysis.answers
+    for mode in modes:
+        yield partial(cost_tables.latency, cases, mode, tokens, found.fastest)
     if (speedups := analysis.speedups) is not None:
         yield from (partial(cost_tables.speedup, cases, mode, bases, speedups) for mode in modes)
-    for key in (MEMORY, STATE):
-        known = dict.fromkeys(cases.loc[cases[key].notna(), "mode"]) if key == STATE else modes
-        yield from (partial(cost_tables.measured, cases, mode, TABLE[key]) for mode in known)
+    for key, least in {MEMORY: found.least_memory, STATE: found.least_state}.items():
+        for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
+            yield partial(cost_tables.measured, cases, mode, TABLE[key], least)
     cards = analysis.sweep.cards
     papers = paper_tables(analysis.exponents, cards, request.level)
     for table in (complexity(cases, analysis.exponents, cards), *papers):
@@ -224,7 +187,7 @@ def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
         yield partial(cost_tables.precision, analysis.precision, dtypes)
     if len(analysis.kernels):
         yield partial(cost_tables.kernels, analysis.kernels)
-    yield partial(not_measured, analysis.answers.missing, analysis.answers.lengths)
+    yield partial(not_measured, found.missing, found.lengths)
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:

@@ -4,6 +4,7 @@ import math
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Self
 
 import rich.table
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from attnbench.run import sweep
 
 GAP = 2  # after a column
-NAMES = 2  # the share of the width that names may take before they are folded
 INDENT = 2  # of lines of prose after the first
 BAR = 24  # width of the progress bar
 WIDE = 100  # a terminal with room for the bar
@@ -32,58 +32,43 @@ REFRESH_PER_S = 2  # the machine is being measured, so the display must cost alm
 def table(table: Table, width: int) -> RenderableType:
     """The title, the grid in as many blocks of columns as `width` requires, and the note.
 
-    Lengths at which nothing was measured are left out, unless that is all of them.
+    The leading columns start each block. Lengths at which nothing was measured are left out, unless
+    that is all of them. Headings are folded, and words where they must be; numbers never are.
     """
-    parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     kept = [i for i in range(len(table.columns)) if i not in table.unmeasured]
     kept = kept if len(kept) > 1 else [*range(len(table.columns))]
-    if not table.rows:
-        parts.append(Text("none"))
-    else:
-        blocks = [_grid(table, block, width) for block in _blocks(table, kept, width)]
-        parts += [part for block in blocks for part in (block, Text())][:-1]
-    if table.note:
-        parts.append(Text(clean(table.note), style="dim"))
-    return Group(*parts)
+    leading, left = kept[: table.leading], kept[table.leading :]
+    needed = [_needed(table, i, width // 2) for i in range(len(table.columns))]
+    room = width - sum(needed[i] + GAP for i in leading)
+    parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
+    while table.rows and (left or len(parts) == 1):
+        ends = accumulate(needed[i] + GAP for i in left)
+        fits = max(1, sum(end - GAP <= room for end in ends))
+        parts += [Text()] * (len(parts) > 1) + [_grid(table, [*leading, *left[:fits]], needed)]
+        left = left[fits:]
+    parts += [] if table.rows else [Text("none")]
+    return Group(*parts, *([Text(clean(table.note), style="dim")] if table.note else ()))
 
 
-def _blocks(table: Table, kept: Sequence[int], width: int) -> list[list[int]]:
-    """The columns in blocks that fit; the leading ones start each block."""
-    leading, others = kept[: table.leading], kept[table.leading :]
-    left = width - sum(_least(table, i) + GAP for i in leading)
-    left -= max(0, min(_widest(table, 0), width // NAMES) - _least(table, 0))
-    blocks: list[list[int]] = [[]]
-    for i in others:
-        wide = sum(_least(table, j) + GAP for j in (*blocks[-1], i)) - GAP
-        if blocks[-1] and wide > left:
-            blocks.append([])
-        blocks[-1].append(i)
-    return [[*leading, *block] for block in blocks]
-
-
-def _least(table: Table, column: int) -> int:
-    """The width of a column whose heading and words are folded; numbers are not."""
+def _needed(table: Table, column: int, most: int) -> int:
+    """The least width of a column; that of the first is at `most` what it may take of the whole."""
     texts = [clean(row[column].text) for row in table.rows]
-    whole = column > 0 and table.aligned[column]
-    parts = texts if whole else " ".join(texts).split()
-    return max(map(cell_len, [*parts, *clean(table.columns[column]).split()]), default=1)
+    heading = clean(table.columns[column])
+    if column == 0:
+        return min(most, max(map(cell_len, [heading, *texts])))
+    whole = texts if table.aligned[column] else " ".join(texts).split()
+    return max(map(cell_len, [*whole, *heading.split()]), default=1)
 
 
-def _widest(table: Table, column: int) -> int:
-    texts = (table.columns[column], *(row[column].text for row in table.rows))
-    return max(cell_len(clean(text)) for text in texts)
-
-
-def _grid(table: Table, columns: Sequence[int], width: int) -> rich.table.Table:
-    """These columns; where they do not fit without it, headings of numbers and words are folded."""
-    folds = sum(_widest(table, i) + GAP for i in columns) - GAP > width
+def _grid(table: Table, columns: Sequence[int], needed: Sequence[int]) -> rich.table.Table:
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for i in columns:
+        number = i > 0 and table.aligned[i]
         grid.add_column(
             Text(clean(table.columns[i])),
-            justify="right" if i > 0 and table.aligned[i] else "left",
+            justify="right" if number else "left",
             overflow="fold",
-            width=_least(table, i) if folds and i > 0 and table.aligned[i] else None,
+            width=needed[i] if number else None,
         )
     for row in table.rows:
         grid.add_row(*(Text(clean(row[i].text)) for i in columns))

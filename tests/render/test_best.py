@@ -1,44 +1,37 @@
-"""What is bold in LaTeX: the first of each column, and what the analysis says ties with it."""
+"""What is bold: the first of each column, and what the analysis says ties with it."""
 
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.render.page import best
-from attnbench.render.styles import labels
+from attnbench.render.page import report_tables
 from attnbench.store.journal import load
 from tests.sweeps import sweep
 
 
-def at(found, name, length):
-    return {series for series, heading in found[name].cells if heading == length}
+def best(whole):
+    """The bold series by the names of the tables and the headings of the columns."""
+    return {
+        (table.name, heading): {row[0].text for row in table.rows if row[i].best}
+        for table in report_tables(analyse(whole))
+        for i, heading in enumerate(table.columns)
+    }
 
 
 @pytest.mark.parametrize(("restart", "bold"), [(0.5, 3), (0.001, 1)])
 def test_ties_are_bold_together_and_a_winner_alone(restart, bold):
-    found = best(analyse(sweep(restart=restart, noise=0.001, lengths=(128, 512, 2048))))
-    fastest = at(found, "latency_training", "512")
-    assert len(fastest) == bold
-    assert at(found, "speedup_training", "512") == fastest
+    found = best(sweep(restart=restart, noise=0.001, lengths=(128, 512, 2048)))
+    assert len(found["latency_training", "512"]) == bold
 
 
-def test_what_was_not_measured_is_not_bold_and_the_least_memory_is():
-    analysis = analyse(load("reports/cpu-fig2"))
-    cases, found = analysis.cases, best(analysis)
-    timed = cases[(cases["mode"] == "training") & cases["time_s"].notna()]
-    names = labels(cases["series"])
-    known = {(names[row["series"]], f"{row['seq_len']:,}") for _, row in timed.iterrows()}
-    assert set(found["latency_training"].cells) < known
-    assert at(found, "latency_inference", "2,048") == {"Fastformer"}
-    assert at(found, "memory_training", "256") == {"Linformer"}
-    assert "at most 1.0 % more" in found["memory_training"].note
-
-
-def test_the_state_of_decoding_has_a_least():
-    found = best(analyse(load("reports/cpu-decode")))
-    assert at(found, "state_decode", "65,536") == {"RetNet"}
-    assert at(found, "latency_decode", "65,536") >= {"RetNet"}
+def test_the_least_of_each_cost_is_bold():
+    found = best(load("reports/cpu-fig2"))
+    assert found["latency_inference", "2,048"] == {"fastformer"}
+    assert found["memory_training", "256"] == {"linformer[rank=16]"}
+    found = best(load("reports/cpu-decode"))
+    assert found["state_decode", "65,536"] == {"retention:chunked"}
+    assert found["latency_decode", "65,536"] >= {"retention:chunked"}
 
 
 def test_one_round_has_no_fastest_but_a_smallest():
-    found = best(analyse(sweep(rounds=1)))
-    assert {name.partition("_")[0] for name in found} == {"memory"}
+    found = best(sweep(rounds=1))
+    assert {name.partition("_")[0] for (name, _), series in found.items() if series} == {"memory"}

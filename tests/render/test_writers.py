@@ -90,16 +90,6 @@ def test_csv_has_counts_in_full_and_no_rounding_of_other_numbers():
     assert lines[1:] == ["128.0", "0.333333333333", "9007199254740991.0", "0.0004718016"]
 
 
-def test_a_bound_is_no_value_in_csv():
-    rows = (
-        (Cell("512", 512.0, 512.0, 512.0),),
-        (Cell("≤ 170", 128.0, 128.0, 170.4, True),),
-    )
-    one = Table(name="t", title="T", columns=("x",), rows=rows)
-    lines = delimited.table(one).decode().splitlines()
-    assert lines == ["x,x_low,x_high,x_note", "512.0,512.0,512.0,", ",,170.4,≤ 170"]
-
-
 def braces_balance(text: str) -> bool:
     depth = 0
     for brace in re.findall(r"(?<!\\)(?:\\\\)*[{}]", text):
@@ -136,9 +126,7 @@ def test_the_document_shows_a_piece_for_each_table():
     assert set(made) == {"t.tex", "u.tex", "tables.tex"}
     for name in ("t.tex", "u.tex"):
         # nothing that only a preamble or a document may have
-        assert not re.search(
-            r"documentclass|usepackage(?!\{array,booktabs\}\n)|begin\{table", made[name]
-        )
+        assert not re.search(r"documentclass|usepackage(?!\{booktabs\}\n)|begin\{table", made[name])
         for rule in ("toprule", "midrule", "bottomrule"):
             assert made[name].count(rule) == 1
     document = made["tables.tex"]
@@ -157,41 +145,14 @@ def test_numbers_of_latex_are_as_in_other_tables_with_their_interval_once():
     assert r"\begin{tabular}{lrr}" in piece(one)
 
 
-def test_the_best_of_a_column_are_bold_and_a_line_says_why():
-    one = Table(
-        name="t",
-        title="T",
-        columns=("Mechanism", "128", "256"),
-        rows=tuple(
-            (Cell(name), Cell("1.25 ±0.30", 1.25, 0.95, 1.55), Cell("24", 24.0))
-            for name in ("Fastformer", "Linformer")
-        ),
-        across="ms",
-    )
-    best = {"t": latex.Best(frozenset({("Fastformer", "128"), ("Linformer", "256")}), "Bold: 1 %.")}
-    made = latex.files([one], best)
-    assert r"Fastformer & \textbf{1.25 $\pm$0.30} & 24" in made["t.tex"]
-    assert r"Linformer & 1.25 $\pm$0.30 & \textbf{24}" in made["t.tex"]
-    assert made["t.tex"].count("Bold: 1") == made["tables.tex"].count(r"smallskip Bold: 1 \%.") == 1
-    assert "bf" not in latex.files([one])["t.tex"]
-
-
-def test_a_line_on_its_own_or_a_table_without_the_best_has_nothing_bold():
-    rows = tuple((Cell(name), Cell("24", 24.0)) for name in ("fastformer", "linformer"))
-    best = latex.Best(frozenset({("fastformer", "128"), ("transformer", "256")}), "Bold: 1 %.")
-    for heading, shown in (("128", rows[:1]), ("256", rows)):
-        one = Table(name="t", title="T", columns=("Mechanism", heading), rows=shown)
-        assert not re.search("(?i)bold|textbf", latex.files([one], {"t": best})["t.tex"])
-
-
-def test_a_table_that_is_taller_than_a_page_is_broken_by_tex():
-    rows = tuple((words(f"m{i}"), Cell("1", 1)) for i in range(51))
-    one = Table(name="t", title="T", columns=("Mechanism", "128"), rows=rows)
-    made = latex.files([one, replace(one, name="u", rows=rows[1:])])
-    assert made["t.tex"].count("longtable") == 3
-    assert "longtable" not in made["u.tex"]
-    assert made["tables.tex"].count(r"\begin{table}") == 1
-    assert made["tables.tex"].count("resizebox") == 1
+def test_the_best_are_bold_and_the_note_says_so():
+    row = (words("a"), Cell("1.25 ±0.30", 1.25, 0.95, 1.55, best=True))
+    one = Table(name="t", title="T", columns=("Mechanism", "128"), rows=(row,))
+    assert r"a & \textbf{1.25 $\pm$0.30} \\" in piece(one)
+    assert "| a | **1.25 ±0.30** |" in markdown.table(one)
+    for text in (latex.files([one])["tables.tex"], markdown.table(one)):
+        assert "Bold: the best at each length, and what ties with it." in text
+    assert "Bold" not in markdown.table(table("a"))
 
 
 def printed(one: Table, width: int, **options: object) -> str:
