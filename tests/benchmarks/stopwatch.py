@@ -5,18 +5,15 @@
 Ten mechanisms × three lengths, inference at level `attention`, on one thread of a CPU with 2,048
 tokens, on a GPU with those of a sweep, since a smaller batch would be bound by launches, which only
 the wall clock sees. These alternate in one process: a run of the tool (with its warm-up, samples
-and stopping rule), a hand-written loop, `torch.utils.benchmark.Timer` and, on a GPU, Triton's
-`do_bench`, which flushes the second-level cache before each call and is compared with a run of the
-tool that does so too. On a CPU all take CPU time, and the tool runs once more by the wall clock,
-which agrees while nothing else runs. Each ratio is the median over rounds of the ratio of medians;
-it should be within 2 % of 1. Then what five cases allocate is compared with the exact number of
-bytes that their equations need.
+and stopping rule), a hand-written loop and `torch.utils.benchmark.Timer`. On a CPU all take CPU
+time, and the tool runs once more by the wall clock, which agrees while nothing else runs. Each
+ratio is the median over rounds of the ratio of medians; it should be within 2 % of 1. Then what
+five cases allocate is compared with the exact number of bytes that their equations need.
 """
 
 import argparse
 import statistics
 import time
-from functools import cache, partial
 
 import torch
 from torch.utils.benchmark import Timer
@@ -70,21 +67,7 @@ def main():
 
 def others(device):
     """The timers that the tool is compared with."""
-    if not device.flushes_cache:
-        return ("hand", "Timer", "wall")
-    return ("hand", "Timer") + ("do_bench",) * triton_runs()
-
-
-@cache
-def triton_runs():
-    """Whether Triton is installed and its driver can be loaded, as with a GPU's whole libraries."""
-    try:
-        from triton.runtime import driver
-
-        driver.active.get_device_interface()
-    except Exception:  # whatever a driver that cannot be loaded raises
-        return False
-    return True
+    return ("hand", "Timer") if device.flushes_cache else ("hand", "Timer", "wall")
 
 
 def case(name, seq_len, device, tokens):
@@ -112,23 +95,20 @@ def ratios(case, device, rounds):
     subject = subject_of(card(case.mechanism), case, seed=0)
     run = subject.iteration()
     timers = {"tool": tool, "hand": by_hand, "Timer": by_timer, "wall": by_wall}
-    timers = {name: timers[name] for name in ("tool", *others(device)) if name in timers}
-    if "do_bench" in others(device):
-        timers |= {"cold tool": partial(tool, cold=True), "do_bench": by_triton}
+    timers = {name: timers[name] for name in ("tool", *others(device))}
     times = {name: [] for name in timers}
     for number in range(rounds):
         for name in timers if number % 2 else reversed(timers):
             times[name].append(timers[name](subject, run, device))
-    found = {}
+    ours, found = times["tool"], {}
     for name in others(device):
-        ours = times["cold tool" if name == "do_bench" else "tool"]
         found[name] = statistics.median(a / b for a, b in zip(ours, times[name], strict=True))
     return str(case), found
 
 
-def tool(subject, run, device, cold=False):
+def tool(subject, run, device):
     """What a sweep stores."""
-    return statistics.median(lap.seconds for lap in laps(subject, run, device, cold))
+    return statistics.median(lap.seconds for lap in laps(subject, run, device))
 
 
 def by_wall(subject, run, device):
@@ -136,9 +116,9 @@ def by_wall(subject, run, device):
     return statistics.median(lap.wall_s / lap.iterations for lap in laps(subject, run, device))
 
 
-def laps(subject, run, device, cold=False):
+def laps(subject, run, device):
     """The laps of a race, as a worker runs them."""
-    watch = device.stopwatch(cold, device.host_clock(1))
+    watch = device.stopwatch(False, device.host_clock(1))
     first = sample(run, subject.clear, watch, 1)
     last = warm_up(run, subject.clear, watch, first, BLOCK_S / 10)[-1]
     planned = turns(last.seconds, Settings(sample_s=BLOCK_S))
@@ -170,14 +150,6 @@ def by_timer(subject, run, device):
     clock = {} if device.flushes_cache else {"timer": clock_of(device)}
     timer = Timer("with torch.no_grad(): module(x)", globals=inside, num_threads=1, **clock)
     return timer.blocked_autorange(min_run_time=BLOCK_S).median
-
-
-def by_triton(subject, run, device):
-    """Triton's timer."""
-    from triton.testing import do_bench
-
-    with torch.no_grad():
-        return do_bench(lambda: subject.module(*subject.inputs), return_mode="median") / 1000
 
 
 def peak(batch, heads, seq_len, device):
