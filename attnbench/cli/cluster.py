@@ -1,10 +1,10 @@
 """What `sweep` does on a cluster: start the shards, show their progress, merge, and report."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnbench.api.measuring import store_options
 from attnbench.cli import console
@@ -22,7 +22,8 @@ from attnbench.errors import (
 )
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
-from attnbench.fleet.drive import Drive, FleetProgress
+from attnbench.fleet.drive import FleetProgress
+from attnbench.fleet.drive import drive as run_shards
 from attnbench.fleet.engine import Engine
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Cluster, EngineKind, Planned, Request
@@ -57,6 +58,14 @@ def command(given: Mapping[str, Any], device: str) -> list[str]:
     return command
 
 
+class Drive(NamedTuple):
+    """What a sweep on a cluster needs: where it is, how it is divided, and what runs its shards."""
+
+    folder: Path
+    fleet: Fleet
+    engine: Engine
+
+
 def drive(asked: "Asked", request: Request) -> Drive:
     """What will run the shards of a new sweep, or of one that is resumed.
 
@@ -78,8 +87,7 @@ def drive(asked: "Asked", request: Request) -> Drive:
         raise SweepExists(folder)
     else:
         fleet = Fleet(engine=on, shards=shards)
-    runs_them = engine(asked.where, request, "threads" in asked.options)
-    return Drive(folder=folder, fleet=fleet, engine=runs_them, observe=progress_lines())
+    return Drive(folder, fleet, engine(asked.where, request, "threads" in asked.options))
 
 
 def run_fleet(
@@ -93,28 +101,28 @@ def run_fleet(
 
     Returns the error to raise at the end if not all were measured. Raises `CannotRun`.
     """
-    folder, fleet = drive.folder, drive.fleet
-    predicted_s = split.makespan_s(split.split(split.units(plan, request), fleet.shards))
-    alone = " and alone on its node (--slurm --oversubscribe lets it share)" * drive.engine.alone
+    folder, fleet, engine = drive
+    predicted = seconds(split.makespan_s(plan, request, fleet.shards))
+    alone = " and alone on its node (--slurm --oversubscribe lets it share)" if engine.alone else ""
     console.err().print(
         f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device}{alone};"
         f" {sizes(request)}, {many(request.rounds, 'round')};"
-        f" predicted {seconds(predicted_s)}; into {folder}"
+        f" predicted {predicted}; into {folder}"
     )
     with fleets.driven(folder), stoppable(lambda: still_running(drive)):
         fleets.prepare(folder, fleet, command(given, request.device))
         store_options(folder, options_file)
         try:
-            drive.run()
+            failed = run_shards(folder, engine, show_progress)
         except CannotRun as error:
             raise CannotRun(f"{error}; {still_running(drive)}") from error
-    return merged(drive)
+    return merged(folder, fleet.shards, failed)
 
 
-def merged(drive: Drive) -> AttnbenchError | None:
+def merged(folder: Path, shards: int, failed: Mapping[int, str]) -> AttnbenchError | None:
     """Merge what the shards measured, and say so; the error if not all were measured."""
-    folder, shards = drive.folder, drive.fleet.shards
-    stored = [n for n, sweep in sorted(drive.sweeps.items()) if sweep and sweep.plan]
+    sweeps = {n: fleets.stored(folder, n) for n in range(1, shards + 1)}
+    stored = [number for number, sweep in sweeps.items() if sweep and sweep.plan]
     kept = "nothing was measured"
     if stored:
         whole = merge([fleets.shard_folder(folder, n) for n in stored], folder, again=True)
@@ -125,10 +133,10 @@ def merged(drive: Drive) -> AttnbenchError | None:
             f" {many(len(whole.plan), 'case')} from {many(len(hosts), 'node')}",
             soft_wrap=True,  # a folder in two lines cannot be copied
         )
-    if not drive.failed:
+    if not failed:
         return None
-    number, why = min(drive.failed.items())
-    more = f" (and {many(len(drive.failed) - 1, 'other')})" if len(drive.failed) > 1 else ""
+    number, why = min(failed.items())
+    more = f" (and {many(len(failed) - 1, 'other')})" if len(failed) > 1 else ""
     said = f"shard {number}/{shards}{more} {why}; {kept}; {resuming(folder)}"
     return Incomplete(said) if stored else CannotRun(said)
 
@@ -147,8 +155,8 @@ def report_then_raise(lost: AttnbenchError | None) -> Iterator[None]:
 
 def still_running(drive: Drive) -> str:
     """What is still running after an interruption, and how to resume."""
-    jobs = drive.fleet.jobs.items()
-    ids = ", ".join(job.id for number, job in jobs if number in drive.unfinished)
+    jobs = fleets.read(drive.folder).jobs.items() if fleets.begun(drive.folder) else ()
+    ids = ", ".join(job.id for n, job in jobs if not fleets.is_measured(drive.folder, n))
     going = f"jobs {ids} keep running ({drive.engine.ends} ends them); " if ids else ""
     return going + resuming(drive.folder)
 
@@ -158,26 +166,17 @@ def resuming(folder: Path) -> str:
     return f"attnbench sweep --resume '{folder}' continues"
 
 
-def progress_lines() -> Callable[[FleetProgress], None]:
-    """Prints a line whenever a shard has begun or ended."""
-    before: list[FleetProgress] = []
-
-    def observe(now: FleetProgress) -> None:
-        if [now] != before[-1:]:
-            before.append(now)
-            console.err().print(
-                f"{many(now.running, 'shard')} running, {now.waiting} waiting, {now.ended} ended"
-            )
-
-    return observe
+def show_progress(now: FleetProgress) -> None:
+    """Print how many shards run."""
+    console.err().print(
+        f"{many(now.running, 'shard')} running, {now.waiting} waiting, {now.ended} ended"
+    )
 
 
 def shards_line(plan: Sequence[Planned], request: Request, shards: int) -> str:
     """How long a sweep in shards is predicted to take."""
-    units = split.units(plan, request)
-    parts = split.split(units, shards)
     return (
         f"In {many(shards, 'shard')} of whole rounds of whole blocks, the slowest is predicted to"
-        f" take {seconds(split.makespan_s(parts))}, everything in one place"
-        f" {seconds(split.total_s(units))}."
+        f" take {seconds(split.makespan_s(plan, request, shards))}, everything in one place"
+        f" {seconds(split.makespan_s(plan, request, 1))}."
     )

@@ -121,7 +121,7 @@ def foretell(asked: Asked, request: Request, plan: Sequence[Planned], as_json: b
     """Print the plan, and of a sweep on a cluster the script of its jobs."""
     from attnbench.cli.cluster import command
     from attnbench.cli.dry_run import show_plan
-    from attnbench.fleet.folder import Fleet, script
+    from attnbench.fleet.folder import script
 
     on, shards = asked.where.on, asked.shard.of if asked.shard else asked.where.shards
     memory_bytes = None if on else find(request.device).memory_bytes()
@@ -134,8 +134,7 @@ def foretell(asked: Asked, request: Request, plan: Sequence[Planned], as_json: b
         shard=asked.shard,
     )
     if on and shards and not as_json:
-        fleet = Fleet(engine=on, shards=shards)
-        print(script(asked.folder, fleet, command(asked.options, request.device)))
+        print(script(asked.folder, shards, command(asked.options, request.device)))
 
 
 def refuse_useless(asked: Asked, trace: str | None, dry_run: bool, as_json: bool) -> None:

@@ -5,8 +5,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from attnbench.records import EngineKind
-
 
 class JobState(StrEnum):
     """What a job is doing; only its journal says whether it succeeded."""
@@ -24,7 +22,6 @@ class Engine(Protocol):
     It never repeats a job by itself. Every method raises `CannotRun` if the engine does not answer.
     """
 
-    name: EngineKind
     alone: bool  # whether each shard has a machine of its own
     ends: str  # the command by which a person ends a job
 

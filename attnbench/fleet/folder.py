@@ -70,8 +70,8 @@ def write(folder: Path, fleet: Fleet) -> None:
 
 def read(folder: Path) -> Fleet:
     """The stored state. Raises `StoreError` if there is none that can be read."""
-    what = f"cannot read the fleet of {str(folder)!r}"
-    with output.explained(what, "start it without --resume in another folder"):
+    way_out = "start it without --resume in another folder"
+    with output.explained(f"cannot read the fleet of {str(folder)!r}", way_out):
         return msgspec.json.decode((folder / FILE).read_bytes(), type=Fleet)
 
 
@@ -100,14 +100,13 @@ def prepare(folder: Path, fleet: Fleet, command: Sequence[str]) -> None:
     with output.writing(folder):
         (folder / LOGS).mkdir(exist_ok=True)
     write(folder, fleet)
-    output.write(folder / SCRIPT, script(folder, fleet, command).encode())
+    output.write(folder / SCRIPT, script(folder, fleet.shards, command).encode())
 
 
-def script(folder: Path, fleet: Fleet, command: Sequence[str]) -> str:
+def script(folder: Path, shards: int, command: Sequence[str]) -> str:
     """What a node runs: the command for one shard, in this process's working directory."""
     out, cwd = (shlex.quote(os.path.abspath(path)) for path in (folder, "."))
-    command_line = shlex.join(command)
-    return JOB.format(out=out, cwd=cwd, command=command_line, shards=fleet.shards)
+    return JOB.format(out=out, cwd=cwd, command=shlex.join(command), shards=shards)
 
 
 def shard_folder(folder: Path, number: int) -> Path:
@@ -125,6 +124,12 @@ def stored(folder: Path, number: int) -> Sweep | None:
     with suppress(StoreError):
         return journal.load(shard_folder(folder, number))
     return None
+
+
+def is_measured(folder: Path, number: int) -> bool:
+    """Whether a shard's journal says that it is done."""
+    sweep = stored(folder, number)
+    return sweep is not None and sweep.finished
 
 
 def claim(folder: Path, here: Environment) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import JobState
-from attnbench.records import EngineKind
 
 UNKNOWN = "does not exist"
 # of a failed job that waited for its resources longer than RAY_JOB_START_TIMEOUT_SECONDS
@@ -23,7 +22,7 @@ class Ray:
     does not answer.
     """
 
-    name, alone, ends = EngineKind.RAY, False, "ray job stop"
+    alone, ends = False, "ray job stop"
 
     def __init__(self, gpus: int = 0, cpus: int = 1) -> None:
         try:
@@ -44,17 +43,16 @@ class Ray:
             yield number, self.call(self.client.submit_job, entrypoint=command, **how)
 
     def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
-        """What the cluster says of each job. Raises `CannotRun`."""
-        return {id_: self.seen(id_) for id_ in ids}
-
-    def seen(self, id_: str) -> JobState:
-        """What the cluster says of one job; a new cluster knows none of the old one's."""
-        try:
-            return job_state(self.call(self.client.get_job_info, id_))
-        except CannotRun as error:
-            if UNKNOWN not in str(error):
-                raise
-            return JobState.ENDED
+        """What the cluster says of each job; a new one knows none of the old one's."""
+        found = {}
+        for id_ in ids:
+            try:
+                found[id_] = job_state(self.call(self.client.get_job_info, id_))
+            except CannotRun as error:
+                if UNKNOWN not in str(error):
+                    raise
+                found[id_] = JobState.ENDED
+        return found
 
     def call(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
         """The client's answer. Raises `CannotRun` with Ray's reason."""
@@ -68,11 +66,7 @@ class Ray:
 
 def job_state(job: Any) -> JobState:
     """The state of a job by Ray's `JobDetails`."""
+    known = {"PENDING": "waiting", "RUNNING": "running", "STOPPED": "cancelled"}
     if job.error_type == UNSTARTED:
         return JobState.UNSTARTED
-    states = {
-        "PENDING": JobState.WAITING,
-        "RUNNING": JobState.RUNNING,
-        "STOPPED": JobState.CANCELLED,
-    }
-    return states.get(job.status.name, JobState.ENDED)
+    return JobState(known.get(job.status.name, "ended"))

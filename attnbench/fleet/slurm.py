@@ -14,7 +14,6 @@ from pathlib import Path
 from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import JobState
-from attnbench.records import EngineKind
 
 TIMEOUT_S = 120.0  # of one command, on a busy controller
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"})
@@ -29,7 +28,7 @@ class Slurm:
     Raises `CannotRun` where there is no cluster, and `UsageError` at options that do not parse.
     """
 
-    name, ends = EngineKind.SLURM, "scancel"
+    ends = "scancel"
 
     def __init__(self, options: str = "", gpus: int = 0, cpus: int = 1) -> None:
         if shutil.which("sbatch") is None:
@@ -43,37 +42,35 @@ class Slurm:
             raise UsageError(f"--slurm {options!r} does not parse: {error}") from error
         self.alone = not gpus and not {"--oversubscribe", "-s"} & {*own}
         # of two that contradict each other, sbatch obeys the later
-        usual = (f"--cpus-per-task={cpus}", *["--exclusive"] * self.alone)
-        self.options = [*usual, *own]
+        self.options = [f"--cpus-per-task={cpus}", *(["--exclusive"] if self.alone else []), *own]
         run_command("sinfo", "--noheader", "--summarize")
 
     def submit(self, folder: Path, shards: Collection[int]) -> Iterator[tuple[int, str]]:
         """One array, a task for each shard. Raises `CannotRun`."""
         folder = folder.absolute()
-        script, plain = str(folder / fleets.SCRIPT), Path(str(folder).replace("%", "%%"))
-        command = [
+        plain = Path(str(folder).replace("%", "%%"))
+        array = run_command(
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append"),
             f"--array={','.join(map(str, shards))}",
             f"--job-name=attnbench-{folder.name}",
             f"--output={fleets.log(plain, '%a')}",
-        ]
-        array = run_command(*command, *self.options, script).strip().partition(";")[0]
-        yield from ((number, f"{array}_{number}") for number in shards)
+            *self.options,
+            str(folder / fleets.SCRIPT),
+        )
+        number = array.strip().partition(";")[0]
+        yield from ((shard, f"{number}_{shard}") for shard in shards)
 
     def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
         """What the queue shows of each job. Raises `CannotRun`."""
         arrays = ",".join(sorted({id_.partition("_")[0] for id_ in ids}))
-        known: dict[str, JobState] = {}
         try:
             queue = run_command("squeue", "-h", "-r", "-t", "all", "-j", arrays, "-o", "%i|%T")
         except CannotRun as error:
             if FORGOTTEN not in str(error):
                 raise
             queue = ""
-        for line in queue.splitlines():
-            id_, state = line.split("|")
-            known[id_] = job_state(state)
-        return {id_: known.get(id_, JobState.ENDED) for id_ in ids}
+        known = dict(line.split("|") for line in queue.splitlines())
+        return {id_: job_state(known.get(id_, "")) for id_ in ids}
 
 
 def job_state(state: str) -> JobState:
@@ -89,11 +86,11 @@ def run_command(*command: str) -> str:
     """What a command of Slurm prints. Raises `CannotRun` with the line that says why it failed."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
         )
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit {error.returncode}"]
+        raise CannotRun(f"{command[0]}: {lines[-1]}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotRun(f"{command[0]} does not answer: {error}") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise CannotRun(f"{command[0]}: {lines[-1] if lines else f'exit {done.returncode}'}")
     return done.stdout

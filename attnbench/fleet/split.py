@@ -10,15 +10,13 @@ some form: its cases have their shards everywhere, and where they cannot run thi
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from attnbench.errors import UsageError
 from attnbench.records import Block, Planned, Request, Shard
 from attnbench.run.agenda import blocks
 from attnbench.run.costs import Costs, assumed_rates
-
-Units: TypeAlias = tuple["BlockRound", ...]
 
 
 class BlockRound(NamedTuple):
@@ -29,16 +27,19 @@ class BlockRound(NamedTuple):
     cost_s: float
 
 
-def units(plan: Sequence[Planned], request: Request) -> list[BlockRound]:
+Units: TypeAlias = tuple[BlockRound, ...]
+
+
+def units(plan: Sequence[Planned], request: Request) -> Units:
     """Every round of every block; cases that would exceed the time limit cost nothing."""
     limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
-    costs, found = Costs.of(plan, assumed_rates(request)), []
+    costs, found = Costs.of(plan, assumed_rates(request)), list[BlockRound]()
     for block, cases in blocks(plan).items():
         visits_s = {p: costs.visit_s(p, request.settings) for p in cases}
         run = [planned for planned in cases if visits_s[planned] <= limit_s]
         cost_s, memory_s = sum(visits_s[p] for p in run), sum(map(costs.memory_s, run))
         found += [BlockRound(block, r, cost_s + memory_s * (r == 0)) for r in range(request.rounds)]
-    return found
+    return tuple(found)
 
 
 def split(units: Sequence[BlockRound], shards: int) -> tuple[Units, ...]:
@@ -60,26 +61,17 @@ def split(units: Sequence[BlockRound], shards: int) -> tuple[Units, ...]:
     return tuple(map(tuple, parts))
 
 
-def rounds(units: Iterable[BlockRound]) -> Mapping[Block, tuple[int, ...]]:
-    """The rounds of each block, in order."""
-    found: dict[Block, tuple[int, ...]] = {}
-    for unit in sorted(units, key=lambda unit: unit.round):
-        found[unit.block] = (*found.get(unit.block, ()), unit.round)
-    return found
-
-
-def total_s(units: Iterable[BlockRound]) -> float:
-    """Predicted seconds of the units, one after another."""
-    return math.fsum(unit.cost_s for unit in units)
-
-
-def makespan_s(parts: Iterable[Units]) -> float:
-    """Predicted seconds of the slowest shard."""
-    return max(map(total_s, parts))
+def makespan_s(plan: Sequence[Planned], request: Request, shards: int) -> float:
+    """Predicted seconds of the slowest shard. Raises `UsageError`."""
+    return max(sum(unit.cost_s for unit in own) for own in split(units(plan, request), shards))
 
 
 def share(
     plan: Sequence[Planned], request: Request, shard: Shard
 ) -> Mapping[Block, tuple[int, ...]]:
-    """The rounds of each block that a shard measures. Raises `UsageError`."""
-    return rounds(split(units(plan, request), shard.of)[shard.number - 1])
+    """The rounds of each block that a shard measures, in order. Raises `UsageError`."""
+    found: dict[Block, tuple[int, ...]] = {}
+    own = split(units(plan, request), shard.of)[shard.number - 1]
+    for unit in sorted(own, key=lambda unit: unit.round):
+        found[unit.block] = (*found.get(unit.block, ()), unit.round)
+    return found

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from attnbench.errors import CannotRun
-from attnbench.fleet import drive
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.drive import MOST_TRIES, Drive
+from attnbench.fleet.drive import MOST_TRIES, drive
 from attnbench.fleet.engine import JobState
 from attnbench.fleet.folder import Fleet, Job
 from attnbench.records import EngineKind, Shard
@@ -27,7 +26,7 @@ class Fake:
 
     folder: object
     stories: dict
-    name, alone, ends = EngineKind.SLURM, True, "scancel"
+    alone, ends = True, "scancel"
     submitted: list = field(default_factory=list)
     outage: int = 0
     breaks_off: int | None = None  # after so many jobs of a submission
@@ -57,96 +56,93 @@ class Fake:
         return now
 
 
+@dataclass
+class Driven:
+    """What a drive of stories did; `failed` are the shards that were given up."""
+
+    folder: object
+    engine: Fake
+    failed: dict = field(default_factory=dict)
+    pauses: list = field(default_factory=list)
+    seen: list = field(default_factory=list)
+
+    @property
+    def jobs(self):
+        return fleets.read(self.folder).jobs
+
+
 @pytest.fixture
 def driven(tmp_path):
-    """Runs a fleet of stories; gives the drive, the engine, and the pauses."""
+    """Runs a fleet of stories."""
 
     def run(*stories, jobs=None, outage=0, breaks_off=None):
         engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)})
+        engine.outage, engine.breaks_off = outage, breaks_off
         fleet = Fleet(engine=EngineKind.SLURM, shards=len(stories), jobs=jobs or {})
         fleets.prepare(tmp_path, fleet, ("true",))
-        pauses, seen = [], []
-        driving = Drive(
-            folder=tmp_path,
-            fleet=fleet,
-            engine=engine,
-            observe=seen.append,
-            pause=pauses.append,
-            clock=lambda: sum(pauses),
-        )
-        engine.outage, engine.breaks_off = outage, breaks_off
-        try:
-            driving.run()
-        finally:
-            assert fleets.read(tmp_path) == driving.fleet
-        return driving, engine, pauses, seen
+        done = Driven(tmp_path, engine)
+        done.failed = drive(tmp_path, engine, done.seen.append, done.pauses.append)
+        return done
 
     return run
 
 
 def test_all_shards_are_submitted_once_as_one_array(driven):
-    driving, engine, _, seen = driven([WAITING, RUNNING, DONE], [RUNNING, DONE], [RUNNING, DONE])
-    assert engine.submitted == [(1, 2, 3)]
-    assert not driving.failed
-    assert not driving.unfinished
-    assert seen == [(1, 2, 0), (0, 1, 2), (0, 0, 3)]
-
-
-def test_a_lost_shard_is_submitted_again_at_once(driven):
-    driving, engine, _, _ = driven([RUNNING, LOST, RUNNING, DONE], [RUNNING, DONE])
-    assert engine.submitted == [(1, 2), (1,)]
-    assert driving.fleet.jobs[1] == Job(id="2_1", tries=2)
-    assert not driving.failed
+    done = driven([WAITING, RUNNING, DONE], [RUNNING, DONE], [RUNNING, DONE])
+    assert done.engine.submitted == [(1, 2, 3)]
+    assert not done.failed
+    assert done.seen == [(3, 0, 0), (1, 2, 0), (0, 1, 2), (0, 0, 3)]
 
 
 def test_shards_that_were_lost_together_are_submitted_together(driven):
-    _, engine, _, _ = driven([LOST, DONE], [LOST, DONE], [RUNNING, DONE])
-    assert engine.submitted[1:] == [(1, 2)]
+    done = driven([LOST, DONE], [LOST, DONE], [RUNNING, DONE])
+    assert done.engine.submitted == [(1, 2, 3), (1, 2)]
+    assert done.jobs[1] == Job(id="2_1", tries=2)
+    assert not done.failed
 
 
-def test_a_shard_is_given_up_after_three_tries_with_its_last_line(driven, tmp_path):
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("some\nattnbench: no such device\n", "its last line: attnbench: no such device"),
+        ("", "it printed nothing; do all nodes see the folder?"),
+    ],
+)
+def test_a_shard_is_given_up_after_three_tries_with_its_last_line(printed, said, driven, tmp_path):
     (tmp_path / "logs").mkdir()
-    fleets.log(tmp_path, 1).write_text("some\nattnbench: no such device\n")
-    driving, engine, _, _ = driven([LOST], [DONE])
-    assert driving.failed == {
-        1: "was given up after it was lost 3 times; its last line: attnbench: no such device"
-    }
-    assert sum(1 in shards for shards in engine.submitted) == MOST_TRIES
+    fleets.log(tmp_path, 1).write_text(printed)
+    done = driven([LOST], [DONE])
+    assert done.failed == {1: f"was given up after it was lost 3 times; {said}"}
+    assert sum(1 in shards for shards in done.engine.submitted) == MOST_TRIES
 
 
 def test_a_shard_that_the_engine_never_started_waits_on_without_a_lost_try(driven):
     story = [LOST, *[WAITING, UNSTARTED] * MOST_TRIES, RUNNING, DONE]
-    driving, engine, _, _ = driven(story, [RUNNING, DONE])
-    assert not driving.failed
-    assert engine.submitted[1:] == [(1,)] * (1 + MOST_TRIES)
-    assert driving.fleet.jobs[1].tries == 2
-
-
-def test_a_shard_that_printed_nothing_may_not_see_the_folder(driven):
-    driving, *_ = driven([LOST])
-    assert driving.failed[1].endswith("it printed nothing; do all nodes see the folder?")
+    done = driven(story, [RUNNING, DONE])
+    assert not done.failed
+    assert done.engine.submitted[1:] == [(1,)] * (1 + MOST_TRIES)
+    assert done.jobs[1].tries == 2
 
 
 def test_a_cancelled_shard_is_not_submitted_again(driven):
-    driving, engine, _, _ = driven([RUNNING, CANCELLED], [RUNNING, DONE])
-    assert driving.failed == {1: "was cancelled"}
-    assert len(engine.submitted) == 1
+    done = driven([RUNNING, CANCELLED], [RUNNING, DONE])
+    assert done.failed == {1: "was cancelled"}
+    assert len(done.engine.submitted) == 1
 
 
 def test_a_shard_that_was_measured_counts_whatever_became_of_its_job(driven, tmp_path):
     measured(tmp_path / "shard-2", Shard(2, 2))
-    driving, engine, _, _ = driven([RUNNING, DONE], [LOST])
-    assert engine.submitted == [(1,)]
-    assert not driving.failed
+    done = driven([RUNNING, DONE], [LOST])
+    assert done.engine.submitted == [(1,)]
+    assert not done.failed
 
 
 def test_jobs_that_still_run_are_found_again(driven):
     jobs = {1: Job(id="5_1"), 2: Job(id="5_2", tries=3), 3: Job(id="5_3")}
-    driving, engine, _, _ = driven(
-        [RUNNING, RUNNING, DONE], [LOST, DONE], [WAITING, RUNNING, DONE], jobs=jobs
-    )
-    assert engine.submitted == [(2,)]
-    assert {n: job.id for n, job in driving.fleet.jobs.items()} == {1: "5_1", 2: "1_2", 3: "5_3"}
+    stories = [RUNNING, RUNNING, DONE], [LOST, DONE], [WAITING, RUNNING, DONE]
+    done = driven(*stories, jobs=jobs)
+    assert done.engine.submitted == [(2,)]
+    assert {n: job.id for n, job in done.jobs.items()} == {1: "5_1", 2: "1_2", 3: "5_3"}
 
 
 def test_what_was_submitted_before_a_submission_broke_off_is_not_submitted_again(driven, tmp_path):
@@ -154,23 +150,13 @@ def test_what_was_submitted_before_a_submission_broke_off_is_not_submitted_again
         driven([RUNNING], [RUNNING], [RUNNING], breaks_off=1)
     jobs = fleets.read(tmp_path).jobs
     assert jobs == {1: Job(id="1_1")}
-    _, engine, _, _ = driven([RUNNING, RUNNING, DONE], [DONE], [DONE], jobs=jobs)
-    assert engine.submitted == [(2, 3)]
+    done = driven([RUNNING, RUNNING, DONE], [DONE], [DONE], jobs=jobs)
+    assert done.engine.submitted == [(2, 3)]
 
 
-def test_an_engine_may_be_silent_for_a_while(driven):
-    driving, _, pauses, _ = driven([RUNNING, RUNNING, DONE], outage=5)
-    assert not driving.failed
-    assert len(pauses) > 5
-
-
-def test_an_engine_that_stays_silent_is_given_up(driven):
+def test_an_engine_may_be_silent_for_a_while_but_not_for_ever(driven):
+    done = driven([RUNNING, RUNNING, DONE], outage=5)
+    assert not done.failed
+    assert len(done.pauses) > 5
     with pytest.raises(CannotRun, match="controller does not answer"):
-        driven([RUNNING], outage=10_000)
-
-
-def test_the_pauses_grow_while_nothing_happens(driven):
-    _, _, pauses, _ = driven([RUNNING] * 40 + [DONE])
-    assert pauses[0] == drive.PAUSE_S
-    assert sorted(pauses) == pauses
-    assert max(pauses) == drive.LONGEST_PAUSE_S
+        driven([RUNNING], [RUNNING], outage=10_000)
