@@ -13,10 +13,9 @@ import pytest
 from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.records import Sweep
-from attnbench.render import check_page, html, styles
+from attnbench.render import html, styles
 from attnbench.render.page import report_files
 from attnbench.store.journal import load
-from tests.render.test_check_page import LARGER, SLOWER, report
 from tests.sweeps import sweep
 
 HOSTILE = (
@@ -418,12 +417,3 @@ def test_what_screen_readers_need_is_there(opened):
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(e => e.tagName)")
     assert levels[0] == "H1"
     assert levels.count("H1") == 1
-
-
-def test_a_check_has_a_page_of_the_same_kind(opening, tmp_path):
-    path = tmp_path / "check.html"
-    path.write_bytes(check_page.web_page(report(SLOWER, LARGER)))
-    opened = opening(path)
-    assert "FAILED: 1 slower, 1 larger" in opened.page.locator(".answers h2").inner_text()
-    opened.page.locator("thead button").first.click()
-    assert opened.page.locator("table").count() == 2
