@@ -44,11 +44,6 @@ def test_a_share_lies_between_none_and_all_of_a_core(cores):
     assert all(0 <= share <= 1 for share in found.values())
 
 
-def test_a_system_that_does_not_tell_has_no_shares():
-    assert taken_cores("", "") == {}
-    assert taken_cores("", stat({0: row(busy=1)})) == {}
-
-
 @pytest.mark.parametrize(("quota", "busy"), [(2, 1.0), (1, 0.0)])
 def test_cores_of_others_do_not_count_nor_does_what_a_quota_leaves_to_them(
     monkeypatch, quota, busy

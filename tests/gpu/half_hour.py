@@ -69,37 +69,19 @@ def carried_out(name, limit_s, words, folder):
     if limit_s <= GRACE_S:
         print("no time left")
         return -1
-    log = folder / f"{name}.log"
-    with open(log, "ab") as output:
-        process = subprocess.Popen(
-            words,
-            cwd=ROOT,
-            env=environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    log, ended = folder / f"{name}.log", ("timeout", f"-k{GRACE_S}", str(limit_s - GRACE_S))
+    how = {"cwd": ROOT, "env": environment(folder), "stdin": subprocess.DEVNULL}
+    with (
+        open(log, "ab") as output,
+        subprocess.Popen((*ended, *words), stdout=output, stderr=output, **how) as process,
+    ):
         try:
-            process.wait(limit_s - GRACE_S)
-        except subprocess.TimeoutExpired:
-            print(f"no end after {limit_s - GRACE_S:.0f} s")
+            code = process.wait()
         finally:
-            code = ended(process)
+            process.terminate()
     print("\n".join(log.read_text(errors="replace").splitlines()[-TAIL:]))
     print(f"{name}: exit code {code}", flush=True)
     return code
-
-
-def ended(process):
-    """The exit code of a process; one that still runs is ended, with all that it started."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.wait()
 
 
 def environment(folder):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import emulated
-from tests.gpu.half_hour import AROUND_S, STEP_S, STEPS, ended, run
+from tests.gpu.half_hour import AROUND_S, GRACE_S, STEP_S, STEPS, carried_out, python, run
 
 ROOT = Path(__file__).parents[2]
 HELD = {
@@ -66,10 +65,7 @@ def test_a_step_fits_into_its_time_with_the_budgets_of_its_sweeps(step, tmp_path
 
 
 def test_what_failed_is_done_again_and_what_went_well_is_not(tmp_path, capsys):
-    def python(code):
-        return sys.executable, "-c", code
-
-    good, bad = python("print('found')"), python("raise SystemExit(3)")
+    good, bad = python("-c", "print('found')"), python("-c", "raise SystemExit(3)")
     commands = [("good", 600.0, good), ("bad", 600.0, bad), ("late", 0.0, good)]
     for again in (False, True):
         assert run(commands, tmp_path) == 1
@@ -82,27 +78,5 @@ def test_what_failed_is_done_again_and_what_went_well_is_not(tmp_path, capsys):
 
 
 def test_a_command_that_does_not_end_is_ended(tmp_path):
-    waiting = [sys.executable, "-c", "input()"]
-    process = subprocess.Popen(waiting, stdin=subprocess.PIPE, start_new_session=True)
-    with process:
-        assert ended(process) == -signal.SIGTERM
-        assert ended(process) == -signal.SIGTERM, "it is over"
-
-
-def test_answers_are_written_as_they_are_found(tmp_path):
-    """A command that is cut off leaves no report, and shows nothing of what it has captured."""
-    (tmp_path / "conftest.py").write_text("from tests.gpu.conftest import answer\n")
-    (tmp_path / "test_it.py").write_text(
-        "import os\n\ndef test_it(answer):\n    answer('how many µs', 3)\n    os._exit(9)\n"
-    )
-    file = tmp_path / "answers.jsonl"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "ATTNBENCH_ANSWERS": str(file)},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 9, done.stdout
-    (line,) = file.read_text().splitlines()
-    assert json.loads(line) == {"test": "test_it", "question": "how many µs", "found": "3"}
+    waits = python("-c", "import time; time.sleep(60)")
+    assert carried_out("waits", GRACE_S + 0.2, waits, tmp_path) == 124
