@@ -13,11 +13,10 @@ from attnbench.render.styles import labels
 from attnbench.render.terminal import ProgressLine
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import Journal, begun, load
-from attnbench.units import many
+from attnbench.units import many, percent
 from attnbench.workloads.reading import Plan
 
-ENOUGH = 0.8  # share of a core's time below which a budget reaches clearly less
-TAKEN = 0.1  # others may use this share of the needed cores without a warning
+ENOUGH = 0.8  # share of the time it needs below which a process is clearly slowed down
 
 
 def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
@@ -91,14 +90,13 @@ def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = Non
         yield f"wall time on {threads} is less certain than CPU time on one core (--threads 1)"
     if others := here.notes.get(OTHERS):
         yield f"other processes use the GPU ({others}), and times will be noisy"
-    busy, spare = here.busy_cores or 0.0, max(0, here.cores - here.threads)
-    slow = clock is Clock.CPU and here.share is not None and here.share < ENOUGH
-    if slow or busy - spare > TAKEN * here.threads:
+    if here.share is not None and here.share < ENOUGH:
         so = "measuring will take longer" if clock is Clock.CPU else "times will be noisy"
-        if slow and budget_s is not None:
+        if clock is Clock.CPU and budget_s is not None:
             reach = f"what {budget_s:g} s reach on a quiet machine"
-            so = f"expect about {10 * max(1, round(10 * (here.share or 0.0)))} % of {reach}"
-        yield f"other processes use {busy:.1f} of {cores} now; {so}"
+            so = f"expect about {10 * max(1, round(10 * here.share))} % of {reach}"
+        got = f"one gets {percent(here.share)} of the time it needs"
+        yield f"other processes compute here; {got}; {so}"
 
 
 def interruption_message(folder: Path) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.devices.protocol import Built, Iterate, Lap
+from attnbench.devices.protocol import Iterate, Lap
 
 WARM_UP = 3  # iterations on the side stream before a capture, as torch advises
 
 
-def captured(subject: Built) -> Iterate:
+def captured(subject: Any) -> Iterate:
     """An iteration that replays CUDA graphs, one for each phase, with the subject's inputs.
 
     The graphs share their memory, as they are replayed in the order in which they were captured.

@@ -2,16 +2,17 @@
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.autograd.profiler import profile
 
 from attnbench.devices import kernels, nvml
 from attnbench.devices.counting import FUSED, Counter
-from attnbench.devices.protocol import Built, Unavailable, ValuesAndNotes
+from attnbench.devices.protocol import Unavailable, ValuesAndNotes
 
 
-def profile_memory(build: Callable[[], Built], uuid: str) -> ValuesAndNotes:
+def profile_memory(build: Callable[[], Any], uuid: str) -> ValuesAndNotes:
     """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
 
     The first iteration warms up (autotuning allocates), the second is measured, operators are

@@ -10,7 +10,7 @@ import re
 import time
 from pathlib import Path
 
-from attnbench.devices.cgroups import cores, free_bytes, read
+from attnbench.devices.cgroups import free_bytes, read
 
 PROC = Path("/proc")
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
@@ -66,32 +66,15 @@ def _counted(folder: Path, user: bool = False) -> tuple[str, float]:
     return number, ticks / os.sysconf("SC_CLK_TCK")
 
 
-def busy_cores() -> float | None:
-    """How many of this process's cores other processes are using now; None if unknown.
-
-    This process sleeps meanwhile, and so must its children.
-    """
-    if not (taken := taken_now()):
-        return None
-    allowed = os.sched_getaffinity(0)
-    spare = len(allowed) - cores()  # what a quota leaves to others
-    return max(0.0, sum(share for core, share in taken.items() if core in allowed) - spare)
-
-
 def quietest_core() -> int:
-    """The core available to this process that other processes are using least now.
+    """The core available to this process that other processes use least during `LOOK_S`.
 
     On a tie the last: the first serves most interrupts. Needs `os.sched_getaffinity`.
     """
-    taken = taken_now()
-    return min(os.sched_getaffinity(0), key=lambda core: (round(taken.get(core, 0.0), 1), -core))
-
-
-def taken_now() -> dict[int, float]:
-    """For each core, the share of the next `LOOK_S` that it is not idle; empty if unknown."""
     before = read(PROC, "stat")
     time.sleep(LOOK_S)
-    return taken_cores(before, read(PROC, "stat"))
+    taken = taken_cores(before, read(PROC, "stat"))
+    return min(os.sched_getaffinity(0), key=lambda core: (round(taken.get(core, 0.0), 1), -core))
 
 
 def taken_cores(before: str, after: str) -> dict[int, float]:

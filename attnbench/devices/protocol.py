@@ -7,12 +7,11 @@ methods that a measuring process calls.
 import sys
 import sysconfig
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from attnbench.modes.facts import ModeFacts
 from attnbench.records import Case, Clock, Disturbance, Sample
 
 PHASES = ("forward", "backward", "step")  # of an iteration, which a sample keeps
@@ -26,22 +25,7 @@ class Unavailable(Exception):
     """The system does not provide something about a device; the text gives the reason."""
 
 
-class Built(Protocol):
-    """A case that is built and ready to iterate, as `measure.subject` has it."""
-
-    mode: ModeFacts
-    compiles: bool
-    state: Any
-    optimiser: Any  # None where nothing is trained
-
-    def prefill(self) -> Any: ...
-    def iteration(self) -> Iterate: ...
-    def forward(self) -> Any: ...
-    def further(self) -> Iterator[tuple[str, Callable[[Any], None]]]: ...
-    def clear(self) -> None: ...
-    def with_state(self, values: dict[str, float]) -> dict[str, float]: ...
-
-
+Built = Any  # what iterates, a `Subject` of `measure.subject`
 Build = Callable[[Case], Built]
 
 
@@ -198,7 +182,7 @@ class Device(ABC):
         """A meter that adds up the device's reports of the samples of a case."""
         return Meter()
 
-    def captured(self, subject: Built) -> Iterate:
+    def captured(self, subject: Any) -> Iterate:
         """An iteration as graphs; only where `captures`."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ import torch
 from attnbench.devices.cgroups import cores
 from attnbench.devices.disturbances import account, share
 from attnbench.devices.finding import find
-from attnbench.devices.host import busy_cores, host, load, memory_bytes, processor
+from attnbench.devices.host import host, load, memory_bytes, processor
 from attnbench.devices.protocol import Device
 from attnbench.devices.timing import repeated, sample
 from attnbench.records import Clock, Environment
@@ -28,7 +28,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     chosen = find(device)
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
-    before, others, begun = load(), busy_cores(), account()
+    before, begun = load(), account()
     clock, products = chosen.host_clock(threads), dict[str, float]()
     for dtype in dtypes:
         with suppress(torch.OutOfMemoryError):
@@ -54,7 +54,6 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
         copy_bytes=copied,
         peaks=products,
         load=before,
-        busy_cores=others,
         share=share(account().since(begun)),
         **facts,
     )

@@ -43,8 +43,8 @@ class Environment:
     # FLOP/s by number type; `tf32`: with TF32 allowed
     peaks: Mapping[str, Amount] = field(default_factory=dict)
     load: Load | None = None  # one-minute load average when it started
-    busy_cores: Load | None = None  # of `cores`, taken by other processes when it started
-    share: Share | None = None  # of the time of a core that a process got for computing, then
+    # of the time that a process asked for to compute when it started, what it got beside others
+    share: Share | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property

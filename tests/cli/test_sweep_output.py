@@ -24,27 +24,20 @@ from tests import sweeps
 from tests.cli.commands import here
 
 THREADS = "wall time on 2 threads is less certain than CPU time on one core (--threads 1)"
-MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
+OTHERS = "other processes compute here; one gets {} % of the time it needs; "
+MACHINE = sweeps.environment(cores=2, threads=2, load=0.1)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({}, [THREADS]),
-        ({"busy_cores": 1.0}, [THREADS, "other processes use 1.0 of 2 cores now; times will be n"]),
-        ({"busy_cores": None}, [THREADS]),
+        ({"share": 0.5}, [THREADS, OTHERS.format(50) + "times will be noisy"]),
+        ({"share": None}, [THREADS]),
         ({"cores": 1, "load": 0.0}, ["2 threads share 1 core; try --threads 1"]),
         ({"device_memory_bytes": 1 << 30}, []),
-        ({"busy_cores": 1.0, "threads": 1}, []),
-        ({"busy_cores": 1.2, "threads": 1}, ["other processes use 1.2 of 2 cores now; measuring "]),
-        ({"busy_cores": 1.0, "share": 0.9, "threads": 1}, []),
-        (
-            {"busy_cores": 1.3, "share": 0.34, "threads": 1},
-            [
-                "other processes use 1.3 of 2 cores now;"
-                " expect about 30 % of what 300 s reach on a quiet machine"
-            ],
-        ),
+        ({"share": 0.9, "threads": 1}, []),
+        ({"share": 0.34, "threads": 1}, [OTHERS.format(34) + "expect about 30 % of what 300 s"]),
     ],
 )
 def test_what_makes_times_noisy_is_reported(changes, words):

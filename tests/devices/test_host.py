@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.devices.host import busy_cores, taken_cores
+from attnbench.devices.host import taken_cores
 
 TICKS = st.integers(0, 10_000)
 FIELDS = st.tuples(*[TICKS] * 10)  # user to guest_nice, as /proc/stat has them
@@ -42,18 +42,3 @@ def test_a_share_lies_between_none_and_all_of_a_core(cores):
     found = taken_cores(stat(before), stat(after))
     assert found.keys() == cores.keys()
     assert all(0 <= share <= 1 for share in found.values())
-
-
-@pytest.mark.parametrize(("quota", "busy"), [(2, 1.0), (1, 0.0)])
-def test_cores_of_others_do_not_count_nor_does_what_a_quota_leaves_to_them(
-    monkeypatch, quota, busy
-):
-    texts = [
-        stat({core: row() for core in range(4)}),
-        stat({0: row(busy=25), 1: row(idle=25), 2: row(busy=25), 3: row(busy=25)}),
-    ]
-    monkeypatch.setattr("attnbench.devices.host.read", lambda folder, name: texts.pop(0))
-    monkeypatch.setattr("attnbench.devices.host.LOOK_S", 0.0)
-    monkeypatch.setattr("attnbench.devices.host.cores", lambda: quota)
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
-    assert busy_cores() == busy

@@ -15,7 +15,6 @@ from uuid import UUID
 from attnbench.devices import nvml
 from attnbench.devices.protocol import (
     Build,
-    Built,
     Device,
     Iterate,
     Meter,
@@ -105,7 +104,7 @@ class Cuda(Device):
     def meter(self) -> Meter:
         return nvml.GpuMeter(self.uuid())
 
-    def captured(self, subject: Built) -> Iterate:
+    def captured(self, subject: Any) -> Iterate:
         from attnbench.devices.cuda_graphs import captured
 
         return captured(subject)
