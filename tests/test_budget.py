@@ -51,6 +51,14 @@ ALL = (25_190, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
+# of a verb and all files that exist for it alone
+VERBS = {"claims": 350, "explain": 250, "compare": 200, "recommend": 130}
+ALONE = {
+    "claims": ("claims/claim.py", "claims/judging.py"),
+    "explain": ("analysis/explain.py", "render/explain.py", "api/explaining.py"),
+    "compare": ("analysis/compare.py", "render/comparison.py"),
+    "recommend": ("analysis/recommend.py", "render/recommendation.py"),
+}
 
 # those that are still longer
 FUNCTIONS = {}
@@ -116,6 +124,12 @@ def test_no_function_and_no_file_is_long():
     assert not {name: n for name, n in larger.items() if n > FILES.get(name, LARGEST)}
     assert longer.keys() == FUNCTIONS.keys(), "what is no longer long is taken off the list"
     assert larger.keys() == FILES.keys()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_stays_small(verb):
+    files = (f"cli/{verb}.py", *ALONE[verb])
+    assert sum(lines(PACKAGE / file) for file in files) <= VERBS[verb]
 
 
 def test_few_classes_run_a_sweep():

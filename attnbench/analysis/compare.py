@@ -5,8 +5,9 @@ sessions on different days. With one round not even the variation between proces
 a ratio has no interval, and the verdict is `unsure`. Cases are matched by all but the device.
 """
 
-from dataclasses import asdict, dataclass
-from itertools import product
+from dataclasses import asdict
+from math import hypot, isnan, log, nan
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -14,25 +15,22 @@ import pandas as pd
 from attnbench.analysis.report import Analysis
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, MEMORY, RACED, TABLE, Join
-from attnbench.records import Outcome, Sweep
-from attnbench.statistics.estimate import IntervalKind, half_widths, p_value
-from attnbench.statistics.verdict import Verdict, count_verdict, discoveries, judge
+from attnbench.records import Sweep
+from attnbench.statistics.estimate import IntervalKind, from_log, p_value
+from attnbench.statistics.verdict import count_verdict, discoveries, judge
 
-# the metrics of `COUNTED` that are the same on every device
+Row: TypeAlias = dict[Any, Any]  # of one case of a summary, or of a comparison
+
+# the metrics of `COUNTED` that are the same on every machine
 PORTABLE = tuple(key for key in COUNTED if TABLE[key].join is Join.EXACT)
-ENDS, SIDES = ("_1", "_2"), ("first", "second")  # of the columns of two sweeps side by side
 IDENTITY = ("case", "series", "mode", "seq_len")
-ONCE = "one round only, so variation between processes is not known"
-FILLED = "in one of them the state was filled without a prompt"  # so peaks do not compare
+COLUMNS = (*IDENTITY, "metric", "first", "second", "ratio", "low", "high", "verdict", "reason")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Two sweeps, the second against the first.
+class Comparison(NamedTuple):
+    """Two sweeps: `COLUMNS` for each case and metric that one of them has, and the `refusals`.
 
-    `rows`: one per case and metric, with the columns case, series, mode, seq_len, metric, first,
-    second, ratio (second over first) with low and high, verdict, reason. `refusals`: why times
-    cannot be compared, or nothing.
+    The ratio is that of the second over the first, with its ends low and high.
     """
 
     rows: pd.DataFrame
@@ -40,92 +38,60 @@ class Comparison:
 
 
 def compare(first: Analysis, second: Analysis, *, anyway: bool = False) -> Comparison:
-    """The second sweep against the first; `anyway` compares times even across machines.
+    """The second sweep against the first; costs of different machines are compared if `anyway`.
 
     Raises `UsageError` if the sweeps have no case in common.
     """
+    a, b = (
+        {case["match"] + case["dtype"]: case for case in side.cases.to_dict("records")}
+        for side in (first, second)
+    )
+    if not a.keys() & b.keys():
+        raise UsageError("no case is in both sweeps; sweep again with the options of one of them")
     refused = refusals(first.sweep, second.sweep)
-    elsewhere = any(why.startswith("device: ") for why in refused) and not anyway
-    both = _paired(first.cases, second.cases)
-    keys = (*(RACED if anyway or not refused else ()), *(PORTABLE if elsewhere else COUNTED))
-    rows = pd.concat([_judged(both, key) for key in keys], ignore_index=True)
-    return Comparison(rows=rows, refusals=refused)
+    keys = PORTABLE if refused and not anyway else (*RACED, *COUNTED)
+    pairs = [(a.get(case, {}), b.get(case, {})) for case in dict.fromkeys((*a, *b))]
+    rows = [row for key in keys for pair in pairs if (row := _row(key, *pair))]
+    for row, real in zip(rows, discoveries([row["p"] for row in rows]), strict=True):
+        if "verdict" not in row:
+            point, low, high = np.log([row["ratio"], row["low"], row["high"]])
+            row["verdict"] = str(judge(point, low, high, real))
+    return Comparison(pd.DataFrame(rows, columns=COLUMNS), refused)
 
 
-def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
-    """Why times of the two cannot be compared: `torch: 2.12.0 and 2.13.0`."""
-    sides = product(_conditions(first), _conditions(second))
-    found = (
-        f"{n}: {value} and {b[n]}" for a, b in sides for n, value in a.items() if value != b[n]
+def refusals(*sweeps: Sweep) -> tuple[str, ...]:
+    """Why costs of two sweeps cannot be compared: `torch: 2.12.0 and 2.13.0`."""
+    known: dict[str, dict[object, None]] = {}
+    for whole, session in ((one, session) for one in sweeps for session in one.sessions):
+        settings = {n: value for n, value, _ in whole.request.settings.fields_with("compared")}
+        machine = asdict(session.fingerprint) | {"TF32": session.tf32}
+        for name, value in (machine | settings).items():
+            known.setdefault(name, {})[value] = None
+    differ = ((name, values) for name, values in known.items() if len(values) > 1)
+    return tuple(f"{name}: {' and '.join(map(str, values))}" for name, values in differ)
+
+
+def _row(key: str, a: Row, b: Row) -> Row | None:
+    """First, second and their ratio; where one is missing, the reason; None if both are."""
+    metric, first, second = TABLE[key], float(a.get(key, nan)), float(b.get(key, nan))
+    unlike = key == MEMORY and a.get("filled") != b.get("filled")  # a filled state had no prompt
+    if unlike or (isnan(first) and isnan(second)):
+        return None
+    ratio = 1.0 if first == second else second / first if first > 0 else nan
+    sides = (("first", a, first), ("second", b, second))
+    gone = (
+        f"{side}: {case.get('cause') or case.get('outcome', 'no case')}"
+        for side, case, value in sides
+        if isnan(value)
     )
-    return tuple(dict.fromkeys(found))
-
-
-def _conditions(sweep: Sweep) -> list[dict[str, object]]:
-    """What has to agree, of each session, by its name."""
-    settings = {name: value for name, value, _ in sweep.request.settings.fields_with("compared")}
-    return [asdict(s.fingerprint) | {"TF32": s.tf32} | settings for s in sweep.sessions]
-
-
-def _paired(*sweeps: pd.DataFrame) -> pd.DataFrame:
-    """One row per case of either sweep. Raises `UsageError` if none is in both."""
-    first, second = (cases.assign(match=cases["match"] + cases["dtype"]) for cases in sweeps)
-    if not {*first["match"]} & {*second["match"]}:
-        raise UsageError(
-            f"the two sweeps have no case in common, such as {first['case'].iloc[0]} and"
-            f" {second['case'].iloc[0]}; sweep again with the options of one of them"
-        )
-    # a merge sorts the cases, which stay in the order of the plans
-    order = [*dict.fromkeys((*first["match"], *second["match"]))]
-    both = first.merge(second, on="match", how="outer", suffixes=ENDS)
-    both = both.set_index("match").loc[order].reset_index()
-    known = {name: both[f"{name}_1"].fillna(both[f"{name}_2"]) for name in IDENTITY}
-    ended = {f"ended{end}": [_ended(row, end) for _, row in both.iterrows()] for end in ENDS}
-    both = pd.concat([both, pd.DataFrame(known | ended)], axis="columns")
-    return both.astype({"seq_len": int})
-
-
-def _ended(row: pd.Series, end: str) -> str:
-    """Why a sweep lacks a number of a case: `no case`, `budget`, `failed: no such table`."""
-    if pd.isna(outcome := row[f"outcome{end}"]) or outcome == Outcome.OK:
-        return "no case" if pd.isna(outcome) else "not measured"
-    # the reason of a cause has a prediction, which differs by length
-    return str(row[f"cause{end}"] or f"{outcome}: {row[f'reason{end}']}")
-
-
-def _judged(both: pd.DataFrame, key: str) -> pd.DataFrame:
-    """The rows of a metric: by the intervals of the ratios if it has any, else as a count."""
-    rows, metric = _rows(both, key), TABLE[key]
+    row = {name: (a or b)[name] for name in IDENTITY} | {"metric": key, "reason": ", ".join(gone)}
+    row |= {"first": first, "second": second, "ratio": ratio, "low": ratio, "high": ratio, "p": nan}
     if not metric.interval:
-        rows = rows.dropna(subset=["first", "second"], how="all")
-        sides = ([None if pd.isna(n) else n for n in rows[side]] for side in SIDES)
-        calls = [str(count_verdict(a, b, metric)) for a, b in zip(*sides, strict=True)]
-        rows = rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=calls)
-        unlike = (both["filled_1"] != both["filled_2"])[rows.index] & rows["ratio"].notna()
-        rows.loc[unlike & (key == MEMORY), ["verdict", "reason"]] = str(Verdict.UNSURE), FILLED
-        return rows
-    *_, error, df = metric.estimate
-    once = np.any([both[f"interval_kind{end}"] != IntervalKind.ROUNDS for end in ENDS], axis=0)
-    errors = pd.Series(np.hypot(both[f"{error}_1"], both[f"{error}_2"])).mask(once)
-    logs, dfs = np.log(rows["ratio"]), both[[f"{df}_1", f"{df}_2"]].min(axis=1)
-    real = discoveries([p_value(*row) for row in zip(logs, errors, dfs, strict=True)])
-    low, high = (logs + side * half_widths(errors, dfs) for side in (-1, 1))
-    calls = [str(judge(*row)) for row in zip(logs, low, high, real, strict=True)]
-    rows.loc[once & logs.notna(), "reason"] = ONCE
-    return rows.assign(low=np.exp(low), high=np.exp(high), verdict=calls)
-
-
-def _rows(both: pd.DataFrame, key: str) -> pd.DataFrame:
-    """First, second and their ratio; where one is missing, the reason says which and why."""
-    first, second = (both[key + end].astype(float) for end in ENDS)
-    gone = [
-        (both[f"ended{end}"] + f" in the {side}").where(own.isna(), "")
-        for end, side, own in zip(ENDS, SIDES, (first, second), strict=True)
-    ]
-    return both[[*IDENTITY]].assign(
-        metric=key,
-        first=first,
-        second=second,
-        ratio=(second / first.where(first > 0)).where(first != second, 1.0),
-        reason=["; ".join(filter(None, pair)) for pair in zip(*gone, strict=True)],
-    )
+        x, y = (None if isnan(value) else value for value in (first, second))
+        return row | {"verdict": str(count_verdict(x, y, metric))}
+    se = df = nan
+    if {case.get("interval_kind") for case in (a, b)} == {IntervalKind.ROUNDS}:
+        *_, error, freedom = metric.estimate
+        se, df = hypot(a[error], b[error]), min(a[freedom], b[freedom])
+    found = from_log(log(ratio), se, df)
+    return row | {"low": found.low, "high": found.high, "p": p_value(log(ratio), se, df)}

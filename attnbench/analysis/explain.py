@@ -37,8 +37,7 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
     for sweep in sweeps:
         first, second = (planned.case.series for planned in sweep.plan)
         analysis = analyse(sweep, first)
-        # what no run recorded has no column
-        rows = analysis.cases.reindex(columns=[*dict.fromkeys([*analysis.cases, *COUNTS])])
+        rows = analysis.cases
         a, b = (rows[rows["series"] == name].iloc[0] for name in (first, second))
         ratios = [] if analysis.speedups is None else analysis.speedups.to_dict("records")
         ends = {name: row[name] for row in ratios for name in ("ratio", "low", "high")}

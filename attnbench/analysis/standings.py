@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -62,6 +62,7 @@ class Margin:
 
 
 UNKNOWN = Margin(factor=math.nan)
+ONE = Margin(factor=1.0, low=1.0, high=1.0)  # of a series over itself
 
 
 class Standings:
@@ -96,6 +97,10 @@ class Standings:
             return Margin.of(*found)
         log, half = self.pairs.get((mode, b, a, seq_len), (math.nan, math.nan))
         return Margin.of(-log, half)
+
+    def places(self, series: Sequence[str], mode: str, seq_len: int) -> "list[Place]":
+        """The series that were timed there, the fastest first, with their ranks."""
+        return places(series, lambda a, b: self.margin(a, b, mode, seq_len))
 
 
 def joint_quantiles(sizes: tuple[int, ...], df: Array) -> Array:
@@ -154,12 +159,24 @@ def groups(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Competitor:
-    """A series next to the first; `margin` is its cost over that of the first."""
+class Place(NamedTuple):
+    """A series in its order; `margin` is its cost over that of the first."""
 
     series: str
+    rank: int  # from 1; those that tie share one
     margin: Margin
+
+
+def places(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[Place]:
+    """The series, cheapest first, with their ranks."""
+    found: list[Place] = []
+    for group in groups(series, margin):
+        rank = 1 + len(found)
+        first = found[0].series if found else group[0]
+        found += [
+            Place(name, rank, margin(name, first) if name != first else ONE) for name in group
+        ]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,15 +187,15 @@ class Winner:
     sizes: str
     seq_len: int
     first: str
-    ties: tuple[Competitor, ...]  # their interval contains 1
-    unsure: tuple[Competitor, ...]  # they have no interval
-    runner_up: Competitor | None  # the cheapest of the others
+    ties: tuple[Place, ...]  # their interval contains 1
+    unsure: tuple[Place, ...]  # they have no interval
+    runner_up: Place | None  # the cheapest of the others
     measured: int  # number of series
 
     @property
     def answer(self) -> tuple[object, ...]:
         """Lengths with equal answers are reported together."""
-        first = frozenset((self.first, *(competitor.series for competitor in self.ties)))
+        first = frozenset((self.first, *(tie.series for tie in self.ties)))
         # without intervals the first series is all that there is to say
         return first, bool(self.unsure), self.measured == 1
 
@@ -214,19 +231,15 @@ def _winner(mode: str, block: pd.DataFrame, metric: str, standings: Standings | 
             return standings.margin(a, b, mode, seq_len)
         return Margin.of(math.log(costs[a] / costs[b]), math.log1p(TABLE[metric].tolerance or 0))
 
-    (first, *level), *others = groups(list(costs), margin)
-
-    def competitor(name: str) -> Competitor:
-        return Competitor(series=name, margin=margin(name, first))
-
-    ties = [competitor(name) for name in level]
+    first, *others = places(list(costs), margin)
+    level = [place for place in others if place.rank == 1]
     return Winner(
         mode=mode,
         sizes=str(block["sizes"].iloc[0]),
         seq_len=seq_len,
-        first=first,
-        ties=tuple(tie for tie in ties if tie.margin.known),
-        unsure=tuple(tie for tie in ties if not tie.margin.known),
-        runner_up=competitor(others[0][0]) if others else None,
+        first=first.series,
+        ties=tuple(tie for tie in level if tie.margin.known),
+        unsure=tuple(tie for tie in level if not tie.margin.known),
+        runner_up=next((place for place in others if place.rank > 1), None),
         measured=len(costs),
     )

@@ -72,9 +72,8 @@ def refuse_untimed(sweeps: Sequence[Sweep]) -> None:
     reason = "the budget ended before; raise --budget"
     for sweep in sweeps:
         runs = [run for run in sweep.runs if run.part is Part.TIME]
-        timed = {run.case for run in runs if run.outcome is Outcome.OK}
-        if timed == {planned.case.key for planned in sweep.plan}:
+        lost = [run for run in runs if run.outcome is not Outcome.OK]
+        if not lost and {run.case for run in runs} == {one.case.key for one in sweep.plan}:
             return
-        lost = (run for run in runs if run.outcome is not Outcome.OK)
-        reason = next((f"{run.outcome}: {run.reason}" for run in lost), reason)
+        reason = f"{lost[0].outcome}: {lost[0].reason}" if lost else reason
     raise CannotRun(f"no level timed both: {reason}")

@@ -1,1 +1,0 @@
-"""Was the paper right? Claims, judged by what a sweep measured."""

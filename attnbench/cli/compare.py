@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.options import switch
 
 
 def compare(
     first: Annotated[Path, typer.Argument(metavar="SWEEP_A", help="Folder of the earlier sweep.")],
     second: Annotated[Path, typer.Argument(metavar="SWEEP_B", help="Folder of the later sweep.")],
-    anyway: bool = switch("--anyway", "Compare times of different machines too."),
+    anyway: bool = options.switch("--anyway", "Compare costs of different machines too."),
     json_: bool = options.as_json(),
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
@@ -24,14 +23,12 @@ def compare(
     from attnbench.store.journal import load_results
 
     analyses = [analyse(load_results(folder)) for folder in (first, second)]
-    warned = dict(zip(("first", "second"), map(warnings, analyses), strict=True))
-    for folder, lines in zip((first, second), warned.values(), strict=True):
-        console.warn(lines, str(folder))
-    comparison = compare(*analyses, anyway=anyway)
-    if comparison.refusals and not anyway:
-        console.err().print("times were not compared; --anyway compares them all the same")
+    for folder, analysis in zip((first, second), analyses, strict=True):
+        console.warn(warnings(analysis), str(folder))
+    found = compare(*analyses, anyway=anyway)
+    if found.refusals and not anyway:
+        console.err().print("costs of this machine were not compared; --anyway compares them too")
     if json_:
-        data = {"refusals": comparison.refusals, "cases": comparison.rows}
-        console.data({"warnings": warned, **data})
-        return
-    console.show(*named([changes(comparison)], comparison.rows["series"]))
+        console.data({"refusals": found.refusals, "cases": found.rows})
+    else:
+        console.show(*named([changes(found)], found.rows["series"]))

@@ -2,28 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from math import nan
-from types import MappingProxyType
 
 from attnbench import units
 from attnbench.analysis.explain import COUNTS, LevelCosts
 from attnbench.analysis.summary import Row
 from attnbench.metrics import TABLE, TIME
 from attnbench.render.cost_tables import INTERVALS, factor, measured_or_why, milliseconds, timed_by
-from attnbench.render.grid import (
-    EMPTY,
-    Cell,
-    Column,
-    Table,
-    none_if_nan,
-    number,
-    quantity,
-    table,
-    words,
-)
-
-PLACES = MappingProxyType({
-    "core": "in the core", "attention": "in an attention layer", "model": "in the model",
-})  # fmt: skip
+from attnbench.render.grid import Cell, Column, Table, bounded, number, quantity, table, words
 
 
 def title(levels: Sequence[LevelCosts]) -> str:
@@ -40,22 +25,17 @@ def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
     least, last = timed[0], timed[-1]
     ratio = factor(last.ratio, last.low, last.high)
     times = " against ".join(units.seconds(row[TIME]) for row in (last.a, last.b))
-    names = [row["series"] for row in (last.a, last.b)]
-    yield f"{names[0]} takes {ratio} the time of {names[1]} {PLACES[last.level]}: {times}."
-    more = ", ".join(f"{_change(one.a[TIME] - one.b[TIME])} {PLACES[one.level]}" for one in timed)
-    yield f"The difference is {more}."
+    a, b = last.a["series"], last.b["series"]
+    yield f"{a} takes {ratio} the time of {b} at level {last.level}: {times}."
+    more = [f"{1e3 * (one.a[TIME] - one.b[TIME]):+.3g} ms at level {one.level}" for one in timed]
+    yield f"The difference is {', '.join(more)}."
     counts = [
         f"{TABLE[key].label} {_cell(key, least.a).text} against {_cell(key, least.b).text}"
         for key in COUNTS
         if units.has_value(least.a[key]) and units.has_value(least.b[key])
     ]
     if counts:
-        yield f"Counted {PLACES[least.level]}: {', '.join(counts)}."
-
-
-def _change(value: float) -> str:
-    """`+12.3 ms`."""
-    return units.signed("-" if value < 0 else "+") + units.seconds(abs(value))
+        yield f"Counted at level {least.level}: {', '.join(counts)}."
 
 
 def costs(levels: Sequence[LevelCosts]) -> Table:
@@ -82,17 +62,13 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
 
 
 def _cell(key: str, row: Row) -> Cell:
-    if key == TIME:
-        return measured_or_why(row, key, milliseconds)
-    return measured_or_why(
-        row, key, lambda row: number(row[key], lambda value: quantity(value, TABLE[key].unit))
-    )
+    def count(row: Row) -> Cell:
+        return number(row[key], lambda value: quantity(value, TABLE[key].unit))
+
+    return measured_or_why(row, key, milliseconds if key == TIME else count)
 
 
 def _ratio(key: str, level: LevelCosts) -> Cell:
-    if key != TIME:
-        return number(level.a[key] / (level.b[key] or nan), units.ratio)
-    if not units.has_value(level.ratio):
-        return EMPTY
-    point, low, high = level.ratio, level.low, level.high
-    return Cell(factor(point, low, high), point, none_if_nan(low), none_if_nan(high))
+    if key == TIME:
+        return bounded(level.ratio, level.low, level.high)
+    return number(level.a[key] / (level.b[key] or nan), units.ratio)

@@ -40,9 +40,9 @@ def test_the_ratio_at_each_level_has_its_interval(levels):
 def test_the_paragraph_says_where_it_comes_from_and_what_is_counted(levels):
     first, second, third = sentences(levels)
     assert first.startswith("transformer:eager takes 2.")
-    assert "the time of fastformer:eager in the model: " in first
+    assert "the time of fastformer:eager at level model: " in first
     assert second.startswith("The difference is +")
-    assert "in the core, +" in second
+    assert " ms at level core, +" in second
     assert "operators 31 against 591" in third
     assert title(levels) == "B = 8, N = 1,024, D = 256, H = 16; inference, float32, cpu"
 
@@ -62,6 +62,6 @@ def test_a_level_that_one_did_not_reach_is_left_out_of_the_paragraph(levels):
     gone = replace(lost.runs[0], case=key, outcome=Outcome.OOM, samples=())
     lost = replace(lost, runs=(gone, *(run for run in lost.runs if run.case != key)))
     found = [*levels[:2], *by_level([lost])]
-    assert "in an attention layer: " in next(sentences(found))
+    assert "at level attention: " in next(sentences(found))
     assert costs(found).rows[2][2].text == "out of memory"
     assert costs(found).rows[2][4].text == "–"

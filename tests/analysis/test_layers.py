@@ -50,7 +50,7 @@ def test_a_stack_is_compared_per_layer():
     for name in ("answer", "latency_decode", "speedup_decode", "memory_decode", "state_decode"):
         assert "per layer" in titles[name], name
     assert "per layer" in titles["crossovers"]
-    assert "per layer" in ranking(recommend(found, 512, ["decode"]), found.sweep.request).title
+    assert "per layer" in ranking(recommend(found, 512)).title
     axes = {one["key"]: one["axis"] for one in charts(found)["quantities"]}
     of = {key for key, axis in axes.items() if "per layer" in axis}
     assert of >= {"tokens_per_s", "state_bytes", "speedup"}

@@ -128,4 +128,4 @@ def test_a_file_of_ones_own_is_judged_or_refused(tmp_path):
     assert (found["claim"], found["answer"], found["lengths"]) == ("Größer.", "reproduced", [512])
     assert "No such" in refused("claims", STORED, "--claims", tmp_path / "none")
     file.write_bytes(b"\xff")
-    assert "not UTF-8" in refused("claims", STORED, "--claims", file)
+    assert "'utf-8' codec can't decode" in refused("claims", STORED, "--claims", file)

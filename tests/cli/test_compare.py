@@ -33,7 +33,6 @@ def test_times_of_another_machine_need_anyway_and_warnings_are_those_of_both(tmp
     assert "time_s" not in {row["metric"] for row in found["cases"]}
     assert "--anyway" in done.stderr
     assert f"warning: {other}: the machine was busy: load 9.5" in done.stderr
-    assert any("load 9.5" in line for line in found["warnings"]["second"])
     found = json.loads(here("compare", DATA, other, "--json", "--anyway").stdout)
     assert "time_s" in {row["metric"] for row in found["cases"]}
     assert {type(row["seq_len"]) for row in found["cases"]} == {int}
@@ -43,7 +42,7 @@ def test_times_of_another_machine_need_anyway_and_warnings_are_those_of_both(tmp
 def test_sweeps_without_a_common_case_and_other_mistakes_get_one_sentence(tmp_path):
     other = rewritten(tmp_path / "other", narrow)
     for arguments, words in (
-        ([DATA, other], "no case in common, such as fastformer:eager/B16-N512-D256-H16/model/"),
+        ([DATA, other], "no case is in both sweeps"),
         ([DATA, "nowhere"], "no sweep in 'nowhere'"),
         ([DATA], "'SWEEP_B'"),
     ):

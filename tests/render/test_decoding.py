@@ -107,9 +107,8 @@ def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
     assert texts["transformer:eager"] == [n > 512 for n in found.sweep.request.lengths]
     assert "“f” marks steps" in table.note
     rows = compare(found, mixed).rows
-    peaks = rows[(rows["metric"] == "allocated_peak_bytes") & (rows["verdict"] != "same")]
-    assert (peaks["series"] + peaks["verdict"]).unique() == ["transformer:eagerunsure"]
-    assert len(peaks) == 7
+    peaks = rows.loc[rows["metric"] == "allocated_peak_bytes", "series"].value_counts()
+    assert peaks["transformer:eager"] == max(peaks) - 7
 
 
 def test_a_sweep_of_both_has_both_figures(found):
