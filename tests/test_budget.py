@@ -19,16 +19,16 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_220, 1_000),
-    "api": (490, 170),
+    "cli": (2_190, 1_000),
+    "api": (480, 170),
     "gate": (1_410, 1_200),
-    "claims": (390, 350),
-    "render": (3_450, 1_700),
+    "claims": (350, 350),
+    "render": (3_380, 1_700),
     "render/web": (520, 520),
     "workloads": (1_200, 650),
     "kvbytes": (550, 460),
     "measure": (1_930, 910),
-    "analysis": (1_910, 1_240),
+    "analysis": (1_840, 1_240),
     "fleet": (520, 440),
     "catalogue": (610, 450),
     "run": (1_910, 940),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (32_210, 22_000)
-ALL = (25_190, 17_500)  # of the package
+ALL = (24_950, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
