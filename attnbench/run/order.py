@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from attnbench.records import Block, Outcome, Part, Planned, Request, Run
 from attnbench.run.agenda import Agenda, blocks
-from attnbench.statistics.ratios import block_certainties, widest
+from attnbench.statistics.ratios import so_far
 
 RANGE = 0.75  # share of the budget in which every case is visited once and weighed
 STEP = 2.0  # cases of a step cost at most this many times the cheapest one
@@ -103,9 +103,8 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
     brings about 1 / n^1.5 of the width after one. A cheap case narrows nothing by itself, so it
     counts as much as the middle of its block.
     """
-    laps, precision = agenda.laps(), agenda.request.precision
-    certain, widths = block_certainties(laps), widest(laps)
-    undecided, timed = widest(laps, undecided=True), agenda.times_timed()
+    precision, timed = agenda.request.precision, agenda.times_timed()
+    certain, widths, undecided = so_far(agenda.laps())
     for block, cases in blocks(agenda.repeatable()).items():
         if until_decided and len(cases) == 1:  # it is compared with nothing
             continue

@@ -195,47 +195,34 @@ def gathered(
     return logs
 
 
-def block_certainties(laps: BlockLaps[Key]) -> dict[Key, Certainty]:
-    """How well the ratios of each block are known; blocks without any are left out."""
-    blocks, _, means = so_far(laps)
-    found = zip(blocks, certainties(means), strict=True)
-    return {block: certainty for block, certainty in found if certainty}
+def so_far(
+    laps: BlockLaps[Key],
+) -> tuple[dict[Key, Certainty], dict[tuple[str, Key], float], dict[tuple[str, Key], float]]:
+    """How well the ratios of an unfinished sweep are known, where there are any.
 
-
-def widest(laps: BlockLaps[Key], undecided: bool = False) -> dict[tuple[str, Key], float]:
-    """The widest relative half-width of the ratios of each series in each block that has any.
-
-    If `undecided`, of those whose interval contains something within `DECIDED` of 1. Where no ratio
-    has an interval yet, half-widths are infinite.
-    """
-    blocks, pairs, means = so_far(laps)
-    halves = half_widths(means.se, means.df)
-    found: dict[tuple[str, Key], float] = {}
-    for block, *rows in zip(blocks, means.log, halves, means.rounds, strict=True):
-        for pair, log, half, rounds in zip(pairs, *rows, strict=True):
-            if rounds and not (undecided and abs(log) - half > DECIDED):
-                width = math.inf if math.isnan(half) else math.expm1(half)
-                for series in pair:
-                    found[series, block] = max(width, found.get((series, block), 0.0))
-    return found
-
-
-def so_far(laps: BlockLaps[Key]) -> tuple[Sequence[Key], Sequence[tuple[str, str]], Means]:
-    """The blocks, the pairs of series, and the means of the ratios of an unfinished sweep.
-
-    The degrees of freedom are those of stopping by precision.
+    Returns the certainty of each block; the widest relative half-width of the ratios of each series
+    in each block, infinite where none has an interval yet; and the same of those ratios alone whose
+    interval contains something within `DECIDED` of 1.
     """
     series, blocks = (numbered(keys) for keys in zip(*laps, strict=True)) if laps else ({}, {})
-    rounds = {(block, r): r for (_, block), own in laps.items() for r in own}
     if len(series) < 2:
-        none = np.empty((0, 0))
-        return (), (), Means(none, none, none, none.astype(int))
-    found = means(
-        gathered(laps, series, blocks, rounds),
-        list(combinations(series.values(), 2)),
-        LEAST_ROUNDS,
-    )
-    return tuple(blocks), tuple(combinations(series, 2)), found
+        return {}, {}, {}
+    sets = {(block, r): r for (_, block), own in laps.items() for r in own}
+    logs = gathered(laps, series, blocks, sets)
+    # the degrees of freedom are those of stopping by precision
+    found = means(logs, list(combinations(series.values(), 2)), LEAST_ROUNDS)
+    known = zip(blocks, certainties(found), strict=True)
+    widths: dict[tuple[str, Key], float] = {}
+    undecided: dict[tuple[str, Key], float] = {}
+    columns = (found.log, half_widths(found.se, found.df), found.rounds)
+    for block, *rows in zip(blocks, *columns, strict=True):
+        for pair, log, half, rounds in zip(combinations(series, 2), *rows, strict=True):
+            for case in ((name, block) for name in pair if rounds):
+                width = math.inf if math.isnan(half) else math.expm1(half)
+                widths[case] = max(width, widths.get(case, 0.0))
+                if not abs(log) - half > DECIDED:
+                    undecided[case] = max(width, undecided.get(case, 0.0))
+    return {block: own for block, own in known if own}, widths, undecided
 
 
 def means(logs: Array, pairs: Sequence[tuple[int, int]], most_rounds: float = math.inf) -> Means:

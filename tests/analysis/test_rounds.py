@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.statistics.ratios import block_certainties, final, independent, means, widest
+from attnbench.statistics.ratios import final, independent, means, so_far
 from tests.benchmarks.coverage import ONE_LAYOUT, SITUATIONS, UNSTEADY, simulated, spells, stopped
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
@@ -179,15 +179,15 @@ def test_a_block_is_known_when_its_widest_ratio_is_and_not_before_four_rounds():
         (name, "short"): {r: {0: 1.0 + 0.001 * r * i} for r in range(4)}
         for i, name in enumerate("abc")
     }
-    found = block_certainties(laps)["short"]
+    found = so_far(laps)[0]["short"]
     assert found.rounds == 4
     assert found.reaches(found.half * 1.01)
     assert not found.reaches(found.half * 0.99)
     three = {key: {r: own[r] for r in range(3)} for key, own in laps.items()}
-    assert not block_certainties(three)["short"].reaches(0.5)
+    assert not so_far(three)[0]["short"].reaches(0.5)
     single = {key: {0: own[0]} for key, own in laps.items()}
-    assert block_certainties(single)["short"].half == float("inf")
-    assert block_certainties({("a", "short"): laps["a", "short"]}) == {}
+    assert so_far(single)[0]["short"].half == float("inf")
+    assert so_far({("a", "short"): laps["a", "short"]}) == ({}, {}, {})
 
 
 def test_a_ratio_is_decided_once_its_interval_excludes_a_tenth_either_way():
@@ -198,11 +198,10 @@ def test_a_ratio_is_decided_once_its_interval_excludes_a_tenth_either_way():
         (name, "short"): {r: {0: took * noise[i, r]} for r in range(3)}
         for i, (name, took) in enumerate({"a": 1.0, "b": 1.02, "c": 2.0}.items())
     }
-    every, undecided = widest(laps), widest(laps, undecided=True)
+    certain, every, undecided = so_far(laps)
     assert every.keys() == {("a", "short"), ("b", "short"), ("c", "short")}
     assert undecided.keys() == {("a", "short"), ("b", "short")}
     assert undecided["a", "short"] == undecided["b", "short"] <= every["a", "short"]
-    assert max(every.values()) == pytest.approx(block_certainties(laps)["short"].half)
+    assert max(every.values()) == pytest.approx(certain["short"].half)
     single = {key: {0: own[0]} for key, own in laps.items()}
-    assert set(widest(single, undecided=True).values()) == {float("inf")}
-    assert widest({("a", "short"): laps["a", "short"]}) == {}
+    assert set(so_far(single)[2].values()) == {float("inf")}
