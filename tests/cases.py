@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from attnbench.records import COUNTABLE, Case, Level, Mode, Shell, Workload
+from attnbench.records.selection import option_value
 
 SIZES = st.integers(1, 1 << 40)
 SHARES = st.floats(0, 1)
@@ -19,7 +20,8 @@ SHELLS = st.builds(
 NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 FILES = st.text(min_size=1).map(lambda path: f"{path}.py:CARD")
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-OPTIONS = st.booleans() | st.none() | NUMBERS | st.text()
+WORDS = st.from_regex(r"[A-Za-z_./-]{1,12}", fullmatch=True).filter(lambda t: option_value(t) is t)
+OPTIONS = st.booleans() | st.none() | NUMBERS | WORDS
 
 
 @st.composite

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnbench import modes
 from attnbench.api import measuring
-from attnbench.api.servers import own_server
+from attnbench.api.measuring import own_server
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Outcome, Part, Sweep
 from attnbench.run.scratch import Scratch

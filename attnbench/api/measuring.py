@@ -26,8 +26,23 @@ from attnbench.units import many
 from attnbench.workloads.reading import Plan
 from attnbench.workloads.requests import FILE
 
+SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
+READER = "attnbench.workloads.reader"
+# loaded once, before workers fork: no mechanism can then replace the code that measures memory
+SHARED = ("attnbench.measure.worker", "attnbench.devices.memory", READER)
+
 PEAKS_TIMEOUT_S = 300.0
 BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost attempt at a shard may take this long to end
+
+
+def reading_server() -> Pool:
+    """The server of processes that only read cards; it starts in half the time."""
+    return Pool(SCRIPT, preload=(READER,), imports=("torch",))
+
+
+def own_server(threads: int, seed: int = 0) -> Pool:
+    """The server of processes that measure this package, and that read cards."""
+    return Pool(SCRIPT, preload=SHARED, threads=threads, seed=seed)
 
 
 class Spent(NamedTuple):

@@ -13,10 +13,10 @@ from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame
 from attnbench.api import measuring
-from attnbench.api.servers import own_server
+from attnbench.api.measuring import own_server
 from attnbench.errors import UsageError
 from attnbench.metrics import DRAWN, NAMED, TIME
-from attnbench.records import PASSES
+from attnbench.records import PASSES, Cluster
 from attnbench.render import markdown
 from attnbench.render.answers import answer, sentences
 from attnbench.render.conditions import warnings
@@ -26,8 +26,9 @@ from attnbench.run.sweep import Progress
 from attnbench.store import output
 from attnbench.store.journal import load_results
 from attnbench.workloads import axes, reading
-from attnbench.workloads.options import FORMATS, read
+from attnbench.workloads.axes import FORMATS
 from attnbench.workloads.options import options as known_options
+from attnbench.workloads.options import read
 from attnbench.workloads.requests import request, to_toml
 
 Value: TypeAlias = str | int | float | Sequence[str | int | float] | None
@@ -164,7 +165,7 @@ def sweep(
     """
     given = read(options)
     for name in given:
-        if not known_options()[name].affects_measurement:
+        if known_options()[name].record is Cluster:
             raise UsageError(f"{name} has no effect here; it is for the command line")
     requested = request(given)
     folder = Path(out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}")

@@ -41,7 +41,7 @@ def bytes_(
     query = ContextQuery(
         lengths=axes.lengths(lengths),
         item_bytes=ITEM_BYTES[number_type],
-        batch=axes.whole(batch, "--batch"),
+        batch=axes.size(batch, "--batch", axes.LARGEST),
         memory=axes.memory(memory, "--memory") if memory is not None else None,
     )
     counted = rows(found.layers, query)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.options import option, switch
+from attnbench.cli.options import is_given, option, shared_option, switch
 from attnbench.cli.stopping import stoppable
-from attnbench.cli.typer_options import is_given, shared_option
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
 from attnbench.records import HelpPanel, Selection

@@ -53,8 +53,8 @@ def command(given: Mapping[str, Any], device: str) -> list[str]:
     """The command that every shard runs: the sweep with its options and the chosen device."""
     command = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
     for name, option in options().items():
-        if name in given and name != "device" and option.affects_measurement:
-            command += option.words(given[name]) if given[name] != option.default else []
+        if name in given and name != "device" and option.record is not Cluster:
+            command += option.words(given[name])
     return command
 
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from attnbench.cli import console, options
+from attnbench.cli.options import shared_option
 from attnbench.cli.stopping import stoppable
-from attnbench.cli.typer_options import shared_option
 from attnbench.devices.finding import choose, find, kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import AttnbenchError
@@ -28,8 +28,7 @@ def doctor(
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""
     console.begin("examining this machine")
-    from attnbench.api.measuring import environment
-    from attnbench.api.servers import own_server
+    from attnbench.api.measuring import environment, own_server
     from attnbench.devices import nvml
     from attnbench.devices.cgroups import cores
     from attnbench.devices.host import process_s

@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console
-from attnbench.cli.options import as_json, option, selections, switch
+from attnbench.cli.options import as_json, option, selections, shared_option, switch
 from attnbench.cli.stopping import stoppable
-from attnbench.cli.typer_options import shared_option
 from attnbench.errors import UsageError
 from attnbench.modes import Mode
 from attnbench.workloads import axes

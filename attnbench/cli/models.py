@@ -9,10 +9,8 @@ import typer
 from attnbench import units
 from attnbench.catalogue.registry import names
 from attnbench.cli import console, options
-from attnbench.cli.completing import completer
-from attnbench.cli.options import switch
+from attnbench.cli.options import completer, shared_option, switch
 from attnbench.cli.stopping import stoppable
-from attnbench.cli.typer_options import shared_option
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
 from attnbench.records.selection import layers
@@ -29,7 +27,7 @@ def models(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completer(lambda text: (*names(), *groups())),
+            autocompletion=completer(lambda: (*names(), *groups())),
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
@@ -39,7 +37,7 @@ def models(
 ) -> None:
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
-    from attnbench.api.servers import reading_server
+    from attnbench.api.measuring import reading_server
     from attnbench.workloads import reading
 
     matches = named(pattern)

@@ -1,14 +1,46 @@
-"""Options that several verbs share; those that `sweep` has too are described there once."""
+"""Options for Typer: those of `sweep` by their declaration, and what several verbs share."""
 
-from collections.abc import Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
-from attnbench.workloads.options import options
+from attnbench.workloads.options import flag, options
+from attnbench.workloads.options import read as read_options
+from attnbench.workloads.options import text as text_of
 from attnbench.workloads.presets import expand
+
+GIVEN = "given"  # a verb's parameter for the options that the user wrote
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+OTHERS = "Other options"
+
+
+class Verb(TyperCommand):
+    """A verb whose help shows options in groups, in the order in which each first appears."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`."""
+        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then each group of options."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for shown in self.get_params(ctx):
+            if record := shown.get_help_record(ctx):
+                argument = shown.param_type_name == "argument"
+                panel = getattr(shown, "rich_help_panel", None) or OTHERS
+                name = re.sub(" <.*>$", "", record[0]) if argument else record[0]
+                groups.setdefault("Arguments" if argument else panel, []).append((name, record[1]))
+        for title, rows in groups.items():
+            alone = title == OTHERS and set(groups) <= {"Arguments", OTHERS}
+            with formatter.section("Options" if alone else title):
+                formatter.write_dl(rows)
 
 
 def option(
@@ -33,11 +65,68 @@ def as_json(panel: str | None = None) -> Any:
     return switch("--json", "Print the results as JSON.", panel)
 
 
-def threshold_option(panel: str | None = None) -> Any:
-    """The option for the smallest time change that counts."""
+def shared_option(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
+    """An option of `sweep` for Typer; `text` replaces its help where it is too general."""
+    known = options()[name]
+    usual = f"  [default: {known.chosen}]" if default is None and known.chosen else ""
+    if known.flag:
+        either = f"/{flag('no_' + name)}" if known.chosen else ""  # neither on nor off by default
+        return typer.Option(
+            None if known.chosen else False,
+            flag(name) + either,
+            help=known.help + usual,
+            rich_help_panel=panel,
+            show_default=False,
+        )
+    words = known.kind.words
     return option(
-        "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", panel
+        known.kind.metavar,
+        text or known.help + usual,
+        panel,
+        default,
+        [flag(name)],
+        autocompletion=completer(words) if words else None,
+        show_default=not usual,
     )
+
+
+def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
+    """Add the options of `sweep` to a verb; `given` gets the typed values of those written."""
+
+    @wraps(verb)
+    def command(context: typer.Context, **values: Any) -> None:
+        written = {name: values.pop(name) for name in options()}
+        given = {name: value for name, value in written.items() if is_given(context, name)}
+        verb(given=read_options(given), **values)
+
+    shown = [inspect.Parameter("context", KEYWORD, annotation=typer.Context)]
+    for name, known in options().items():
+        default = None if known.chosen or known.default is None else text_of(known.default)
+        hint = (bool | None if known.chosen else bool) if known.flag else str | None
+        made = shared_option(name, default, known.panel)
+        shown.append(inspect.Parameter(name, KEYWORD, default=made, annotation=hint))
+    own = inspect.signature(verb).parameters
+    shown += [own[name].replace(kind=KEYWORD) for name in own if name != GIVEN]
+    command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return command
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user wrote the option, and did not leave it at its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def completer(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """A completer of the last item of a list of words."""
+
+    def complete(incomplete: str) -> list[str]:
+        *_, last = re.split(r",(?![^\[]*\])", incomplete)
+        before = incomplete.removesuffix(last) if last else incomplete
+        return [before + word for word in words() if word.startswith(last)]
+
+    return complete
 
 
 def read(name: str, text: str | None) -> Any:
@@ -45,9 +134,16 @@ def read(name: str, text: str | None) -> Any:
     return None if text is None else options()[name].read(text)
 
 
+def threshold_option(panel: str | None = None) -> Any:
+    """The option for the smallest time change that counts."""
+    return option(
+        "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", panel
+    )
+
+
 def threshold(text: str | None, usual: float) -> float:
     """A relative change of time. Raises `BadAxis`."""
-    return usual if text is None else axes.number(text, "--threshold")
+    return usual if text is None else axes.share(text, "--threshold")
 
 
 def selections(models: str) -> tuple[Selection, ...]:

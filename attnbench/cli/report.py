@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.completing import completer
-from attnbench.cli.options import option
-from attnbench.errors import AttnbenchError
+from attnbench.cli.options import completer, option
+from attnbench.errors import AttnbenchError, UsageError
 from attnbench.records import FigureSize
 from attnbench.units import many
 from attnbench.workloads import axes
-from attnbench.workloads.options import FORMATS
-from attnbench.workloads.options import formats as read_formats
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -32,13 +29,13 @@ def report(
         "FORMATS",
         "File formats of figures: png, svg, pdf.",
         default="png",
-        autocompletion=completer(lambda text: FORMATS),
+        autocompletion=completer(lambda: axes.FORMATS),
     ),
     size: str = option(
         "SIZE",
         "Size of figures: column, or text (the width of a page).",
         default=FigureSize.TEXT,
-        autocompletion=completer(lambda text: FigureSize),
+        autocompletion=completer(lambda: FigureSize),
     ),
     json_: bool = options.as_json(),
     against: str | None = option(
@@ -50,7 +47,9 @@ def report(
     out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
-    figures, drawn = read_formats(formats), axes.word(size, "--size", FigureSize)
+    figures, drawn = axes.listed(formats), axes.word(size, "--size", FigureSize)
+    if not set(figures) <= set(axes.FORMATS):
+        raise UsageError(f"--formats {formats!r}: figures come as {', '.join(axes.FORMATS)}")
     length = axes.size(at_length, "--at-length") if at_length else None
     publish(sweep, figures, json_, against, length, drawn, out)
 

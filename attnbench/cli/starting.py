@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from attnbench.api.servers import SCRIPT
+from attnbench.api.measuring import SCRIPT
 from attnbench.cli import console
 from attnbench.gate.measuring import Runner
 from attnbench.run.pool import Pool

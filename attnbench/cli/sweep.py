@@ -1,19 +1,22 @@
 """`attnbench sweep`: measures, and reports what it measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from attnbench.cli import console
-from attnbench.cli.options import as_json, option, switch
+from attnbench.cli.options import as_json, option, switch, with_sweep_options
 from attnbench.cli.stopping import stoppable
-from attnbench.cli.typer_options import with_sweep_options
-from attnbench.devices.finding import find
 from attnbench.errors import UsageError
-from attnbench.records import Cluster, EngineKind, HelpPanel, Planned, Request, Shard
+from attnbench.fleet import folder as fleets
+from attnbench.records import Cluster, EngineKind, HelpPanel, Request, Shard, Sweep
+from attnbench.store.journal import load
+from attnbench.store.resuming import asked as defining
+from attnbench.store.resuming import refuse_differences
 from attnbench.workloads import axes
+from attnbench.workloads.requests import FILE, from_toml, of_record, request, resumed, to_toml
 
 
 @with_sweep_options
@@ -45,27 +48,20 @@ def sweep(
     ),
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
-    from attnbench.cli import resuming
-    from attnbench.workloads.requests import from_toml, of_record, request
-
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
     folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
     options = {**(from_toml(config) if config else {}), **given}
-    stored, earlier = resuming.load_earlier(folder) if resume else ({}, None)
-    options = {**stored, **options}
-    where = Cluster(**of_record(Cluster, options))
+    earlier = None
+    if resume and fleets.begun(folder):  # a fleet has no journal: its options come from a file
+        options = {**from_toml(folder / FILE), **options}
+    elif resume:
+        earlier = load(folder)
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
-    asked = Asked(options=options, where=where, shard=part, folder=folder, resumes=bool(resume))
+    asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
     refuse_useless(asked, trace, dry_run, json_)
     console.begin("reading mechanisms")
-    if earlier:
-        requested = resuming.resumed_request(earlier, options)
-    else:
-        divided = bool(part or where.shards or where.on)
-        # this machine need not have the cluster's device
-        requested = request(options, divided=divided, elsewhere=where.on is not None)
-    measure(asked, requested, json_, trace, dry_run)
+    measure(asked, request_of(asked, earlier), json_, trace, dry_run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,22 +72,40 @@ class Asked:
     """
 
     options: Mapping[str, Any]
-    where: Cluster
     shard: Shard | None
     folder: Path
     resumes: bool
+
+    @property
+    def where(self) -> Cluster:
+        """The cluster that measures, if any."""
+        return Cluster(**of_record(Cluster, self.options))
+
+
+def request_of(asked: Asked, earlier: Sweep | None) -> Request:
+    """The request of a new sweep, or that of an earlier one with new limits.
+
+    Raises `UsageError`, or `DifferentSweep` if an option asks for something else than before.
+    """
+    if earlier is None:
+        where = asked.where
+        divided = bool(asked.shard or where.shards or where.on)
+        # this machine need not have the cluster's device
+        return request(asked.options, divided=divided, elsewhere=where.on is not None)
+    again = resumed(earlier.request, asked.options)
+    divided = earlier.shard is not None
+    refuse_differences(earlier, defining(earlier.request, divided), defining(again, divided))
+    return again
 
 
 def measure(
     asked: Asked, request: Request, as_json: bool, trace: str | None, dry_run: bool
 ) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
-    from attnbench.api.measuring import refuse_begun, refuse_empty
-    from attnbench.api.servers import own_server
-    from attnbench.cli import cluster, sweep_output, tracing
+    from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
+    from attnbench.cli import cluster, planning, sweep_output
     from attnbench.cli.report import publish
     from attnbench.workloads.reading import plan
-    from attnbench.workloads.requests import to_toml
 
     folder, on = asked.folder, asked.where.on
     measures = trace is None and not dry_run
@@ -104,9 +118,9 @@ def measure(
         with own_server(request.settings.threads, request.settings.seed) as server:
             planned = plan(request, server)
             if trace is not None:
-                tracing.trace(trace, planned.cases, request, server, folder)
+                planning.trace(trace, planned.cases, request, server, folder)
             elif dry_run:
-                foretell(asked, request, planned.cases, as_json)
+                planning.foretell(asked, request, planned.cases, as_json)
             elif not on:
                 sweep_output.measure(request, planned, server, folder, asked.shard, options_file)
         if drive:
@@ -115,26 +129,6 @@ def measure(
             with cluster.report_then_raise(lost):
                 refuse_empty(folder)
                 publish(folder, as_json=as_json)
-
-
-def foretell(asked: Asked, request: Request, plan: Sequence[Planned], as_json: bool) -> None:
-    """Print the plan, and of a sweep on a cluster the script of its jobs."""
-    from attnbench.cli.cluster import command
-    from attnbench.cli.dry_run import show_plan
-    from attnbench.fleet.folder import script
-
-    on, shards = asked.where.on, asked.shard.of if asked.shard else asked.where.shards
-    memory_bytes = None if on else find(request.device).memory_bytes()
-    show_plan(
-        plan,
-        request,
-        memory_bytes=memory_bytes,
-        as_json=as_json,
-        shards=shards,
-        shard=asked.shard,
-    )
-    if on and shards and not as_json:
-        print(script(asked.folder, shards, command(asked.options, request.device)))
 
 
 def refuse_useless(asked: Asked, trace: str | None, dry_run: bool, as_json: bool) -> None:

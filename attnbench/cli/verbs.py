@@ -17,7 +17,7 @@ from attnbench.cli import (
     sweep,
 )
 from attnbench.cli.bytes import bytes_
-from attnbench.cli.typer_options import Verb
+from attnbench.cli.options import Verb
 from attnbench.version import __version__
 
 HELP = "What does each attention mechanism cost, on this machine, at this length?"

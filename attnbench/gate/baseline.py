@@ -1,6 +1,6 @@
 """A small file with a check's counts, to be committed and read in a diff, and a check against it.
 
-    {"cases": {"fastformer:eager/B8-N128-…": {"flops": …, …}}, "schema": 2, "torch": …}
+    {"cases": {"fastformer:eager/B8-N128-…": {"counts": {"flops": …}, "workload": {…}}}, …}
 
 Sorted, one number per line; the same numbers give the same bytes. It is data: loading parses
 JSON, checks every field, and runs nothing.
@@ -20,11 +20,19 @@ from attnbench.gate.check import in_repository, located
 from attnbench.gate.finding import Report, counted
 from attnbench.gate.measuring import Runner, count
 from attnbench.metrics import COUNTED
-from attnbench.records import Amount, Case, Outcome, Selection, Work
+from attnbench.records import Amount, Outcome, Selection, Work, Workload
 from attnbench.store import output
 from attnbench.units import few
 
-SCHEMA = 2
+SCHEMA = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """The workload of a case, with which its label ends, and its counts."""
+
+    workload: Workload
+    counts: Mapping[str, Work | Amount]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +40,7 @@ class Baseline:
     """A whole file: the counts of each case by its label, and the torch that gave them."""
 
     torch: str
-    cases: Mapping[str, Mapping[str, Work | Amount]]
+    cases: Mapping[str, Saved]
     schema: int = SCHEMA
 
 
@@ -47,8 +55,9 @@ def load(path: Path) -> Baseline:
         found = json.decode(path.read_bytes(), type=Baseline)
         if found.schema != SCHEMA:
             raise ValueError(f"has schema {found.schema}, and this attnbench reads {SCHEMA}")
-        for label in found.cases:
-            Case.read(label)
+        for label, saved in found.cases.items():
+            if not label.endswith(f"/{saved.workload}"):
+                raise ValueError(f"{label!r} has another workload")
     except OSError as error:
         raise StoreError(f"cannot read the baseline {str(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -69,13 +78,14 @@ def save_baseline(
     with runner.within(plan.budget_s):
         count(cases, runner, {HEAD: root})
     left_out = [f"{case.label}: {case.counted[HEAD].reason}" for case in cases if not case.ran]
-    found = {case.label: case.counted[HEAD].values for case in cases if case.ran}
-    if not found:
+    kept = {}
+    for case in (case for case in cases if case.ran):
+        values = case.counted[HEAD].values
+        counts = {key: values[key] for key in COUNTED if key in values}
+        assert case.workload is not None, "it is no function"
+        kept[case.label] = Saved(workload=case.workload, counts=counts)
+    if not kept:
         raise CannotRun(f"no case ran that could be saved; {few(left_out, 1)}")
-    kept = {
-        label: {key: values[key] for key in COUNTED if key in values}
-        for label, values in found.items()
-    }
     output.write(path, dump(Baseline(torch=version("torch"), cases=kept)))
     return len(kept), left_out
 
@@ -91,7 +101,10 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> Report:
     with runner.within(plan.budget_s):
         count(cases, runner, {HEAD: root})
     absent = Counted(outcome=MISSING, reason="it is not in the baseline")
-    stored = {label: Counted(outcome=Outcome.OK, values=kept.cases[label]) for label in kept.cases}
+    stored = {
+        label: Counted(outcome=Outcome.OK, values=saved.counts)
+        for label, saved in kept.cases.items()
+    }
     findings = [
         finding
         for case in cases
@@ -106,10 +119,9 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> Report:
 
 def stored_cases(kept: Baseline, root: Path) -> list[CheckedCase]:
     """The cases of a baseline, as it counted them. Raises `UsageError`."""
-    stored = [*map(Case.read, kept.cases)]
-    asked = [Selection(name=c.mechanism, form=c.form, options=c.options) for c in stored]
-    own = in_repository(asked, root, root)
+    stored = kept.cases.items()
+    asked = [Selection.read(label.removesuffix(f"/{saved.workload}")) for label, saved in stored]
     return [
-        CheckedCase(asked=one, workload=case.workload)
-        for one, case in zip(own, stored, strict=True)
+        CheckedCase(asked=one, workload=saved.workload)
+        for one, (_, saved) in zip(in_repository(asked, root, root), stored, strict=True)
     ]

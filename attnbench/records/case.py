@@ -1,18 +1,15 @@
 """A case: a mechanism in one form with options on one workload, and the label that names it."""
 
 import json
-import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
 
-from msgspec import convert
-
 from attnbench import modes
 from attnbench.modes import USUAL, Mode
 from attnbench.records.bounds import Dtype, Many, Option, Share, Size
-from attnbench.records.selection import Selection, option_value
+from attnbench.records.selection import Selection
 
 
 class Level(StrEnum):
@@ -87,14 +84,6 @@ class Workload:
         return "/".join(parts)
 
 
-# a mechanism may be the path of a file and contain anything, so the sizes are matched at the end
-LABEL = re.compile(
-    r"(?P<mechanism>.+):(?P<form>\w+)(?:\[(?P<options>[^\[\]]*)\])?"
-    r"/B(?P<batch>\d+)-N(?P<seq_len>\d+)-D(?P<width>\d+)-H(?P<heads>\d+)"
-    r"/(?P<level>\w+)/(?P<mode>\w+)/(?P<dtype>\w+)/(?P<device>[\w:]+)(?P<further>(?:/[^/]+)*)",
-    re.DOTALL,
-)
-
 SLICE = 128  # tokens of one sequence, so that its float64 run is cheap at any length
 
 
@@ -130,34 +119,7 @@ class Case:
     def __str__(self) -> str:
         return f"{self.series}/{self.workload}"
 
-    @classmethod
-    def read(cls, label: str) -> Self:
-        """The case with this label. Raises `ValueError` if there is none."""
-        try:
-            case = convert(_parts(label), cls)
-        except (ValueError, OverflowError) as error:
-            raise ValueError(f"{label!r} does not read as a case") from error
-        if not label.endswith(f"/{case.workload}"):
-            raise ValueError(f"{label!r} does not read as a case; {str(case)!r} does")
-        return case
-
 
 def canonical(data: Any) -> str:
     """JSON with sorted keys and no spaces: equal data, equal text."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _parts(label: str) -> dict[str, Any]:
-    """A case as data. Raises `ValueError`."""
-    if (match := LABEL.fullmatch(label)) is None:
-        raise ValueError
-    case = match.groupdict()
-    options = re.findall(r"(\w+)=([^,]*)", case.pop("options") or "")
-    further = re.findall(r"/(\w+)=?([^/]*)", case.pop("further"))
-    texts = {name: case.pop(name) for name in list(case) if name not in ("mechanism", "form")}
-    texts |= {name: text or "true" for name, text in further}
-    workload = {name: option_value(text) for name, text in texts.items()}
-    shell = {f.name: workload[f.name] for f in fields(Shell) if f.name in workload}
-    at_model = {"shell": shell} if workload["level"] == Level.MODEL else {}
-    values = tuple((name, option_value(text)) for name, text in options)
-    return {**case, "options": values, "workload": {**workload, **at_model}}

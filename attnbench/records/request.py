@@ -42,25 +42,17 @@ class HelpPanel(StrEnum):
     OUTPUT = "Output"
 
 
-def option(
-    panel: HelpPanel, text: str, kind: str = "flag", default: Any = MISSING, **how: Any
-) -> Any:
+def option(panel: HelpPanel, text: str, default: Any = MISSING, **how: Any) -> Any:
     """A field that is an option of `sweep`, with the help `text`.
 
-    `kind` is a key of `workloads.options.KINDS`, which reads its text. `chosen` says what the
-    program chooses where the option is left out; without it the default counts. `name`: of the
-    option, where it is not the field's. Resuming may change a `limit`. More of `how` is as for
-    `setting`.
+    `chosen` says what the program chooses where the option is left out; without it the default
+    counts. `name`: of the option, where it is not the field's. Resuming may change a `limit`. More
+    of `how` is as for `setting`.
     """
-    about = {"panel": panel, "kind": kind, "help": text}
-    return field(default=default, metadata={**about, **how})
+    return field(default=default, metadata={"panel": panel, "help": text, **how})
 
 
-WHAT = partial(option, HelpPanel.WHAT)
-SIZES = partial(option, HelpPanel.SIZES)
-NUMBERS = partial(option, HelpPanel.NUMBERS)
-TIME = partial(option, HelpPanel.TIME)
-CLUSTER = partial(option, HelpPanel.CLUSTER)
+WHAT, SIZES, NUMBERS, TIME, CLUSTER = (partial(option, panel) for panel in [*HelpPanel][:5])
 
 
 def setting(default: Any, **uses: Any) -> Any:
@@ -78,7 +70,6 @@ class Settings:
 
     threads: Size = NUMBERS(
         "CPU threads. One is timed by CPU time, more by wall time, which is less certain.",
-        "whole",
         1,
         chosen="1 on a CPU, else all available cores",
     )
@@ -102,7 +93,7 @@ class Settings:
         worker=True,
         said="energy",
     )
-    seed: Count = TIME("Random seed for parameters, inputs and order.", "seed", 0)
+    seed: Count = TIME("Random seed for parameters, inputs and order.", 0)
     sample_s: Seconds = 0.8  # timed work of one run, over all laps
     interval_s: Seconds = 0.01  # a shorter iteration is repeated within one sample
     # what counts where there is no device time
@@ -149,21 +140,19 @@ class Request:
         "Names, patterns (synth*), forms (transformer:eager), options (linformer[rank=64]), groups"
         " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME, stacks of"
         " layers (stack(3*gated_delta_net+grouped_query)).",
-        "models",
         ("@fig2",),
     )
     lengths: tuple[Size, ...] = WHAT(
         "Sequence lengths or ranges: 128..65536:x2 (doubling), 100..500:+100 (steps).",
-        "lengths",
         DOUBLING,
+        chosen="128..65536:x2",
     )
     modes: tuple[Mode, ...] = WHAT(
-        f"{', '.join(Mode)}, or both: training and inference.", "modes", BOTH, name="mode"
+        f"{', '.join(Mode)}, or both: training and inference.", BOTH, name="mode"
     )
     level: Level = WHAT(
         "What to time: core (q, k, v to output), attention (with projections),"
         " model (a whole classifier).",
-        "level",
         chosen="model; attention for decode",
     )
     causal: bool = WHAT("Causal attention: no token sees later ones.", default=False)
@@ -172,68 +161,51 @@ class Request:
         default=None,
         chosen="where a prompt takes longer than the steps",
     )
-    padding: Share = WHAT("Share of each sequence that is padding.", "padding", 0.0)
+    padding: Share = WHAT("Share of each sequence that is padding.", 0.0)
+    preset: str = SIZES(
+        "Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
+        "mind-classification",
+    )
+    width: Size = SIZES("Width of the model, D; lists are crossed.", chosen="the preset's")
+    heads: Size = SIZES("Attention heads, H; lists are crossed.", chosen="the preset's")
     tokens: Many = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",
-        "size",
         chosen="8k on a CPU, 128k on a GPU",
     )
     batch: Many | None = SIZES(
         "Sequences per batch, the same at every length; lists are crossed.",
-        "wholes",
         None,
         chosen="c // N; 1 for decode",
     )
-    preset: str = SIZES(
-        "Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
-        "preset",
-        "mind-classification",
-    )
-    width: Size = SIZES(
-        "Width of the model, D; lists are crossed.", "wholes", chosen="the preset's"
-    )
-    heads: Size = SIZES("Attention heads, H; lists are crossed.", "wholes", chosen="the preset's")
-    layers: Size = SIZES("Layers of the model.", "whole", chosen="the preset's")
-    dropout: Share = SIZES("Dropout of hidden states in training.", "dropout", 0.2, chosen="0.2")
-    share_layers: bool | None = SIZES(
-        "Share attention parameters among layers.", default=None, chosen="as each paper does"
-    )
-    reversible: bool | None = SIZES(
-        "Reversible layers, which keep no activations, as in Reformer.",
-        default=None,
-        chosen="as each paper does",
-    )
+    layers: Size = SIZES("Layers of the model.", chosen="the preset's")
+    dropout: Share = SIZES("Dropout of hidden states in training.", 0.2, chosen="0.2")
     dtype: Dtype = NUMBERS(
         "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are crossed.",
-        "dtypes",
         "float32",
     )
-    device: str = NUMBERS("auto, cpu, cuda or cuda:1.", "device", chosen="auto")
+    device: str = NUMBERS("auto, cpu, cuda or cuda:1.", chosen="auto")
+    quick: bool = TIME("One repetition, fewer samples.", default=False)
     budget_s: Seconds | None = TIME(
         "Time for the whole sweep: 90s, 10m, none.",
-        "seconds",
         chosen="5m on a CPU, else none",
         name="budget",
         limit=True,
     )
     precision: Share | None = TIME(
         "Stop repeating a block once all its ratios are known to this half-width.",
-        "percent",
         None,
         chosen="2%",
         limit=True,
     )
     rounds: Size = TIME(
         "Maximum number of repetitions of each case, each in a new process.",
-        "whole",
         chosen="3, or up to 12 within a budget or with --precision",
         limit=True,
     )
-    quick: bool = TIME("One repetition, fewer samples.", default=False)
     case_timeout_s: Seconds | None = TIME(
         "Time limit for one process of one case.",
-        "seconds",
         1200.0,
+        chosen="20m",
         name="case_timeout",
         limit=True,
     )
@@ -257,7 +229,7 @@ class Cluster:
     """On which machines the shards of a sweep are measured."""
 
     on: EngineKind | None = CLUSTER(
-        "Measure all shards on a cluster, slurm or ray, then merge and report them.", "engine", None
+        "Measure all shards on a cluster, slurm or ray, then merge and report them.", None
     )
-    shards: Size | None = CLUSTER("Number of shards, for --on.", "whole", None)
-    slurm: str = CLUSTER('Options for sbatch: "--gres=gpu:h100:1 -t 60".', "text", "")
+    shards: Size | None = CLUSTER("Number of shards, for --on.", None)
+    slurm: str = CLUSTER('Options for sbatch: "--gres=gpu:h100:1 -t 60".', "")

@@ -1,12 +1,11 @@
 """A selection: a mechanism as `--models` names it, and the layers of a stack.
 
 name[:form][[option=value,...]]
-stack([times*]layer[+[times*]layer...])       each layer a selection, or a stack
+stack([times*]layer[+[times*]layer...])       each layer a selection
 """
 
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -21,7 +20,7 @@ SELECTION = re.compile(
     r"(?P<name>stack\(.*\)|[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?"
 )
 STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
-MOST, DEEPEST = 1000, 50  # layers of a stack, and stacks nested in one
+MOST = 1000  # layers of a stack
 
 # what a sweep may cross, as it ends the names of series
 SIZES: Mapping[str, str] = MappingProxyType(
@@ -100,29 +99,25 @@ def layers(name: str) -> tuple[Selection, ...]:
     """
     if (match := STACK.fullmatch(name)) is None:
         return ()
-    if name.count("stack(") > DEEPEST:
-        raise UsageError(f"--models {name!r} has more than {DEEPEST} stacks in one")
     if not match[1].strip():
         raise UsageError(f"--models {name!r} has no layers; write stack(3*NAME+NAME)")
-    found: tuple[Selection, ...] = ()
+    found: list[Selection] = []
     for part in parts(match[1], f"--models {name!r}:", "+"):
         match = LAYER.fullmatch(part)
         assert match is not None, "a part is not empty"
         times, chosen = int(match[1] or 1), Selection.read(match[2])
-        own = layers(chosen.name)
-        if own and str(chosen) != chosen.name:
-            raise UsageError(f"--models {name!r}: write forms and options of {own[0].name} itself")
-        own = own or (chosen,)
-        if not 1 <= times * len(own) <= MOST - len(found):
+        if chosen.name.startswith("stack("):
+            raise UsageError(f"--models {name!r} has a stack as a layer; write its layers")
+        if not 1 <= times <= MOST - len(found):
             raise UsageError(f"--models {name!r} has a layer 0 times, or has over {MOST} of them")
-        found += times * own
-    return found
+        found += [chosen] * times
+    return tuple(found)
 
 
 def stack_of(layers: Iterable[Selection]) -> str:
     """The name of the stack of these layers: `stack(3*gated_delta_net+grouped_query)`."""
     runs = [(len([*same]), layer) for layer, same in groupby(layers)]
-    return f"stack({'+'.join(f'{times}*' * (times > 1) + str(layer) for times, layer in runs)})"
+    return f"stack({'+'.join(f'{n}*{layer}' if n > 1 else str(layer) for n, layer in runs)})"
 
 
 def mechanisms(name: str) -> tuple[str, ...]:
@@ -131,17 +126,16 @@ def mechanisms(name: str) -> tuple[str, ...]:
 
 
 def options_text(options: Iterable[tuple[str, Option]]) -> str:
-    """`rank=64,share=True`, each value in a form that `option_value` reads."""
-    return ",".join(f"{name}={_option_text(value)}" for name, value in options)
+    """`rank=64,share=True`."""
+    return ",".join(f"{name}={value}" for name, value in options)
 
 
 def option_value(text: str) -> Option:
-    """`true`, `false`, `none`, an integer, a number, quoted text, or the text itself."""
+    """`true`, `false`, `none`, an integer, a number, or the text itself."""
     words: dict[str, Option] = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
-    readers: tuple[Callable[[str], Option], ...] = (int, float)
-    for read in (json.loads,) if text.startswith('"') else readers:
+    for read in (int, float):
         with suppress(ValueError):
             return read(text)
     return text
@@ -155,13 +149,3 @@ def _option(pair: str, text: str) -> tuple[str, Option]:
     if isinstance(number, float) and not isfinite(number):
         raise UsageError(f"--models {text!r}: {name} must be finite")
     return name, number
-
-
-def _option_text(value: Option) -> str:
-    """The value; text is quoted where it could be read as something else."""
-    plain = r"[^\s\[\](),\"]+"
-    if not isinstance(value, str) or (
-        re.fullmatch(plain, value) and value.isprintable() and option_value(value) == value
-    ):
-        return str(value)
-    return re.sub(r"[\[\](),]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value))

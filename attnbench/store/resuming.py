@@ -33,6 +33,13 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
     if sweep.sessions:
         stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0], divided)}
         new |= {"shard": start.shard or "all", **machine(start.environment, divided)}
+    refuse_differences(sweep, stored, new)
+
+
+def refuse_differences(
+    sweep: Sweep, stored: Mapping[str, object], new: Mapping[str, object]
+) -> None:
+    """Raises `DifferentSweep` if what defines the sweep is not what is asked for now."""
     if found := differences(stored, new):
         raise DifferentSweep(
             f"cannot resume {sweep.name!r} as another sweep ({'; '.join(found)}); "

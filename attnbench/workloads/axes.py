@@ -10,11 +10,13 @@ from attnbench.errors import BadAxis
 from attnbench.records import COUNTABLE, Shard
 from attnbench.records.selection import parts
 
-MULTIPLES = ("", "k", "m", "g")
-SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
+MULTIPLES = ("", "k", "m", "g", "t")  # of 1,024
+SECONDS = (("ms", 1e-3), ("s", 1.0), ("", 1.0), ("m", 60.0), ("h", 3600.0))
+NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
 LONGEST = 1 << 24
 MOST = 1_000  # lengths of a sweep
 LARGEST = 1 << 20  # larger numbers are typos, and no prediction could hold them
+FORMATS = ("png", "svg", "pdf")  # of figures
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -47,46 +49,32 @@ def _range(text: str, option: str) -> Sequence[int]:
     return lengths
 
 
-def size(text: str, option: str = "size", most: int = COUNTABLE) -> int:
-    """`65536`, `64k` (times 1,024), `2M`; at least 1. Raises `BadAxis`."""
+def size(text: str, option: str = "size", most: int = COUNTABLE, least: int = 1) -> int:
+    """`65536`, `64k` (times 1,024), `2M`, between two others. Raises `BadAxis`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
     if match is None:
         raise BadAxis(f"{option} {text!r} is not a size; write 65536 or 64k")
     value = int(match[1]) << 10 * MULTIPLES.index(match[2])
-    if not 1 <= value <= most:
-        raise BadAxis(f"{option} {text!r} is not between 1 and {most:,}")
-    return value
-
-
-def whole(text: str, option: str, least: int = 1, most: int = LARGEST) -> int:
-    """A whole number between two others. Raises `BadAxis`."""
-    if not re.fullmatch(r"\d{1,15}", text.strip()) or not least <= int(text) <= most:
-        raise BadAxis(f"{option} {text!r} is not a whole number from {least} to {most:,}")
-    return int(text)
-
-
-def wholes(text: str, option: str) -> tuple[int, ...]:
-    """A list of whole numbers, each once. Raises `BadAxis`."""
-    return tuple(dict.fromkeys(whole(part, option) for part in parts(text, option)))
-
-
-def number(text: str, option: str, least: float = 0.0, most: float = 1.0) -> float:
-    """A number between two others. Raises `BadAxis`."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = nan
     if not least <= value <= most:
-        raise BadAxis(f"{option} {text!r} is not a number from {least:g} to {most:g}")
+        raise BadAxis(f"{option} {text!r} is not between {least} and {most:,}")
     return value
 
 
-def percent(text: str, option: str) -> float:
-    """The share that `2%`, `0.5 %` or `2` means: more than 0, at most 50 %. Raises `BadAxis`."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*%?", text.strip())
-    if match is None or not 0 < float(match[1]) <= 50:
-        raise BadAxis(f"{option} {text!r} is not a percentage from above 0 to 50; write 2%")
-    return float(match[1]) / 100
+def sizes(text: str, option: str) -> tuple[int, ...]:
+    """A list of sizes, each once. Raises `BadAxis`."""
+    return tuple(dict.fromkeys(size(part, option, LARGEST) for part in parts(text, option)))
+
+
+def share(text: str, option: str, most: float = 1.0) -> float:
+    """The share that `0.02` or `2%` means, from 0 to `most`. Raises `BadAxis`."""
+    value, percent = text.strip(), text.strip().endswith("%")
+    try:
+        found = float(value.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        found = nan
+    if not 0 <= found <= most:
+        raise BadAxis(f"{option} {text!r} is not a share from 0 to {most:g}; write 0.02 or 2%")
+    return found
 
 
 def word(text: str, option: str, known: type[Word]) -> Word:
@@ -103,10 +91,10 @@ def listed(text: str) -> tuple[str, ...]:
 
 def memory(text: str, option: str = "memory") -> int:
     """Bytes of `8GiB`, `512MiB`, `1.5g`; a unit is a power of 1,024. Raises `BadAxis`."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([kmgt])(?:i?b)?", text.strip().lower())
+    match = re.fullmatch(rf"{NUMBER}([kmgt])(?:i?b)?", text.strip().lower())
     if match is None or float(match[1]) <= 0:
         raise BadAxis(f"{option} {text!r} is not a size of memory; write 8GiB or 512MiB")
-    return int(float(match[1]) * 1024 ** (1 + "kmgt".index(match[2])))
+    return int(float(match[1]) * 1024 ** MULTIPLES.index(match[2]))
 
 
 def seconds(text: str, option: str = "time") -> float | None:
@@ -114,10 +102,10 @@ def seconds(text: str, option: str = "time") -> float | None:
     text = text.strip().lower()
     if text == "none":
         return None
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?", text)
+    match = re.fullmatch(rf"{NUMBER}(ms|s|m|h|)", text)
     if match is None or float(match[1]) <= 0:
         raise BadAxis(f"{option} {text!r} is not a time; write 90s, 10m or none")
-    return float(match[1]) * dict(SECONDS)[match[2] or "s"]
+    return float(match[1]) * dict(SECONDS)[match[2]]
 
 
 def shard(text: str) -> Shard:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import cache, partial
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from attnbench.devices.finding import AUTO, find, kinds
 from attnbench.errors import UsageError
 from attnbench.modes import BOTH as BOTH_MODES
 from attnbench.records import (
-    LEAST_ROUNDS,
     SHORT_DTYPES,
     Cluster,
     EngineKind,
@@ -29,31 +27,20 @@ from attnbench.records import (
 from attnbench.records.selection import parts
 from attnbench.workloads import axes, presets
 
-OF_MODEL = ("layers", "dropout", "share_layers", "reversible")  # options of level `model` alone
 CROSSED = ("width", "heads", "dtype", "batch")
-FORMATS = ("png", "svg", "pdf")
 BOTH = "both"
 LARGEST_SEED = (1 << 32) - 1
-# what a field's metadata says of its option
-ABOUT = frozenset({"name", "panel", "kind", "help", "chosen", "limit"})
-
-
-def listed(value: Any) -> str:
-    """A value as text, a list with commas."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class Kind(NamedTuple):
-    """What the values of an option are; a flag, on or off, has no reader.
+    """What the values of an option are: how they are read, and words that complete a text.
 
-    `read` takes the text and the option's name, for errors; `write` gives text that it reads as the
-    same value. `known` gives words that may complete a text.
+    `read` takes the text and the option's name, for errors.
     """
 
     metavar: str
-    read: Callable[[str, str], Any] | None
-    write: Callable[[Any], str] = listed
-    known: Callable[[str], Iterable[str]] | None = None
+    read: Callable[[str, str], Any]
+    words: Callable[[], Iterable[str]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,38 +50,34 @@ class Option:
     name: str
     field: str
     record: type[Any]
-    default: Any  # None: the program chooses, or nothing is asked for
+    flag: bool  # on or off
+    default: Any  # which what the program chooses replaces
     panel: HelpPanel
-    kind: Kind
     help: str
-    chosen: str = ""  # what the program chooses where the option is left out
-    limit: bool = False  # which a resume may change
+    chosen: str  # what the program chooses where the option is left out
+    limit: bool  # which a resume may change
 
     @property
-    def affects_measurement(self) -> bool:
-        """Whether it says what is measured, not on which cluster."""
-        return self.record is not Cluster
+    def kind(self) -> Kind:
+        """What its values are."""
+        return KINDS.get(self.name, SIZE)
 
     def read(self, value: Any) -> Any:
         """The typed value of a text, number or list; of a flag True or False.
 
         Raises `UsageError`.
         """
-        if self.kind.read is not None:
+        if not self.flag:
             return self.kind.read(_as_text(value, flag(self.name)), flag(self.name))
         if not isinstance(value, bool):
             raise UsageError(f"{flag(self.name)} is true or false, not {value!r}")
         return value
 
-    def text(self, value: Any) -> str | bool:
-        """A typed value as users write it; a flag stays as it is."""
-        return value if self.kind.read is None else self.kind.write(value)
-
     def words(self, value: Any) -> list[str]:
         """The option with a typed value on the command line: `--seed 7`, `--no-fill`."""
-        if isinstance(value, bool):
+        if self.flag:
             return [flag(self.name if value else f"no_{self.name}")]
-        return [flag(self.name), str(self.text(value))]
+        return [flag(self.name), text(value)]
 
 
 @cache
@@ -102,14 +85,21 @@ def options() -> Mapping[str, Option]:
     """Every option by its name in Python, in the order of the help."""
     found = []
     for record in (Request, Settings, Cluster):
-        for each in fields(record):
-            if "panel" not in (how := each.metadata):
-                continue
-            default = None if how.get("chosen") or each.default is MISSING else each.default
-            about = {"name": each.name, **how, "kind": KINDS[how["kind"]]}
-            default = (default,) if each.name in CROSSED and default else default
-            own = {key: about[key] for key in ABOUT & about.keys()}
-            found.append(Option(field=each.name, record=record, default=default, **own))
+        for each in (each for each in fields(record) if "panel" in each.metadata):
+            about, name = each.metadata, each.metadata.get("name", each.name)
+            default = None if each.default is MISSING else each.default
+            option = Option(
+                name=name,
+                field=each.name,
+                record=record,
+                flag=each.type in (bool, bool | None),
+                default=(default,) if default and name in CROSSED else default,
+                panel=about["panel"],
+                help=about["help"],
+                chosen=about.get("chosen", ""),
+                limit=about.get("limit", False),
+            )
+            found.append(option)
     found.sort(key=lambda option: [*HelpPanel].index(option.panel))
     return MappingProxyType({option.name: option for option in found})
 
@@ -117,6 +107,15 @@ def options() -> Mapping[str, Option]:
 def flag(name: str) -> str:
     """An option as the command line has it: `--case-timeout`."""
     return f"--{name.replace('_', '-')}"
+
+
+def text(value: Any) -> str:
+    """A typed value as users write it: `128,256`, `0.5`, `none`."""
+    if isinstance(value, tuple):
+        return ",".join(map(text, value))
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
+    return "none" if value is None else str(value)
 
 
 def read(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,21 +135,15 @@ def read(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_request(request: Request) -> dict[str, Any]:
-    """The options that ask for this request, without those that have no effect in it."""
-    values = {
-        name: getattr(request if option.record is Request else request.settings, option.field)
-        for name, option in options().items()
-        if option.affects_measurement
-    }
+    """The value of each option that says what is measured."""
+    values = {}
+    for option in options().values():
+        if option.record is not Cluster:
+            record = request if option.record is Request else request.settings
+            values[option.name] = getattr(record, option.field)
     for name in CROSSED:
         values[name] = tuple(dict.fromkeys(getattr(one, name) for one in request.sizes))
-    useless = {name for name in ("fill", "share_layers", "reversible") if values[name] is None}
-    useless.add("batch" if request.batch is None else "tokens")
-    if request.level is not Level.MODEL:
-        useless.update(OF_MODEL)
-    if request.precision is None or request.rounds < LEAST_ROUNDS:
-        useless.add("precision")
-    return {name: value for name, value in values.items() if name not in useless}
+    return values | {"batch": None if request.batch is None else values["batch"]}
 
 
 def _as_text(value: Any, option: str) -> str:
@@ -172,7 +165,7 @@ def models(text: str, option: str) -> tuple[str, ...]:
     return found
 
 
-def modes(text: str, option: str = "--mode") -> tuple[Mode, ...]:
+def modes(text: str, option: str) -> tuple[Mode, ...]:
     """A mode, `both` (training and inference), or a list of modes. Raises `UsageError`."""
     if text == BOTH:
         return BOTH_MODES
@@ -181,7 +174,7 @@ def modes(text: str, option: str = "--mode") -> tuple[Mode, ...]:
     return tuple(map(Mode, words))
 
 
-def dtypes(text: str, option: str = "--dtype") -> tuple[str, ...]:
+def dtypes(text: str, option: str) -> tuple[str, ...]:
     """The full names of floating-point types: `bfloat16` of `bf16`. Raises `UsageError`."""
     full = {word: SHORT_DTYPES.get(word, word) for word in axes.listed(text)}
     if wrong := [word for word in full if full[word] not in SHORT_DTYPES.values()]:
@@ -196,71 +189,40 @@ def preset(text: str, option: str) -> str:
     return text
 
 
-def formats(text: str, option: str = "--formats") -> tuple[str, ...]:
-    """File formats of figures. Raises `UsageError`."""
-    if not set(words := axes.listed(text)) <= set(FORMATS):
-        raise UsageError(f"{option} {text!r}: figures come as {', '.join(FORMATS)}")
-    return words
+def device(text: str, option: str) -> str:
+    """The name of a device, or `auto`. Raises `UsageError`."""
+    return text if text == AUTO else find(text).name
 
 
 def one_of(metavar: str, known: type[StrEnum]) -> Kind:
     """One of the words of an enumeration."""
-    return Kind(metavar, partial(axes.word, known=known), known=lambda text: known)
+    return Kind(metavar, partial(axes.word, known=known), lambda: known)
 
 
-def share(most: float) -> Kind:
-    """A number from 0 to `most`."""
-    return Kind("SHARE", partial(axes.number, most=most), lambda v: str(v).removesuffix(".0"))
-
-
-def lengths_text(lengths: tuple[int, ...]) -> str:
-    """`128..65536:x2`, or a list."""
-    if len(lengths) > 2 and all(b == 2 * a for a, b in pairwise(lengths)):
-        return f"{lengths[0]}..{lengths[-1]}:x2"
-    return listed(lengths)
-
-
-def time_text(seconds: float | None) -> str:
-    """`15m`, `90.5s`, `none`."""
-    if seconds is None:
-        return "none"
-    return f"{decimal(seconds / 60)}m" if seconds % 60 == 0 else f"{decimal(seconds)}s"
-
-
-def decimal(value: float) -> str:
-    """Nine digits behind the point at most."""
-    return f"{value:.9f}".rstrip("0").rstrip(".")
-
-
+SIZE = Kind("N", partial(axes.size, most=axes.LARGEST))
+SIZE_LIST = Kind("N[,N...]", axes.sizes)
 DTYPES = (*SHORT_DTYPES.values(), *SHORT_DTYPES)
+# of the options that are not a single size
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "flag": Kind("", None),
-        "models": Kind("MECHANISMS", models, known=lambda text: (*names(), *presets.groups())),
-        "lengths": Kind("LENGTHS", axes.lengths, lengths_text),
-        "modes": Kind(
-            "MODE",
-            modes,
-            lambda value: BOTH if value == BOTH_MODES else listed(value),
-            known=lambda text: (*Mode, BOTH),
-        ),
+        "models": Kind("MECHANISMS", models, lambda: (*names(), *presets.groups())),
+        "lengths": Kind("LENGTHS", axes.lengths),
+        "mode": Kind("MODE", modes, lambda: (*Mode, BOTH)),
         "level": one_of("LEVEL", Level),
-        "engine": one_of("CLUSTER", EngineKind),
-        "preset": Kind("NAME", preset, known=lambda text: presets.presets()),
-        "dtypes": Kind("DTYPE[,DTYPE...]", dtypes, known=lambda text: DTYPES),
-        "device": Kind(
-            "DEVICE",
-            lambda text, option: text if text == AUTO else find(text).name,
-            known=lambda text: (AUTO, *kinds()),
-        ),
-        "size": Kind("N", axes.size),
-        "whole": Kind("N", axes.whole),
-        "wholes": Kind("N[,N...]", axes.wholes),
-        "seed": Kind("N", partial(axes.whole, least=0, most=LARGEST_SEED)),
-        "padding": share(0.95),
-        "dropout": share(0.9),
-        "seconds": Kind("TIME", axes.seconds, time_text),
-        "percent": Kind("PERCENT", axes.percent, lambda value: f"{decimal(100 * value)}%"),
-        "text": Kind("OPTIONS", lambda text, option: text),
+        "on": one_of("CLUSTER", EngineKind),
+        "preset": Kind("NAME", preset, presets.presets),
+        "tokens": Kind("N", axes.size),
+        "width": SIZE_LIST,
+        "heads": SIZE_LIST,
+        "batch": SIZE_LIST,
+        "dtype": Kind("DTYPE[,DTYPE...]", dtypes, lambda: DTYPES),
+        "device": Kind("DEVICE", device, lambda: (AUTO, *kinds())),
+        "seed": Kind("N", partial(axes.size, least=0, most=LARGEST_SEED)),
+        "padding": Kind("SHARE", partial(axes.share, most=0.95)),
+        "dropout": Kind("SHARE", partial(axes.share, most=0.9)),
+        "precision": Kind("SHARE", partial(axes.share, most=0.5)),
+        "budget": Kind("TIME", axes.seconds),
+        "case_timeout": Kind("TIME", axes.seconds),
+        "slurm": Kind("OPTIONS", lambda text, option: text),
     }
 )

@@ -101,12 +101,7 @@ def make_workload(card: Card, request: Request, sizes: Sizes, mode: Mode, seq_le
     Decoding is always causal.
     """
     steps = modes.find(mode).steps
-    shell = Shell(
-        layers=request.layers,
-        dropout=request.dropout,
-        share_layers=request.share_layers,
-        reversible=request.reversible,
-    )
+    shell = Shell(layers=request.layers, dropout=request.dropout)
     return Workload(
         batch=sizes.batch or (1 if steps else max(1, request.tokens // seq_len)),
         seq_len=seq_len,

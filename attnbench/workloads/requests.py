@@ -9,7 +9,8 @@ import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, product
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,13 @@ from attnbench.devices.finding import AUTO, choose, find, kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError
 from attnbench.modes import find as find_mode
-from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Sizes
+from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Sizes
 from attnbench.records.selection import layers
 from attnbench.units import many
-from attnbench.workloads.options import CROSSED, OF_MODEL, flag, of_request, options, read
+from attnbench.workloads.options import CROSSED, flag, of_request, options, read
 from attnbench.workloads.presets import expand, preset
 
 FILE = "sweep.toml"
-LARGEST = 1 << 14  # bytes of such a file; tomllib's memory is quadratic in the length of a key
 HEAD = "# Repeats the sweep: attnbench sweep --config sweep.toml --out FOLDER\n"
 PRECISION = 0.02  # smaller differences seldom matter, and few machines show them
 
@@ -37,38 +37,59 @@ def request(given: Mapping[str, Any], *, divided: bool = False, elsewhere: bool 
     here, and must be named. Raises `UsageError`, `CannotRun`.
     """
     device = chosen_device(given.get("device", AUTO), elsewhere)
-    usual = {name: option.default for name, option in options().items() if not option.chosen}
-    asked = {**usual, **given, "device": device.name}
-    values = chosen(asked, device, divided) | asked
-    refuse_useless(given, values["mode"], values["level"], device)
-    refuse_uneven(values["layers"], periods(values))
-    refuse_early_end("precision" in given, values["rounds"])
-    sizes = [
-        Sizes(**dict(zip(CROSSED, one, strict=True)))
-        for one in product(*(values.get(name) or (None,) for name in CROSSED))
-    ]
-    values |= {name: getattr(sizes[0], name) for name in CROSSED}
-    return Request(
-        **of_record(Request, values),
-        variants=tuple(sizes) if len(sizes) > 1 else (),
-        settings=settings(values, device),
+    usual = {name: option.default for name, option in options().items()}
+    values = {**usual, **chosen({**usual, **given}, given, device, divided), **given}
+    values["device"] = device.name
+    refuse_useless(given, values, device)
+    quick, bounded = values["quick"], values["quick"] or values["budget"] is not None
+    settings = Settings(
+        **of_record(Settings, values),
+        **device.sampling(quick, bounded),
+        clock=device.host_clock(values["threads"]),
     )
+    return with_sizes(values, Request(**of_record(Request, values), settings=settings))
 
 
-def chosen(values: Mapping[str, Any], device: Device, divided: bool) -> dict[str, Any]:
-    """What the program chooses, where `values` does not say it."""
+def resumed(stored: Request, given: Mapping[str, Any]) -> Request:
+    """The stored request with the options of this time and today's memory; does not compare them.
+
+    Raises `UsageError`, `CannotRun`.
+    """
+    given = {**given, "device": stored.device} if given.get("device") == AUTO else given
+    values = {**of_request(stored), **given}
+    refuse_early_end(given, values["rounds"])
+    memory_bytes = choose(stored.device).sampling(False, False).get("memory_limit_bytes")
+    settings = replace(
+        stored.settings, **of_record(Settings, given), memory_limit_bytes=memory_bytes
+    )
+    return with_sizes(values, replace(stored, **of_record(Request, given), settings=settings))
+
+
+def with_sizes(values: Mapping[str, Any], asked: Request) -> Request:
+    """The request with every combination of the sizes among the values."""
+    lists = (values[name] or (None,) for name in CROSSED)
+    sizes = [Sizes(**dict(zip(CROSSED, one, strict=True))) for one in product(*lists)]
+    first = {name: getattr(sizes[0], name) for name in CROSSED}
+    return replace(asked, **first, variants=tuple(sizes) if len(sizes) > 1 else ())
+
+
+def chosen(
+    values: Mapping[str, Any], given: Mapping[str, Any], device: Device, divided: bool
+) -> dict[str, Any]:
+    """What the program chooses, by the `values` of the options that have one."""
     column = preset(values["preset"])
-    level = values.get("level", usual_level(values["mode"]))
-    budget_s = values.get("budget", None if divided else device.budget_s)
+    only = (find_mode(mode).only_level for mode in values["mode"])
+    level = given.get("level", Level(next(filter(None, only), Level.MODEL)))
+    width = given.get("width", (column.width,))
+    budget_s = given.get("budget", None if divided else device.budget_s)
     # more than three rounds fit into some budgets, and precision ends them
-    endless = budget_s is None and "precision" not in values
+    endless = budget_s is None and "precision" not in given
     return {
         "level": level,
-        "width": (column.width,),
+        "width": width,
         "heads": (column.heads,),
-        "tokens": device.usual_tokens(max(values.get("width", (column.width,)))),
-        "layers": math.lcm(column.layers, *periods({**values, "level": level}).values()),
-        "dropout": Shell().dropout,
+        "tokens": device.usual_tokens(max(width)),
+        "layers": math.lcm(column.layers, *periods(values["models"], level).values()),
         "threads": device.threads or cores(),
         "budget": budget_s,
         "precision": PRECISION,
@@ -87,74 +108,54 @@ def chosen_device(name: str, elsewhere: bool) -> Device:
     return find(name) if elsewhere else choose(name)
 
 
-def refuse_useless(
-    given: Mapping[str, Any], modes: Sequence[str], level: Level, device: Device
-) -> None:
+def refuse_useless(given: Mapping[str, Any], values: Mapping[str, Any], device: Device) -> None:
     """Raises `UsageError` if an option has no effect together with the others."""
-    for mode in modes:
-        facts = find_mode(mode)
-        if level != (facts.only_level or level):
+    level, facts = values["level"], {mode: find_mode(mode) for mode in values["mode"]}
+    for mode, about in facts.items():
+        if level != (about.only_level or level):
             raise UsageError(
-                f"--mode {mode} has no level {level}: {facts.only_level_reason}; leave out --level"
+                f"--mode {mode} has no level {level}: {about.only_level_reason}; leave out --level"
             )
-    if "fill" in given and not any(find_mode(mode).steps for mode in modes):
-        raise UsageError("--fill has no effect without --mode decode: only steps have a state")
-    for name in OF_MODEL:
-        if name in given and level is not Level.MODEL:
-            raise UsageError(
-                f"{flag(name)} has no effect at level {level}; it is for --level model"
-            )
-    if "batch" in given and "tokens" in given:
-        raise UsageError("--batch fixes the batch, so --tokens has no effect; give one of them")
+    steps, shell = any(about.steps for about in facts.values()), level is Level.MODEL
+    of_model = f"has no effect at level {level}; it is for --level model"
+    on_gpu = "needs a GPU that can do it; it has no effect on {}"
     rules = (
-        ("cold", device.flushes_cache, "flushes a GPU's cache; it has no effect on"),
-        ("energy", device.counts_energy, "needs a GPU; nothing counts that of"),
-        ("cuda_graphs", device.captures, "needs a GPU; it has no effect on"),
+        ("fill", steps, "has no effect without --mode decode: only steps have a state"),
+        ("layers", shell, of_model),
+        ("dropout", shell, of_model),
+        ("tokens", "batch" not in given, "has no effect with --batch, which fixes the batch"),
+        ("cold", device.flushes_cache or not values["cold"], on_gpu),
+        ("energy", device.counts_energy or not values["energy"], on_gpu),
+        ("cuda_graphs", device.captures or not values["cuda_graphs"], on_gpu),
     )
     for name, works, reason in rules:
-        if given.get(name) and not works:
-            raise UsageError(f"{flag(name)} {reason} {device.title()}")
+        if name in given and not works:
+            raise UsageError(f"{flag(name)} {reason.format(device.title())}")
+    for name, period in periods(values["models"], level).items():
+        if values["layers"] % period:
+            raise UsageError(
+                f"--layers {values['layers']} is not a multiple of the {many(period, 'layer')} of"
+                f" {name}, which the model repeats; write --layers"
+                f" {math.lcm(values['layers'], period)}"
+            )
+    refuse_early_end(given, values["rounds"])
 
 
-def usual_level(modes: Sequence[str]) -> Level:
-    """The level of a sweep that names none: that of a mode with only one, else `model`."""
-    levels = (find_mode(mode).only_level for mode in modes)
-    return Level(next(filter(None, levels), Level.MODEL))
-
-
-def refuse_early_end(asked: bool, rounds: int) -> None:
-    """Raises `UsageError` if a precision is `asked` for in too few rounds to end any block."""
-    if asked and rounds < LEAST_ROUNDS:
+def refuse_early_end(given: Mapping[str, Any], rounds: int) -> None:
+    """Raises `UsageError` if a precision is given in too few rounds to end any block."""
+    if "precision" in given and rounds < LEAST_ROUNDS:
         raise UsageError(
             f"--precision has no effect in {many(rounds, 'round')}: it ends a block after"
             f" {LEAST_ROUNDS} or more; leave out --quick, or raise --rounds"
         )
 
 
-def periods(values: Mapping[str, Any]) -> dict[str, int]:
+def periods(models: Sequence[str], level: Level) -> dict[str, int]:
     """The number of layers of each stack that a classifier repeats, by its name."""
-    if values["level"] is not Level.MODEL:
+    if level is not Level.MODEL:
         return {}
-    selections = (one.name for part in values["models"] for one in expand(part))
+    selections = (one.name for part in models for one in expand(part))
     return {name: len(own) for name in selections if (own := layers(name))}
-
-
-def refuse_uneven(count: int, periods: Mapping[str, int]) -> None:
-    """Raises `UsageError` if a classifier would have to cut the layers of a stack."""
-    for name, period in periods.items():
-        if count % period:
-            raise UsageError(
-                f"--layers {count} is not a multiple of the {many(period, 'layer')} of {name},"
-                f" which the model repeats; write --layers {math.lcm(count, period)}"
-            )
-
-
-def settings(values: Mapping[str, Any], device: Device) -> Settings:
-    """How to measure: short runs under a budget, long ones without."""
-    quick = values["quick"]
-    sampling = device.sampling(quick, bounded=quick or values["budget"] is not None)
-    clock = device.host_clock(values["threads"])
-    return Settings(**of_record(Settings, values), clock=clock, **sampling)
 
 
 def of_record(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,52 +170,33 @@ def from_toml(file: Path) -> dict[str, Any]:
     Raises `UsageError` that names the file, and the key at fault.
     """
     try:
-        with open(file, "rb") as opened:
-            content = opened.read(LARGEST + 1)
-    except (OSError, ValueError) as error:
+        # the path of a mechanism may have bytes that are not UTF-8
+        return read(tomllib.loads(file.read_text("utf-8-sig", "surrogateescape")))
+    except (OSError, ValueError, RecursionError, UsageError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read --config {str(file)!r}: {reason.lower()}") from error
-    if len(content) > LARGEST:
-        raise UsageError(f"--config {str(file)!r} is larger than {LARGEST >> 10} KiB")
-    # the path of a mechanism may have bytes that are not UTF-8
-    text = content.decode("utf-8-sig", "surrogateescape")
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--config {str(file)!r} is not TOML: {error}") from error
-    try:
-        return read(values)
-    except UsageError as error:
-        raise UsageError(f"--config {str(file)!r}: {error}") from error
+        raise UsageError(f"cannot read --config {str(file)!r}: {reason}") from error
 
 
 def to_toml(given: Mapping[str, Any]) -> bytes:
-    """A file that repeats the sweep, with the options that are `given` and the usual ones."""
+    """A file that repeats the sweep, with the options that are `given`."""
     lines = [HEAD]
-    for name, option in options().items():
-        if name in given or option.default not in (None, ""):
-            value = _toml(option.text(given.get(name, option.default)))
-            lines.append(f"{flag(name).removeprefix('--')} = {value}\n")
+    for name, value in given.items():
+        # TOML's escapes are those of JSON, and DEL
+        text = json.dumps("none" if value is None else value, ensure_ascii=False)
+        lines.append(f"{flag(name).removeprefix('--')} = {text}\n".replace("\x7f", "\\u007f"))
     return "".join(lines).encode("utf-8", "surrogateescape")
-
-
-def _toml(value: str | bool) -> str:
-    """The value in TOML, whose escapes are those of JSON, and DEL."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and str(int(value)) == value:
-        return value
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def command(asked: Request) -> str:
     """The command that repeats the sweep, without defaults: `attnbench sweep --budget 15m`."""
-    needed = of_request(asked)
-    with suppress(UsageError):  # a preset, device or mechanism that this version does not know
-        same = of_request(request(needed, elsewhere=True))
-        for name in [name for name in needed if name != "device"]:
-            rest = {other: value for other, value in needed.items() if other != name}
-            with suppress(UsageError):
-                if of_request(request(rest, elsewhere=True)) == same:
-                    needed = rest
-    known = options()
-    written = (known[name].words(value) for name, value in needed.items() if name != "device")
-    return shlex.join(["attnbench", "sweep", *chain.from_iterable(written)])
+    needed: dict[str, Any] = {"device": asked.device}
+    usual: dict[str, Any] = {}
+    for name, value in of_request(asked).items():
+        with suppress(UsageError):  # a preset, device or mechanism that this version does not know
+            usual = of_request(request(needed, elsewhere=True))
+        if name != "device" and value != usual.get(name):
+            needed[name] = value
+    words = ["attnbench", "sweep"]
+    for name in [name for name in needed if name != "device"]:
+        words += options()[name].words(needed[name])
+    return shlex.join(words)

@@ -137,7 +137,7 @@ def test_a_chart_is_a_file_of_its_kind(sweep, tmp_path):
 def test_what_cannot_be_measured_is_refused_before_a_process_is_started(
     options, said, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("attnbench.api.servers.Pool", None)
+    monkeypatch.setattr("attnbench.api.measuring.Pool", None)
     with pytest.raises(AttnbenchError, match=said):
         attnbench.sweep(out=tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()

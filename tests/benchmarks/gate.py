@@ -24,7 +24,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from attnbench.api.servers import SCRIPT
+from attnbench.api.measuring import SCRIPT
 from attnbench.devices.host import processor
 from attnbench.gate.cases import AGAIN, BASE, CheckPlan
 from attnbench.gate.measuring import TreeRace, layout, tree_round

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.api.servers import own_server
+from attnbench.api.measuring import own_server
 from attnbench.catalogue.adopted import adopt
 from attnbench.catalogue.registry import card
 from attnbench.errors import UnknownMechanism, UnknownOption

@@ -128,7 +128,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
         (["--padding", "2"], r"--padding.*0.95"),
         (["--resume", "a", "--out", "b"], r"--resume FOLDER is the folder .* leave out --out"),
         (["--resume", "nowhere"], r"no sweep in 'nowhere'"),
-        (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': no such file"),
+        (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': No such file"),
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
         (["--cuda-graphs", "--device", "cpu"], r"--cuda-graphs needs a GPU"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),

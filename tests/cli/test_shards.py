@@ -100,16 +100,15 @@ def test_a_dry_run_says_how_long_shards_take():
 
 
 def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
-    more = ("--budget", "90s", "--no-share-layers")
+    more = ("--budget", "90s", "--dropout", "0")
     level = ("--level", "model")
     done = here(*SMALL, *level, *more, "--dry-run", "--on", "slurm", "--shards", "2", "--out", "x")
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("exec ")]
     words = line.split()
     assert words[words.index("sweep") :] == [
         *("sweep", "--device", "cpu", "--models", "fastformer,linformer", "--lengths", "16,32"),
-        *("--level", "model", "--tokens", "64", "--width", "16", "--heads", "2"),
-        "--no-share-layers",
-        *("--threads", "1", "--budget", "90s", "--rounds", "2", "--quick"),
+        *("--level", "model", "--width", "16", "--heads", "2", "--tokens", "64"),
+        *("--dropout", "0", "--threads", "1", "--quick", "--budget", "90", "--rounds", "2"),
         *("--shard", '"$number/2"', '"$how"', '"$out/shard-$number"'),
     ]
 

@@ -1,13 +1,15 @@
 """What is said before a sweep measures, and of one that measured nothing."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import attnbench
 from attnbench.api import measuring
 from attnbench.api.measuring import main_reason, refuse_empty
-from attnbench.cli.dry_run import show_plan
+from attnbench.cli.planning import foretell
+from attnbench.cli.sweep import Asked
 from attnbench.cli.sweep_output import (
     causality_warnings,
     interruption_message,
@@ -121,9 +123,10 @@ def test_the_most_frequent_reason_is_named_with_a_series_that_it_concerns():
 def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would(as_json):
     made = sweeps.sweep(("fastformer",), lengths=(128,))
     plan = [replace(line, refusal="heads cannot share keys") for line in made.plan]
+    asked = Asked(options={}, shard=None, folder=Path(), resumes=False)
     with pytest.raises(CannotRun, match="none of 2 cases can run; fastformer:eager: heads"):
-        show_plan(plan, made.request, memory_bytes=None, as_json=bool(as_json))
-    show_plan([*plan[1:], made.plan[0]], made.request, memory_bytes=None, as_json=bool(as_json))
+        foretell(asked, made.request, plan, bool(as_json))
+    foretell(asked, made.request, [*plan[1:], made.plan[0]], bool(as_json))
 
 
 def test_the_advice_after_a_signal_is_true(folder, tmp_path):

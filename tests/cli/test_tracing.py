@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from attnbench.cli.tracing import trace
+from attnbench.cli.planning import trace
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
 from tests.cli.commands import here

@@ -56,7 +56,7 @@ HIDDEN = "mount -t tmpfs tmpfs /proc"
 @pytest.mark.long
 def test_a_process_starts_without_proc(mounts):
     code = (
-        "from attnbench.api.servers import own_server\n"
+        "from attnbench.api.measuring import own_server\n"
         "with own_server(1) as server, server.process() as worker:\n"
         "    print(worker.ask(60, do='forms', mechanism='transformer')['outcome'])\n"
     )

@@ -116,7 +116,7 @@ def test_the_parent_never_imports_a_users_file(tmp_path):
 
 def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
     """In the list of `doctor` of what does not run here."""
-    from attnbench.api.servers import own_server
+    from attnbench.api.measuring import own_server
     from attnbench.catalogue import registry
     from attnbench.cli.doctor import examine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnbench.api.servers import SCRIPT
+from attnbench.api.measuring import SCRIPT
 from attnbench.run.pool import Pool
 
 

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,18 +11,27 @@ from hypothesis import strategies as st
 from msgspec import convert
 
 from attnbench.errors import StoreError
-from attnbench.gate.baseline import Baseline, dump, load, stored_cases
-from attnbench.records import Case, Workload
+from attnbench.gate.baseline import Baseline, Saved, dump, load, stored_cases
+from attnbench.records import Case, Level, Workload
 from tests.cases import CASES
 
-LABEL = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu/padding=0.3"
+WORKLOAD = Workload(batch=8, seq_len=128, level=Level.ATTENTION, padding=0.3)
+STORED = {"workload": asdict(WORKLOAD), "counts": {}}
+LABEL = f"fastformer:eager/{WORKLOAD}"
 
 numbers = st.integers(0, 2**53) | st.floats(0, 1e15, allow_nan=False)
 counts = st.dictionaries(st.sampled_from(["flops", "operators", "parameters"]), numbers)
-baselines = st.builds(
-    Baseline, torch=st.text(), cases=st.dictionaries(CASES.map(str), counts, max_size=4)
+saved = st.tuples(CASES, counts).map(
+    lambda both: (str(both[0]), Saved(workload=both[0].workload, counts=both[1]))
 )
-GOOD = Baseline(torch="2", cases={LABEL: {"operators": 22, "flops": 2, "parameters": 3}})
+baselines = st.builds(Baseline, torch=st.text(), cases=st.lists(saved, max_size=4).map(dict))
+
+
+def made(**counts):
+    return Baseline(torch="2", cases={LABEL: Saved(workload=WORKLOAD, counts=counts)})
+
+
+GOOD = made(operators=22, flops=2, parameters=3)
 
 
 @given(baseline=baselines, data=st.data())
@@ -43,7 +52,7 @@ def file(tmp_path_factory):
 
 
 def test_a_diff_shows_one_number_a_line():
-    more = dump(replace(GOOD, cases={LABEL: {**GOOD.cases[LABEL], "operators": 23}}))
+    more = dump(made(operators=23, flops=2, parameters=3))
     lines = zip(dump(GOOD).splitlines(), more.splitlines(), strict=True)
     assert [a.strip() for a, b in lines if a != b] == [b'"operators": 22,']
     assert b'"flops": 2,' in more
@@ -52,13 +61,16 @@ def test_a_diff_shows_one_number_a_line():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"schema": 3}, "schema 3, and this attnbench reads 2; make one with --save"),
+        ({"schema": 4}, "schema 4, and this attnbench reads 3; make one with --save"),
         ({"schema": "1"}, "not a baseline"),
-        ({"cases": {"x": {}}}, "'x' does not read as a case"),
+        ({"cases": {"x": STORED}}, "'x' has another workload"),
         ({"cases": []}, "not a baseline"),
         ({"torch": 2}, "not a baseline: .*torch"),
-        ({"cases": {LABEL: {"flops": [1.0]}}}, "not a baseline: .*cases"),
-        *(({"cases": {LABEL: {"flops": bad}}}, "cases") for bad in (-1, True, "1", None)),
+        ({"cases": {LABEL: {**STORED, "counts": {"flops": [1.0]}}}}, "not a baseline: .*cases"),
+        *(
+            ({"cases": {LABEL: {**STORED, "counts": {"flops": bad}}}}, "cases")
+            for bad in (-1, True, "1", None)
+        ),
     ],
 )
 def test_wrong_fields_are_named(change, words, file):
@@ -79,7 +91,7 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path):
 def test_a_stored_case_is_requested_as_it_was_saved(case):
     if ".py:" in case.mechanism:  # a file must be there
         case = replace(case, mechanism="small.py:CARD")
-    kept = Baseline(torch="2", cases={str(case): {}})
+    kept = Baseline(torch="2", cases={str(case): Saved(workload=case.workload, counts={})})
     (found,) = stored_cases(kept, Path.cwd())
     assert (found.label, found.workload) == (str(case), case.workload)
     asked = found.build_request()

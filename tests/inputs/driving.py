@@ -19,8 +19,8 @@ import typer
 from attnbench.cli import main
 from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
-from attnbench.gate.baseline import Baseline, dump
-from attnbench.records import Mode
+from attnbench.gate.baseline import Baseline, Saved, dump
+from attnbench.records import Level, Mode, Workload
 from attnbench.run.pool import Pool
 from attnbench.store.journal import FILE, Journal
 from attnbench.store.schema import Start
@@ -129,8 +129,9 @@ def furnish(folder: Path) -> None:
     shutil.copytree(folder / "one", folder / "torn")
     with open(folder / "torn" / FILE, "ab") as file:
         file.write(b'{"schema":1,"kind":"run"')
-    label = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
-    kept = Baseline(torch="2.13.0", cases={label: {"flops": 2.0}})
+    workload = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
+    counted = Saved(workload=workload, counts={"flops": 2.0})
+    kept = Baseline(torch="2.13.0", cases={f"fastformer:eager/{workload}": counted})
     (folder / "kept.json").write_bytes(dump(kept))
     shutil.copy(CONFIGURATION, folder / "config.json")
     (folder / "empty").mkdir()

@@ -5,10 +5,12 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from attnbench.records import Workload
 from attnbench.render import latex
 from attnbench.render.grid import Cell, Table
 from tests.gate.repositories import Repository
@@ -176,8 +178,9 @@ def test_a_baseline_runs_no_file_from_outside_of_the_repository(path, tmp_path):
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nCARD = None\n")
     repository = Repository(tmp_path / "repository")
     name = path.format(tmp=tmp_path).removesuffix(".py") + ".py:CARD"
-    size = "B8-N16-D256-H16/attention/inference/float32/cpu"
-    kept = {"schema": 2, "attnbench": "", "torch": "", "cases": {f"{name}:eager/{size}": {}}}
+    workload = Workload(batch=8, seq_len=16)
+    case = {f"{name}:eager/{workload}": {"workload": asdict(workload), "counts": {}}}
+    kept = {"schema": 3, "torch": "", "cases": case}
     (repository.folder / "kept.json").write_text(json.dumps(kept))
     with driving.inside(repository.folder), driving.unmeasured():
         ended = driving.run("check", "--baseline", "kept.json")

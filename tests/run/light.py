@@ -6,7 +6,7 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnbench.api.servers import SCRIPT
+from attnbench.api.measuring import SCRIPT
 from attnbench.run import pool
 from attnbench.run.pool import Pool
 

@@ -142,7 +142,7 @@ def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
     install(tmp_path, {"torch/__init__.py": slow})
     code = (
         "import time\n"
-        "from attnbench.api.servers import SCRIPT, Pool\n"
+        "from attnbench.api.measuring import SCRIPT, Pool\n"
         "server = Pool(SCRIPT)\n"
         "time.sleep(600)\n"
     )

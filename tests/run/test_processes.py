@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.api.servers import SCRIPT, own_server
+from attnbench.api.measuring import SCRIPT, own_server
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import pool
@@ -130,7 +130,7 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
     script = tmp_path / "parent.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from attnbench.api.servers import SCRIPT, Pool\n"
+        "from attnbench.api.measuring import SCRIPT, Pool\n"
         "with Pool(SCRIPT, module='obeying') as server, server.process() as worker:\n"
         f"    Path({str(started)!r}).write_text(f'{{server.program.pid}} {{worker.pid}}\\n')\n"
         f"    worker.ask(1e9, do={odd('twice', 'hang', started)!r})\n"

@@ -1,0 +1,100 @@
+"""What `attnbench sweep` does without measuring: `--dry-run` and `--trace`."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnbench.api.measuring import main_reason
+from attnbench.cli import cluster, console
+from attnbench.devices.finding import find
+from attnbench.errors import CannotRun, UsageError
+from attnbench.fleet import split
+from attnbench.fleet.folder import script
+from attnbench.records import Case, Planned, Request
+from attnbench.render.cases import plan_tables
+from attnbench.run.order import Foreseen, foresee
+from attnbench.run.pool import Pool
+from attnbench.statistics.curves import size_names
+from attnbench.store import output
+from attnbench.units import many
+
+if TYPE_CHECKING:
+    from attnbench.cli.sweep import Asked
+
+
+def foretell(asked: "Asked", request: Request, plan: Sequence[Planned], as_json: bool) -> None:
+    """Print every case and the whole sweep, or one shard of it, with predictions.
+
+    Of a sweep on a cluster also the script of its jobs. Raises `CannotRun` if no case of the plan
+    can run, `UsageError` at too many shards.
+    """
+    on, shard = asked.where.on, asked.shard
+    shards = shard.of if shard else asked.where.shards
+    memory_bytes = None if on else find(request.device).memory_bytes()
+    share = split.share(plan, request, shard) if shard else None
+    found = foresee(request, plan, memory_bytes, share)
+    if all(planned.refusal for planned in plan):
+        raise CannotRun(
+            f"none of {many(len(plan), 'case')} can run;"
+            f" {main_reason(plan, found.left_out.values())}; choose other options or mechanisms"
+        )
+    line = cluster.shards_line(plan, request, shards) if shards else ""
+    if as_json:
+        whole = {"total_s": found.total_s, "budget_s": request.budget_s}
+        rows = [case_row(planned, found) for planned in plan]
+        console.data({**whole, "memory_bytes": memory_bytes, "cases": rows})
+        return
+    for table in plan_tables(plan, request, found, memory_bytes, size_names(plan)):
+        console.show(table)
+        console.out().print()
+    if line:
+        console.out().print(line)
+    if on and shards:
+        print(script(asked.folder, shards, cluster.command(asked.options, request.device)))
+
+
+def case_row(planned: Planned, found: Foreseen) -> dict[str, Any]:
+    """What programs read of a case; what is unknown of a module without a card is null."""
+    left_out = found.left_out.get(planned.case.key)
+    return {
+        **asdict(planned),
+        "predicted_s": found.seconds.get(planned.case.key),
+        "predicted_bytes": planned.predicted_bytes if planned.declared else None,
+        "label": str(planned.case),
+        "rounds": found.rounds.get(planned.case.key, 0),
+        "left_out": left_out
+        and {"outcome": left_out.outcome, "cause": left_out.cause, "reason": left_out.reason},
+    }
+
+
+def trace(
+    wanted: str, plan: Sequence[Planned], request: Request, server: Pool, folder: Path
+) -> None:
+    """Write the trace of a case of the plan into the folder; nothing is timed.
+
+    Raises `UsageError` if `wanted` is not one case of the plan, `CannotRun` if it does not run.
+    """
+    found = [planned for planned in plan if wanted in labels(planned.case)]
+    if len(found) != 1:
+        near = "; ".join(str(planned.case) for planned in (found or plan)[:3])
+        raise UsageError(f"--trace {wanted!r} means {len(found)} cases; write one, such as {near}")
+    case, part = found[0].case, server.folder / "trace.json"
+    if found[0].refusal:
+        raise CannotRun(f"--trace {wanted}: {found[0].refusal}")
+    asked = {**request.settings.worker_settings, **asdict(case), "path": str(part)}
+    with server.process(limit_bytes=request.settings.memory_limit_bytes) as worker:
+        answer = worker.ask(request.case_timeout_s or math.inf, do="trace", **asked)
+    if answer["outcome"] != "ok":
+        raise CannotRun(f"--trace {wanted}: {answer['outcome']}: {answer['reason']}")
+    label = re.sub(r"[^\w.=-]+", "-", str(case))[-200:].strip("-")
+    output.fill(folder, {f"trace-{label}.json": part.read_bytes()}, then=output.ELSEWHERE)
+    console.err().print(f"the trace is {folder}/trace-{label}.json; ui.perfetto.dev shows it")
+
+
+def labels(case: Case) -> set[str]:
+    """Accepted names of a case: its own, and mechanism or series with mode and length."""
+    place = f"{case.workload.mode}/{case.workload.seq_len}"
+    return {str(case), f"{case.series}/{place}", f"{case.mechanism}/{place}"}
