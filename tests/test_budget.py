@@ -19,13 +19,13 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_190, 1_000),
+    "cli": (2_110, 1_000),
     "api": (480, 170),
-    "gate": (1_410, 1_200),
+    "gate": (1_420, 1_200),
     "claims": (350, 350),
     "render": (3_380, 1_700),
     "render/web": (520, 520),
-    "workloads": (1_200, 650),
+    "workloads": (1_130, 650),
     "kvbytes": (550, 460),
     "measure": (1_930, 910),
     "analysis": (1_840, 1_240),
@@ -36,8 +36,8 @@ LINES = {
     "verify": (600, 450),
     "devices": (1_790, 1_300),
     "statistics": (810, 650),
-    "store": (790, 430),
-    "records": (1_090, 500),
+    "store": (800, 430),
+    "records": (1_000, 500),
     "modes": (110, 90),
     "units.py": (200, 140),
     "metrics.py": (220, 170),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (32_190, 22_000)
-ALL = (24_940, 17_500)  # of the package
+TESTS = (32_120, 22_000)
+ALL = (24_720, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
