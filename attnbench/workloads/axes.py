@@ -60,11 +60,6 @@ def size(text: str, option: str = "size", most: int = COUNTABLE, least: int = 1)
     return value
 
 
-def sizes(text: str, option: str) -> tuple[int, ...]:
-    """A list of sizes, each once. Raises `BadAxis`."""
-    return tuple(dict.fromkeys(size(part, option, LARGEST) for part in parts(text, option)))
-
-
 def share(text: str, option: str, most: float = 1.0) -> float:
     """The share that `0.02` or `2%` means, from 0 to `most`. Raises `BadAxis`."""
     value, percent = text.strip(), text.strip().endswith("%")

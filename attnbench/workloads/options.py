@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import cache, partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -110,8 +111,11 @@ def flag(name: str) -> str:
 
 
 def text(value: Any) -> str:
-    """A typed value as users write it: `128,256`, `0.5`, `none`."""
+    """A typed value as users write it: `512..2048:x2`, `128,256`, `0.5`, `none`."""
     if isinstance(value, tuple):
+        numbers = len(value) > 2 and isinstance(value[0], int)
+        if numbers and all(b == 2 * a for a, b in pairwise(value)):
+            return f"{value[0]}..{value[-1]}:x2"
         return ",".join(map(text, value))
     if isinstance(value, float):
         return str(value).removesuffix(".0")
@@ -200,7 +204,7 @@ def one_of(metavar: str, known: type[StrEnum]) -> Kind:
 
 
 SIZE = Kind("N", partial(axes.size, most=axes.LARGEST))
-SIZE_LIST = Kind("N[,N...]", axes.sizes)
+SIZE_LIST = Kind("N[,N...]", axes.lengths)
 DTYPES = (*SHORT_DTYPES.values(), *SHORT_DTYPES)
 # of the options that are not a single size
 KINDS: Mapping[str, Kind] = MappingProxyType(
