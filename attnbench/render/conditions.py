@@ -1,7 +1,7 @@
 """The lines above every report: the request, the machine, how it measured, and warnings."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
@@ -24,33 +24,31 @@ KEPT = (
 )
 
 
-def origin(sweep: Sweep) -> list[str]:
-    """Request, machine, versions, date and command, each a line of plain text."""
-    lines = [_asked(sweep)]
-    # sessions of one machine differ in free memory: the first of each machine is shown
-    machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
-    lines += [line for session in reversed(machines.values()) for line in _machine(session)]
-    begun = f" on {sweep.begun[:10]}" * bool(sweep.begun)
-    lines.append(f"Measured{begun} by: {command(sweep.request)}{_resumed(sweep)}")
-    return [clean(line) for line in lines]
-
-
-def _resumed(sweep: Sweep) -> str:
-    """How often a sweep went on, whose request has the limits of the last time."""
-    again = len(sweep.sessions) - 1
-    if again < 1 or any(run.origin.shard for run in sweep.runs):
-        return ""
-    return f" (the last of {units.many(again + 1, 'session')}, each with a budget of its own)"
-
-
 def conditions(analysis: Analysis) -> list[str]:
     """`origin` and the method, each a line of plain text; warnings are separate."""
     sweep = analysis.sweep
-    lines = [*origin(sweep), *_nodes(analysis)]
+    lines = origin(sweep)
+    if nodes := analysis.nodes:
+        shards = units.many(len(sweep.shards), "shard")
+        on = units.many(len(nodes), "node")
+        lines.append(f"Divided into {shards}, on {on}: {units.few(nodes)}.")
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
     lines += (f"{units.capitalised(found.text)}." for found in analysis.warnings if found.note)
+    return [clean(line) for line in lines]
+
+
+def origin(sweep: Sweep) -> list[str]:
+    """Request, machine, versions, date and command, each a line of plain text."""
+    # sessions of one machine differ in free memory: the first of each machine is shown
+    machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
+    lines = [_asked(sweep)]
+    lines += (line for session in reversed(machines.values()) for line in _machine(session))
+    begun = f" on {sweep.begun[:10]}" * bool(sweep.begun)
+    sessions, shards = len(sweep.sessions), any(run.origin.shard for run in sweep.runs)
+    again = f" (the last of {sessions} sessions)" if sessions > 1 and not shards else ""
+    lines.append(f"Measured{begun} by: {command(sweep.request)}{again}")
     return [clean(line) for line in lines]
 
 
@@ -65,17 +63,13 @@ def ended(analysis: Analysis) -> str:
     if sweep.request.precision is None or not sweep.finished or not blocks:
         return ""
     halves = [certainty.half for certainty in blocks.values()]
-    least, wanted = max(halves), units.percent(sweep.request.precision)
-    by = "by --budget" if sweep.over_budget else "after its rounds"
-    if least <= sweep.request.precision:
-        lengths = ", ".join(units.count(n) for n in sorted({block.seq_len for block in blocks}))
-        how = f" {by}" * sweep.over_budget
-        return f"Ended{how}: every ratio at N = {lengths} is known to {wanted} or better."
     known = sum(half <= sweep.request.precision for half in halves)
+    least = max(halves)
     worst = f"to {units.percent(least)}" if math.isfinite(least) else "from one round only"
     return (
-        f"Ended {by}: {known} of {units.many(len(halves), 'block')} known to {wanted}, the least"
-        f" certain {worst}."
+        f"Ended {'by --budget' if sweep.over_budget else 'after its rounds'}: {known} of"
+        f" {units.many(len(halves), 'block')} known to {units.percent(sweep.request.precision)},"
+        f" the least certain {worst}."
     )
 
 
@@ -86,37 +80,31 @@ def gpu_settings(session: Environment) -> str:
 
 
 def _asked(sweep: Sweep) -> str:
-    request = sweep.request
-    planned = (planned.case.workload for planned in sweep.plan)
-    decoded = sorted({w.batch for w in planned if w.steps})
-    batches, widths, heads, dtypes = (
-        list(dict.fromkeys(getattr(each, name) for each in request.sizes))
-        for name in ("batch", "width", "heads", "dtype")
-    )
-    batch = units.many(request.tokens, "token") if not request.batch else _many(batches, "sequence")
-    sizes = [f"{batch} per batch"] * bool(set(PASSES) & {*request.modes})
-    sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
-    sizes += [
-        f"width {', '.join(map(str, widths))}",
-        _many(heads, "head"),
-        *[units.many(request.layers, "layer")] * (request.level is Level.MODEL),
-        ", ".join(dtypes),
-    ]
-    sizes += ["causal"] * request.causal
-    sizes += [f"{units.percent(request.padding)} padding"] * (request.padding > 0)
-    lengths = request.lengths
-    span = f"{units.count(min(lengths))} to {units.count(max(lengths))}" if lengths else "none"
-    return (
-        f"Request: {', '.join(request.models)}; level {request.level}; "
-        f"{' and '.join(request.modes)}; {units.many(len(lengths), 'length')}, {span};"
-        f" {', '.join(sizes)}."
-    )
+    request, lengths = sweep.request, sweep.request.lengths
 
+    def listed(values: Iterable[object]) -> str:
+        return ", ".join(map(str, dict.fromkeys(values)))
 
-def _many(counts: Sequence[int], noun: str) -> str:
-    """`2, 4 heads`."""
-    *others, last = counts
-    return ", ".join([*map(str, others), units.many(last, noun)])
+    steps = sorted(p.case.workload.batch for p in sweep.plan if p.case.workload.steps)
+    per_batch = f"batch {listed(each.batch for each in request.sizes)}"
+    if not request.batch:
+        per_batch = f"{units.many(request.tokens, 'token')} per batch"
+    span = units.between(min(lengths), max(lengths)) if lengths else "none"
+    said = {
+        f"Request: {', '.join(request.models)}": True,
+        f"level {request.level}": True,
+        " and ".join(request.modes): True,
+        f"{units.many(len(lengths), 'length')}, {span}": True,
+        per_batch: bool({*PASSES} & {*request.modes}),
+        f"decode at batch {listed(steps)}": bool(steps),
+        f"width {listed(each.width for each in request.sizes)}": True,
+        f"heads {listed(each.heads for each in request.sizes)}": True,
+        f"layers {request.layers}": request.level is Level.MODEL,
+        listed(each.dtype for each in request.sizes): True,
+        "causal": request.causal,
+        f"{units.percent(request.padding)} padding": request.padding > 0,
+    }
+    return f"{'; '.join(text for text, true in said.items() if true)}."
 
 
 def _machine(session: Environment) -> Iterator[str]:
@@ -135,32 +123,24 @@ def _machine(session: Environment) -> Iterator[str]:
         yield f"GPU settings: {gpu_settings(session)}."
 
 
-def _nodes(analysis: Analysis) -> list[str]:
-    """Where the shards of a divided sweep ran."""
-    if not analysis.nodes:
-        return []
-    shards = analysis.sweep.shards
-    of = f" of {shards[0].of}" if shards and len(shards) < shards[0].of else ""
-    where = units.few(analysis.nodes)
-    nodes = units.many(len(analysis.nodes), "node")
-    return [f"Divided into {units.many(len(shards), 'shard')}{of}, on {nodes}: {where}."]
-
-
 def _how(analysis: Analysis) -> str:
-    request, cases = analysis.sweep.request, analysis.cases
-    budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:.10g} s"
-    rounds = int(cases["rounds"].max()) if len(cases) else 0
+    request, cases, runs = analysis.sweep.request, analysis.cases, analysis.sweep.runs
     settings = request.settings
     by = timed_by(cases) if len(cases) else str(settings.clock)
-    text = f"Measured: {by}, " * (by != "time") or "Measured: "
-    text += f"{units.many(rounds, 'round')}, {budget}, seed {settings.seed}"
-    text += "".join(f", {words}" for _, on, words in settings.fields_with("said") if on)
+    parts = [
+        *([by] if by != "time" else []),
+        units.many(int(cases["rounds"].max()) if len(cases) else 0, "round"),
+        "no budget" if request.budget_s is None else f"budget {request.budget_s:.10g} s",
+        f"seed {settings.seed}",
+        *(words for _, on, words in settings.fields_with("said") if on),
+    ]
+    text = f"Measured: {', '.join(parts)}"
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
     if (factor := analysis.wall_factor or 1.0) > WALL:
         text += f"; wall time was {units.plain(factor, 2)} times as long in the median"
     if settings.clock is Clock.WALL and settings.threads > 1 and by != "time":
         text += UNCERTAIN
-    kept = any(run.notes.get("allocator") == "pages kept" for run in analysis.sweep.runs)
-    graphs = " Peaks and counts are those of iterations without graphs." * settings.cuda_graphs
-    return f"{text}.{graphs}{KEPT * kept}"
+    kept = any(run.notes.get("allocator") == "pages kept" for run in runs)
+    graphs = " Peaks and counts are those of iterations without graphs."
+    return f"{text}.{graphs if settings.cuda_graphs else ''}{KEPT if kept else ''}"

@@ -10,48 +10,41 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from math import log, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnbench import units
 from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, CrossoverKind, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import DRAWN, MEMORY, TIME
 from attnbench.records import PASSES, CardFacts, Level
-from attnbench.render.grid import EMPTY, Cell, Column, Table, none_if_nan, number, table, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table
 from attnbench.render.printed import PrintedCost, printed_costs
 
 
-def complexity(summary: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
-    """Table 7 of the Fastformer paper, with counted and measured costs.
-
-    `fits` comes from `scaling`.
-    """
-    length = int(summary["seq_len"].max())
-    longest = summary[summary["seq_len"] == length].drop_duplicates("series")
-    cases: Mapping[Any, Any] = longest.set_index("series").to_dict("index")
-    by_name = {card.mechanism: card for card in cards}
-
-    def printed(own: Frame) -> Cell:
-        card = by_name.get(own["mechanism"].iloc[0])
-        return words(card.complexity if card else units.NOTHING)
-
-    def parameters(own: Frame) -> Cell:
-        case = cases.get(_series(own))
-        return number(float(case["parameters"]), units.count) if case else EMPTY
-
-    def per_token(own: Frame) -> Cell:
-        case = cases.get(_series(own))
-        return number(float(case["flops"] / case["outputs"]), units.flops) if case else EMPTY
-
+def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
+    """Table 7 of the Fastformer paper, with counted and measured costs; `fits` are of `scaling`."""
+    length, printed = int(cases["seq_len"].max()), {card.mechanism: card for card in cards}
+    longest = cases[cases["seq_len"] == length].drop_duplicates("series").set_index("series")
+    longest = longest.reindex(fits["series"].unique())
+    rows = []
+    for series, own in fits.groupby("series", sort=False):
+        case, card = longest.loc[series], printed.get(own["mechanism"].iloc[0])
+        rows.append({
+            "series": series,
+            "as_printed": card.complexity if card else units.NOTHING,
+            "parameters": case["parameters"],
+            "flops_per_token_at_longest": case["flops"] / case["outputs"],
+            "fits": own,
+        })  # fmt: skip
     counted = f"FLOPs per token, N = {units.count(length)}"
     return table(
-        (own for _, own in fits.groupby("series", sort=False)),
+        rows,
         [
-            Column("Mechanism", lambda own: words(_series(own)), "series"),
-            Column("As printed", printed),
-            Column("Parameters", parameters),
-            Column(counted, per_token, "flops_per_token_at_longest"),
-            *_exponent_columns(fits, lambda kind, own: exponent(_fit(own, kind))),
+            Column.words("Mechanism", "series"),
+            Column.words("As printed", "as_printed"),
+            Column.number("Parameters", "parameters", units.count),
+            Column.number(counted, "flops_per_token_at_longest", units.flops),
+            *_exponents(fits, lambda fit, row: exponent(fit)),
         ],
         name="complexity",
         title="Complexity: printed, counted and measured",
@@ -70,20 +63,20 @@ def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Tab
     """
 
     def in_mode(mode: str) -> Column:
-        return Column(mode.capitalize(), lambda row: crossing(row[2].get(mode)))
+        return Column(mode.capitalize(), lambda row: crossing(row.get(mode)))
 
-    modes = list(dict.fromkeys(pairs["mode"]))
     rows = []
     for (a, b), own in pairs.groupby(["series", "other"], sort=False):
         crosses = own["answer"].isin((CrossoverKind.FROM, CrossoverKind.UNCLEAR)).any()
         if crosses or {a, b} & {*baselines}:
-            rows.append((a, b, {row["mode"]: row for _, row in own.iterrows()}))
+            modes = {row["mode"]: row for _, row in own.iterrows()}
+            rows.append({"faster": a, "than": b, **modes})
     return table(
         rows,
         [
-            Column("Faster", lambda row: words(row[0])),
-            Column("Than", lambda row: words(row[1])),
-            *map(in_mode, modes),
+            Column.words("Faster", "faster"),
+            Column.words("Than", "than"),
+            *map(in_mode, dict.fromkeys(pairs["mode"])),
         ],
         name="crossovers",
         title=f"Crossover lengths (time{of}), tokens",
@@ -96,7 +89,7 @@ def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Tab
 def crossing(row: Row | None, suffix: str = "") -> Cell:
     """A crossover length with its confidence interval, or the answer in words.
 
-    `suffix` ends the names of the columns of `row`.
+    `suffix` ends the names of the columns of `row`. What is only a bound has no value.
     """
     if row is None:
         return EMPTY
@@ -105,48 +98,36 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
     text, *ends = (units.count(round(value)) for value in (length, low, high))
     if length <= row["from_len" + suffix]:
-        return Cell(f"≤ {ends[1]}")  # the value is only a bound
+        return Cell(f"≤ {ends[1]}")
     return Cell(text if low == high else units.interval(text, *ends), length, low, high)
 
 
-def _exponent_columns(
-    fits: Frame, cell: Callable[[tuple[str, str], Any], Cell]
-) -> Iterator[Column]:
-    """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
-    for row in DRAWN:
+def _exponents(fits: Frame, cell: Callable[[Row | None, Any], Cell]) -> Iterator[Column]:
+    """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's.
+
+    `cell` is given the fit, if there is one, and the row of the table, which has `fits`.
+    """
+
+    def fitted(metric: str, mode: str, row: Mapping[str, Any]) -> Cell:
+        own = row["fits"]
+        same = own[(own["metric"] == metric) & (own["mode"] == mode)]
+        return cell(None if same.empty else same.iloc[-1], row)
+
+    for metric in DRAWN:
         for mode in dict.fromkeys(fits["mode"]):
-            if row.key != MEMORY or mode in PASSES:
-                heading = f"{row.name.capitalize()} exponent, {mode}"
-                yield Column(heading, partial(cell, (row.key, mode)))
-
-
-def _fit(fits: Frame, kind: tuple[str, str]) -> Row | None:
-    """The fit of a metric and mode, if there is one."""
-    same = fits[(fits["metric"] == kind[0]) & (fits["mode"] == kind[1])]
-    return None if same.empty else same.iloc[-1]
-
-
-def _series(fits: Frame) -> str:
-    return str(fits["series"].iloc[0])
+            if metric.key != MEMORY or mode in PASSES:
+                heading = f"{metric.name.capitalize()} exponent, {mode}"
+                yield Column(heading, partial(fitted, metric.key, mode))
 
 
 def exponent(fit: Row | None) -> Cell:
     """An exponent with its confidence interval, marked where the curve still bends."""
     if fit is None or not units.has_value(fit["exponent"]):
         return EMPTY
-    text = units.exponent(fit["exponent"])
-    if units.has_value(fit["low"]):
-        text = units.interval(text, units.exponent(fit["low"]), units.exponent(fit["high"]))
+    text, *ends = (units.exponent(fit[name]) for name in ("exponent", "low", "high"))
+    shown = units.interval(text, *ends) if units.has_value(fit["low"]) else text
     mark = "~" if fit["tail"] == Tail.BENDING else ""
-    low, high = (none_if_nan(fit[name]) for name in ("low", "high"))
-    return Cell(mark + text, fit["exponent"], low, high)
-
-
-class PrintedRow(NamedTuple):
-    """A line of a printed table, and the fits of one series of its mechanism."""
-
-    cost: PrintedCost
-    fits: Frame
+    return bounded(fit["exponent"], fit["low"], fit["high"])._replace(text=mark + shown)
 
 
 def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Iterator[Table]:
@@ -170,48 +151,37 @@ def _paper_table(
 ) -> Table:
     by_name = {card.mechanism: card for card in cards}
     slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
-
-    def model(row: PrintedRow) -> Cell:
-        card = by_name.get(row.cost.mechanism)
-        return words(f"{row.cost.name} ({card.authors}, {card.year})" if card else row.cost.name)
-
-    def complexity(row: PrintedRow) -> Cell:
-        slip = row.cost.slip
-        return words(row.cost.printed + (f" ({slips.index(slip) + 1})" if slip else ""))
-
-    of_survey = [
-        Column("Decode", lambda row: Cell("✓" if row.cost.decode == "yes" else "✗")),
-        Column("Class", lambda row: words(row.cost.family)),
-    ]
+    rows = []
+    for cost in costs:
+        card = by_name.get(cost.mechanism)
+        row = {
+            "model": f"{cost.name} ({card.authors}, {card.year})" if card else cost.name,
+            "complexity": cost.printed + (f" ({slips.index(cost.slip) + 1})" if cost.slip else ""),
+            "decode": "✓" if cost.decode == "yes" else "✗",
+            "class": cost.family,
+            "cost": cost,
+        }
+        own = fits[fits["mechanism"] == cost.mechanism].groupby("series", sort=False)
+        rows += [{**row, "measured": series, "fits": found} for series, found in own]
+    of_survey = [Column.words("Decode", "decode"), Column.words("Class", "class")]
+    slow = " Projections and the shell, linear in N, flatten a curve until its core dominates."
     return table(
-        (
-            PrintedRow(cost, rows)
-            for cost in costs
-            for _, rows in fits[fits["mechanism"] == cost.mechanism].groupby("series", sort=False)
-        ),
+        rows,
         [
-            Column("Model / Paper", model),
-            Column("Complexity", complexity),
+            Column.words("Model / Paper", "model"),
+            Column.words("Complexity", "complexity"),
             *(of_survey if any(cost.family for cost in costs) else ()),
-            Column("Measured", lambda row: words(_series(row.fits))),
-            *_exponent_columns(
-                fits, lambda kind, row: _against_printed(_fit(row.fits, kind), row.cost, level)
-            ),
+            Column.words("Measured", "measured"),
+            *_exponents(fits, lambda fit, row: _against_printed(fit, row["cost"], level)),
         ],
         name=name,
         title=f"{costs[0].source}, with measured exponents",
-        note=" ".join([*(f"({i}) {slip}" for i, slip in enumerate(slips, 1)), _note(level)]),
-    )
-
-
-def _note(level: Level) -> str:
-    slow = " Projections and the shell, linear in N, flatten a curve until its core dominates."
-    return (
-        "↑ and ↓ mark an exponent whose 95 % confidence interval lies above or below the printed"
+        note="".join(f"({i}) {slip} " for i, slip in enumerate(slips, 1))
+        + "↑ and ↓ mark an exponent whose 95 % confidence interval lies above or below the printed"
         f" exponent by more than {BEND:g}; for n log n that is anything from 1 to the slope of"
         f" n log n at the middle of the lengths.{'' if level is Level.CORE else slow} “~” marks a"
         " curve that still bends. Memory is compared with the same printed exponent; forms that"
-        " never store their scores stay below it."
+        " never store their scores stay below it.",
     )
 
 
@@ -223,5 +193,5 @@ def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
     if fit["metric"] == TIME and fit["mode"] not in PASSES:
         power = max(power - STEPS, 0.0)
     steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
-    mark = "↑" if fit["low"] > steepest + BEND else "↓" if fit["high"] < power - BEND else ""
-    return cell._replace(text=f"{cell.text} {mark}") if mark else cell
+    mark = " ↑" if fit["low"] > steepest + BEND else " ↓" if fit["high"] < power - BEND else ""
+    return cell._replace(text=cell.text + mark)

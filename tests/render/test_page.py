@@ -265,8 +265,8 @@ def test_the_request_states_the_sizes_that_a_level_has():
 
     whole = sweep(("fastformer",), lengths=(128,))
     assert line(Level.MODEL).endswith("float32.")
-    assert "1 head, 2 layers, float32" in line(Level.MODEL, heads=1)
-    assert "16 heads, float32" in line(Level.ATTENTION), "one attention has no layers"
+    assert "heads 1; layers 2; float32" in line(Level.MODEL, heads=1)
+    assert "heads 16; float32" in line(Level.ATTENTION), "one attention has no layers"
 
 
 def test_speed_ups_name_the_baseline_and_leave_it_out():

@@ -36,18 +36,11 @@ def test_the_total_the_budget_and_the_memory_are_shown():
     assert "available" not in dict(texts(total))["Largest peak memory"]
 
 
-def test_what_is_left_out_is_listed_by_reason_and_series():
+def test_what_is_left_out_has_a_reason():
     plan = (*PLAN, OTHER)
-    found, (cases, lost, _) = tables(replace(REQUEST, budget_s=6.0), plan)
-    listed = {(row[1], row[2], n) for row in texts(lost) for n in row[3].split(", ")}
-    assert listed == {
-        (p.case.series, p.case.workload.mode, f"{p.case.workload.seq_len}")
-        for p in plan
-        if p.case.key in found.left_out
-    }
-    assert {row[0] for row in texts(lost)} == {"over budget", "it cannot"}
+    found, (cases, _) = tables(replace(REQUEST, budget_s=6.0), plan)
+    assert len(found.left_out) == sum("round" not in row[-1] for row in texts(cases)) > 1
     assert {row[-1] for row in texts(cases)} >= {"over budget", "it cannot", "1 round"}
-    assert len(tables(REQUEST, PLAN)[1]) == 2, "nothing is left out"
 
 
 def test_what_cannot_run_has_a_reason_instead_of_costs():
