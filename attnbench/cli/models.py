@@ -120,7 +120,8 @@ def show_one(row: Mapping[str, Any]) -> None:
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(dict.fromkeys(filter(None, cited)))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
-    if legend := "; ".join(meanings(row["complexity"], row["symbols"], row["options"])):
+    symbols = meanings(row["complexity"], row["symbols"], row["options"])
+    if legend := "; ".join(map(": ".join, symbols)):
         shown(f"Symbols    {legend}")
     steps = [form for form, says in row["decode"].items() if says == "runs"]
     reasons = dict.fromkeys(row["decode"].values())

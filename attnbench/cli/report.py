@@ -72,11 +72,11 @@ def publish(
 
     sweep = load_results(folder)
     into = out or (folder if folder.is_dir() else folder.parent)
-    with nothing_lost(sweep, folder) as failed:
+    with nothing_lost(sweep, folder):
         analysis = analyse(sweep, against, at_length)
-        tables = report_tables(analysis, failed)
+        tables = report_tables(analysis)
         console.warn(warnings(analysis))
-        files = report_files(analysis, formats, size, tables, failed)
+        files = report_files(analysis, formats, size, tables)
         output.fill(into, files, then=INTACT)
         if as_json:
             console.data(as_data(analysis))
@@ -88,17 +88,10 @@ def publish(
 
 
 @contextmanager
-def nothing_lost(sweep: "Sweep", folder: Path) -> Iterator[list[Exception]]:
-    """A list for the errors of parts of a report, the first of which is raised at the end.
-
-    It and any other unexpected error here say that all runs are kept, and how to go on.
-    """
-    failed: list[Exception] = []
+def nothing_lost(sweep: "Sweep", folder: Path) -> Iterator[None]:
+    """Any unexpected error here says that all runs are kept, and how to go on."""
     try:
-        yield failed
-        if failed:
-            failed[0].add_note(f"{many(len(failed), 'part')} of the report could not be made")
-            raise failed[0]
+        yield
     except AttnbenchError:
         raise
     except Exception as error:

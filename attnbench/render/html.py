@@ -1,6 +1,6 @@
-"""Pages as self-contained HTML files: no external resources, light and dark, printable.
+"""The page of a report as one HTML file: no external resources, light and dark, printable.
 
-Templates, style and script are in `web/`. Jinja escapes all text; the security policy of a page
+Template, style and script are in `web/`. Jinja escapes all text; the security policy of a page
 forbids everything but images within it and the style and scripts with these exact contents. The
 charts are drawn by Vega-Lite, whose interpreter evaluates expressions without `eval`. Figures,
 tables and files stay within reach without scripts.
@@ -9,8 +9,7 @@ tables and files stay within reach without scripts.
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -28,9 +27,6 @@ VEGA = WEB / "vega.js.gz"
 
 NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, see pip install -e ."
 
-Answers = Sequence[tuple[str, Sequence[str]]]  # headings with sentences
-Pictures = Mapping[str, tuple[bytes, str]]  # PNG files and their captions
-
 
 def page(
     name: str,
@@ -40,44 +36,44 @@ def page(
     answer: Table | None = None,
     warnings: Sequence[str] = (),
     conditions: Sequence[str] = (),
-    conditions_title: str = "Conditions",
-    answers: Answers = (),
-    pictures: Pictures = MappingProxyType({}),
+    answers: Mapping[str, str] = MappingProxyType({}),
+    pictures: Mapping[str, bytes] = MappingProxyType({}),
     charts: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
     """The whole document.
 
-    `head` are lines below the name, followed by what was found: `answers` and the table `answer`.
-    `charts` is the data of `charts.charts`. `files` are the CSV files that the page offers besides
-    those of its tables, by their names.
+    `head` are lines below the name, followed by what was found: `answers`, sentences by their
+    headings, and the table `answer`. `pictures` are PNG files by their captions; `charts` is the data of
+    `charts.charts`. `files` are the CSV files that the page offers besides those of its tables.
     """
     if charts is not None and not charts["quantities"]:
         charts = None  # nothing was measured or predicted
     if charts is not None and not VEGA.is_file():
         charts, warnings = None, [*warnings, NO_CHARTS]
     style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
-    allowed, packed = [script.encode()], {}
+    scripts, packed = [script.encode()], {}
     if charts is not None:
-        vega = VEGA.read_bytes()
-        packed = {"data": _packed(charts), "vega": _base64(vega)}
-        allowed.append(gzip.decompress(vega))
+        vega, data = VEGA.read_bytes(), json.dumps(charts, ensure_ascii=False, allow_nan=False)
+        packed = {"data": gzip.compress(data.encode("utf-8", "replace"), mtime=0), "vega": vega}
+        scripts.append(gzip.decompress(vega))
     own = [*tables, *filter(None, [answer])]
     offered = {f"{table.name}.csv": delimited.table(table) for table in own} | {**files}
-    text = _template("base.html").render(
+    text = _template().render(
         name=name,
         head=" ".join(head),
         answer=answer,
         tables=tables,
         warnings=warnings,
         conditions=conditions,
-        conditions_title=conditions_title,
         answers=answers,
-        figures=_figures(pictures),
+        pictures={
+            caption: f"data:image/png;base64,{_base64(p)}" for caption, p in pictures.items()
+        },
         charts=charts,
         files={file: f"data:text/csv;base64,{_base64(csv)}" for file, csv in offered.items()},
-        packed=packed,
-        policy=policy(style.encode(), allowed),
+        packed={key: _base64(content) for key, content in packed.items()},
+        policy=policy(style.encode(), scripts),
         style=style,
         script=script,
     )
@@ -93,29 +89,23 @@ def policy(style: bytes, scripts: Sequence[bytes]) -> str:
     )
 
 
-@cache
-def _template(name: str) -> Template:
-    """A template; text in it is cleaned of control characters and escaped."""
+def _template() -> Template:
+    """The template of pages; text in it is cleaned of control characters and escaped."""
     environment = Environment(
         loader=PackageLoader("attnbench.render", "web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_plain,
+        finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters |= {"breakable": breakable, "shown": _shown}
-    return environment.get_template(name)
+    return environment.get_template("page.html")
 
 
 def breakable(plain: str) -> Markup:
     """The text, with positions at which a long name may be broken."""
     return Markup("<wbr>").join(pieces(plain))
-
-
-def _plain(value: object) -> object:
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _shown(cell: Cell) -> Markup:
@@ -125,20 +115,9 @@ def _shown(cell: Cell) -> Markup:
     return Markup(" <wbr>[").join(clean(cell.text).split(" ["))
 
 
-def _packed(data: object) -> str:
-    """JSON, compressed, in base64; the same bytes for the same data."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _base64(gzip.compress(text.encode("utf-8", "replace"), mtime=0))
-
-
-def _base64(content: bytes) -> str:
-    return b64encode(content).decode("ascii")
-
-
 def _hash(content: bytes) -> str:
     return f"'sha256-{_base64(sha256(content).digest())}'"
 
 
-def _figures(pictures: Pictures) -> Iterator[dict[str, str]]:
-    for content, caption in pictures.values():
-        yield {"source": f"data:image/png;base64,{_base64(content)}", "caption": caption}
+def _base64(content: bytes) -> str:
+    return b64encode(content).decode("ascii")

@@ -1,16 +1,12 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import starmap
-from operator import call
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
-from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, delimited, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
@@ -30,164 +26,110 @@ if TYPE_CHECKING:
 # columns of the summary that only the program needs
 INTERNAL = ("key", "match", "sizes", "batch_scale")
 
-T = TypeVar("T")
-
-
-Failures = list[Exception] | None  # of parts of a report; None: the first one is raised
-
 
 def report_files(
     analysis: Analysis,
     formats: Sequence[str] = ("png",),
     size: FigureSize = FigureSize.TEXT,
     tables: Sequence[Table] = (),
-    failed: Failures = None,
 ) -> dict[str, bytes]:
     """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
 
-    `size` is that of the figures, and `tables` are those of `report_tables` unless given. A figure
-    that cannot be made is left out, and added to `failed`.
+    `size` is that of the figures, and `tables` are those of `report_tables` unless given.
     """
     sweep, cases = analysis.sweep, analysis.cases
-    interactive = next(kept(map(charts.charts, [analysis]), failed), None)
-    figures = _figures(cases, sweep.request.batch_tokens, size)
-    drawn, described = _drawn(figures, formats, failed), captions(cases, sweep)
-    answers, warned, said = sentences(analysis.answers), warnings(analysis), conditions(analysis)
     tables = tables or report_tables(analysis)
-    files = {file: content for file, content in drawn.items() if file[-3:] in formats}
+    answers, warned, said = sentences(analysis.answers), warnings(analysis), conditions(analysis)
+    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
+    sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
+    sheets["cases.csv"] = delimited.frame(recorded)
+    sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
+    described = captions(cases, sweep)
+    pictures = {
+        f"{stem}.{end}": saved(figure, end)
+        for stem, figure in ((stem, drawn(stem, analysis, size)) for stem in described)
+        for end in dict.fromkeys((*formats, "png"))  # a page shows the PNG
+    }
+    files = {file: content for file, content in pictures.items() if file[-3:] in formats}
     shown = [file for file in files if file.endswith(".png")]
-    labelled = named(tables, cases["series"])
-    first = sum(table.name == "answer" for table in labelled)
+    first, *rest = labelled = named(tables, cases["series"])
     lines = map(": ".join, answers.items())
     files["tables.md"] = markdown.page(sweep.name, lines, warned, said, shown, labelled)
     files |= {file: text.encode() for file, text in latex.files(labelled).items()}
-    sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
-    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
-    sheets["cases.csv"] = delimited.frame(recorded)
-    sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
     head = origin(sweep)
     files["report.html"] = html.page(
         sweep.name,
-        labelled[first:],
+        rest,
         head=head,
-        answer=next(iter(labelled[:first]), None),
-        answers=[(heading, [text]) for heading, text in answers.items()],
+        answer=first,
+        answers=answers,
         warnings=warned,
         conditions=[line for line in said if line not in head],
-        pictures={
-            file: (content, described.get(stem := file[:-4], f"{stem.capitalize()}."))
-            for file, content in drawn.items()
-            if file.endswith(".png")
-        },
-        charts=interactive,
+        pictures={text: pictures[f"{stem}.png"] for stem, text in described.items()},
+        charts=charts.charts(analysis),
         files=sheets,
     )
     return files | sheets
 
 
-def kept(parts: Iterator[T], failed: Failures) -> Iterator[T]:
-    """The parts that can be made; an error of any other is added to `failed`, if it is given."""
-    while True:
-        try:
-            part = next(parts)
-        except StopIteration:
-            return
-        except Exception as error:
-            if failed is None:
-                raise
-            failed.append(error)
-        else:
-            yield part
-
-
 def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
     """What each figure of these cases shows, by the stem of its file, and how it was measured."""
-    versions = dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sweep.sessions)
-    rounds, lengths = cases.loc[cases[TIME].notna(), "rounds"], cases["seq_len"]
+    passes, timed = cases["mode"].isin(PASSES), cases[TIME].notna()
+    texts = {
+        row.figure: f"{row.heading}{' per token' if row.per_token else ''} against length"
+        for row in DRAWN
+        if passes.any() and (row.key == TIME or cases.loc[passes, row.key].notna().any())
+    }
+    for mode in cases.loc[timed & ~passes, "mode"].unique():
+        texts[str(mode)] = "Time per output token and size of the state against context"
+    lengths, rounds = cases["seq_len"], cases.loc[timed, "rounds"]
     how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
     if len(rounds):
         most = units.many(int(rounds.max()), "round")
         how.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
-    shown = {}
-    for row in DRAWN:
-        text = f"{row.heading} per token" if row.per_token else row.heading
-        text += " against length"
-        if row.interval:
-            text += ", with 95 % confidence intervals"
-        if row.predicted and cases[row.key].isna().any():
-            text += "; open markers are predicted"
-        shown[row.figure] = text
-    shown |= {
-        mode: "Time per output token, with 95 % confidence intervals, and size of the state against"
-        " context"
-        for mode in dict.fromkeys(cases["mode"])
-        if find(mode).steps
-    }
-    return {stem: f"{text}. {'; '.join([*how, *versions])}." for stem, text in shown.items()}
+    how += dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sweep.sessions)
+    return {stem: f"{text}. {'; '.join(how)}." for stem, text in texts.items()}
 
 
-def _drawn(
-    figures: Iterable[tuple[str, Callable[[], "Figure"]]],
-    formats: Sequence[str],
-    failed: Failures = None,
-) -> dict[str, bytes]:
-    """The files of each figure: in each of `formats`, and the PNG that a page shows."""
-    ends = dict.fromkeys((*formats, "png"))
-
-    def files(stem: str, draw: Callable[[], "Figure"]) -> dict[str, bytes]:
-        figure = draw()
-        return {f"{stem}.{end}": saved(figure, end) for end in ends}
-
-    every = kept(starmap(files, figures), failed)
-    return {name: content for each in every for name, content in each.items()}
-
-
-def _figures(
-    cases: Frame, tokens: int | None, size: FigureSize
-) -> Iterator[tuple[str, Callable[[], "Figure"]]]:
-    """The stem of each figure for which these cases have numbers, and what draws it."""
-    passes = cases[cases["mode"].isin(PASSES)]
+def drawn(stem: str, analysis: Analysis, size: FigureSize = FigureSize.TEXT) -> "Figure":
+    """The figure of this stem of `captions`: of a metric, or of a mode that steps."""
     for metric in DRAWN:
-        if len(passes) and (metric.key == TIME or passes[metric.key].notna().any()):
-            yield metric.figure, partial(cost_figure, cases, metric, tokens, size)
-    for mode, steps in cases[~cases["mode"].isin(PASSES)].groupby("mode", sort=False):
-        if steps[TIME].notna().any():
-            yield str(mode), partial(decode_figure, cases, str(mode), size)
+        if metric.figure == stem:
+            tokens = analysis.sweep.request.batch_tokens
+            return cost_figure(analysis.cases, metric, tokens, size)
+    return decode_figure(analysis.cases, stem, size)
 
 
-def report_tables(analysis: Analysis, failed: Failures = None) -> list[Table]:
-    """Every table of the report, in reading order.
-
-    A table that cannot be made is left out, and its error added to `failed`, if that is given.
-    """
-    return [*kept(map(call, _tables(analysis)), failed)]
+def report_tables(analysis: Analysis) -> list[Table]:
+    """Every table of the report, in reading order; the first is that of the answers."""
+    return [*_tables(analysis)]
 
 
-def _tables(analysis: Analysis) -> Iterator[Callable[[], Table]]:
-    cases, request, bases = analysis.cases, analysis.sweep.request, analysis.baselines
-    modes, tokens = analysis.modes, request.batch_tokens
-    yield partial(answer, analysis)
-    found = analysis.answers
+def _tables(analysis: Analysis) -> Iterator[Table]:
+    cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
+    modes, cards, bases = analysis.modes, analysis.sweep.cards, analysis.baselines
+    yield answer(analysis)
     for mode in modes:
-        yield partial(cost_tables.latency, cases, mode, tokens, found.fastest)
-    if (speedups := analysis.speedups) is not None:
-        yield from (partial(cost_tables.speedup, cases, mode, bases, speedups) for mode in modes)
+        yield cost_tables.latency(cases, mode, request.batch_tokens, found.fastest)
+    if analysis.speedups is not None:
+        for mode in modes:
+            yield cost_tables.speedup(cases, mode, bases, analysis.speedups)
     for key, least in {MEMORY: found.least_memory, STATE: found.least_state}.items():
         for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
-            yield partial(cost_tables.measured, cases, mode, TABLE[key], least)
-    cards = analysis.sweep.cards
+            yield cost_tables.measured(cases, mode, TABLE[key], least)
     papers = paper_tables(analysis.exponents, cards, request.level)
     for table in (complexity(cases, analysis.exponents, cards), *papers):
-        yield partial(explained, table, cases, cards)
-    yield partial(crossovers, analysis.crossings, bases, cost_tables.per_layer(cases))
+        yield explained(table, cases, cards)
+    yield crossovers(analysis.crossings, bases, cost_tables.per_layer(cases))
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
-        yield from (partial(cost_tables.measured, cases, mode, row) for mode in modes)
+        for mode in modes:
+            yield cost_tables.measured(cases, mode, row)
     if len(analysis.precision):
         dtypes = " and ".join(dict.fromkeys(cases["dtype"]))
-        yield partial(cost_tables.precision, analysis.precision, dtypes)
+        yield cost_tables.precision(analysis.precision, dtypes)
     if len(analysis.kernels):
-        yield partial(cost_tables.kernels, analysis.kernels)
-    yield partial(not_measured, found.missing, found.lengths)
+        yield cost_tables.kernels(analysis.kernels)
+    yield not_measured(found.missing, found.lengths)
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
@@ -195,8 +137,7 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {"answer", "not_measured"}
-    names |= {f"latency_{mode}" for mode in analysis.modes}
+    names = {"answer", "not_measured", *(f"latency_{mode}" for mode in analysis.modes)}
     if analysis.against:
         names.add("crossovers")
     return [table for table in tables if table.name in names and table.rows]

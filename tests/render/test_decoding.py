@@ -7,7 +7,7 @@ import pytest
 from attnbench.analysis.compare import compare
 from attnbench.analysis.report import analyse
 from attnbench.metrics import MEMORY, TABLE
-from attnbench.records import FigureSize, Mode
+from attnbench.records import Mode
 from attnbench.render import cost_tables, page
 from attnbench.render.answers import sentences
 from attnbench.render.figures import decode_figure
@@ -114,11 +114,7 @@ def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
 def test_a_sweep_of_both_has_both_figures(found):
     cases = found.cases
     both = cases.assign(mode=cases["mode"].where(cases["seq_len"] > 512, str(Mode.INFERENCE)))
-    assert [name for name, _ in page._figures(both, 8192, FigureSize.TEXT)] == [
-        "fig2",
-        "memory",
-        "decode",
-    ]
+    assert [*page.captions(both, found.sweep)] == ["fig2", "memory", "decode"]
 
 
 def test_complexity_is_of_one_step(found):

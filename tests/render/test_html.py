@@ -75,9 +75,8 @@ def test_a_name_is_shown_literally(name: str):
         answer=replace(one(name), name="answer"),
         warnings=["w", name],
         conditions=[name],
-        conditions_title=name,
-        answers=[(name, [name])],
-        pictures={"fig2.png": (b"x", name)},
+        answers={name: name},
+        pictures={name: b"x"},
     )
     seen = Seen(made.decode())
     assert seen.open == []
@@ -86,9 +85,9 @@ def test_a_name_is_shown_literally(name: str):
     links = [value for key, value in seen.attributes if key in ("href", "src")]
     kinds = ("#", "data:image/png;base64,", "data:text/csv;base64,", "data:,")
     assert all(link.startswith(kinds) for link in links)
-    # heading and line below; answer's heading and sentence; warning; two contents; caption; of two
-    # tables title, column, two cells and note; title and line of the conditions
-    assert sum(text == clean(name) for text in seen.text) == 20
+    # heading and line below; answer's heading and sentence; warning; contents; caption; of two
+    # tables title, column, two cells and note; line of the conditions
+    assert sum(text == clean(name) for text in seen.text) == 18
     assert f"{clean(name)} – attnbench" in seen.text
 
 
@@ -145,7 +144,7 @@ def test_numbers_carry_their_value_for_sorting():
 
 
 def test_answers_then_warnings_then_tables():
-    found = [("Found", ["fastest"])]
+    found = {"Found": "fastest"}
     made = html.page(
         "s", [one("t")], head=["on"], warnings=["busy"], answers=found, conditions=["asked"]
     )

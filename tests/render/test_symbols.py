@@ -53,7 +53,7 @@ def test_what_is_explained_is_printed_and_set_by_options_that_exist():
 def test_a_formula_is_explained_with_the_values_of_options():
     own = {"K": ("keys", "window", "tokens"), "r": ("radius",)}
     found = meanings("O(N·K + r·z)", own, {"window": 8, "tokens": None, "bias": True})
-    assert list(found) == ["N: sequence length", "K: keys (window=8)", "r: radius"]
+    assert dict(found) == {"N": "sequence length", "K": "keys (window=8)", "r": "radius"}
 
 
 def test_a_card_explains_symbols_of_its_own():
