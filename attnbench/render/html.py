@@ -44,8 +44,9 @@ def page(
     """The whole document.
 
     `head` are lines below the name, followed by what was found: `answers`, sentences by their
-    headings, and the table `answer`. `pictures` are PNG files by their captions; `charts` is the data of
-    `charts.charts`. `files` are the CSV files that the page offers besides those of its tables.
+    headings, and the table `answer`. `pictures` are PNG files by their captions; `charts` is the
+    data of `charts.charts`. `files` are the CSV files that the page offers besides those of its
+    tables.
     """
     if charts is not None and not charts["quantities"]:
         charts = None  # nothing was measured or predicted
