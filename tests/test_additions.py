@@ -113,8 +113,8 @@ from attnbench.render.check_page import data, page
 from attnbench.store.journal import load
 
 sizes = {"lengths": (16,), "modes": ("inference",), "width": 16, "heads": 2, "tokens": 64}
-plan = CheckPlan(**sizes, pairs=3, confirm=3, rounds=4, iteration_s=0.0005)
-with runner(0, own=True) as measuring:
+plan = CheckPlan(**sizes, looks=(3, 3), rounds=4, iteration_s=0.0005)
+with runner(own=True) as measuring:
     report = against_revision(plan, "HEAD", selections("local:eager"), measuring)
 picture = attnbench.load("s").plot("cold").content.decode()
 found = analyse(load("s"))

@@ -133,7 +133,7 @@ def keep(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:
     from attnbench.cli.starting import runner
     from attnbench.gate.baseline import save_baseline
 
-    with stoppable(lambda: UNCHANGED), runner(plan.seed, own=False) as measuring:
+    with stoppable(lambda: UNCHANGED), runner(own=False) as measuring:
         cases, left_out = save_baseline(plan, file, chosen, measuring)
     for reason in left_out:
         console.err().print(f"left out: {reason}")
@@ -154,7 +154,7 @@ def measured(
     from attnbench.gate.finding import traded
 
     own = isinstance(base, str)
-    starting = function_runner(plan.seed) if functions else runner(plan.seed, own=own)
+    starting = function_runner() if functions else runner(own=own)
     with stoppable(lambda: UNCHANGED), starting as measuring:
         if isinstance(base, str):
             asked = functions or chosen

@@ -68,9 +68,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def unsuitable(item: pytest.Function) -> str:
     """Why a test is not a function without arguments; empty if it is one."""
-    if item.cls is not None:
-        return "it is a method"
-    return "it takes arguments or fixtures" if item._fixtureinfo.argnames else ""
+    is_function = item.cls is None and not item._fixtureinfo.argnames
+    return "" if is_function else "it is a method, or it takes arguments or fixtures"
 
 
 def checked(session: pytest.Session) -> "Report":
@@ -94,7 +93,7 @@ def checked(session: pytest.Session) -> "Report":
     try:
         plan = CheckPlan(budget_s=seconds(budget, "--attnbench-budget"))
         asked = [Selection(name=name(item, root)) for item in items]
-        with function_runner(plan.seed) as runner:
+        with function_runner() as runner:
             return against_revision(plan, base, asked, runner, root, functions=True)
     except AttnbenchError as error:
         raise pytest.UsageError(str(error)) from error

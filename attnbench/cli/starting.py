@@ -11,10 +11,10 @@ from attnbench.run.pool import Pool
 
 
 @contextmanager
-def runner(seed: int, **about: Any) -> Iterator[Runner]:
+def runner(**about: Any) -> Iterator[Runner]:
     """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain."""
     shown = console.err()
-    with Pool(SCRIPT, seed=seed, **about) as server:
+    with Pool(SCRIPT, seed=0, **about) as server:
         if not shown.is_terminal:
             yield Runner(server=server)
             return
@@ -22,6 +22,6 @@ def runner(seed: int, **about: Any) -> Iterator[Runner]:
             yield Runner(server=server, observe=status.update)
 
 
-def function_runner(seed: int) -> AbstractContextManager[Runner]:
+def function_runner() -> AbstractContextManager[Runner]:
     """The `Runner` for functions; torch is loaded only if they load it."""
-    return runner(seed, imports=(), module="attnbench.measure.calls")
+    return runner(imports=(), module="attnbench.measure.calls")

@@ -33,8 +33,8 @@ class CheckPlan:
     """How a check measures.
 
     `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
-    iteration takes `iteration_s`, since shorter ones are mostly overhead. `pairs` of processes run
-    in the first look and `confirm` in the second, with at most `rounds` pairs of samples each.
+    iteration takes `iteration_s`, since shorter ones are mostly overhead. A first and a
+    second look have so many pairs of processes, with at most `rounds` pairs of samples each.
     """
 
     lengths: tuple[int, ...] = (128, 512)
@@ -46,13 +46,11 @@ class CheckPlan:
     device: str = "cpu"
     tokens: int = 1024
     rounds: int = 20
-    pairs: int = 10
-    confirm: int = 16
+    looks: tuple[int, int] = (10, 16)
     iteration_s: float = 0.005
     budget_s: float | None = 300.0
     threshold: float = 0.02
     times: bool = True
-    seed: int = 0
 
     def workload(self, mode: Mode, seq_len: int) -> Workload:
         """The workload that is counted at one length."""
@@ -74,14 +72,10 @@ class CheckPlan:
         return len(SIDES) * (START_S + (2 * self.rounds + WARM) * self.iteration_s)
 
     @property
-    def looks(self) -> tuple[int, int]:
-        """The pairs of the first and the second look at a case."""
-        return self.pairs, self.confirm
-
-    @property
     def least(self) -> tuple[int, int]:
         """The pairs of either look where the budget is short."""
-        return max(FEWEST, self.pairs // 2), max(FEWEST, self.confirm // 2)
+        first, second = self.looks
+        return max(FEWEST, first // 2), max(FEWEST, second // 2)
 
     def batch_for(self, workload: Workload, took_s: float) -> int:
         """The least power of two of sequences for which an iteration takes `iteration_s`."""

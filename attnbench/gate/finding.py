@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, starmap
 from statistics import median
@@ -148,11 +148,24 @@ def reported(report: Report, looks: Looks) -> Report:
 
 
 def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
-    """Findings on the counts of a case, or that it did not run on both sides."""
+    """One finding for each metric that either side counted, or that not both ran."""
     if not_both := runs(case.name, case.label, base, head):
         yield not_both
-    else:
-        yield from counts(case.name, case.label, base.values, head.values)
+        return
+    for name in COUNTED:
+        a, b = base.values.get(name), head.values.get(name)
+        if a is not None or b is not None:
+            verdict = count_verdict(a, b, TABLE[name])
+            yield Finding(
+                mechanism=case.name,
+                case=case.label,
+                metric=name,
+                base=a,
+                head=b,
+                ratio=b / a if a and b is not None else None,
+                verdict=verdict,
+                fails=verdict is Verdict.SLOWER,
+            )
 
 
 def judged(
@@ -186,27 +199,6 @@ def judged(
         suspected=suspected,
         batch=case.batch,
     )
-
-
-def counts(
-    mechanism: str, case: str, base: Mapping[str, float], head: Mapping[str, float]
-) -> Iterator[Finding]:
-    """One finding for each counted metric that either side has."""
-    for name in COUNTED:
-        a, b = base.get(name), head.get(name)
-        if a is None and b is None:
-            continue
-        verdict = count_verdict(a, b, TABLE[name])
-        yield Finding(
-            mechanism=mechanism,
-            case=case,
-            metric=name,
-            base=a,
-            head=b,
-            ratio=b / a if a and b is not None else None,
-            verdict=verdict,
-            fails=verdict is Verdict.SLOWER,
-        )
 
 
 def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | None:

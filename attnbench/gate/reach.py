@@ -92,10 +92,9 @@ def chosen(found: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selection
 
     Every form of each mechanism, or its default form where `left_s` is not enough for all.
     """
-    draw = random.Random(plan.seed)
-    names = draw.sample(sorted(found.reached), len(found.reached))
+    names = random.Random(0).sample(sorted(found.reached), len(found.reached))
     forms = [Selection(name=n, form=form) for n in names for form in (None, *found.reached[n])]
-    case_s = COUNT_S + (plan.pairs * plan.visit_s if plan.times else 0.0)
+    case_s = COUNT_S + (plan.looks[0] * plan.visit_s if plan.times else 0.0)
     every = "all " if len(names) == found.known > 1 else ""
     text = f"the change reaches {every}{len(names)} of {many(found.known, 'mechanism')}"
     text += f": {few(sorted(names))}"

@@ -18,7 +18,7 @@ threshold and a second look was too short to decide.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple, Self, TypeAlias
@@ -77,9 +77,6 @@ class Look(NamedTuple):
     again: tuple[Pair, ...] = ()
 
 
-NONE = Look()
-
-
 class Effect(NamedTuple):
     """A log ratio with its confidence interval, and the p-value of no effect."""
 
@@ -109,7 +106,7 @@ class Evidence:
 
     name: str
     first: Look
-    second: Look = NONE
+    second: Look = field(default_factory=Look)
     metric: str = TIME
 
     def views(self, threshold: float) -> list["View"]:

@@ -29,21 +29,19 @@ def junit(report: Report, strict: bool = False) -> bytes:
 
 
 def annotations(report: Report) -> Iterator[str]:
-    """One line each: errors for what fails, warnings for what is uncertain.
+    """One line each: errors for what fails, warnings for what is suspected and one that is unsure.
 
     A finding stands at its file, so that a pull request shows it beside the change.
     """
+    unsure = [finding for finding in report.unsure if not finding.suspected]
     suspected = [finding for finding in report.unsure if finding.suspected]
-    shown = {"error": (*report.failures, *report.unchecked), "warning": suspected}
+    shown = {"error": (*report.failures, *report.unchecked), "warning": (*suspected, *unsure[:1])}
     for kind, findings in shown.items():
         for finding in findings[: MOST - 1]:
             title = f"attnbench: {finding.mechanism}"
             yield command(kind, sentence(finding), file=finding.file, title=title)
         if left := len(findings[MOST - 1 :]):
             yield command(kind, f"and {left} more; see the job summary", title="attnbench")
-    if unsure := [finding for finding in report.unsure if not finding.suspected]:
-        more = f"; and {len(unsure) - 1} more" if len(unsure) > 1 else ""
-        yield command("warning", f"unsure: {sentence(unsure[0])}{more}", title="attnbench")
     for remark in remarks(report):
         yield command("warning", remark, title="attnbench")
 

@@ -43,23 +43,32 @@ def verdict_label(verdict: Verdict, metric: Metric) -> str:
 
 def headline(report: Report) -> str:
     """The whole check in one line."""
-    cases, unchecked = many(len(report.cases), "case"), report.unchecked
+    cases = many(len(report.cases), "case")
     if report.failures:
         return f"FAILED: {_failed(report)} of {cases}"
     if not report.findings:
         return "nothing to check: no mechanism loads a changed file"
-    if unchecked:
-        which = "" if len(report.cases) == 1 else f"{_number(unchecked)} of {cases}: "
-        return f"NOT CHECKED: {which}{sentence(unchecked[0])}"
+    if report.unchecked:
+        return f"NOT CHECKED: {_first(report, report.unchecked)}"
     if suspects := [finding for finding in report.unsure if finding.suspected]:
-        return _probably(suspects)
+        slower = [finding for finding in suspects if finding.probably_slower]
+        shown = slower or suspects
+        texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in shown], 3)
+        return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].reason)}"
     if lost := [finding for finding in report.unsure if finding.unmeasured]:
-        return f"UNSURE: {_number(lost)} of {cases}: {sentence(lost[0])}"
+        return f"UNSURE: {_first(report, lost)}"
     if unsure := report.unsure:
         late = [f for f in unsure if f.metric in RACED and f.ratio is None]
         why = f"; for {_number(late)} {clean(late[0].reason)}" if late else ""
         return f"UNSURE: {_number(unsure)} of {cases}{why}"
     return f"OK: no regression in {cases}"
+
+
+def _first(report: Report, findings: Sequence[Finding]) -> str:
+    """Of how many of the cases these are, and the first one."""
+    cases = len(report.cases)
+    which = f"{_number(findings)} of {many(cases, 'case')}: " if cases > 1 else ""
+    return which + sentence(findings[0])
 
 
 def sentence(finding: Finding) -> str:
@@ -137,17 +146,17 @@ def method(report: Report) -> Iterator[str]:
     """How the check measured, in sentences; as far as its conditions are known."""
     if (how := report.conditions) is None:
         return
-    plan = how.plan
+    plan, (first, second) = how.plan, how.plan.looks
     if any(finding.metric in COUNTED for finding in report.findings):
         sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
         yield f"Counted at {sizes}, {plan.dtype}."
     if how.worst_floor is not None:
         yield (
-            f"Timed by {how.clock} in up to {plan.pairs} pairs of fresh processes, and in up to"
-            f" {plan.confirm} more where that leaves doubt; changes below {percent(plan.threshold)}"
+            f"Timed by {how.clock} in up to {first} pairs of fresh processes, and in up to"
+            f" {second} more where that leaves doubt; changes below {percent(plan.threshold)}"
             f" are ignored; base differed from base by at most {percent(how.worst_floor)}."
         )
-    yield f"The check took {seconds(how.elapsed_s)}; seed {plan.seed}."
+    yield f"The check took {seconds(how.elapsed_s)}."
 
 
 def data(report: Report, strict: bool) -> dict[str, Any]:
@@ -182,20 +191,10 @@ def _values(finding: Finding) -> list[str]:
 
 def _failed(report: Report) -> str:
     """`2 slower, 1 larger`: cases of each kind."""
-    kinds = {
-        "slower": [f for f in report.failures if label(f) == Verdict.SLOWER],
-        "larger": [f for f in report.failures if label(f) == "larger"],
-        "failing": [f for f in report.failures if f.metric == RUNS],
-    }
-    return ", ".join(f"{_number(found)} {kind}" for kind, found in kinds.items() if found)
-
-
-def _probably(suspects: Sequence[Finding]) -> str:
-    """`PROBABLY SLOWER: index +13 % [+12 %, +14 %]`, with what the suspects still need."""
-    slower = [finding for finding in suspects if finding.probably_slower]
-    shown = slower or suspects
-    texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in shown], 3)
-    return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].reason)}"
+    found: dict[str, set[str]] = {kind: set() for kind in ("slower", "larger", "failing")}
+    for finding in report.failures:
+        found["failing" if finding.metric == RUNS else label(finding)].add(finding.case)
+    return ", ".join(f"{len(cases)} {kind}" for kind, cases in found.items() if cases)
 
 
 def _number(findings: Iterable[Finding]) -> int:

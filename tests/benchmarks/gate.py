@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("reports/gate"))
     asked = parser.parse_args()
-    plan = CheckPlan(modes=(Mode.INFERENCE,), seed=asked.seed)
+    plan = CheckPlan(modes=(Mode.INFERENCE,))
     draw = random.Random(asked.seed)
     plain = max(0, asked.trials - asked.injected)
     kinds = [kind for kind in KINDS if kind in (NOTHING, *asked.kinds)]
@@ -190,7 +190,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
     stages = {kind: [] for kind in kinds}
     samples_s = dict.fromkeys(kinds, 0.0)
     trials = {}
-    for stage, pairs in enumerate((plan.pairs, plan.confirm)):
+    for stage, pairs in enumerate(plan.looks):
         opened = [
             kind for kind in kinds if not (kind in trials and settled(trials[kind], plan.threshold))
         ]

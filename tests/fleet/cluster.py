@@ -1,8 +1,6 @@
 """A real Slurm of three virtual nodes on this host, with keys, ports and folders of its own.
 
-Nodes n1 and n2 have one GPU of type a100 each, n3 two of type h100. Their device files are those of
-/dev/null: Slurm hands them out, and nobody opens them. It needs root and the Debian packages
-slurmctld, slurmd, slurm-client and munge.
+It needs root and the Debian packages slurmctld, slurmd, slurm-client and munge.
 """
 
 import os
@@ -16,7 +14,7 @@ from pathlib import Path
 
 REQUIRED = "ATTNBENCH_TEST_SLURM"  # set where Slurm must be there
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo")
-NODES = {"n1": "a100", "n2": "a100", "n3": "h100"}
+NODES = ("n1", "n2", "n3")
 PATIENCE_S = 600.0  # a limit, never a wait
 CONF = """\
 ClusterName=test
@@ -51,7 +49,6 @@ InactiveLimit=0
 KillWait=2
 MinJobAge=300
 Waittime=0
-GresTypes=gpu
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -101,25 +98,18 @@ class Cluster:
                 daemon.wait()
 
     def write(self):
-        """Configuration, key and device files."""
+        """Configuration and key."""
         ports = free_ports(1 + len(NODES))
         host = socket.gethostname()
         for name in ("state", *(f"spool.{node}" for node in NODES)):
             (self.folder / name).mkdir()
-        lines, devices = [], []
-        for number, ((node, kind), port) in enumerate(zip(NODES.items(), ports[1:], strict=True)):
-            count = 2 if kind == "h100" else 1
-            lines.append(
-                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2"
-                f" RealMemory=4000 Gres=gpu:{kind}:{count} Feature={kind}"
-            )
-            for i in range(count):
-                device = self.folder / f"nvidia{number + i}"
-                os.mknod(device, 0o20666, os.makedev(1, 3))
-                devices.append(f"NodeName={node} Name=gpu Type={kind} File={device}")
+        lines = [
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2"
+            " RealMemory=4000"
+            for node, port in zip(NODES, ports[1:], strict=True)
+        ]
         conf = CONF.format(folder=self.folder, host=host, port=ports[0], nodes="\n".join(lines))
         (self.folder / "slurm.conf").write_text(conf)
-        (self.folder / "gres.conf").write_text("\n".join(devices) + "\n")
         (self.folder / "munge.key").write_bytes(os.urandom(1024))
         (self.folder / "munge.key").chmod(0o400)
 
@@ -150,22 +140,12 @@ class Cluster:
         return dict(line.split() for line in lines)
 
 
-def processes(**environment):
-    """The processes that have these variables in their environment."""
-    return listing("environ", {f"{name}={value}" for name, value in environment.items()})
-
-
 def processes_with(argument):
     """The processes that were started with this argument."""
-    return listing("cmdline", {argument})
-
-
-def listing(name, wanted):
-    """The processes that have these words in a file of theirs in /proc."""
     found = []
-    for file in Path("/proc").glob(f"[0-9]*/{name}"):
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if {word.encode() for word in wanted} <= set(file.read_bytes().split(b"\0")):
+            if argument.encode() in file.read_bytes().split(b"\0"):
                 found.append(int(file.parent.name))
     return found
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.folder import Fleet, Job
+from attnbench.fleet.folder import Fleet
 from attnbench.records import EngineKind
 from tests.sweeps import environment
 
@@ -30,15 +30,6 @@ def run(folder, *arguments, **env):
     command = ["sh", str(folder / fleets.SCRIPT), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, cwd="/")
     return done.returncode, done.stdout.splitlines(), done.stderr
-
-
-def test_the_state_is_read_as_it_was_written(tmp_path):
-    jobs = {1: Job(id="7_1"), 3: Job(id="8_3", tries=2)}
-    made = Fleet(engine=EngineKind.RAY, shards=3, jobs=jobs)
-    assert not fleets.begun(tmp_path)
-    fleets.write(tmp_path, made)
-    assert fleets.begun(tmp_path)
-    assert fleets.read(tmp_path) == made
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"engine":"pbs","shards":1}'])
@@ -105,11 +96,6 @@ def test_of_many_shards_at_once_one_decides(fleet):
     with ThreadPoolExecutor(8) as pool:
         accepted = set(pool.map(claimed, range(32))) - {None}
     assert len(accepted) == 1
-
-
-def test_without_a_fleet_nothing_is_decided(tmp_path):
-    fleets.claim(tmp_path, CLAIM)
-    assert not list(tmp_path.iterdir())
 
 
 def test_one_process_at_a_time_drives_a_fleet(tmp_path):

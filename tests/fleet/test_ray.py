@@ -20,16 +20,12 @@ REQUIRED = "ATTNBENCH_TEST_RAY"  # set where Ray must be there
 HELPER = Path(__file__).with_name("raylets.py")
 
 
-@pytest.fixture(scope="module")
-def installed():
+@pytest.fixture
+def ray():
+    """The process that holds the nodes, and its address."""
     if find_spec("ray") is None:
         assert not os.environ.get(REQUIRED), "Ray is not installed"
         pytest.skip("Ray is not installed; nox -s fleet installs it")
-
-
-@pytest.fixture(scope="module")
-def ray(installed):
-    """The process that holds the nodes, and its address."""
     (port,) = free_ports(1)
     holder = subprocess.Popen(
         [sys.executable, str(HELPER), str(port)],
@@ -67,29 +63,6 @@ def test_a_node_lost_in_the_middle_costs_only_what_it_had_not_stored(ray, tmp_pa
     assert {origin.attempt for origin in origins.values()} == {1, 2}
     second = fleets.read(tmp_path).jobs[2]
     assert second.tries == 2
-
-
-@pytest.mark.long
-def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
-    """The one node that is left measures one shard after the other."""
-    _, address = ray
-    on_ray, env = ("--on", "ray"), {**os.environ, "RAY_ADDRESS": address}
-    driver = start(tmp_path, *on_ray, "--shards", "2", env=env)
-    until(lambda: fleets.begun(tmp_path) and len(fleets.read(tmp_path).jobs) == 2, "two jobs")
-    kill([driver.pid])
-    driver.communicate()
-    jobs = fleets.read(tmp_path).jobs
-    ended(start(tmp_path, *on_ray, env=env))
-    assert fleets.read(tmp_path).jobs == jobs
-    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
-
-
-@pytest.mark.long
-def test_an_address_without_a_cluster_is_named(installed, tmp_path):
-    env = {**os.environ, "RAY_ADDRESS": "http://127.0.0.1:1"}
-    done = start(tmp_path / "out", "--on", "ray", "--shards", "2", env=env)
-    _, err = ended(done, 2)
-    assert "attnbench: Ray at http://127.0.0.1:1: Failed to connect" in err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

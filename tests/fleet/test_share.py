@@ -44,13 +44,6 @@ def test_the_cases_of_a_unit_take_turns_in_one_shard(shards):
         assert len(timed) == 2 * sum(map(len, share.values()))
 
 
-def test_a_shard_with_one_round_of_each_block_starts_one_process_for_each_series():
-    machine, share = measured(Shard(2, 3))
-    assert all(len(rounds) == 1 for rounds in share.values())
-    assert sorted(machine.started.count((name, False)) for name in ("slow:eager", "fast:eager"))
-    assert machine.started.count(("slow:eager", False)) == 1
-
-
 def test_shards_take_turns_in_different_orders():
     plan = tuple(planned(name, 128, 10**8) for name in "abcdef")
     orders = []

@@ -1,12 +1,10 @@
 """Sweeps on a real Slurm of three nodes: one report, whatever is killed on the way."""
 
-import itertools
 import os
 import re
 import shutil
 import signal
 import tempfile
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,34 +13,11 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import JobState
 from attnbench.fleet.slurm import Slurm, job_state
-from attnbench.store import schema
-from attnbench.store.journal import FILE, load
+from attnbench.store.journal import load
 from attnbench.units import many
 from tests.fleet import cluster as clusters
-from tests.fleet.cluster import Cluster, kill, processes, until
-from tests.fleet.sweeps import LONG, LONGER, ROOT, ended, start, stored, whole
-
-CARD = '''"""A device that a scheduler hands out, for a test."""
-
-import os
-
-from attnbench.devices.kinds.cpu import Cpu
-
-TYPES = {"n1": "A100", "n2": "A100", "n3": "H100"}
-
-
-class Card(Cpu):
-    """The CPU under the name and number of the GPU that Slurm gave."""
-
-    gpus = 1
-
-    def title(self):
-        return f"NVIDIA {TYPES.get(os.environ.get('SLURMD_NODENAME'), 'none')}"
-
-    def facts(self):
-        uuid = f"GPU-{os.environ['SLURMD_NODENAME']}-{os.environ['CUDA_VISIBLE_DEVICES']}"
-        return {"device": self.title(), "device_uuid": uuid}
-'''
+from tests.fleet.cluster import Cluster, kill, processes_with, until
+from tests.fleet.sweeps import LONG, LONGER, ended, start, stored, whole
 
 
 @pytest.fixture(scope="module")
@@ -67,25 +42,9 @@ def idle(cluster):
     until(lambda: not cluster.asked("squeue", "-h", "-o", "%i"), "the end of all jobs")
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    """A folder with a copy of the package that knows one more device."""
-    folder = tmp_path_factory.mktemp("package")
-    copy = Path(shutil.copytree(ROOT / "attnbench", folder / "attnbench"))
-    (copy / "devices" / "kinds" / "card.py").write_text(CARD)
-    return folder
-
-
 def begun(cluster, out, *arguments, **how):
     """A driver on Slurm that has not ended yet."""
     return start(out, "--on", "slurm", *arguments, env=cluster.environment, **how)
-
-
-def of_shard(out, number):
-    """The processes of a shard's job."""
-    job = fleets.read(out).jobs[number].id
-    array, _, task = job.partition("_")
-    return processes(SLURM_ARRAY_JOB_ID=array, SLURM_ARRAY_TASK_ID=task)
 
 
 @pytest.mark.long
@@ -109,30 +68,11 @@ def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
 
 
 @pytest.mark.long
-def test_no_device_is_used_twice_at_once(idle, tmp_path, package):
-    gpus = ("--shards", "3", "--slurm", "--gres=gpu:h100:1 --cpus-per-task=1")
-    ended(begun(idle, tmp_path, *gpus, device="card", cwd=package))
-    sweep = whole(tmp_path, 3)
-    assert {session.device for session in sweep.sessions} == {"NVIDIA H100"}
-    assert {run.origin.device_uuid for run in sweep.runs} == {"GPU-n3-0", "GPU-n3-1"}
-    spans = {}
-    for number in (1, 2, 3):
-        lines = (fleets.shard_folder(tmp_path, number) / FILE).read_bytes().splitlines()
-        entries = [schema.unseal(line) for line in lines]
-        (uuid,) = {e.data["origin"]["device_uuid"] for e in entries if e.kind == "run"}
-        times = [datetime.fromisoformat(entry.at) for entry in entries]
-        spans.setdefault(uuid, []).append((times[0], times[-1]))
-    for own in spans.values():
-        for (_, end), (begin, _) in itertools.pairwise(sorted(own)):
-            assert end < begin
-
-
-@pytest.mark.long
 def test_what_a_killed_job_measured_is_kept_and_the_rest_measured(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *LONG)
     until(lambda: stored(tmp_path, 2) > 1, "runs of shard 2")
     first = fleets.read(tmp_path).jobs[2]
-    kill(of_shard(tmp_path, 2))
+    kill(processes_with(str(tmp_path / "shard-2")))
     kept = {(r.case, r.part, r.round) for r in fleets.stored(tmp_path, 2).runs}
     ended(driver)
     sweep = whole(tmp_path, 2)
@@ -143,19 +83,6 @@ def test_what_a_killed_job_measured_is_kept_and_the_rest_measured(idle, tmp_path
     }
     assert {origin.attempt for origin in origins.values()} == {1, 2}
     assert {origins[key].attempt for key in kept} == {1}
-
-
-@pytest.mark.long
-def test_a_killed_driver_is_taken_up_where_it_was(idle, tmp_path):
-    driver = begun(idle, tmp_path, "--shards", "2", *LONG)
-    until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
-    kill([driver.pid])
-    driver.communicate()
-    jobs = fleets.read(tmp_path).jobs
-    # the default number of shards is the stored one
-    ended(begun(idle, tmp_path, *LONG))
-    assert fleets.read(tmp_path).jobs == jobs
-    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 
 
 @pytest.mark.long
@@ -175,10 +102,11 @@ def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
 
 
 @pytest.mark.long
-def test_an_interrupt_leaves_the_jobs(idle, tmp_path):
+def test_an_interrupt_leaves_the_jobs_and_resume_finds_them(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *LONGER)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
-    ids = [job.id for job in fleets.read(tmp_path).jobs.values()]
+    jobs = fleets.read(tmp_path).jobs
+    ids = [job.id for job in jobs.values()]
     os.kill(driver.pid, signal.SIGINT)
     _, err = ended(driver, 130)
     assert (
@@ -186,21 +114,10 @@ def test_an_interrupt_leaves_the_jobs(idle, tmp_path):
         f" attnbench sweep --resume '{tmp_path}' continues" in err
     )
     assert set(idle.asked("squeue", "-h", "-r", "-o", "%i").split()) == {*ids}
-
-
-@pytest.mark.long
-def test_another_kind_of_gpu_is_refused_before_it_measures(idle, tmp_path, package):
-    """Three nodes at once are two kinds: those of the second kind are lost, and tried again."""
-    gpus = ("--shards", "3", "--slurm", "--exclusive --gres=gpu:1")
-    driver = begun(idle, tmp_path, *gpus, device="card", cwd=package)
-    driver.communicate()
-    assert driver.returncode in (0, 4), "a shard may come to the same node three times"
-    sweep = load(tmp_path)
-    assert len({session.device for session in sweep.sessions}) == 1
-    assert {run.origin.attempt for run in sweep.runs} == {1}, "something was measured and lost"
-    refused = [fleets.log(tmp_path, i).read_text() for i in (1, 2, 3)]
-    assert any("ran on another kind of machine (device: NVIDIA " in text for text in refused)
-    assert max(job.tries for job in fleets.read(tmp_path).jobs.values()) > 1
+    # the default number of shards is the stored one
+    ended(begun(idle, tmp_path, *LONGER))
+    assert fleets.read(tmp_path).jobs == jobs
+    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 
 
 @pytest.mark.long

@@ -6,9 +6,8 @@ import pytest
 
 from attnbench.cli import options
 from attnbench.errors import CannotRun, OverBudget, UsageError
-from attnbench.gate import measuring
 from attnbench.gate.baseline import against_file, save_baseline
-from attnbench.gate.cases import CheckPlan
+from attnbench.gate.cases import CheckPlan, planned
 from attnbench.gate.check import against_revision
 from attnbench.gate.measuring import Looks, Runner
 from attnbench.gate.repository import root
@@ -23,8 +22,7 @@ TIMING = replace(
     COUNTING,
     lengths=(64,),
     times=True,
-    pairs=3,
-    confirm=3,
+    looks=(3, 3),
     rounds=4,
     iteration_s=0.002,
     threshold=0.2,
@@ -182,13 +180,17 @@ def test_what_a_baseline_leaves_out_is_said(repository, server, monkeypatch, tmp
     }
 
 
-def test_a_file_that_is_on_neither_side_does_not_pass(repository, server, monkeypatch):
+def test_what_is_named_is_checked_though_nothing_changed_and_must_be_there(
+    repository, server, monkeypatch
+):
     monkeypatch.chdir(repository.folder)
-    report = check(repository, server, models="nofile.py:X,small.py:CARD")
+    report = check(repository, server, models="nofile.py:X,small.py:CARD,transformer")
     assert report.exit_code(strict=False) == 2
-    (nowhere,) = report.unchecked
+    nowhere, another = report.unchecked
     assert nowhere.mechanism == "nofile.py:X"
     assert "there is no file nofile.py" in nowhere.reason
+    assert "not in this repository" in another.reason
+    assert len(report.findings) == 8
 
 
 def test_added_removed_and_renamed_mechanisms(repository, server):
@@ -213,15 +215,15 @@ def test_a_change_of_an_imported_file_counts_as_one_of_the_mechanism(repository,
     assert failing(check(repository, server)) == {"operators"}
 
 
-def test_a_change_that_nothing_covers_is_named(repository, server):
+def test_a_change_that_nothing_covers_is_named_and_does_not_pass_for_a_mechanism(
+    repository, server
+):
+    assert check(repository, server).exit_code(strict=True) == 0  # nothing has changed
     repository.write("apart.py", "x = 1\n")
     report = check(repository, server)
     assert (report.findings, report.uncovered) == ((), ("apart.py",))
     assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
     assert "not covered, as no mechanism loads them: apart.py" in [*remarks(report)]
-
-
-def test_a_change_where_no_mechanism_is_known_does_not_pass(repository, server):
     repository.write("small.py", "x = 1\n")
     repository.commit("no mechanism any more")
     repository.write("small.py", "x = 2\n")
@@ -230,37 +232,9 @@ def test_a_change_where_no_mechanism_is_known_does_not_pass(repository, server):
     assert headline(report).startswith("NOT CHECKED: small.py: on neither side: no mech")
 
 
-def test_without_changes_there_is_nothing_to_check(repository, server):
-    report = check(repository, server)
-    assert not report.findings
-    assert report.exit_code(strict=True) == 0
-
-
-def test_what_is_named_twice_is_checked_once(repository, server, monkeypatch):
+def test_what_is_named_twice_is_checked_once():
     """It would be a mean over twice as many lengths, which seems more certain than it is."""
-    counted = []
-    monkeypatch.setattr(measuring, "count", lambda cases, *_: counted.append(cases.copy()))
-    monkeypatch.setattr("attnbench.gate.check.reported", lambda report, looks: report)
-    small = f"{repository.folder}/small.py:CARD"
-    check(repository, server, models=f"{small},{small}")
-    runner = Runner(server=server)
-    asked = [Selection(name="a:b")] * 2
-    against_revision(COUNTING, "HEAD", asked, runner, repository.folder, functions=True)
-    assert [[case.name for case in cases] for cases in counted] == [["small.py:CARD"], ["a:b"]]
-
-
-def test_models_are_checked_whether_they_changed_or_not(repository, server):
-    name = f"{repository.folder}/small.py:CARD"
-    report = check(repository, server, models=name)
-    assert len(report.findings) == 6
-
-
-def test_a_base_whose_package_is_too_old_cannot_be_compared(repository, server):
-    repository.write("attnbench/__init__.py", "")
-    repository.commit("an attnbench of its own, with nothing in it")
-    repository.write("small.py", planted("weights.exp()"))
-    with pytest.raises(CannotRun, match=r"cannot be measured: .*its attnbench does not fit"):
-        check(repository, server)
+    assert len(planned(COUNTING, [Selection(name="a"), Selection(name="a")])) == 1
 
 
 def test_a_base_of_another_protocol_is_refused(repository, server):
@@ -270,11 +244,6 @@ def test_a_base_of_another_protocol_is_refused(repository, server):
     repository.write("small.py", planted("weights.exp()"))
     with pytest.raises(CannotRun, match="it has protocol 1 of measuring processes, not 2"):
         check(repository, server)
-
-
-def test_a_mechanism_of_another_package_is_not_the_repositorys(repository, server):
-    report = check(repository, server, models="transformer")
-    assert "not in this repository" in report.findings[0].reason
 
 
 def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.gate.cases import Counted
-from attnbench.gate.finding import Finding, Report, counts, runs, traded
+from attnbench.gate.cases import CheckedCase, Counted
+from attnbench.gate.finding import Finding, Report, counted, runs, traded
 from attnbench.metrics import COUNTED
+from attnbench.records import Selection
 from attnbench.statistics.verdict import Verdict
 
 OK, MISSING, FAILED, UNSUPPORTED = (
@@ -15,10 +16,16 @@ OK, MISSING, FAILED, UNSUPPORTED = (
 )
 
 
+def counts(base, head):
+    """Findings on these counts of a case."""
+    base, head = (Counted(outcome="ok", values=values) for values in (base, head))
+    return counted(CheckedCase(asked=Selection(name="m")), base, head)
+
+
 def test_counts_gate_exactly_and_bytes_within_a_hundredth():
     base = {"operators": 100, "allocated_peak_bytes": 1000, "parameters": 5, "moved_bytes": 1}
     head = {"operators": 101, "allocated_peak_bytes": 1010, "parameters": 5, "moved_bytes": 9}
-    found = {f.metric: f for f in counts("m", "c", base, head)}
+    found = {f.metric: f for f in counts(base, head)}
     assert found["operators"].fails
     assert found["operators"].ratio == 1.01
     assert not found["allocated_peak_bytes"].fails
@@ -28,8 +35,8 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_growth_of_a_count_fails(name):
-    (grew,) = counts("m", "c", {name: 1000.0}, {name: 1100.0})
-    (shrank,) = counts("m", "c", {name: 1000.0}, {name: 900.0})
+    (grew,) = counts({name: 1000.0}, {name: 1100.0})
+    (shrank,) = counts({name: 1000.0}, {name: 900.0})
     assert (grew.verdict, grew.fails) == ("slower", True)
     assert (shrank.verdict, shrank.fails) == ("faster", False)
 
