@@ -32,7 +32,7 @@ class Config(BaseConfig):
 
 
 class Stack(Attention):
-    """Layers of these `kinds`, in one form, with residual connections."""
+    """Layers of these `kinds`, in one form, with residual connections; a state is theirs."""
 
     kinds: ClassVar[tuple[StackLayer, ...]]
     form: ClassVar[str]
@@ -93,10 +93,6 @@ class Stack(Attention):
     def elements(cls, config: Any, workload: Workload) -> int:
         """The maximum over the layers: a layer frees them before the next one begins."""
         return max(form.elements(own, workload) for form, own in cls.chosen(workload))
-
-
-class DecodingStack(Stack):
-    """A stack whose layers all have steps; its state holds that of each."""
 
     def start(self, batch: int, capacity: int) -> State:
         return tuple(layer.start(batch, capacity) for layer in self.stacked)
@@ -166,10 +162,6 @@ def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:
     """The class of a form of the stack."""
     known = [kind.form if form == MIXED else form for kind in kinds]
     named = [p.card.forms[name] for p, name in zip(kinds, known, strict=True) if name]
-    decodes = not any(
-        kind.card.cannot_decode(name) if name else kind.card.no_decode_reason
-        for kind, name in zip(kinds, known, strict=True)
-    )
     body = {
         "kinds": kinds,
         "form": form,
@@ -180,7 +172,12 @@ def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:
         "tunes": any(each.tunes for each in named),
         "__module__": __name__,
     }
-    return type("Stack", (DecodingStack if decodes else Stack,), body)
+    if any(
+        kind.card.cannot_decode(name) if name else kind.card.no_decode_reason
+        for kind, name in zip(kinds, known, strict=True)
+    ):
+        body["start"] = Attention.start  # a form without steps
+    return type("Stack", (Stack,), body)
 
 
 def causality(name: str, cards: dict[str, Card]) -> Causality:

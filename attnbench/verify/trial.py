@@ -76,13 +76,7 @@ def in_dtype(w: Workload, dtype: torch.dtype) -> Workload:
 
 def causal_values(causality: Causality) -> tuple[bool, ...]:
     """The values of `causal` to check: False, True or both."""
-    match causality:
-        case Causality.NEVER | Causality.TESTED:
-            return (False,)
-        case Causality.ALWAYS:
-            return (True,)
-        case Causality.OPTIONAL:
-            return (False, True)
+    return {Causality.ALWAYS: (True,), Causality.OPTIONAL: (False, True)}.get(causality, (False,))
 
 
 def trials(card: Card, compiles: bool = False) -> Iterator[tuple[str, Trial]]:

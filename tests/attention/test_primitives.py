@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from attnbench.attention.contract import BaseConfig
 from attnbench.attention.primitives import (
     biased_attention,
     fused_attention,
@@ -16,7 +15,6 @@ from attnbench.attention.primitives import (
     padded_mask,
     softmax_attention,
 )
-from attnbench.mechanisms import linformer
 
 lengths = st.integers(1, 9)
 
@@ -83,23 +81,6 @@ def test_tokens_are_gathered_within_their_group(groups, N, data):
     index = torch.tensor(data.draw(numbers)).view(groups, 2, 3)
     expected = torch.stack([x[g, index[g]] for g in range(groups)])
     assert torch.equal(gather_tokens(x, index), expected)
-
-
-@given(value=st.none() | st.integers(-5, 5), least=st.integers(-2, 2))
-def test_an_option_below_its_limit_is_refused(value, least):
-    config = linformer.Config()
-    object.__setattr__(config, "n_max", value)
-    if value is None or value >= least:
-        config.require_at_least(least, "n_max")
-        return
-    with pytest.raises(ValueError, match=f"^n_max is {value}; it must be at least {least}$"):
-        config.require_at_least(least, "rank", "n_max")
-
-
-def test_an_unknown_value_is_refused_with_the_known_ones():
-    BaseConfig(bias=True).require_one_of("bias", (True, False))
-    with pytest.raises(ValueError, match="unknown sharing 'all'; known: none, headwise, key_value"):
-        linformer.Config(sharing="all")
 
 
 @pytest.mark.parametrize("can_share", [True, False])
