@@ -6,11 +6,11 @@ the decision not to start it.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from statistics import linear_regression, median
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias
+from typing import TypeAlias
 
 from attnbench import modes
 from attnbench.devices.finding import find
@@ -27,7 +27,6 @@ from attnbench.records import (
     Settings,
 )
 from attnbench.run.race import REHEARSED_S, turns
-from attnbench.statistics.curves import series_names
 
 Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
 Group: TypeAlias = tuple[str, ...]  # of cases that predict one another
@@ -76,38 +75,35 @@ class Costs:
         self.visits: dict[str, float] = {}  # seconds of a case's shortest visit
         self.overheads: dict[Part, list[float]] = {}  # of processes, besides their iterations
 
-    @classmethod
-    def of(cls, plan: Sequence[Planned], *known: Any) -> Self:
-        """Those of a plan in which nothing has run yet."""
-        return cls(series_names(plan), *known)
-
     def learn(self, planned: Planned, run: Run, again: bool = False) -> None:
         """Take a run into account, or `again` one to which a further race has added laps."""
-        if run.part is Part.MEMORY and run.outcome is Outcome.OK:
-            self.learn_overhead(run, MEMORY_ITERATIONS * self.wall_s(planned), planned)
-        elif run.outcome is Outcome.OK and run.samples:
-            self.learn_visit(planned, run, again)
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.learn_cost(planned, Part.MEMORY, peak)
+        if run.outcome is not Outcome.OK or (run.part is Part.TIME and not run.samples):
+            return
+        ran_s = self.learn_laps(planned, run) if run.samples else self.weighing_s(planned)
+        if again:
+            return
+        rest_s = run.elapsed_s - ran_s - self.prepare_s(planned)
+        self.overheads.setdefault(run.part, []).append(max(0.0, rest_s))
+        if run.samples:
+            self.visits[run.case] = min(self.visits.get(run.case, math.inf), run.elapsed_s)
 
-    def learn_visit(self, planned: Planned, run: Run, again: bool) -> None:
-        """Take into account how long iterations took, and everything around them."""
+    def learn_laps(self, planned: Planned, run: Run) -> float:
+        """Take into account how long iterations took; the seconds of all that ran."""
         series = self.names[run.case]
         seconds = median(sample.seconds for sample in run.samples)
-        walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
-        self.walls.setdefault(series, []).append(median(walls))
+        walls = [sample.wall_s / sample.iterations for sample in run.samples]
+        self.walls.setdefault(series, []).append(median(walls) / seconds)
         self.learn_time(planned, seconds)
         longest, _ = self.prepared.get(series, (planned, 0.0))
         took_s = run.values.get("setup_s", 0.0) + run.values.get("compile_s", 0.0)
         if took_s and seq_len(planned) >= seq_len(longest):
             self.prepared[series] = planned, took_s
-        rehearsed = seconds < REHEARSED_S
-        ran_s = sum(s.wall_s + rehearsed * s.wall_s / s.iterations for s in run.samples)
-        ran_s += run.values.get("warmup_s", 0.0)
-        if not again:
-            self.visits[run.case] = min(self.visits.get(run.case, math.inf), run.elapsed_s)
-            self.learn_overhead(run, ran_s, planned)
+        rehearsals_s = sum(walls) if seconds < REHEARSED_S else 0.0
+        laps_s = sum(sample.wall_s for sample in run.samples)
+        return laps_s + rehearsals_s + run.values.get("warmup_s", 0.0)
 
     def learn_time(self, planned: Planned, seconds: float) -> None:
         """Take a measured time of an iteration into account, in place of an earlier one."""
@@ -118,11 +114,6 @@ class Costs:
         """Take a measured cost into account, in place of an earlier one of the case."""
         for group in self.groups(planned, part):
             self.known.setdefault(group, {})[planned.case.key] = planned, cost
-
-    def learn_overhead(self, run: Run, ran_s: float, planned: Planned) -> None:
-        """Take into account what a process took besides the `ran_s` of its iterations."""
-        rest_s = run.elapsed_s - ran_s - self.prepare_s(planned)
-        self.overheads.setdefault(run.part, []).append(max(0.0, rest_s))
 
     def overhead_s(self, part: Part) -> float:
         """Seconds of a process besides its iterations: measured if possible, else assumed."""
@@ -159,20 +150,14 @@ class Costs:
         """Seconds of one iteration: the last measured time of the case, else its prediction."""
         if planned.case.key in self.times:
             return self.times[planned.case.key]
-        curve = self.curve(planned, Part.TIME)
-        if not planned.declared and len(curve) >= SLOPE_LENGTHS:
-            return by_slope(planned, curve)
-        near = self.groups(planned, Part.TIME)
-        known = next((self.known[group] for group in near if group in self.known), {})
-        return self.first_guess(planned) * self.correction(planned, known.values())
-
-    def correction(self, planned: Planned, known: Iterable[tuple[Planned, float]]) -> float:
-        """Measured over guessed, at the lengths that are nearest to the case's; 1 without any."""
-        far: dict[float, list[float]] = {}
-        for other, seconds in known:
+        if not (planned.declared or self.is_unknown(planned, Part.TIME)):
+            return by_slope(planned, self.curve(planned, Part.TIME))
+        near = (self.known[g] for g in self.groups(planned, Part.TIME) if g in self.known)
+        errors: dict[float, list[float]] = {}  # by distance
+        for other, seconds in next(near, {}).values():
             distance = abs(math.log(seq_len(other) / seq_len(planned)))
-            far.setdefault(distance, []).append(seconds / self.first_guess(other))
-        return median(far[min(far)]) if far else 1.0
+            errors.setdefault(distance, []).append(seconds / self.first_guess(other))
+        return self.first_guess(planned) * (median(errors[min(errors)]) if errors else 1.0)
 
     def first_guess(self, planned: Planned) -> float:
         """Seconds of one iteration before anything is measured."""
@@ -183,12 +168,11 @@ class Costs:
 
     def peak_bytes(self, planned: Planned) -> float:
         """Bytes at the peak: the plan's, corrected by its error at the nearest measured length."""
-        curve = self.curve(planned, Part.MEMORY)
+        curve, length = self.curve(planned, Part.MEMORY), seq_len(planned)
         if not curve:
             return planned.predicted_bytes
-        if not planned.declared and len(curve) >= SLOPE_LENGTHS:
+        if not (planned.declared or self.is_unknown(planned, Part.MEMORY)):
             return by_slope(planned, curve)
-        length = seq_len(planned)
         known, peak = min(curve, key=lambda pair: abs(math.log(seq_len(pair[0]) / length)))
         return planned.predicted_bytes * peak / known.predicted_bytes
 
@@ -211,10 +195,14 @@ class Costs:
         filling_s = FILLING * planned.moved_bytes / self.rates[1] if planned.filled else 0.0
         return CORE * planned.prefill_flops / self.rates[0] + filling_s
 
+    def weighing_s(self, planned: Planned) -> float:
+        """Predicted seconds of the iterations that measure the memory of a case."""
+        return MEMORY_ITERATIONS * self.wall_s(planned)
+
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
-        iterations_s = MEMORY_ITERATIONS * self.wall_s(planned)
-        return self.overhead_s(Part.MEMORY) + self.prepare_s(planned) + iterations_s
+        before_s = self.overhead_s(Part.MEMORY) + self.prepare_s(planned)
+        return before_s + self.weighing_s(planned)
 
     def visit_s(self, planned: Planned, settings: Settings, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""

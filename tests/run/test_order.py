@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
 from attnbench.run.costs import Costs, assumed_rates
 from attnbench.run.order import LOADING_S, PEAKS_S, foresee
+from attnbench.statistics.curves import series_names
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
@@ -221,7 +222,10 @@ def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget
 
 def test_without_a_budget_the_total_is_that_of_all_visits_and_measurements_of_memory():
     for plan in (PLAN, [replace(p, compiles=True) for p in PLAN]):
-        found, costs = foresee(REQUEST, plan, GIB), Costs.of(plan, assumed_rates(REQUEST))
+        found, costs = (
+            foresee(REQUEST, plan, GIB),
+            Costs(series_names(plan), assumed_rates(REQUEST)),
+        )
         visits_s = 3 * sum(costs.visit_s(p, REQUEST.settings) for p in plan)
         memory_s = sum(map(costs.memory_s, plan))
         assert found.total_s == pytest.approx(LOADING_S + PEAKS_S + visits_s + memory_s)

@@ -43,7 +43,7 @@ def test_a_peak_that_was_not_measured_is_predicted_from_its_neighbours():
 
 def test_without_measurements_the_first_guess_remains():
     whole = replace(sweep(lengths=(128, 512)), runs=())
-    found, costs = summary(whole), Costs.of(whole.plan, peak_rates(whole.sessions[0]))
+    found, costs = summary(whole), Costs(series_names(whole.plan), peak_rates(whole.sessions[0]))
     assert list(found["predicted_s"]) == [costs.first_guess(line) for line in whole.plan]
     assert list(found["predicted_bytes"]) == [line.predicted_bytes for line in whole.plan]
 
