@@ -24,7 +24,7 @@ from attnbench.records import (
     Workload,
 )
 from attnbench.run.costs import MARGIN, Costs, Rates, assumed_rates
-from attnbench.run.race import CUT_OFF, next_pair, run_of
+from attnbench.run.race import next_pair, run_of
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
@@ -68,6 +68,7 @@ class Agenda:
     # what ran out of memory or time, by curve
     ended: dict[Case, list[tuple[Workload, Run]]] = field(default_factory=dict)
     errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
+    late: list[Planned] = field(default_factory=list)  # what the end of the budget cut off
     # the longest length at which a curve was examined for odd behaviour
     examined: dict[Case, int] = field(default_factory=dict)
 
@@ -149,11 +150,6 @@ class Agenda:
             why = {"outcome": Outcome.SKIPPED, "cause": cause, "reason": reason}
         predicted = None if planned.refusal else self.costs.prediction(planned)
         return run_of(planned, Part.TIME, 0, why, predicted=predicted)
-
-    def cut_off(self, planned: Planned) -> Run:
-        """What is stored of a case whose first visit the end of the budget cut off."""
-        why = {**CUT_OFF, "cause": Cause.BUDGET}
-        return run_of(planned, Part.TIME, 0, why, predicted=self.costs.prediction(planned))
 
     def beyond_budget(self, planned: Planned) -> str:
         """What is left of the budget, and what a case is predicted to take."""
@@ -262,6 +258,11 @@ class Agenda:
     def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
         return (planned.case.key, self.number(planned.block)) in self.timed
+
+    def is_missing(self, planned: Planned) -> bool:
+        """Whether it is to be stored here that the case does not run."""
+        known = self.is_done(planned) or self.was_timed(planned)
+        return self.has_first(planned) and not known
 
     def is_done(self, planned: Planned) -> bool:
         """Whether the journal had this round of the case."""

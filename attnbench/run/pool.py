@@ -16,17 +16,18 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun, NoProgram, OverBudget
-from attnbench.records import Cause
 from attnbench.run.process import (
     GRACE_S,
     STATUS,
     STUCK_S,
     Answer,
     Process,
+    ask_fresh,
     last_line,
     receive,
     tail,
@@ -173,12 +174,7 @@ class Pool(AbstractContextManager["Pool"]):
         Raises `CannotRun` if no process can be started.
         """
         about: dict[str, Any] = {"module": module} if module else {}
-        for _ in range(2):
-            with self.process(**about) as process:
-                answer = process.ask(timeout_s, **asked)
-            if answer.get("cause") != Cause.KILLED:
-                break
-        return answer
+        return ask_fresh(partial(self.process, **about), timeout_s, **asked)
 
     def fork(self) -> "Process":
         """A new process that has not been asked anything, once torch is loaded."""

@@ -10,7 +10,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from multiprocessing.connection import wait
@@ -178,6 +178,19 @@ class Process(AbstractContextManager["Process"]):
 
     def __exit__(self, *error: object) -> None:
         self.end()
+
+
+def ask_fresh(start: Callable[[], Process], timeout_s: float, **asked: Any) -> Answer:
+    """The answer of a fresh process to one question; of a second if the first is killed.
+
+    Something else may have ended that, or needed the memory.
+    """
+    for _ in range(2):
+        with start() as process:
+            answer = process.ask(timeout_s, **asked)
+        if answer.get("cause") != Cause.KILLED:
+            break
+    return answer
 
 
 def readable(timeout_s: float, *sources: socket.socket) -> list[Any]:

@@ -98,9 +98,7 @@ class Entry:
 class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
 
-    The memory of each case is measured in a process of its own, since a profiler that has run makes
-    the process slower. `start` is called with the name of a series, for these with
-    `measures_memory=True`.
+    `start` is called with the name of a series.
     `left_s` gives the seconds left of the budget; once none are left, no case is built, no pair of
     laps begins, and questions are limited to `LEAST_S`. With a `pace`, processes are measured on
     its core.
@@ -244,19 +242,6 @@ class Round(AbstractContextManager["Round"]):
         if answer["outcome"] != "ok":
             entry.failed = answer
             process.end()
-        return answer
-
-    def measure_memory(self, name: str, limit_s: float, **asked: Any) -> Answer:
-        """The memory of a case of a series, measured in a process of its own.
-
-        A case whose process is killed is measured once more: something else may have ended it, or
-        needed the memory.
-        """
-        for _ in range(2):
-            with self.start(name, measures_memory=True) as process:
-                answer = process.ask(limit_s, do="measure_memory", **asked)
-            if answer.get("cause") != Cause.KILLED:
-                break
         return answer
 
 

@@ -16,7 +16,7 @@ from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
 from attnbench.run import order
 from attnbench.run.agenda import Agenda
 from attnbench.run.pace import Pace
-from attnbench.run.process import Process
+from attnbench.run.process import Process, ask_fresh
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Round, run_of, turns
 
 # Called with a block, the series just timed, and the runs of each series timed so far, by round.
@@ -51,7 +51,7 @@ def sweep(
     Without a `pace`, the speed of the core is unknown. Ends early, without an error, when the
     budget is spent.
     """
-    store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and is_new(agenda, p)))
+    store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and agenda.is_missing(p)))
     for round_, visits in groupby(order.visits(agenda), key=itemgetter(0)):
         started = partial(start, round_=round_)
         with Round(started, agenda.draw(), agenda.clock, pace, agenda.left_s) as processes:
@@ -66,17 +66,13 @@ def sweep(
                 for planned in cases if round_ == 0 else ():
                     if agenda.was_timed(planned) and agenda.lacks_memory(planned):
                         store(*weigh(agenda, processes, planned, show))
-    agenda.round = 0
-    for planned in agenda.waiting.values():
+    agenda.round, agenda.over_budget = 0, agenda.over_budget or bool(agenda.late)
+    late = {planned.case.key: planned for planned in agenda.late}
+    for planned in (late | agenda.waiting).values():
         run = agenda.left_out(planned)
         agenda.over_budget |= run.cause is Cause.BUDGET
-        if is_new(agenda, planned):
+        if agenda.is_missing(planned):
             store(run)
-
-
-def is_new(agenda: Agenda, planned: Planned) -> bool:
-    """Whether it is to be stored here that the case does not run."""
-    return agenda.has_first(planned) and not agenda.is_done(planned)
 
 
 def race(
@@ -111,11 +107,8 @@ def race(
     runs = {planned: run_of_race(agenda, planned, entry) for planned, entry in ran.items()}
     for planned, run in runs.items():
         agenda.learn(planned, run)
-    late = [planned for planned in cases if planned not in ran]
-    agenda.over_budget |= bool(late)
-    # what only its first visit could have timed is left out; a repeat takes nothing from its case
-    first = [p for p in late if not agenda.round and not agenda.was_timed(p) and is_new(agenda, p)]
-    return [*runs.values(), *(agenda.cut_off(planned) for planned in first)]
+    agenda.late += (planned for planned in cases if planned not in ran)
+    return [*runs.values()]
 
 
 def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
@@ -142,17 +135,20 @@ def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
 def weigh(
     agenda: Agenda, processes: Round, planned: Planned, show: Callable[[str], None]
 ) -> list[Run]:
-    """Measure peaks and counts of a case, unless the budget has ended."""
-    name, begun = agenda.series(planned), agenda.clock()
-    error = agenda.errors.get(planned.case.slice)
-    answer = CUT_OFF
-    if agenda.left_s() > 0:
+    """Measure peaks and counts of a case, in a process of its own, unless the budget has ended.
+
+    A profiler that has run makes a process slower.
+    """
+    name, begun, left_s = agenda.series(planned), agenda.clock(), agenda.left_s()
+    error, answer = agenda.errors.get(planned.case.slice), CUT_OFF
+    if left_s > 0:
         show(f"{name}, memory")
         if agenda.is_crowded([planned]):
             processes.end(processes.running)
-        limit_s = min(agenda.timeout_s(planned), max(LEAST_S, agenda.left_s()))
         about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
-        answer = processes.measure_memory(name, limit_s, **about)
+        limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
+        start = partial(processes.start, name, measures_memory=True)
+        answer = ask_fresh(start, limit_s, do="measure_memory", **about)
     if answer is CUT_OFF or (answer["outcome"] == "timeout" and agenda.left_s() <= 0):
         agenda.over_budget = True
         return []
