@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench import modes
@@ -11,7 +13,6 @@ from attnbench.api import measuring
 from attnbench.api.measuring import own_server
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Outcome, Part, Sweep
-from attnbench.run.scratch import Scratch
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
 from attnbench.workloads.options import read
@@ -39,20 +40,19 @@ def at_levels(
     requests = [request({**asked, "level": level}) for level in levels]
     if requests[0].variants:
         raise UsageError("explain takes one width, number of heads, number type and batch")
-    scratch, settings = Scratch(), requests[0].settings
-    try:
-        with own_server(settings.threads, settings.seed) as server:
-            plans = [plan(requested, server) for requested in requests]
-            refuse(plans)
-            end_s = time.monotonic() + (requests[0].budget_s or math.inf)
-            for i, (requested, planned) in enumerate(zip(requests, plans, strict=True)):
-                left_s = max(0.0, end_s - time.monotonic()) / (len(levels) - i)
-                part = replace(requested, budget_s=left_s) if requested.budget_s else requested
-                folder = scratch.folder / levels[i]
-                measuring.measure(part, planned, server, folder, observe=observe)
-        sweeps = tuple(load_results(scratch.folder / level) for level in levels)
-    finally:
-        scratch.close()
+    settings = requests[0].settings
+    with (
+        TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as folder,
+        own_server(settings.threads, settings.seed) as server,
+    ):
+        plans = [plan(requested, server) for requested in requests]
+        refuse(plans)
+        end_s = time.monotonic() + (requests[0].budget_s or math.inf)
+        for i, (requested, planned) in enumerate(zip(requests, plans, strict=True)):
+            left_s = max(0.0, end_s - time.monotonic()) / (len(levels) - i)
+            part = replace(requested, budget_s=left_s) if requested.budget_s else requested
+            measuring.measure(part, planned, server, Path(folder) / levels[i], observe=observe)
+        sweeps = tuple(load_results(Path(folder) / level) for level in levels)
     refuse_untimed(sweeps)
     return sweeps
 

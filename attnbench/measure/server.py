@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -23,7 +24,6 @@ from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
-COMPILER = "torch._inductor.compile_fx"
 # of questions and answers; a change that another version would not understand takes the next number
 PROTOCOL = 2
 
@@ -49,9 +49,7 @@ def main() -> None:
     control.sendall(b"o")
     with suppress(OSError):
         while (message := socket.recv_fds(control, 1, 3))[0]:
-            if message[0] == b"c":
-                load_shared(COMPILER)
-            elif message[1]:
+            if message[1]:
                 told, pipe, output = message[1]
                 with socket.socket(fileno=told) as connection:
                     supervised(control, connection, pipe, output)
@@ -229,3 +227,4 @@ def prctl(option: int, value: int) -> None:
 
 if __name__ == "__main__":
     main()
+    shutil.rmtree(os.environ["ATTNBENCH_FOLDER"], ignore_errors=True)

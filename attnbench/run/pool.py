@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench.errors import CannotRun, NoProgram, OverBudget
@@ -32,7 +33,6 @@ from attnbench.run.process import (
     receive,
     tail,
 )
-from attnbench.run.scratch import Scratch
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 MEASURING = "attnbench.measure.worker"  # the module of a process, unless another is named
@@ -60,6 +60,7 @@ class Pool(AbstractContextManager["Pool"]):
         threads: int = 1,
         layout: int = 0,
         starts_on: Collection[int] = (),
+        within: Path | None = None,
         **about: Any,
     ) -> None:
         if not hasattr(os, "fork"):
@@ -70,12 +71,14 @@ class Pool(AbstractContextManager["Pool"]):
         self.end_s, self.closed = math.inf, False
         self.others: dict[int, Pool] = {}  # by layout
         self.lock = threading.RLock()  # two threads may use it, one for each tree
-        self.scratch = Scratch()
-        self.folder = self.scratch.folder
+        # where this process is killed, the program removes the folder as it ends
+        how: dict[str, Any] = {"prefix": "attnbench-", "ignore_cleanup_errors": True}
+        self.scratch = TemporaryDirectory(dir=within, **how)
+        self.folder = Path(self.scratch.name).resolve()
         try:
             self.start()
         except BaseException:
-            self.scratch.close()
+            self.scratch.cleanup()
             raise
 
     def __exit__(self, *error: object) -> None:
@@ -84,6 +87,7 @@ class Pool(AbstractContextManager["Pool"]):
     def start(self) -> None:
         """Start the program that forks."""
         self.ready = False
+        self.folder.mkdir(exist_ok=True)
         self.control, theirs = socket.socketpair()
         with theirs, open(self.folder / "log", "wb") as log:
             self.program = subprocess.Popen(
@@ -116,8 +120,8 @@ class Pool(AbstractContextManager["Pool"]):
     def of_layout(self, layout: int, starts_on: Collection[int] = ()) -> "Pool":
         """The pool of the same processes in this layout, started when first needed."""
         if layout != self.layout and layout not in self.others:
-            how: dict[str, Any] = {"layout": layout, "starts_on": starts_on, **self.options}
-            self.others[layout] = Pool(self.script, **how)
+            how: dict[str, Any] = {"layout": layout, "starts_on": starts_on, "within": self.folder}
+            self.others[layout] = Pool(self.script, **how, **self.options)
             self.others[layout].end_s = self.end_s
         return self.others.get(layout, self)
 
@@ -220,7 +224,7 @@ class Pool(AbstractContextManager["Pool"]):
         for other in self.others.values():
             other.close()
         self.stop()
-        self.scratch.close()
+        self.scratch.cleanup()
 
     def stop(self) -> None:
         """End the program, and with it every process that it forked."""
@@ -254,6 +258,7 @@ def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
     fixed = {
         "PYTHONHASHSEED": str(layout),
+        "ATTNBENCH_FOLDER": str(folder),
         "ATTNBENCH_LAYOUT": "x" * random.Random(layout).randrange(4096),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),

@@ -33,7 +33,9 @@ def points(count, seed):
 
 def killed(folder, line, later_s):
     """Kills a sweep at some point and waits until none of its processes is left."""
-    process = start("sweep", *SMALL, *into(folder))
+    temporary = folder.with_name("temporary")
+    temporary.mkdir(exist_ok=True)
+    process = start("sweep", *SMALL, *into(folder), env={"TMPDIR": str(temporary)})
     try:
         until(lambda: lines(folder) >= line or process.poll() is not None, f"line {line}")
         time.sleep(later_s)  # not for an event: the kill is to fall anywhere between two of them
@@ -42,6 +44,7 @@ def killed(folder, line, later_s):
         process.kill()
         process.wait()
     nothing_left(process)
+    assert line < BEGUN or not list(temporary.iterdir())
     _, err = process.communicate()
     assert "Traceback" not in err
 
