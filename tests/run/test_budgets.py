@@ -244,12 +244,6 @@ def test_guesses_that_are_all_wrong_alike_use_the_budget_and_keep_it(true):
     assert set(measured(machine)) == {line.case.key for line in plan}
 
 
-def test_the_first_guess_follows_the_peaks_that_were_measured():
-    line = replace(planned("slow", 128, 10**12), moved_bytes=10**6)
-    slow, fast = (Costs(series_names([line]), (flops, 1e10)) for flops in (1e9, 1e11))
-    assert slow.iteration_s(line) > 50 * fast.iteration_s(line) > 0
-
-
 def test_a_block_known_to_the_precision_is_not_repeated_and_the_others_are():
     """The times of one series at 256 differ from round to round."""
     turns = Counter()

@@ -90,16 +90,6 @@ def test_a_server_that_is_killed_while_it_imports_is_started_once_more(tmp_path,
     assert once.exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
-def test_a_death_with_the_server_may_come_from_outside(server):
-    with server.process() as idle, server.process() as busy:
-        answers = [
-            busy.ask(60, do=f"import os, time; os.kill({server.program.pid}, 9); time.sleep(600)"),
-            idle.ask(60, do=PASS),
-        ]
-    assert [answer["cause"] for answer in answers] == ["killed"] * 2
-
-
 def test_a_process_that_closes_its_connection_is_not_killed_from_outside(server, monkeypatch):
     monkeypatch.setattr(process, "GRACE_S", 0.1)
     with server.process() as worker:

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
-from attnbench.run.costs import Costs, assumed_rates
 from attnbench.run.order import LOADING_S, PEAKS_S, foresee
-from attnbench.statistics.curves import series_names
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
@@ -118,16 +116,6 @@ def test_curves_begin_then_cheap_cases_come_first_and_their_block_races_along():
         assert shared[0] <= shared[1], "the fast one ran again beside the slow one"
 
 
-def test_a_cheaper_longer_case_comes_before_a_dear_shorter_one():
-    """As the longest of a linear mechanism before softmax attention at a tenth of its length."""
-    seconds = {("a", 128): 1.0, ("a", 4096): 2.0, ("b", 128): 1.0, ("b", 512): 6.0}
-    plan = [planned(*case, int(each_s * 1e9)) for case, each_s in seconds.items()]
-    machine = Machine(lambda case: seconds[case.mechanism, case.workload.seq_len])
-    sweep(machine, plan, replace(REQUEST, budget_s=200.0))
-    first = [(name, n) for round_, name, n in order(machine) if round_ == 0]
-    assert first.index(("a", 4096)) < first.index(("b", 512))
-
-
 def test_memory_is_measured_after_the_first_visit_of_a_case():
     machine = Machine()
     sweep(machine, request=replace(REQUEST, budget_s=60.0))
@@ -218,18 +206,6 @@ def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget
     assert found.left_out[LARGE.case.key].cause is Cause.MEMORY_LIMIT
     assert found.left_out[LONG.case.key].cause is Cause.CASE_TIMEOUT
     assert LARGE.case.key in foresee(request, MIXED, None).rounds
-
-
-def test_without_a_budget_the_total_is_that_of_all_visits_and_measurements_of_memory():
-    for plan in (PLAN, [replace(p, compiles=True) for p in PLAN]):
-        found, costs = (
-            foresee(REQUEST, plan, GIB),
-            Costs(series_names(plan), assumed_rates(REQUEST)),
-        )
-        visits_s = 3 * sum(costs.visit_s(p, REQUEST.settings) for p in plan)
-        memory_s = sum(map(costs.memory_s, plan))
-        assert found.total_s == pytest.approx(LOADING_S + PEAKS_S + visits_s + memory_s)
-        assert found.seconds == {p.case.key: costs.iteration_s(p) for p in plan}
 
 
 def test_a_dry_run_of_a_shard_adds_up_its_share():

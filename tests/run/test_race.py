@@ -4,7 +4,6 @@ import math
 import random
 from collections import Counter
 from dataclasses import asdict
-from functools import partial
 from itertools import combinations
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Level, Workload
-from attnbench.run.process import LOST, ask_fresh
+from attnbench.run.process import LOST
 from attnbench.run.race import CUT_OFF, Round, Turns, in_turns
 from tests.run.machine import Machine
 
@@ -268,22 +267,6 @@ def test_what_hangs_when_the_budget_ends_did_not_time_out():
     assert {entry.failed["reason"] for entry in entries.values()} == {
         "not finished when --budget ended"
     }
-
-
-@pytest.mark.parametrize(("times", "outcome"), [(1, "ok"), (2, "crashed")])
-def test_what_is_killed_is_weighed_once_more(times, outcome):
-    machine = Machine(fate=of_b("measure_memory", times=times))
-    start = partial(machine.start, "b", measures_memory=True)
-    asked = {"do": "measure_memory", **asdict(CASES["b"])}
-    assert ask_fresh(start, 1e9, **asked)["outcome"] == outcome
-    assert len(machine.started) == 2
-
-
-def test_what_ends_its_process_by_itself_is_not_weighed_again():
-    machine = Machine(fate=lambda case, do: {"outcome": "crashed", "reason": ""})
-    asked = {"do": "measure_memory", **asdict(CASES["c"])}
-    assert ask_fresh(partial(machine.start, "c"), 1e9, **asked)["outcome"] == "crashed"
-    assert len(machine.started) == 1
 
 
 @pytest.mark.parametrize(

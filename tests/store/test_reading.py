@@ -102,16 +102,6 @@ def test_a_value_of_a_metric_that_this_version_does_not_know_is_dropped():
     assert run.values.keys() == entry.data["values"].keys() & TABLE.keys()
 
 
-def test_a_journal_may_be_cut_at_every_byte_of_its_last_line():
-    before = len(SMALL) - len(SMALL_LINES[-1])
-    for cut in range(before, len(SMALL)):
-        sweep = parse(SMALL[:cut], "it")
-        assert len(sweep.runs) == 2
-        whole = cut in (before, len(SMALL) - 1)
-        assert sweep.warnings == (() if whole else (journal.TORN,))
-        assert sweep.finished == (cut == len(SMALL) - 1)
-
-
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), max_size=4))
 def test_damaged_bytes_cost_no_undamaged_line(changes):
