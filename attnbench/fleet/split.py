@@ -17,7 +17,6 @@ from attnbench.errors import UsageError
 from attnbench.records import Block, Planned, Request, Shard
 from attnbench.run.agenda import blocks
 from attnbench.run.costs import Costs, assumed_rates
-from attnbench.statistics.curves import series_names
 
 
 class BlockRound(NamedTuple):
@@ -34,7 +33,7 @@ Units: TypeAlias = tuple[BlockRound, ...]
 def units(plan: Sequence[Planned], request: Request) -> Units:
     """Every round of every block; cases that would exceed the time limit cost nothing."""
     limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
-    costs, found = Costs(series_names(plan), assumed_rates(request)), list[BlockRound]()
+    costs, found = Costs.of(plan, assumed_rates(request)), list[BlockRound]()
     for block, cases in blocks(plan).items():
         visits_s = {p: costs.visit_s(p, request.settings) for p in cases}
         run = [planned for planned in cases if visits_s[planned] <= limit_s]

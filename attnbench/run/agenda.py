@@ -25,7 +25,6 @@ from attnbench.records import (
 )
 from attnbench.run.costs import MARGIN, Costs, Rates, assumed_rates
 from attnbench.run.race import next_pair, run_of
-from attnbench.statistics.curves import series_names
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
@@ -86,7 +85,7 @@ class Agenda:
             warmup_s = min(settings.warmup_s, FIRST_WARMUP * share_s)
             self.first = replace(settings, sample_s=samples_s, warmup_s=warmup_s)
         rates = self.rates or assumed_rates(self.request)
-        self.costs = Costs(series_names(self.plan), rates, self.device.context_bytes)
+        self.costs = Costs.of(self.plan, rates, self.device.context_bytes)
         self.finished = {(run.case, run.part, run.round) for run in self.earlier}
         cases = {planned.case.key: planned for planned in self.plan}
         for run in self.earlier:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from statistics import linear_regression, median
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
 from attnbench import modes
 from attnbench.devices.finding import find
@@ -27,6 +27,7 @@ from attnbench.records import (
     Settings,
 )
 from attnbench.run.race import REHEARSED_S, turns
+from attnbench.statistics.curves import series_names
 
 Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
 Group: TypeAlias = tuple[str, ...]  # of cases that predict one another
@@ -74,6 +75,11 @@ class Costs:
         self.prepared: dict[str, tuple[Planned, float]] = {}
         self.visits: dict[str, float] = {}  # seconds of a case's shortest visit
         self.overheads: dict[Part, list[float]] = {}  # of processes, besides their iterations
+
+    @classmethod
+    def of(cls, plan: Sequence[Planned], *known: Any) -> Self:
+        """Those of a plan in which nothing has run yet."""
+        return cls(series_names(plan), *known)
 
     def learn(self, planned: Planned, run: Run, again: bool = False) -> None:
         """Take a run into account, or `again` one to which a further race has added laps."""
