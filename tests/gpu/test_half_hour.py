@@ -7,16 +7,27 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from tests import emulated
-from tests.gpu.half_hour import AROUND_S, GRACE_S, STEP_S, STEPS, carried_out, python, run
+from tests.gpu.half_hour import (
+    AROUND_S,
+    COMPILED,
+    GRACE_S,
+    STEP_S,
+    STEPS,
+    carried_out,
+    python,
+    run,
+)
+from tests.gpu.test_parity import every
 
 ROOT = Path(__file__).parents[2]
 HELD = {
-    "questions": {"doctor.log", "asked.log", "timing.log", "compiled.log"},
+    "questions": {"smoke/report.html", "asked.log", "timing.log", "compiled.log"},
     "figure": {"fig2/sweep.jsonl", "fig2/fig2.png", "fig2/report.html", "claims.log"},
     "bfloat16": {"attention/report.html", "decode/sweep.jsonl", "decode/report.html"},
-    "speed": {"stopwatch.log", "speed.log"},
+    "doubts": {"cliff/sweep.jsonl", "replayed/report.html", "stopwatch.log"},
 }
 QUICKEST = "figure"
 EACH = [
@@ -40,7 +51,7 @@ def test_a_call_that_is_cut_off_is_finished_by_the_next_one(step, tmp_path, tmp_
     assert first[1] == 0
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (f"\n{first[0]}, at most" in done.stdout) == (step in ("figure", "bfloat16"))
+    assert f"\n{first[0]}, at most" in done.stdout, "a sweep knows itself what is left of it"
     codes = json.loads((folder / "codes.json").read_text())
     assert set(codes.values()) == {0}
     assert all((folder / file).exists() for file in HELD[step] | {f"{name}.log" for name in codes})
@@ -62,6 +73,14 @@ def test_a_step_fits_into_its_time_with_the_budgets_of_its_sweeps(step, tmp_path
             assert 0 < budget_s < limit_s - AROUND_S
             budgets_s += budget_s
     assert budgets_s < STEP_S
+
+
+def test_compiled_forms_are_chosen_by_whole_names():
+    wanted = Expression.compile(COMPILED)
+    names = [f"test_it[{trial.id}-float32]" for trial in every(compiled=True)]
+    found = {name for name in names if wanted.evaluate(lambda part, *, name=name: part in name)}
+    mechanisms = {name.partition("[")[2].partition("-")[0] for name in found}
+    assert mechanisms == {"transformer", "fastformer", "longformer", "bigbird"}
 
 
 def test_what_failed_is_done_again_and_what_went_well_is_not(tmp_path, capsys):
