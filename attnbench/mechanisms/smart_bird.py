@@ -10,8 +10,12 @@ Equations (1) to (3) are reconstructed from the paper's text and figures. `sampl
 the five methods that the paper compares: `squared` is (2), `inverse` is −1 / log A, `raw` is P = A,
 `top` uses S = A (all heads agree), `random` uses P = 1 and needs no sketch.
 
-A, P and S exist for K rows at a time: O(N K) per head, never H N². There are still H N² draws, and
-generating them takes most of the time.
+A and P exist for some rows at a time. S is drawn for the K largest P of a row alone; of the other
+keys come only the largest S, from their order statistics: each key emits events at the rate 1 in
+−log S, from its P on, and the first of them is its S. Together they are a process whose rate at s
+is the number of keys with P > s, so an event is any of these keys, each as likely, and the sum of
+exponential waiting times is G(s) = Σ_j log(P_j / s) over them. So a row takes O(N) for all heads,
+and each head O(K), where H N² draws would take most of the time.
 
 No gradient passes through the selection. In training mode a trained sketch has an output head, and
 `auxiliary_loss` is the mean squared error of A E W_v W_H [B, N, D] against the layer's output; its
@@ -33,6 +37,7 @@ from torch import Tensor, nn
 from attnbench import attention as at
 
 SAMPLINGS = ("squared", "inverse", "raw", "top", "random")
+LEAST = 1e-30  # of P where a key is allowed; where it is not, P is smaller
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,19 +117,25 @@ class SmartBird(at.QKVAttention):
         return E, E @ (self.sketch_query / E.shape[-1] ** 0.5), E @ self.sketch_key
 
     def choose(self, x: Tensor, sketch: Sketch | None, mask: Tensor | None) -> Tensor:
-        """The sampled keys of every query, [B, N, H, K]; K rows of S at a time."""
+        """The sampled keys of every query, [B, N, H, K]; some rows at a time."""
         B, N, _ = x.shape
         K = min(self.config.keys, N)
-        S = x.new_empty(B, self.heads, K, N, dtype=torch.float32)
         chosen = x.new_empty(B, N, self.heads, K, dtype=torch.long)
-        for start, end in pairwise([*range(0, N, K), N]):
+        rows = max(1, at.logits_at_once(x.device.type) // (B * max(N, 4 * K * self.heads)))
+        for start, end in pairwise([*range(0, N, rows), N]):
             allowed = self.allowed(start, end, mask, x)  # [B or 1, R or 1, N] or None
             P = self.limits(sketch, start, end, allowed)
-            scores = self.draw(P, S[:, :, : end - start])  # [B, H or 1, R, N]
+            if P is None:
+                P = x.new_ones(B, end - start, N, dtype=torch.float32)
+            P = P.clamp(min=LEAST)
             if allowed is not None:
-                scores.masked_fill_(~allowed[:, None], -1)
-            top = scores.topk(K, sorted=False).indices  # [B, H or 1, R, K]
-            chosen[:, start:end] = top.transpose(1, 2)
+                P = P.where(allowed, LEAST**1.2)
+            P = P.flatten(0, 1)
+            if self.config.sampling == "top":
+                top = P.topk(K, sorted=False).indices[:, None].expand(-1, self.heads, K)
+            else:
+                top = largest(P, K, self.heads)
+            chosen[:, start:end] = top.unflatten(0, (B, -1))
         return chosen
 
     def allowed(self, start: int, end: int, mask: Tensor | None, x: Tensor) -> Tensor | None:
@@ -151,13 +162,6 @@ class SmartBird(at.QKVAttention):
         # A = 1 would make P infinite
         rarity = logits.log_softmax(-1).clamp_(max=-1e-6).neg_()
         return (rarity if self.config.sampling == "inverse" else rarity.square_()).reciprocal_()
-
-    def draw(self, P: Tensor | None, S: Tensor) -> Tensor:
-        """S ~ U(0, P), [B, H, R, N]; for `top`, P itself, [B, 1, R, N]."""
-        if P is not None and self.config.sampling == "top":
-            return P[:, None]
-        S.uniform_()
-        return S if P is None else S.mul_(P[:, None])
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         assert self.chosen is not None, "`forward` chooses the keys"
@@ -232,8 +236,7 @@ class SmartBird(at.QKVAttention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         K = min(config.keys, w.seq_len)
-        gathered = w.tokens * K * (2 * w.width + 3 * w.heads)
-        return gathered + w.tokens * K * (w.heads + 2)
+        return w.tokens * K * (2 * w.width + 3 * w.heads)
 
 
 def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -251,6 +254,61 @@ def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws
             heads.append(a @ v[keys, part])
         rows.append(torch.cat(heads))
     return module.output(torch.stack(rows))
+
+
+def largest(P: Tensor, K: int, heads: int) -> Tensor:
+    """The K largest of S ~ U(0, P) in each row and head: P [R, N] to keys [R, H, K]."""
+    R, N = P.shape
+    few, listed = min(K, N), min(max(2 * K, int(4 * (K * N) ** 0.5)), N)
+    u = P.new_empty(R, heads, few).uniform_()
+    if few == N:
+        return (u * P[:, None]).topk(K, sorted=False).indices
+    waits, v = P.new_empty(R, heads, 0), P.new_empty(R, heads, 0)
+    chosen = P.new_empty(R, heads, K, dtype=torch.long)
+    rows = torch.arange(R, device=P.device)
+    while len(rows):
+        more = len(rows), heads, K + 8
+        waits = torch.cat([waits, P.new_empty(more).exponential_()], -1)
+        v = torch.cat([v, P.new_empty(more).uniform_()], -1)
+        chosen[rows], certain = merged(P[rows], K, listed, u, waits.cumsum(-1), v)
+        # of the others the same draws are read with all keys, and more of them
+        rows, u, waits, v = (t[~certain] for t in (rows, u, waits, v))
+        listed = N
+    return chosen
+
+
+def repeated(ranks: Tensor, listed: int) -> Tensor:
+    """Which of the ranks [R, H, L] came before in their row and head."""
+    order = torch.arange(ranks.shape[-1], device=ranks.device, dtype=torch.int16)
+    order = order.expand_as(ranks)
+    first = order.new_full((*ranks.shape[:2], listed), ranks.shape[-1])
+    first.scatter_reduce_(-1, ranks, order, "amin")
+    return first.gather(-1, ranks) < order
+
+
+def merged(
+    P: Tensor, K: int, listed: int, u: Tensor, G: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Keys [R, H, K] from the `listed` largest P of each row, and which rows are certain [R].
+
+    Draws: u of the largest P, G [R, H, L] of the events of the others, and v, which key each is.
+    """
+    (R, heads, few), L = u.shape, G.shape[-1]
+    p, keys = P.topk(listed)
+    S = u * p[:, None, :few]
+    logs = p[:, few:].log()
+    table = logs.cumsum(-1) - torch.arange(1, 1 + listed - few, device=p.device) * logs  # G(P_j)
+    count = torch.searchsorted(table, G.flatten(1), right=True)  # of keys with P > s
+    left = (G.flatten(1) - table.gather(1, count - 1)) / count
+    s = (logs.gather(1, count - 1) - left).exp().view(G.shape)
+    ranks = few + (v * count.view(v.shape)).long()
+    again = repeated(ranks, listed)
+    ranks = torch.cat([torch.arange(few, device=p.device).expand(R, heads, few), ranks], -1)
+    top = torch.cat([S, s.masked_fill(again, 0.0)], -1).topk(K, sorted=False)
+    # what comes later, or is not listed, is smaller than this
+    bound = s[..., L - 1].clamp(min=0 if listed == P.shape[1] else p[:, -1:])
+    certain = (bound <= top.values.amin(-1)).all(-1)
+    return keys.gather(1, ranks.gather(-1, top.indices).flatten(1)).view(R, heads, K), certain
 
 
 def parameters(config: Config, w: at.Workload) -> int:

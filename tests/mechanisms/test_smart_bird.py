@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from attnbench.mechanisms.smart_bird import largest
 from tests.mechanisms.building import build
 
 
@@ -86,3 +87,18 @@ def test_the_loss_compares_the_sketch_with_the_output_and_trains_only_the_sketch
     assert x.grad is None
     assert module.value.weight.grad is None
     assert module.sketch_query.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05, 2.0])
+def test_the_largest_draws_are_found_as_if_all_were_drawn(spread):
+    """Of 300 keys 5 are drawn, and of the others only the largest come."""
+    torch.manual_seed(2)
+    P = (spread * torch.randn(300)).exp()
+    rows, K = 5000, 5
+    found = largest(P.expand(rows, -1), K, heads=2).flatten(0, 1)
+    assert all(len(row.unique()) == K for row in found[:500])
+    expected = (torch.rand(2 * rows, 300) * P).topk(K).indices
+    order = P.argsort(descending=True)  # groups of keys with similar P, as many are rare
+    a, b = (torch.bincount(x.flatten(), minlength=300)[order].view(30, 10).sum(1)
+            for x in (found, expected))  # fmt: skip
+    assert ((a - b).abs() < 4.5 * (a + b + 1).sqrt()).all()
