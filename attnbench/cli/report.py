@@ -11,7 +11,6 @@ import typer
 from attnbench.cli import console, options
 from attnbench.cli.options import completer, option
 from attnbench.errors import AttnbenchError, UsageError
-from attnbench.records import FigureSize
 from attnbench.units import many
 from attnbench.workloads import axes
 
@@ -31,12 +30,6 @@ def report(
         default="png",
         autocompletion=completer(lambda: axes.FORMATS),
     ),
-    size: str = option(
-        "SIZE",
-        "Size of figures: column, or text (the width of a page).",
-        default=FigureSize.TEXT,
-        autocompletion=completer(lambda: FigureSize),
-    ),
     json_: bool = options.as_json(),
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
@@ -47,11 +40,11 @@ def report(
     out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
-    figures, drawn = axes.listed(formats), axes.word(size, "--size", FigureSize)
+    figures = axes.listed(formats)
     if not set(figures) <= set(axes.FORMATS):
         raise UsageError(f"--formats {formats!r}: figures come as {', '.join(axes.FORMATS)}")
     length = axes.size(at_length, "--at-length") if at_length else None
-    publish(sweep, figures, json_, against, length, drawn, out)
+    publish(sweep, figures, json_, against, length, out)
 
 
 def publish(
@@ -60,7 +53,6 @@ def publish(
     as_json: bool = False,
     against: str | None = None,
     at_length: int | None = None,
-    size: FigureSize = FigureSize.TEXT,
     out: Path | None = None,
 ) -> None:
     """Write the report into `out` or the folder of the journal, and print its main tables."""
@@ -76,7 +68,7 @@ def publish(
         analysis = analyse(sweep, against, at_length)
         tables = report_tables(analysis)
         console.warn(warnings(analysis))
-        files = report_files(analysis, formats, size, tables)
+        files = report_files(analysis, formats, tables)
         output.fill(into, files, then=INTACT)
         if as_json:
             console.data(as_data(analysis))

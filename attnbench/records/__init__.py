@@ -29,7 +29,6 @@ from attnbench.records.request import (
     LEAST_ROUNDS,
     Cluster,
     EngineKind,
-    FigureSize,
     HelpPanel,
     Request,
     Settings,

@@ -24,13 +24,6 @@ class EngineKind(StrEnum):
     RAY = "ray"
 
 
-class FigureSize(StrEnum):
-    """Where a figure is meant to stand."""
-
-    COLUMN = "column"
-    TEXT = "text"
-
-
 class HelpPanel(StrEnum):
     """The groups of options in the help."""
 

@@ -19,15 +19,13 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import STATE, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
-from attnbench.records import PASSES, FigureSize
+from attnbench.records import PASSES
 from attnbench.render.cost_tables import batch, per_layer, timed_by
 from attnbench.render.curves import points
 from attnbench.render.grid import quantity
 from attnbench.render.panels import (
-    BESIDE,
     DPI,
-    SCALE,
-    WIDTHS,
+    WIDTH,
     fixed_ticks,
     lay_out,
     length_axis,
@@ -49,52 +47,45 @@ GREY: Mapping[str, Any] = MappingProxyType({
 })  # fmt: skip
 
 
-class Row(NamedTuple):
-    """The points of panels side by side, by their titles; they share the vertical axis."""
+class Panel(NamedTuple):
+    """The points of one panel, and what its vertical axis counts."""
 
-    panels: Mapping[str, Frame]
+    title: str
+    points: Frame
     axis: str
     unit: Unit
 
-    @property
-    def points(self) -> Frame:
-        """Those of all its panels."""
-        return pd.concat([*self.panels.values()])
 
-
-def cost_figure(
-    cases: Frame, metric: Metric, tokens: int | None, size: FigureSize = FigureSize.TEXT
-) -> Figure:
+def cost_figure(cases: Frame, metric: Metric, tokens: int | None) -> Figure:
     """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
 
-    One panel per mode: side by side, or below each other in the width of a column.
+    The panels, one per mode, have one vertical axis.
     """
     axis = f"{metric.title or metric.label}{per_layer(cases)} per"
     axis += f" {'token' if metric.per_token else batch(cases, tokens)}"
     scale = 1 / cases["tokens"] if metric.per_token else cases["batch_scale"]
     drawn = dict(iter(points(cases, metric, scale).groupby("mode")))
-    panels = {find(mode).title: drawn[mode] for mode in PASSES if mode in drawn}
-    rows = [panels]
-    if size is FigureSize.COLUMN:
-        rows = [{title: panel} for title, panel in panels.items()]
-    said = [*_clock(cases)] if metric.key == TIME else []
-    return draw([Row(row, axis, metric.unit) for row in rows], size, said)
+    panels = [
+        Panel(find(mode).title, drawn[mode], axis, metric.unit) for mode in PASSES if mode in drawn
+    ]
+    return _figure(panels, [*_clock(cases)] if metric.key == TIME else [], shared=True)
 
 
-def decode_figure(cases: Frame, mode: str, size: FigureSize = FigureSize.TEXT) -> Figure:
-    """Time per output token, and below it the size of the state, in a mode that steps."""
+def decode_figure(cases: Frame, mode: str) -> Figure:
+    """Time per output token, and beside it the size of the state, in a mode that steps."""
     own, of = cases[cases["mode"] == mode], per_layer(cases)
-    titles = {f"Time per decoding step{of}": TIME, f"Size of the state{of}": STATE}
-    axes = ("time per output token", "bytes")
-    rows = [
-        Row({title: points(own, TABLE[key])}, axis, TABLE[key].unit)
-        for (title, key), axis in zip(titles.items(), axes, strict=True)
+    panels = [
+        Panel(f"{title}{of}", points(own, TABLE[key]), axis, TABLE[key].unit)
+        for title, key, axis in (
+            ("Time per decoding step", TIME, "time per output token"),
+            ("Size of the state", STATE, "bytes"),
+        )
     ]
     said = [*_clock(cases)]
     if len(filled := own[own["filled"] & own[TIME].notna()]):
         least = units.tick(int(filled["seq_len"].min()))
         said.append(f"States filled without prompts from {least}.")
-    return draw(rows, size, said, "context")
+    return _figure(panels, said, across="context")
 
 
 def _clock(cases: Frame) -> Iterator[str]:
@@ -103,38 +94,48 @@ def _clock(cases: Frame) -> Iterator[str]:
         yield f"{units.capitalised(how)}."
 
 
-def draw(
-    rows: Sequence[Row], size: FigureSize, said: Sequence[str], across: str = "sequence length"
+def _figure(
+    panels: Sequence[Panel],
+    said: Sequence[str],
+    *,
+    shared: bool = False,
+    across: str = "sequence length",
 ) -> Figure:
-    """The figure of these rows, and below it what is `said` of them.
+    """The panels side by side, with what is `said` of them below; `shared` is the vertical axis.
 
-    Series are named once, in the order in which curves end in the first row that has them.
+    The legend has the order in which curves end in the last panel that has them.
     """
-    every = pd.concat([row.points for row in rows])
-    grey, series = faded(every), [*every["series"].unique()]
-    styles = {
-        name: {**style, **(GREY if name in grey else {})}
-        for name, style in series_styles(series).items()
-    }
+    every = pd.concat([panel.points for panel in panels])
+    grey, order = faded(every), [*ends(every).index]
+    order += [name for name in every["series"].unique() if name not in order]
+    names, styles = labels(order), series_styles(order)
+    styles |= {name: {**styles[name], **GREY} for name in grey}
+    short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
     with styled():
-        width = WIDTHS[size]
-        figure, columns = Figure(figsize=(width, width), dpi=DPI), len(rows[0].panels)
-        grid = figure.subplots(len(rows), columns, sharey="row", squeeze=False)
-        room = (72 * width - BESIDE * (len(rows) == 1)) / columns - SCALE
-        for i, row in enumerate(rows):
-            _draw_row([*grid[i]], row, styles, room)
-        short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
-        for axes in grid[-1]:
+        figure, columns = Figure(figsize=(WIDTH, WIDTH), dpi=DPI), len(panels)
+        grid = figure.subplots(1, columns, sharey=shared, squeeze=False)[0]
+        for axes, panel in zip(grid, panels, strict=True):
+            low, high = limits(every if shared else panel.points)
+            axes.set_title(panel.title)
+            axes.set_yscale("log")
+            for name, curve in panel.points.groupby("series", sort=False):
+                _draw(axes, curve, styles[str(name)], high)
+            length_axis(axes, map(int, panel.points["seq_len"]), columns)
             axes.set_xlabel(f"{across}{short}")
-        order = [*dict.fromkeys([n for row in rows for n in ends(row.points).index] + series)]
-        names = labels(order)
+            axes.set_ylim(low, high)
+            ticks = log_ticks(low, high, 2 if panel.unit is Unit.BYTES else 10)
+            texts = {tick: units.round_tick(quantity(tick, panel.unit)) for tick in ticks}
+            fixed_ticks(axes.yaxis, texts)
+            if not (shared and axes is not grid[0]):
+                axes.set_ylabel(panel.axis)
+        tops = [axes.get_ylim()[1] for axes in grid]
+        notes = [*said, *_notes(panels, tops, names)]
         keys = {names[name]: styles[name] for name in order if name not in grey}
-        notes = [*said, *_notes(rows, names)]
         if grey:
             keys[f"{len(grey)} others"] = {**GREY}
             below = ", ".join(names[name] for name in order if name in grey)
             notes.append(f"Grey, from top to bottom: {below}.")
-        lay_out(figure, len(rows), keys, notes)
+        lay_out(figure, keys, notes)
     return figure
 
 
@@ -152,23 +153,6 @@ def faded(drawn: Frame) -> frozenset[str]:
         return mechanism_of(name) not in STRONGEST, heights.get(name, math.inf)
 
     return frozenset(sorted(drawn["series"].unique(), key=rank)[MOST:])
-
-
-def _draw_row(
-    grid: Sequence[Axes], row: Row, styles: Mapping[str, Mapping[str, Any]], room: float
-) -> None:
-    low, high = limits(row.points)
-    for axes, (title, panel) in zip(grid, row.panels.items(), strict=True):
-        axes.set_title(title)
-        axes.set_yscale("log")
-        for name, curve in panel.groupby("series", sort=False):
-            _draw(axes, curve, styles[str(name)], high)
-        length_axis(axes, map(int, panel["seq_len"]), room)
-    grid[0].set_ylabel(row.axis)
-    grid[0].set_ylim(low, high)
-    ticks = log_ticks(low, high, 2 if row.unit is Unit.BYTES else 10)
-    texts = {tick: units.round_tick(quantity(tick, row.unit)) for tick in ticks}
-    fixed_ticks(grid[0].yaxis, texts)
 
 
 def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> None:
@@ -195,9 +179,11 @@ def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> No
     axes.plot(above, [high] * len(above), **marked, marker=CARETUP, markersize=size)
 
 
-def _notes(rows: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]:
-    """What is missing in rows of panels, and what open markers, arrows and bars are, if any."""
-    every = pd.concat([row.points for row in rows])
+def _notes(
+    panels: Sequence[Panel], tops: Sequence[float], names: Mapping[str, str]
+) -> Iterator[str]:
+    """What is missing in panels, and what open markers, arrows and bars are, if any."""
+    every = pd.concat([panel.points for panel in panels])
     lost = every[every["height"].isna()]
     for why, own in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
         which = ", ".join(names[name] for name in own["series"].unique())
@@ -205,7 +191,7 @@ def _notes(rows: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]:
     guessed = every[every["guess"].notna()]
     if len(guessed):
         yield f"Open markers: predicted ({', '.join(guessed['reason'].unique())})."
-    if any((row.points["guess"] > limits(row.points)[1]).any() for row in rows):
+    if any((p.points["guess"] > top).any() for p, top in zip(panels, tops, strict=True)):
         yield "Arrows: predictions above the axis."
     if every["low"].notna().any():
         yield "Bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."

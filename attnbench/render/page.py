@@ -7,7 +7,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
-from attnbench.records import PASSES, FigureSize, Sweep
+from attnbench.records import PASSES, Sweep
 from attnbench.render import charts, cost_tables, delimited, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.cases import outcomes
@@ -30,12 +30,11 @@ INTERNAL = ("key", "match", "sizes", "batch_scale")
 def report_files(
     analysis: Analysis,
     formats: Sequence[str] = ("png",),
-    size: FigureSize = FigureSize.TEXT,
     tables: Sequence[Table] = (),
 ) -> dict[str, bytes]:
     """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
 
-    `size` is that of the figures, and `tables` are those of `report_tables` unless given.
+    `tables` are those of `report_tables` unless given.
     """
     sweep, cases = analysis.sweep, analysis.cases
     tables = tables or report_tables(analysis)
@@ -47,7 +46,7 @@ def report_files(
     described = captions(cases, sweep)
     pictures = {
         f"{stem}.{end}": saved(figure, end)
-        for stem, figure in ((stem, drawn(stem, analysis, size)) for stem in described)
+        for stem, figure in ((stem, drawn(stem, analysis)) for stem in described)
         for end in dict.fromkeys((*formats, "png"))  # a page shows the PNG
     }
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
@@ -91,13 +90,12 @@ def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
     return {stem: f"{text}. {'; '.join(how)}." for stem, text in texts.items()}
 
 
-def drawn(stem: str, analysis: Analysis, size: FigureSize = FigureSize.TEXT) -> "Figure":
+def drawn(stem: str, analysis: Analysis) -> "Figure":
     """The figure of this stem of `captions`: of a metric, or of a mode that steps."""
     for metric in DRAWN:
         if metric.figure == stem:
-            tokens = analysis.sweep.request.batch_tokens
-            return cost_figure(analysis.cases, metric, tokens, size)
-    return decode_figure(analysis.cases, stem, size)
+            return cost_figure(analysis.cases, metric, analysis.sweep.request.batch_tokens)
+    return decode_figure(analysis.cases, stem)
 
 
 def report_tables(analysis: Analysis) -> list[Table]:

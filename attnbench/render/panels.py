@@ -1,4 +1,4 @@
-"""What figures share: sizes, ticks, the legend and notes, and files without dates."""
+"""What figures share: their size, ticks, the legend and notes, and files without dates."""
 
 import io
 import warnings
@@ -12,24 +12,20 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from attnbench import units
-from attnbench.records import FigureSize
 
-# The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the
-# one-column ones (NeurIPS), in inches: no style has to shrink a figure below its type size.
-WIDTHS = MappingProxyType({FigureSize.COLUMN: 3.25, FigureSize.TEXT: 5.5})
+# The narrowest text width of the usual one-column styles (NeurIPS), in inches: no style has to
+# shrink a figure below its type size.
+WIDTH = 5.5
 DPI = 300  # of PNG
 
 # in points
 TYPE, SMALL = 7.0, 6.5  # labels; ticks and notes
-PANEL, AROUND, LABEL = 130.0, 32.0, 11.0  # heights: axes, title and ticks, label below the last row
-BESIDE, SCALE = 112.0, 49.0  # widths of a typical legend on the right, and of a vertical scale
-KEYS = 115.0  # least width of a column of a legend below
+PANEL, AROUND = 130.0, 43.0  # heights of axes, and of title, ticks and label
+BESIDE, SCALE = 112.0, 49.0  # widths of a typical legend, and of a vertical scale
 LETTER, APART = 4.2, 5.6  # width of a letter of a tick, and least distance of two ticks
 EDGE = 3.0
 WIDEST = 23  # letters in a line of the legend
@@ -65,12 +61,13 @@ def styled() -> Iterator[None]:
         yield
 
 
-def length_axis(axes: Axes, lengths: Iterable[int], width: float) -> None:
-    """Lengths along the bottom of a panel of this `width`, in points, with a tick for each.
+def length_axis(axes: Axes, lengths: Iterable[int], columns: int) -> None:
+    """Lengths along the bottom of one of so many panels side by side, with a tick for each.
 
     The last and first have texts, and as many others as there is room for, the longest first.
     """
     whole = sorted(set(lengths))
+    width = (72 * WIDTH - BESIDE) / columns - SCALE
     octave = width / (log2(whole[-1] / whole[0]) or 1)
 
     def apart(n: int, other: int) -> bool:
@@ -109,38 +106,24 @@ def log_ticks(low: float, high: float, base: int) -> list[float]:
     return ticks
 
 
-def lay_out(
-    figure: Figure, rows: int, keys: Mapping[str, Mapping[str, Any]], notes: Iterable[str]
-) -> None:
-    """Add a legend of `keys`, the style of a line by its text, and notes, and make room for them.
+def lay_out(figure: Figure, keys: Mapping[str, Mapping[str, Any]], notes: Iterable[str]) -> None:
+    """Add a legend of `keys`, styles of lines by their texts, and notes, and make room for both.
 
-    The legend of a single row of panels stands on the right, that of several below them. The
-    figure has its width, and its axes have scales and ticks.
+    The axes have scales and ticks.
     """
-    width = 72 * figure.get_figwidth()
     legend = figure.legend(
         [Line2D([], [], **style) for style in keys.values()],
         [fill(text, WIDEST) for text in keys],
-        loc="outside right upper" if rows == 1 else "lower left",
-        ncols=1 if rows == 1 else int(width / KEYS),
+        loc="outside right upper",
     )
-    place, text = EDGE / width, " ".join(notes)
+    place, text = EDGE / 72 / WIDTH, " ".join(notes)
     note = figure.text(place, 0, text, wrap=True, va="bottom", fontsize=SMALL, color="0.25")
-    below, beside = (_height(note) + 1.5 * EDGE) * bool(text), _height(legend) + TYPE
-    panels = rows * (PANEL + AROUND) + LABEL
-    height = below + (max(panels, beside) if rows == 1 else panels + beside)
+    beside, below = (72 * each.get_window_extent().height / DPI for each in (legend, note))
+    below = (below + 1.5 * EDGE) if text else 0.0
+    height = below + max(PANEL + AROUND, beside + TYPE)
     figure.set_figheight(height / 72)
-    figure.align_ylabels()
     note.set_y(EDGE / height)
-    if rows > 1:
-        legend.set_bbox_to_anchor((0, below / height), figure.transFigure)
-        below += beside
     figure.set_layout_engine("constrained", rect=(0, below / height, 1, 1 - below / height))
-
-
-def _height(artist: Legend | Text) -> float:
-    """Its height in points."""
-    return float(72 * artist.get_window_extent().height / DPI)
 
 
 def saved(figure: Figure, suffix: str) -> bytes:

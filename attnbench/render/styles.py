@@ -56,7 +56,6 @@ STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with
 PERIOD = 300  # positions after which hue, shade, marker and line repeat together
 
 BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
-LIGHTEST = 0.75  # how far the smallest of many sizes is moved towards white
 LONGEST = 48  # characters of a label, which a legend folds
 
 
@@ -64,27 +63,18 @@ def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The matplotlib style of each series, by name, in points.
 
     Colour, marker and first line style are those of the mechanism, whose lines are strong if it is
-    one of the strongest. Its forms and options, sorted by name, differ in line style and
-    in the shade inside the marker; sizes differ in the shade of all, the largest is the darkest.
+    one of the strongest. Its forms, options and sizes, sorted by name, differ in line style and in
+    the shade inside the marker.
     """
-    every = {name: split_sizes(name) for name in sorted(set(series))}
-    sizes = sorted({own for _, own in every.values()}, key=lambda own: (len(own), own))
     styles: dict[str, dict[str, Any]] = {}
-    seen: dict[str, list[str]] = {}
-    for name, (plain, own) in every.items():
+    seen = Counter[str]()
+    for name in sorted(set(series)):
         mechanism = mechanism_of(name)
-        alike = seen.setdefault(mechanism, [])
-        if plain not in alike:
-            alike.append(plain)
-        style, i = mechanism_style(mechanism), alike.index(plain)
-        strong = mechanism in STRONGEST
-        lighter = LIGHTEST * (1 - (1 + sizes.index(own)) / len(sizes))
-        colour = tinted(style["color"], lighter)
+        style, i, strong = mechanism_style(mechanism), seen[mechanism], mechanism in STRONGEST
+        seen[mechanism] += 1
         styles[name] = style | {
-            "color": colour,
-            "markeredgecolor": colour,
             "linestyle": STROKES[(STROKES.index(style["linestyle"]) + i) % len(STROKES)],
-            "markerfacecolor": tinted(colour, FILLS[i % len(FILLS)]),
+            "markerfacecolor": tinted(style["color"], FILLS[i % len(FILLS)]),
             "linewidth": 1.5 if strong else 0.9,
             "markersize": 4.0 if strong else 3.2,
             "markeredgewidth": 0.7,
@@ -143,14 +133,12 @@ def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
 
     Form and options are added where they distinguish series: `Transformer (sdpa) D=64`.
     """
-    candidates = {name: _candidates(name, longest) for name in names}
-    chosen = {}
-    for level in reversed(range(5)):
-        uses = Counter(texts[level] for texts in candidates.values())
-        for name, texts in candidates.items():
-            if level == 4 or uses[texts[level]] == 1:
-                chosen[name] = texts[level]
-    return chosen
+    texts = {name: _candidates(name, longest) for name in names}
+    uses = [Counter(column) for column in zip(*texts.values(), strict=True)]
+    return {
+        name: next((text for text, n in zip(own, uses, strict=True) if n[text] == 1), own[-1])
+        for name, own in texts.items()
+    }
 
 
 def _candidates(series: str, longest: int) -> list[str]:

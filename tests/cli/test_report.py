@@ -46,10 +46,10 @@ def test_a_report_and_its_page_open_with_what_the_sweep_found(folder: Path):
     assert found["answers"]["fastest"][0]["first"] == "fastformer:eager"
 
 
-def test_figures_have_the_size_that_was_asked_for(folder: Path):
-    report(folder, "--size", "column", "--formats", "png,svg,pdf")
-    points = b"234"  # 3.25 inches
-    assert int.from_bytes((folder / "fig2.png").read_bytes()[16:20], "big") == 3.25 * 300
+def test_figures_have_a_size_for_print_in_every_format(folder: Path):
+    report(folder, "--formats", "png,svg,pdf")
+    points = b"396"  # 5.5 inches
+    assert int.from_bytes((folder / "fig2.png").read_bytes()[16:20], "big") == 5.5 * 300
     assert (
         b'<svg xmlns:xlink="http://www.w3.org/1999/xlink" width="' + points + b"pt"
         in (folder / "fig2.svg").read_bytes()

@@ -13,11 +13,11 @@ from matplotlib.text import Text
 
 from attnbench.analysis.summary import summary
 from attnbench.metrics import TABLE
-from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run, Sample
+from attnbench.records import Cause, Mode, Outcome, Part, Run, Sample
 from attnbench.render import styles
 from attnbench.render.cost_tables import latency
 from attnbench.render.figures import MOST, cost_figure, decode_figure
-from attnbench.render.panels import DPI, WIDTHS
+from attnbench.render.panels import DPI, WIDTH
 from attnbench.store.journal import load
 from tests.store.recorded import OPTIONS
 from tests.sweeps import on_gpu, sweep
@@ -32,11 +32,11 @@ def ended(case, outcome=Outcome.SKIPPED, cause=None):
     return Run(case=case.key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason="no")
 
 
-def check(figure, size):
+def check(figure):
     """Texts are of the right size, on the page, and apart; the legend is beside all panels."""
     figure.draw_without_rendering()
     page, (legend,) = figure.bbox, figure.legends
-    assert page.width == WIDTHS[size] * DPI
+    assert page.width == WIDTH * DPI
     boxes = {}
     for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_text()):
         if not text.get_visible() or (text.axes and not in_view(text)):
@@ -76,20 +76,20 @@ def written(figure):
     return " ".join(text.get_text() for text in figure.texts)
 
 
-def figures(whole, size):
+def figures(whole):
     """Figures of a sweep that have every kind of panel."""
     cases = summary(whole)
     if cases["mode"].eq(Mode.DECODE).all():
-        yield decode_figure(cases, Mode.DECODE, size)
+        yield decode_figure(cases, Mode.DECODE)
         return
-    yield cost_figure(cases, TIME, whole.request.tokens, size)
-    yield cost_figure(cases, MEMORY, whole.request.tokens, size)
+    yield cost_figure(cases, TIME, whole.request.tokens)
+    yield cost_figure(cases, MEMORY, whole.request.tokens)
 
 
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
 def test_texts_of_stored_sweeps_are_apart(folder):
-    for figure in figures(load(folder), FigureSize.TEXT):
-        check(figure, FigureSize.TEXT)
+    for figure in figures(load(folder)):
+        check(figure)
 
 
 def with_ends(count, lengths, share, seed):
@@ -117,13 +117,12 @@ def test_texts_of_any_sweep_are_apart(examples):
         st.sets(st.integers(1, 65_536), min_size=1, max_size=12),
         st.sampled_from([0.0, 0.2, 0.9, 1.0]),
         st.integers(0, 99),
-        st.sampled_from(FigureSize),
     )
-    @example(26, {128 * 2**i for i in range(10)}, 0.9, 0, FigureSize.COLUMN)
-    @example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40, FigureSize.TEXT)
-    def every(count, lengths, share, seed, size):
-        for figure in figures(with_ends(count, lengths, share, seed), size):
-            check(figure, size)
+    @example(26, {128 * 2**i for i in range(10)}, 0.9, 0)
+    @example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40)
+    def every(count, lengths, share, seed):
+        for figure in figures(with_ends(count, lengths, share, seed)):
+            check(figure)
             named(figure, count)
 
     every()
@@ -141,31 +140,24 @@ def named(figure, count):
 
 def test_panels_of_a_row_share_their_scale():
     cases = summary(sweep())
-    left, right = cost_figure(cases, TIME, 8192, FigureSize.TEXT).axes
+    left, right = cost_figure(cases, TIME, 8192).axes
     assert left.get_ylim() == right.get_ylim()
-    above, below = cost_figure(cases, TIME, 8192, FigureSize.COLUMN).axes
-    assert above.get_ylim() != below.get_ylim()
 
 
-@pytest.mark.parametrize(
-    ("size", "first"), [(FigureSize.TEXT, Mode.INFERENCE), (FigureSize.COLUMN, Mode.TRAINING)]
-)
-def test_a_legend_has_the_order_in_which_curves_end(size, first):
-    """That of the last panel of a single row, and of the first of several rows."""
+def test_a_legend_has_the_order_in_which_curves_end_in_the_last_panel():
 
     def end(case):
-        gone = case.mechanism == "transformer" and case.workload.mode not in (first,)
+        gone = case.mechanism == "transformer" and case.workload.mode != Mode.INFERENCE
         return ended(case, Outcome.UNSUPPORTED) if gone else None
 
     cases = summary(sweep(end=end))
-    figure = cost_figure(cases, TIME, 8192, size)
-    last = cases[(cases["mode"] == first) & (cases["seq_len"] == cases["seq_len"].max())]
+    figure = cost_figure(cases, TIME, 8192)
+    last = cases[(cases["mode"] == "inference") & (cases["seq_len"] == cases["seq_len"].max())]
     time = last["time_s"].fillna(last["predicted_s"])
     names = styles.labels(cases["series"])
     slowest_first = last["series"].loc[time.sort_values(ascending=False).index]
     assert entries(figure) == [names[series] for series in slowest_first]
-    other = "Inference" if first == Mode.TRAINING else "Training"
-    assert f"{other}, cannot run: Transformer." in written(figure)
+    assert "Training, cannot run: Transformer." in written(figure)
 
 
 @pytest.fixture(scope="module")
@@ -217,11 +209,10 @@ def test_predictions_have_bands_where_the_summary_has_them():
     assert len(drawn.axes[0].collections) == len(without.axes[0].collections) + 1
 
 
-@pytest.mark.parametrize("size", FigureSize)
-def test_the_first_and_last_length_are_labelled(size):
+def test_the_first_and_last_length_are_labelled():
     lengths = tuple(128 * 2**i for i in range(10))
     cases = summary(sweep(("fastformer",), lengths=lengths))
-    for axes in cost_figure(cases, TIME, 8192, size).axes:
+    for axes in cost_figure(cases, TIME, 8192).axes:
         texts = {text.get_text() for text in axes.get_xticklabels() if text.get_text()}
         assert {"128", "64K"} <= texts
 
