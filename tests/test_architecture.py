@@ -52,7 +52,6 @@ DOORS = {
     "pandas": {"store", "analysis", "render"},
     "matplotlib": {f"render/{name}.py" for name in ("charts", "figures", "panels")},
     "jinja2": {"render/html.py"},
-    "markupsafe": {"render/html.py"},
     "rich": {"render/terminal.py", "cli/console.py"},
     "scipy": {"statistics", "analysis"},
     "typer": {"cli"},

@@ -12,8 +12,6 @@ from attnbench.metrics import Unit
 
 Value = str | int | float | bool | None
 
-PIECES = re.compile(r"(?:[^\s/:\[,_;]|(?<=\d),(?=\d)|(?<!\S)\[)*+(?:[/:\[,_;]+\s*|\s+)|.+")
-
 
 class Cell(NamedTuple):
     """The text shown and its value in full precision; `low` and `high` bound an estimate.
@@ -135,14 +133,6 @@ def quantity(value: float, unit: Unit) -> str:
 def words(text: object) -> Cell:
     """A cell of text, without characters that could control a terminal."""
     return Cell(clean(str(text)))
-
-
-def pieces(text: str) -> list[str]:
-    """The text in pieces that a line break may follow: after spaces and `/ : [ , _ ;`.
-
-    Numbers are not broken at their commas, nor intervals at the bracket: `1,024 [512, 2,048]`.
-    """
-    return PIECES.findall(clean(text))
 
 
 def snake_case(heading: str) -> str:

@@ -16,10 +16,9 @@ from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
 
 from attnbench.render import delimited
-from attnbench.render.grid import Cell, Table, clean, pieces
+from attnbench.render.grid import Table, clean
 
 WEB = Path(__file__).with_name("web")
 # the charting library, compressed; made when the package is built
@@ -100,20 +99,8 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
-    environment.filters |= {"breakable": breakable, "shown": _shown}
+    environment.filters["clean"] = clean
     return environment.get_template("page.html")
-
-
-def breakable(plain: str) -> Markup:
-    """The text, with positions at which a long name may be broken."""
-    return Markup("<wbr>").join(pieces(plain))
-
-
-def _shown(cell: Cell) -> Markup:
-    """The text of a cell; a number is broken only before its interval."""
-    if not cell.is_number:
-        return breakable(cell.text)
-    return Markup(" <wbr>[").join(clean(cell.text).split(" ["))
 
 
 def _hash(content: bytes) -> str:

@@ -39,13 +39,11 @@ class Seen(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.broken = False  # a line may break before what comes
         self.open, self.tags, self.attributes, self.text = [], [], [], []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag, attributes):
-        self.broken = tag == "wbr"
         self.tags.append(tag)
         self.attributes += attributes
         if tag not in VOID:
@@ -55,10 +53,7 @@ class Seen(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.broken:
-            data = self.text.pop() + data
         self.text.append(data)
-        self.broken = False
 
 
 def one(name: str) -> Table:
@@ -78,7 +73,7 @@ def test_a_name_is_shown_literally(name: str):
         answers={name: name},
         pictures={name: b"x"},
     )
-    seen = Seen(made.decode())
+    seen = Seen(made.decode().replace("<wbr>", ""))
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
     assert not [key for key, _ in seen.attributes if key.startswith("on") or key == "style"]
@@ -94,13 +89,11 @@ def test_a_name_is_shown_literally(name: str):
 @settings(max_examples=40, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_comes_back_as_it_was(text: str):
-    seen = Seen(html.page(text, [one(text)]).decode("utf-8"))
+    seen = Seen(html.page(text, [one(text)]).decode().replace("<wbr>", ""))
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
     if clean(text).strip():
         assert clean(text) in seen.text
-    assert Seen(f"<p>{html.breakable(text)}</p>").open == []
-    assert "".join(Seen(f"<p>{html.breakable(text)}</p>").text) == clean(text)
 
 
 def test_a_report_is_one_page_with_everything_in_it():
