@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Self
 import rich.table
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
-from rich.table import Column
+from rich.live import Live
 from rich.text import Text
 
 from attnbench import units
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 GAP = 2  # after a column
 INDENT = 2  # of lines of prose after the first
-BAR = 24  # width of the progress bar
-WIDE = 100  # a terminal with room for the bar
 LEAST_RATIO = 0.05  # of times, as a logarithm, that is told after one visit
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
@@ -96,10 +93,7 @@ def watched_line(widgets: bool) -> "ProgressLine | None":
 
 
 class ProgressLine:
-    """A live line on a terminal, with a bar where there is room; elsewhere a line per stage.
-
-    The bar is the share of the time, and never moves back if more turns out to be left.
-    """
+    """A live line on a terminal; elsewhere a line per stage."""
 
     def __init__(
         self,
@@ -107,35 +101,18 @@ class ProgressLine:
         widgets: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console, self.clock, self.begun, self.share = console, clock, clock(), 0.0
+        self.console, self.clock, self.begun = console, clock, clock()
         self.live = console.is_terminal or (console.is_jupyter and widgets)
         self.last = "", ""  # the stage and the counts of the last line
-        # the line alone is cut where it does not fit, at its end
-        text = TextColumn(
-            "{task.description}",
-            markup=False,
-            style="cyan",
-            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
-        )
-        columns: list[ProgressColumn] = [text]
-        columns += [BarColumn(BAR)] * (console.width >= WIDE)
-        self.progress = Progress(
-            *columns,
-            console=console,
-            refresh_per_second=REFRESH_PER_S,
-            transient=True,
-            expand=True,
-            disable=not self.live,
-        )
-        # until there is something to show
-        self.task = self.progress.add_task("", visible=False, total=1.0)
+        self.display = Live(console=console, refresh_per_second=REFRESH_PER_S, transient=True)
 
     def __enter__(self) -> Self:
-        self.progress.start()
+        if self.live:
+            self.display.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.progress.stop()
+        self.display.stop()
 
     def turn(self, now: "sweep.Progress") -> None:
         """Show the run in progress of a sweep."""
@@ -161,9 +138,9 @@ class ProgressLine:
         of = f" of {units.span(spent_s + left_s)}" if left_s >= 1 else ", almost done"
         done = f"{units.span(spent_s)}{of} · {counts}"
         if self.live:
-            self.share = max(self.share, spent_s / (spent_s + max(left_s, 1.0)))
             text = clean(" · ".join((done, f"{running} {stage}".strip())))
-            self.progress.update(self.task, description=text, completed=self.share, visible=True)
+            # cut at its end where it does not fit
+            self.display.update(Text(text, style="cyan", no_wrap=True, overflow="ellipsis"))
         elif stage != self.last[0] and counts != self.last[1]:
             text = clean(f"{done} · {stage}")
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)

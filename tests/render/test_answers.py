@@ -11,47 +11,17 @@ from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.standings import UNKNOWN, Place
 from attnbench.analysis.summary import Row
-from attnbench.records import Cause, Mode, Outcome, Part, Run
+from attnbench.records import Cause, Outcome, Part, Run
 from attnbench.render.answers import _faster_from, answer, between, not_measured, sentences
 from attnbench.render.cost_tables import factor
 from attnbench.render.names import named
 from attnbench.render.page import report_tables
 from attnbench.render.recommendation import ranking, recommended
 from attnbench.render.terminal import prose
+from tests.render.test_any_sweep import sweeps
 from tests.sweeps import decoded, sweep
 
-NAMES = ("fastformer", "linformer", "transformer:eager", "transformer:sdpa", "a", "b")
-LENGTHS = (128, 512, 16_384)
-ENDS = (
-    *((Outcome.SKIPPED, cause) for cause in Cause),
-    *((outcome, None) for outcome in Outcome if outcome is not Outcome.OK),
-)
 UNFIT = re.compile(r"nan|inf\b|None|  | ,|\.\.|\(\)|<|>|\bCause\b|Outcome")
-
-
-@st.composite
-def shapes(draw):
-    """A sweep with few or many series, lengths, modes and rounds, and endings of any kind."""
-    ends = draw(st.dictionaries(st.integers(0, 23), st.sampled_from(ENDS), max_size=12))
-    count = iter(range(1000))
-
-    def end(case):
-        if (found := ends.get(next(count))) is None:
-            return None
-        outcome, cause = found
-        return Run(case=case.key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason="x")
-
-    return sweep(
-        draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)),
-        lengths=tuple(sorted(draw(st.sets(st.sampled_from(LENGTHS), min_size=1)))),
-        modes=draw(st.sampled_from([tuple(Mode)[:1], tuple(Mode)[1:2], tuple(Mode)[:2]])),
-        rounds=draw(st.sampled_from([0, 1, 2, 3])),
-        samples=draw(st.sampled_from([1, 6])),
-        seed=draw(st.integers(0, 99)),
-        restart=draw(st.sampled_from([0.0, 0.01, 0.3])),
-        noise=draw(st.sampled_from([0.0, 0.01])),
-        end=end,
-    )
 
 
 def fit_to_read(text):
@@ -63,7 +33,7 @@ def fit_to_read(text):
 
 
 @settings(max_examples=30, deadline=None)
-@given(shapes(), st.integers(20, 200))
+@given(sweeps(), st.integers(20, 200))
 def test_sentences_of_any_sweep_are_true_and_fit_to_read(whole, width):
     analysis = analyse(whole)
     found = analysis.answers
@@ -83,7 +53,7 @@ def test_sentences_of_any_sweep_are_true_and_fit_to_read(whole, width):
 
 
 @settings(max_examples=30, deadline=None)
-@given(shapes())
+@given(sweeps())
 def test_the_table_of_any_sweep_has_every_series_and_no_speed_up_below_one(whole):
     analysis = analyse(whole)
     table = answer(analysis)
@@ -103,7 +73,7 @@ def test_the_table_of_any_sweep_has_every_series_and_no_speed_up_below_one(whole
 
 
 @settings(max_examples=30, deadline=None)
-@given(shapes(), st.data())
+@given(sweeps(), st.data())
 def test_a_ranking_agrees_with_the_answers(whole, data):
     analysis = analyse(whole)
     mode = data.draw(st.sampled_from(analysis.modes))

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.records import Sweep
-from attnbench.render import delimited, html, latex, markdown
 from attnbench.render.growth_tables import crossovers
 from attnbench.render.page import report_tables
-from attnbench.render.terminal import table as printed
 from tests.sweeps import sweep
 
 LENGTHS = (128, 512, 1000, 4096)
@@ -59,21 +57,17 @@ def shown(table) -> dict[tuple[str, str], float]:
     }
 
 
-@pytest.mark.parametrize("count", [15, pytest.param(60, marks=pytest.mark.long)])
-def test_every_number_is_in_the_column_of_its_length(count):
-    @settings(max_examples=count)
-    @given(
-        st.sets(st.sampled_from(CASES), max_size=len(CASES) - 1),
-        st.sets(st.sampled_from(CASES)),
-    )
-    def every(gone, unmeasured):
-        agree(analyse(without(gone, unmeasured)))
-
-    every()
+@settings(max_examples=15)
+@given(
+    st.sets(st.sampled_from(CASES), max_size=len(CASES) - 1),
+    st.sets(st.sampled_from(CASES)),
+)
+def test_every_number_is_in_the_column_of_its_length(gone, unmeasured):
+    agree(analyse(without(gone, unmeasured)))
 
 
 def agree(made):
-    """Every table has the numbers of the cases, and every writer takes it."""
+    """Every table has the numbers of the cases."""
     for table in report_tables(made):
         assert {len(row) for row in table.rows} <= {len(table.columns)}
         kind, _, mode = table.name.partition("_")
@@ -81,8 +75,6 @@ def agree(made):
             found, truth = shown(table), expected(made.cases, kind, mode, *made.baselines)
             assert found.keys() == truth.keys()
             assert all(math.isclose(found[key], truth[key]) for key in truth)
-        latex.files([table]), markdown.table(table), delimited.table(table)
-        printed(table, 80), html.page("x", [table])
 
 
 @pytest.mark.parametrize(("length", "shown"), [(128.0, "≤ 128"), (512.0, "512")])

@@ -2,14 +2,15 @@
 
 import io
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
+from rich.console import Console, Group
 
 from attnbench.analysis.visits import Timed
-from attnbench.render.terminal import WIDE, ProgressLine
+from attnbench.render.terminal import ProgressLine
 
 LONG = "longformer:transformers[global_tokens=16,window=16], memory"
 
@@ -20,10 +21,8 @@ def shown(width: int, running: str = LONG, left_s: float = 4325.0) -> str:
     console = Console(file=out, width=width, force_terminal=True, color_system=None)
     line = ProgressLine(console, clock=lambda: next(times))
     line.show(running, "N=65,536 inference", "8 runs", left_s)
-    plain = Console(file=out, width=width, color_system=None)
-    out.truncate(0)
-    plain.print(line.progress.get_renderable())
-    return out.getvalue().strip("\x00").rstrip("\n")
+    console.print(Group(line.display.get_renderable()))
+    return out.getvalue().rstrip("\n")
 
 
 @given(st.integers(40, 200))
@@ -35,25 +34,8 @@ def test_the_time_left_is_never_cut_and_the_line_is_one_line(width: int):
 
 
 def test_what_runs_is_shown_whole_where_it_fits():
-    assert "· fastformer:folded N=65,536 inference" in shown(WIDE, "fastformer:folded")
+    assert shown(80, "fastformer:folded").endswith("· fastformer:folded N=65,536 inference")
     assert shown(50, "fastformer").endswith("…")
-
-
-def test_the_bar_appears_where_there_is_room():
-    assert "╸" not in shown(WIDE - 1)
-    assert "╸" in shown(WIDE)
-
-
-@given(st.lists(st.floats(0.0, 1e5), min_size=2))
-def test_the_bar_never_goes_back_when_more_turns_out_to_be_left(left: list[float]):
-    now = iter(range(1000))
-    console = Console(file=io.StringIO(), force_terminal=True)
-    line, shares = ProgressLine(console, clock=lambda: next(now)), []
-    for left_s in left:
-        line.show("fastformer", "N=128", "1 run", left_s)
-        shares.append(line.progress.tasks[0].completed)
-    assert shares == sorted(shares)
-    assert shares[-1] < 1
 
 
 def test_a_log_gets_one_line_for_each_stage_in_which_something_was_done():
@@ -87,5 +69,5 @@ def test_first_times_are_one_line_that_stays(terminal, width, text):
     with ProgressLine(console, clock=lambda: 0.0) as line:
         line.first_times(TIMED, "N = 1,024 training", names)
         line.first_times([], "N = 2,048 training", names)
-    assert text in [line.removeprefix("\x1b[2K") for line in out.getvalue().splitlines()]
+    assert text in re.sub(r"\x1b\[[?\d]+[A-Za-z]", "", out.getvalue()).splitlines()
     assert "2,048" not in out.getvalue()
