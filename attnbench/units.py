@@ -154,21 +154,9 @@ def estimate(point: float, low: float, high: float) -> str:
         return plain(point)
     if half > NARROW * abs(point):
         return interval(plain(point, 2), plain(low, 2), plain(high, 2))
-    places = supported_places(point, half)
-    return f"{to_places(point, places)} ±{to_places(half, places)}"
-
-
-def supported_places(value: float, half: float) -> int:
-    """The decimal places to two digits of the half-width of an interval; negative: tens and so on.
-
-    More than five digits of the value would only be noise to the eye, however narrow the interval.
-    """
-    return min(1 - magnitude(float(f"{half:.1e}")), 4 - magnitude(value))
-
-
-def to_places(value: float, places: int) -> str:
-    """`1,230` of 1234.5 and -1; `1,234.50` of it and 2."""
-    return f"{round(value, places):,.{max(0, places)}f}"
+    # two digits of the half-width; more than five of the point would only be noise to the eye
+    places = min(1 - magnitude(float(f"{half:.1e}")), 4 - magnitude(point))
+    return " ±".join(f"{round(x, places):,.{max(0, places)}f}" for x in (point, half))
 
 
 def interval(text: str, low: str, high: str) -> str:
