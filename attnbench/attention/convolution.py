@@ -31,8 +31,9 @@ class Convolved(Recurrent):
     def convolve(
         self, x: Tensor, before: Tensor, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """`short_convolution` by the taps."""
-        return short_convolution(x, before, self.taps, bias)
+        """SiLU of the `Convolution` of x [B, N, channels], and the last W − 1 inputs."""
+        last = preceded(x, before, x.shape[1], x.shape[1])
+        return silu(Convolution.apply(x, before, self.taps, bias)), last.clone()
 
 
 class Convolution(torch.autograd.Function):
@@ -78,14 +79,6 @@ def preceded(x: Tensor, before: Tensor, start: int, end: int) -> Tensor:
     """Tokens `start` to `end` of x [B, N, channels], and as many before them as `before` has."""
     first = start - before.shape[1]
     return x[:, first:end] if first >= 0 else torch.cat([before[:, start:], x[:, :end]], 1)
-
-
-def short_convolution(
-    x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """SiLU of the `Convolution` of x [B, N, channels], and the last W − 1 inputs."""
-    last = preceded(x, before, x.shape[1], x.shape[1])
-    return silu(Convolution.apply(x, before, taps, bias)), last.clone()
 
 
 def random_taps(count: int, channels: int) -> Tensor:

@@ -46,6 +46,15 @@ class Window:
         if N % BLOCK:  # the last block of queries or keys is not complete
             self.full[..., -1, :] = self.full[..., :, -1] = False
 
+    def blocks(self, part: Tensor, full: Tensor | None = None) -> Any:
+        """A `BlockMask` from blocks that are used in part and in full."""
+        from torch.nn.attention.flex_attention import BlockMask
+
+        used, order = listed(part)
+        count, first = (None, None) if full is None else listed(full)
+        N = self.N, self.N
+        return BlockMask.from_kv_blocks(used, order, count, first, BLOCK, self.allowed, N)
+
     def flops(self, w: Workload) -> int:
         """q kᵀ and A v of all blocks that are visited."""
         size = (self.N - torch.arange(0, self.N, BLOCK)).clamp(max=BLOCK)
@@ -62,8 +71,8 @@ class Fused:
 
     def __init__(self, window: Window, device: str) -> None:
         used, full, self.allowed = window.used, window.full, window.allowed
-        self.blocks = block_mask(window, used & ~full, full).to(device)
-        self.padded = block_mask(window, used).to(device)  # padding may hide any key
+        self.blocks = window.blocks(used & ~full, full).to(device)
+        self.padded = window.blocks(used).to(device)  # padding may hide any key
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:
@@ -142,23 +151,6 @@ def queries(N: int) -> Range:
     """The first and the last query of each block, [n]; the very last may lie beyond N."""
     first = torch.arange(0, N, BLOCK)
     return first, first + BLOCK - 1
-
-
-def block_mask(window: Window, part: Tensor, full: Tensor | None = None) -> Any:
-    """A `BlockMask` from blocks that are used in part and in full."""
-    from torch.nn.attention.flex_attention import BlockMask
-
-    count, order = listed(part)
-    full_count, full_order = (None, None) if full is None else listed(full)
-    return BlockMask.from_kv_blocks(
-        count,
-        order,
-        full_count,
-        full_order,
-        BLOCK,
-        window.allowed,
-        (window.N, window.N),
-    )
 
 
 def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
