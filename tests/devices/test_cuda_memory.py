@@ -32,17 +32,13 @@ def shown(monkeypatch, emulated_gpu):
 def test_eager_softmax_core_holds_logits_weights_and_output(shown):
     tested = case(level=Level.CORE, batch=1, heads=4, seq_len=512, width=64, device="cuda")
     values, notes = weighed(tested)
+    assert values["context_bytes"] == shown
+    assert values["device_process_bytes"] == shown + values["reserved_peak_bytes"]
     tokens, scores = 512 * 64 * 4, 4 * 512**2 * 4
     assert values["allocated_delta_bytes"] == 2 * scores + tokens
     assert values["kept_bytes"] == 0
     assert values["workspace_bytes"] == 0
     assert "nvml" not in notes
-
-
-def test_the_context_is_stored_apart_from_the_peak_of_the_process(shown):
-    values, _ = weighed(case(seq_len=512, device="cuda"))
-    assert values["context_bytes"] == shown
-    assert values["device_process_bytes"] == shown + values["reserved_peak_bytes"]
 
 
 def test_where_nvml_hides_the_process_that_is_said(monkeypatch, emulated_gpu):

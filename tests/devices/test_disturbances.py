@@ -3,7 +3,7 @@
 import itertools
 import math
 import subprocess
-import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -13,30 +13,22 @@ from attnbench.devices.timing import FAULT_S, HostStopwatch
 from attnbench.measure import built
 from attnbench.measure.built import Built
 from attnbench.measure.worker import Worker
+from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import Clock, Disturbance
 from tests.measure.cases import case, sent, timing
 
 
-@pytest.fixture
-def proc(tmp_path):
-    """A folder like /proc, of a process with two threads."""
+def test_waiting_is_read_in_seconds_where_the_system_says_it(tmp_path):
     for task, text in (("7", "5000000 250000000 9\n"), ("8", "1 1500000000 2\n"), ("9", None)):
         folder = tmp_path / "self" / "task" / task
         folder.mkdir(parents=True)
         if text is not None:  # or the thread has just ended
             (folder / "schedstat").write_text(text)
-    return tmp_path
-
-
-def test_waiting_is_read_in_seconds(proc):
-    assert waited_s(proc) == pytest.approx(1.75)
-
-
-def test_what_a_system_does_not_say_is_left_out(tmp_path):
-    found = account(tmp_path)
+    assert waited_s(tmp_path) == pytest.approx(1.75)
+    found = account(tmp_path / "self")
     assert found.waited_s is None
     assert min(found.cpu_s, found.faults) > 0
-    meter = CoreMeter(account=lambda: account(tmp_path))
+    meter = CoreMeter(account=lambda: found)
     with meter:
         pass
     assert meter.waited_s is None
@@ -52,36 +44,26 @@ def test_the_share_of_a_core_is_what_was_computed_of_what_was_wanted(cpu_s, wait
 
 
 class Core:
-    """A core on which laps take CPU time, wait and fault, as a test scripts it."""
+    """A core with an account that a test changes."""
 
     def __init__(self):
         self.now = Account(0.0, 0, 0.0)
         self.meter = CoreMeter(lambda: self.now)
-
-    def lap(self, cpu_s=0.1, faults=0, waited_s=0.0):
-        with self.meter:
-            used = (cpu_s, faults, waited_s)
-            self.now = Account(*(a + b for a, b in zip(self.now, used, strict=True)))
 
 
 MANY = round(0.011 * 0.1 / FAULT_S)
 
 
 @pytest.mark.parametrize(
-    ("lap", "disturbed"),
-    [
-        ({}, None),
-        ({"faults": MANY}, Disturbance.FAULTS),
-        ({"faults": MANY // 2}, None),
-        ({"waited_s": 9.0}, None),
-    ],
+    ("faults", "waited_s", "slow"),
+    [(0, 0.0, False), (MANY, 0.0, True), (MANY // 2, 0.0, False), (0, 9.0, False)],
 )
-def test_a_lap_is_disturbed_by_page_faults(lap, disturbed):
+def test_a_lap_is_disturbed_by_page_faults(faults, waited_s, slow):
     core = Core()
-    core.lap(**lap)
-    assert core.meter.disturbed is disturbed
-    assert core.meter.is_slow == (disturbed is not None)
-    assert core.meter.waited_s == lap.get("waited_s", 0.0)
+    with core.meter:
+        core.now = Account(0.1, faults, waited_s)
+    assert core.meter.disturbed is (Disturbance.FAULTS if slow else None)
+    assert (core.meter.is_slow, core.meter.waited_s) == (slow, waited_s)
 
 
 def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
@@ -125,19 +107,11 @@ def test_a_rehearsal_goes_on_while_pages_fault_and_ends(monkeypatch):
     assert len(runs) <= 21
 
 
-WAYS_TO_HIDE = {
-    "sleeps": lambda: time.sleep(0.02),
-    "lets another process compute": lambda: subprocess.run(["sleep", "0.02"], check=True),
-}
-
-
-@pytest.mark.parametrize("hidden", WAYS_TO_HIDE.values(), ids=WAYS_TO_HIDE)
-def test_time_that_the_cpu_clock_does_not_see_counts_all_the_same(hidden, monkeypatch):
-    from attnbench.mechanisms.transformer import Transformer
-
-    honest = Transformer.forward
+def test_time_that_the_cpu_clock_does_not_see_counts_all_the_same(monkeypatch):
+    """Whether it sleeps, or lets another process compute."""
+    honest, sleep = Transformer.forward, partial(subprocess.run, ["sleep", "0.02"], check=True)
     monkeypatch.setattr(
-        Transformer, "forward", lambda self, x, mask=None: (hidden(), honest(self, x, mask))[1]
+        Transformer, "forward", lambda self, x, mask=None: (sleep(), honest(self, x, mask))[1]
     )
     answers = Worker(None, seed=0)
     built = answers.answer("build", **sent(case()))

@@ -41,13 +41,12 @@ class Card:
     """Counters and a clock, which a test changes."""
 
     def __init__(self, library):
-        self.millijoules, self.nanoseconds = 0, {}
+        self.nanoseconds = {}
         names = ("POWER", "THERMAL", "SYNC_BOOST", "BOARD_LIMIT", "RELIABILITY")
         self.names = dict(zip((74, 75, 76, 77, 79), names, strict=True))
         for number, name in self.names.items():
             setattr(library, f"NVML_FI_DEV_PERF_POLICY_{name}", number)
         library.NVML_SUCCESS, library.NVML_CLOCK_SM = 0, 1
-        library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: self.millijoules
         library.nvmlDeviceGetFieldValues = self.fields
         library.nvmlDeviceGetMaxClockInfo = lambda gpu, kind: 1980
 
@@ -113,19 +112,14 @@ def test_a_low_clock_under_a_power_cap_is_noted_but_no_reason_to_measure_again(c
     assert meter.notes()["clock"] == "below 75 % of its maximum in 2 of 2 samples"
 
 
-def test_energy_is_read_in_joules(card):
-    card.millijoules = 6500
-    assert nvml.joules("GPU-1") == 6.5
-
-
 def test_a_part_of_a_card_has_the_clock_and_energy_of_the_card(card, library):
     library.nvmlDeviceGetDeviceHandleFromMigDeviceHandle = lambda part: f"the card of {part}"
     asked = []
     library.nvmlDeviceGetMaxClockInfo = lambda gpu, kind: asked.append(gpu) or 1980
-    library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: asked.append(gpu) or 0
+    library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: asked.append(gpu) or 6500
     for uuid in ("MIG-1", "GPU-2"):
         nvml.GpuMeter(uuid)
-        nvml.joules(uuid)
+        assert nvml.joules(uuid) == 6.5
     assert asked == ["the card of MIG-1"] * 2 + ["GPU-2"] * 2
 
 
