@@ -31,7 +31,7 @@ def doctor(
     from attnbench.api.measuring import environment, own_server
     from attnbench.devices import nvml
     from attnbench.devices.cgroups import cores
-    from attnbench.devices.host import process_s
+    from attnbench.devices.host import user_s
     from attnbench.devices.memory import resident_available
 
     chosen = choose(device)
@@ -39,7 +39,7 @@ def doctor(
     with stoppable(lambda: "nothing was kept"), own_server(count) as server:
         here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
-    checked = "not checked" if math.isnan(process_s(os.getpid())) else "checked"
+    checked = "not checked" if math.isnan(user_s(os.getpid())) else "checked"
     can = "can" if resident_available() else "cannot"
     cannot = chosen.cannot_compile()
     facts = {

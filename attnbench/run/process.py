@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from attnbench.devices.cgroups import oom_kills
-from attnbench.devices.host import process_s
+from attnbench.devices.host import user_s
 from attnbench.devices.timing import increments
 from attnbench.errors import OverBudget
 from attnbench.records import Cause
@@ -60,7 +60,7 @@ class Process(AbstractContextManager["Process"]):
         self.printed, self.asked, self.kills = b"", 0, oom_kills()
         self.is_killed = False  # by its parent
         self.started: Answer = {}
-        self.user_s = increments(partial(process_s, pid, user=True))
+        self.user_s = increments(partial(user_s, pid))
         # once it has ended: exit code, if known, and how many processes it left running
         self.exit: tuple[int | None, int] | None = None
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.devices import host, nvml
+from attnbench.devices import nvml
 from attnbench.devices.kinds.cuda import Cuda
 from attnbench.devices.protocol import Unavailable
 from attnbench.measure import environment
@@ -79,7 +79,6 @@ def test_memory_takes_a_process_for_each_case_and_counts_one_that_nothing_has_ch
 
 def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu, monkeypatch):
     monkeypatch.setattr(environment, "PEAK_S", 0.0)
-    monkeypatch.setattr(host, "LOOK_S", 0.0)
     monkeypatch.setattr(Cuda, "copy_elements", 16 * MIB // 4)
     monkeypatch.setattr(Cuda, "title", lambda self: "Emulated GPU")
     torch.cuda.empty_cache()

@@ -2,15 +2,13 @@
 
 import math
 import os
-from pathlib import Path
+import time
 
 import pytest
 
 from attnbench.devices import host
 from attnbench.records import Sample
 from attnbench.run.race import contradiction
-
-CPU_S = (14 + 15) / os.sysconf("SC_CLK_TCK")
 
 
 def laps(cpu_s, count=4, device_s=None):
@@ -34,32 +32,11 @@ def test_laps_that_cannot_be_are_told_from_those_that_can(laps, used_s, impossib
     assert bool(contradiction(laps, used_s)) == impossible
 
 
-@pytest.fixture
-def proc(tmp_path, monkeypatch):
-    """The files of a process 77, whose name is unusual."""
-    for pid, name in ((os.getpid(), "self"), (77, "77")):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name, pid)
-    monkeypatch.setattr(host.time, "process_time", lambda: CPU_S + 0.01)
-    return tmp_path
-
-
-def write(folder, pid, user=14, system=15):
-    fields = " ".join(map(str, [*range(4, 14), user, system, *range(16, 53)]))
-    (folder / "stat").write_text(f"{pid} (a) b) S {fields}\n")
-
-
-def test_cpu_time_is_that_in_user_and_in_kernel_mode(proc):
-    assert host.process_s(77, proc) == CPU_S
-    assert math.isnan(host.process_s(78, proc))
-
-
-def test_the_files_of_another_namespace_say_nothing(proc):
-    write(proc / "self", os.getpid() + 1)
-    assert math.isnan(host.process_s(77, proc))
-    assert math.isnan(host.process_s(77, Path("/nowhere")))
-
-
-def test_files_that_count_nothing_say_nothing(proc):
-    write(proc / "self", os.getpid(), user=0, system=0)
-    assert math.isnan(host.process_s(77, proc))
+def test_cpu_time_is_that_of_the_process_unless_the_kernel_hides_it(monkeypatch):
+    begun = host.user_s(os.getpid())
+    while time.process_time() < begun + 0.5:
+        pass
+    assert host.user_s(os.getpid()) - begun >= 0
+    assert math.isnan(host.user_s(1 << 22))
+    monkeypatch.setattr(host, "BELIEVED_S", 0.0)
+    assert math.isnan(host.user_s(os.getpid())), "counts that cannot be true"
