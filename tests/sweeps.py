@@ -296,7 +296,7 @@ def decoded(
         name = next(n for n in (case.mechanism, f"{case.mechanism}:{case.form}") if n in states)
         n = case.workload.seq_len
         kept = {"state_bytes": float(case.workload.batch * states[name](n))}
-        extra = {"ttft_s": 1e-8 * n * n} if run.part is Part.TIME else kept
-        runs.append(replace(run, values={**run.values, **extra}))
+        kept = kept if run.part is Part.MEMORY else {}
+        runs.append(replace(run, values={**run.values, **kept}))
     request = replace(whole.request, level=Level.ATTENTION)
     return replace(whole, request=request, runs=tuple(runs))

@@ -5,7 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -143,13 +142,6 @@ class Leaks(Mean):
     def forward(self, x):
         self.kept.append(torch.ones(2**18))
         return super().forward(x)
-
-
-class Outside(Mean):
-    """Uses 64 MiB that torch does not allocate."""
-
-    def forward(self, x):
-        return super().forward(x) + float(np.ones(1 << 23)[0])
 
 
 class Forks(Mean):

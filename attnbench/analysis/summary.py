@@ -80,8 +80,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
     runs it, or waits for the GPU in between. In decode an iteration is one step, so that tpot_s is
-    time_s; ttft_s is the time to the first token, and state_bytes the state after N tokens. filled:
-    the state was filled with random numbers, not left by a prompt.
+    time_s; state_bytes is the state after N tokens. filled: with random numbers, not by a prompt.
 
     Work: `WORK`; for a module without a card, only what was counted. Predictions of what was
     not measured, from all that was: predicted_s with the 95 % band predicted_lo_s to predicted_hi_s

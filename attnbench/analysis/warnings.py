@@ -107,7 +107,7 @@ def _of_mechanisms(runs: Sequence[Run], cases: Frame, names: Mapping[str, str]) 
         for note, text in CHANGES.items():
             if found := run.notes.get(note):
                 changes[f"{name} {text.format(found)}; times and results may depend on it"] = None
-        for note in ("unexamined", "unseen", "garbage"):
+        for note in ("unexamined", "garbage"):
             if (found := run.notes.get(note)) and (note != "unexamined" or name not in examined):
                 changes[f"{name} {found}"] = None
     yield from changes

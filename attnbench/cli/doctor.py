@@ -32,7 +32,6 @@ def doctor(
     from attnbench.devices import nvml
     from attnbench.devices.cgroups import cores
     from attnbench.devices.host import user_s
-    from attnbench.devices.memory import resident_available
 
     chosen = choose(device)
     count = chosen.threads or cores()
@@ -40,11 +39,9 @@ def doctor(
         here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
     checked = "not checked" if math.isnan(user_s(os.getpid())) else "checked"
-    can = "can" if resident_available() else "cannot"
     cannot = chosen.cannot_compile()
     facts = {
         "NVML": nvml.state(),
-        "peak memory": f"peaks {can} be measured here",
         "laps": f"{checked} against the CPU time that the kernel counts",
         "compiling": f"{cannot}; forms that use it do not run" if cannot else "runs",
         **missing_devices(),

@@ -1,45 +1,35 @@
-"""Peaks of memory on a CPU: allocated (exact) and resident (from the operating system).
+"""Peaks of memory on a CPU: live bytes summed over the events of torch's allocator.
 
-Allocated: live bytes summed over the allocator's events, as `torch.cuda.max_memory_allocated` does
-on a GPU. Resident: VmHWM after a reset, never `ru_maxrss`, which a child inherits from its parent.
+They are exact, as those of `torch.cuda.max_memory_allocated` are on a GPU. What other threads or
+libraries allocate is not seen.
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 from torch.autograd.profiler import profile, record_function
 
-from attnbench import units
 from attnbench.devices import kernels
 from attnbench.devices.counting import FUSED, Counter
-from attnbench.devices.host import proc_bytes
-from attnbench.devices.protocol import Built, ValuesAndNotes
+from attnbench.devices.protocol import Build, ValuesAndNotes
+from attnbench.records import Case
 
 MARK = "attnbench:"
-# What became resident may exceed what torch allocated by this much, and by this share of it: twice
-# as much as libraries' workspaces were in 410 cases.
-UNSEEN_BYTES, UNSEEN = 1 << 24, 0.6
-CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
-def on_cpu(build: Callable[[], Built]) -> ValuesAndNotes:
+def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
     """Values and notes of one iteration: peaks, saved bytes, operators, bytes moved.
 
-    `build` runs within the profile, so that parameters and inputs are counted. Peaks of decoding
-    include its prefill, and operators do not.
+    The case is built within the profile, so that parameters and inputs are counted. Peaks of
+    decoding include its prefill, and operators do not.
     """
     counter = Counter()
     with profile(profile_memory=True) as events:
-        subject = build()
-        resident = resident_available()
-        resident_before = proc_bytes("self/status", "VmRSS")
+        subject = build(case)
         mark("start")
         subject.prefill()
         with nullcontext() if subject.compiles else counter:
             subject.iteration()(mark)
-        resident_peak = proc_bytes("self/status", "VmHWM")
         subject.clear()
     values = peaks(events.kineto_results.events())
     notes = counter.notes | kernels.operators(kernels.names_in(events))
@@ -53,23 +43,7 @@ def on_cpu(build: Callable[[], Built]) -> ValuesAndNotes:
         notes["operators"] = FUSED
     else:
         values |= counter.values
-    values = subject.with_state(values)
-    if resident:
-        values["resident_peak_bytes"] = resident_peak
-        values["resident_delta_bytes"] = max(0, resident_peak - resident_before)
-        notes |= unseen(values["resident_delta_bytes"], values["allocated_delta_bytes"])
-    else:
-        notes["resident"] = "this system does not let a process reset its resident peak"
-    return values, notes
-
-
-def unseen(resident: float, allocated: float) -> dict[str, str]:
-    """A note if far more became resident than torch's allocator saw on this thread."""
-    more = resident - allocated
-    if more <= max(UNSEEN_BYTES, UNSEEN * allocated):
-        return {}
-    where = "in other threads or outside torch, so its allocated peak is a lower bound"
-    return {"unseen": f"used {units.size(more)} more memory {where}"}
+    return subject.with_state(values), notes
 
 
 def mark(phase: str) -> None:
@@ -96,12 +70,3 @@ def peaks(events: Any) -> dict[str, float]:
         "saved_bytes": saved,
         "kept_bytes": live - before,
     }
-
-
-def resident_available() -> bool:
-    """Reset the resident peak of this process (VmHWM); whether this system allows that."""
-    try:
-        CLEAR_REFS.write_text("5")
-    except OSError:
-        return False
-    return proc_bytes("self/status", "VmHWM") > 0

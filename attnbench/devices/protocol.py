@@ -25,8 +25,7 @@ class Unavailable(Exception):
     """The system does not provide something about a device; the text gives the reason."""
 
 
-Built = Any  # what iterates, a `Subject` of `measure.subject`
-Build = Callable[[Case], Built]
+Build = Callable[[Case], Any]  # of what iterates, a `Subject` of `measure.subject`
 
 
 class Stopwatch(Protocol):

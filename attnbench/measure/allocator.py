@@ -7,8 +7,7 @@ from contextlib import suppress
 from attnbench.devices.host import proc_bytes
 from attnbench.measure.server import prctl
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
-RESIDENT_MMAP_BYTES = 65_536  # with larger thresholds, VmHWM is wrong by −25 to +100 %
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 AHEAD, MOST_AHEAD = 0.3, 1 << 30  # share of what is mapped, and most bytes
 PR_SET_THP_DISABLE = 41
 
@@ -19,7 +18,7 @@ def keep_pages() -> None:
     One arena, since those of autograd's threads are unmapped whenever they are empty. A heap that
     keeps everything grows to a multiple of what is allocated.
     """
-    forbid_huge_pages()
+    prctl(PR_SET_THP_DISABLE, 1)  # page faults map 4 KiB each, as they are counted
     mallopt(M_ARENA_MAX, 1)
     mallopt(M_MMAP_MAX, 0)
     mallopt(M_TRIM_THRESHOLD, -1)
@@ -34,17 +33,6 @@ def map_ahead() -> None:
     """
     with suppress(MemoryError):
         bytearray(min(MOST_AHEAD, int(AHEAD * private_bytes())))
-
-
-def return_pages() -> None:
-    """Make the allocator return freed pages, so that the resident peak counts only live memory."""
-    forbid_huge_pages()
-    mallopt(M_MMAP_THRESHOLD, RESIDENT_MMAP_BYTES)
-
-
-def forbid_huge_pages() -> None:
-    """Let page faults map 4 KiB each, as they are counted (Linux)."""
-    prctl(PR_SET_THP_DISABLE, 1)
 
 
 def private_bytes() -> int:

@@ -41,6 +41,7 @@ def measure_memory_and_counts(
     values, form = dict[str, float](), card.forms[case.form]
     if form.compiles:
         torch.compiler.reset()  # what was compiled for other cases
+        subject_of(card, case, seed).iteration()(lambda phase: None)
     if checked:
         subject = subject_of(card, case, seed)
         values["garbage"] = check(subject)

@@ -40,8 +40,7 @@ class Worker:
     """Answers for one source tree, or for this package if `tree` is None.
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
-    `measures_memory`: in this process freed pages go back to the system; one that measures time
-    keeps them.
+    `measures_memory`: a process that measures time keeps freed pages.
     """
 
     built: Built  # the case that is measured
@@ -56,7 +55,8 @@ class Worker:
     ) -> None:
         self.cards, self.seed = Cards(Path(tree) if tree else None, own), seed
         self.probes, self.state = cache(Probes), torch_state()
-        allocator.return_pages() if measures_memory else allocator.keep_pages()
+        if not measures_memory:
+            allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
 

@@ -27,7 +27,7 @@ from attnbench.render.styles import labels, on_dark, series_styles
 # what people compare, in the order of the menu, which has the rest below them
 COMPARED = (
     *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
-    *("ttft_s", STATE, "flops", "parameters", "over_bound"),
+    *(STATE, "flops", "parameters", "over_bound"),
 )
 LONGEST = 1000  # characters of a name, which a page breaks
 INTERVALS = "Bars are 95 % confidence intervals, thin ones bands of predictions."

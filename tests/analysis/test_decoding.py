@@ -24,15 +24,6 @@ def test_a_step_gives_one_token_of_each_sequence(found):
     np.testing.assert_allclose(passes["tokens_per_s"] * passes["time_s"], passes["tokens"])
 
 
-def test_the_time_to_the_first_token_has_an_interval_over_rounds(found):
-    cases = found.cases
-    np.testing.assert_allclose(cases["ttft_s"], 1e-8 * cases["seq_len"] ** 2.0)
-    assert (cases["ttft_lo_s"] <= cases["ttft_s"] * (1 + 1e-9)).all()
-    one = analyse(decoded(STATES, rounds=1)).cases
-    assert one["ttft_s"].notna().all()
-    assert one["ttft_lo_s"].isna().all()
-
-
 def test_a_step_whose_state_is_fixed_does_not_grow(found):
     times = found.exponents[found.exponents["metric"] == "time_s"].set_index("mechanism")
     assert times.loc["fastformer", "exponent"] == pytest.approx(0, abs=0.05)

@@ -97,7 +97,7 @@ def test_the_value_of_a_claim(cells, ends):
         (HEAD.replace("claim", "value") + ROW, "line 2: expected id, claim, predicate, a, and"),
         (HEAD + "one,two\n", "line 2: expected id, claim, predicate, a, and others of id, claim"),
         (HEAD + ROW.replace("less", "quicker"), "line 2: predicate 'quicker' is not one of less, "),
-        (HEAD + ROW.replace("memory", "size"), "line 2: quantity 'size' is not time, first_token"),
+        (HEAD + ROW.replace("memory", "size"), "line 2: quantity 'size' is not time, memory"),
         (HEAD + ROW.replace(",b,", ",,"), "less needs a, b, and may have quantity, mode, lengths"),
         (HEAD + "x,C,,exponent,a,b,,,,1\n", "line 2: exponent needs a, value, and may have"),
         (HEAD + "x,C,,crossover,a[,b,,,,1\n", "line 2: a 'a[' is not mechanisms such as"),

@@ -45,6 +45,10 @@ def test_operators_of_the_forward_pass_are_named(names, found):
     assert kernels.operators(names) == ({"attention_kernel": found} if found else {})
 
 
+def built(one):
+    return subject_of(card(one.mechanism), one, seed=0)
+
+
 @pytest.mark.parametrize("mode", PASSES)
 @pytest.mark.parametrize(
     ("backend", "kernel"),
@@ -56,12 +60,12 @@ def test_operators_of_the_forward_pass_are_named(names, found):
 def test_the_kernel_that_ran_is_recorded(backend, kernel, mode):
     tested = case(form="sdpa", mode=mode)
     with sdpa_kernel(backend):
-        _, notes = memory.on_cpu(lambda: subject_of(card("transformer"), tested, seed=0))
+        _, notes = memory.on_cpu(built, tested)
     assert notes["attention_kernel"] == kernel
 
 
 def test_a_form_without_fused_attention_has_none():
-    _, notes = memory.on_cpu(lambda: subject_of(card("transformer"), case(), seed=0))
+    _, notes = memory.on_cpu(built, case())
     assert "attention_kernel" not in notes
 
 

@@ -69,8 +69,6 @@ def test_doctor_and_sweep_go_on_without_proc(mounts, tmp_path):
     before = mounts(HIDDEN)
     done = attnbench("doctor", "--device", "cpu", before=before)
     said(done, 0)
-    assert "peaks cannot be measured here" in done.stdout
     said(attnbench("sweep", *SMALL, "--out", tmp_path, before=before), 0)
     memory_runs = [run for run in complete(tmp_path).values() if run["part"] == "memory"]
-    assert all("does not let" in run["notes"]["resident"] for run in memory_runs)
     assert all(run["values"]["allocated_peak_bytes"] > 0 for run in memory_runs)

@@ -9,9 +9,8 @@ from attnbench.measure import allocator
 
 @pytest.fixture(autouse=True)
 def usual_allocator(monkeypatch):
-    """A worker in this process would keep freed pages, which a test of resident memory sees."""
     monkeypatch.setattr(allocator, "mallopt", lambda parameter, value: None)
-    monkeypatch.setattr(allocator, "forbid_huge_pages", lambda: None)
+    monkeypatch.setattr(allocator, "prctl", lambda option, value: None)
 
 
 @pytest.fixture

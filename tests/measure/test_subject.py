@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.devices.kinds.cpu import small
 from attnbench.measure.subject import subject_of
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
@@ -69,13 +68,6 @@ def test_the_embedding_is_frozen_and_dropout_is_for_training():
     assert one.module.embedding.weight.grad is None
     assert one.module.training
     assert not subject("transformer", "eager", level=Level.MODEL).module.training
-
-
-def test_a_small_case_keeps_everything_but_its_size():
-    tested = case("fastformer", "folded", level=Level.MODEL, seq_len=4000)
-    assert small(tested).workload.seq_len == 128
-    assert small(tested).workload.batch == 1
-    assert small(tested).options == tested.options
 
 
 def test_padding_is_the_share_at_the_end_of_every_sequence():

@@ -3,8 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
 from shutil import which
 from typing import Any
 
@@ -14,7 +12,6 @@ from attnbench.devices.timing import HostStopwatch
 from attnbench.records import Case, Clock
 
 FAULTING_S = 3.0  # longest warm-up that goes on while pages fault
-SMALL_LENGTH = 128  # of a sequence that only loads code
 
 
 class Cpu(Device):
@@ -85,26 +82,4 @@ class Cpu(Device):
     def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
         from attnbench.devices.memory import on_cpu
 
-        def loads_code(one: Case) -> bool:
-            """Run a case, so that code and library workspaces do not count; whether it could."""
-            first = build(one)
-            if first.compiles and one is not case:  # for one shape only
-                return False
-            first.prefill()
-            first.iteration()(lambda phase: None)
-            return True
-
-        loaded = False
-        with suppress(Exception):  # some run no short sequence, or none alone
-            loaded = loads_code(small(case))
-        if not loaded:
-            loads_code(case)
-        return on_cpu(lambda: build(case))
-
-
-def small(case: Case) -> Case:
-    """The same case on one short sequence with a small vocabulary; it runs the same code."""
-    w = case.workload
-    shell = replace(w.shell, vocabulary=64) if w.shell else None
-    seq_len = min(SMALL_LENGTH, w.seq_len)
-    return replace(case, workload=replace(w, batch=1, seq_len=seq_len, shell=shell))
+        return on_cpu(build, case)
