@@ -109,15 +109,15 @@ def test_a_rehearsal_goes_on_while_pages_fault_and_ends(monkeypatch):
 
 def test_time_that_the_cpu_clock_does_not_see_counts_all_the_same(monkeypatch):
     """Whether it sleeps, or lets another process compute."""
-    honest, sleep = Transformer.forward, partial(subprocess.run, ["sleep", "0.02"], check=True)
+    honest, sleep = Transformer.forward, partial(subprocess.run, ["sleep", "0.1"], check=True)
     monkeypatch.setattr(
         Transformer, "forward", lambda self, x, mask=None: (sleep(), honest(self, x, mask))[1]
     )
     answers = Worker(None, seed=0)
     built = answers.answer("build", **sent(case()))
-    assert built["iteration_s"] >= 0.02, "else a lap would have many iterations"
+    assert built["iteration_s"] >= 0.1, "else a lap would have many iterations"
     taken = answers.answer("lap", iterations=2)["sample"]
     answers.answer("finish")
     assert taken.cpu_s < taken.wall_s
     assert taken.clock == Clock.CPU
-    assert taken.seconds >= 0.02
+    assert taken.seconds >= 0.1
