@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_100, 1_000),
+    "cli": (2_090, 1_000),
     "api": (480, 170),
     "gate": (1_400, 1_200),
     "claims": (350, 350),
@@ -27,14 +27,14 @@ LINES = {
     "render/web": (520, 520),
     "workloads": (1_130, 650),
     "kvbytes": (550, 460),
-    "measure": (1_930, 910),
+    "measure": (1_920, 910),
     "analysis": (1_840, 1_240),
     "fleet": (520, 440),
     "catalogue": (600, 450),
     "run": (1_850, 940),
     "attention": (2_400, 2_000),
     "verify": (590, 450),
-    "devices": (1_760, 1_300),
+    "devices": (1_700, 1_300),
     "statistics": (810, 650),
     "store": (800, 430),
     "records": (1_000, 500),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (31_340, 22_000)
-ALL = (24_260, 17_500)  # of the package
+TESTS = (31_300, 22_000)
+ALL = (24_180, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (105, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
