@@ -133,7 +133,7 @@ def keep(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:
     from attnbench.cli.starting import runner
     from attnbench.gate.baseline import save_baseline
 
-    with stoppable(lambda: UNCHANGED), runner(own=False) as measuring:
+    with stoppable(lambda: UNCHANGED), runner() as measuring:
         cases, left_out = save_baseline(plan, file, chosen, measuring)
     for reason in left_out:
         console.err().print(f"left out: {reason}")
@@ -148,13 +148,12 @@ def measured(
     strict: bool,
 ) -> "Report":
     """The report on a comparison with a revision or a file."""
-    from attnbench.cli.starting import function_runner, runner
+    from attnbench.cli.starting import runner
     from attnbench.gate.baseline import against_file
     from attnbench.gate.check import against_revision
     from attnbench.gate.finding import traded
 
-    own = isinstance(base, str)
-    starting = function_runner() if functions else runner(own=own)
+    starting = runner(functions=bool(functions), own=isinstance(base, str))
     with stoppable(lambda: UNCHANGED), starting as measuring:
         if isinstance(base, str):
             asked = functions or chosen

@@ -74,7 +74,7 @@ def unsuitable(item: pytest.Function) -> str:
 
 def checked(session: pytest.Session) -> "Report":
     """One check of all marked tests that will run."""
-    from attnbench.cli.starting import function_runner
+    from attnbench.cli.starting import runner
     from attnbench.errors import AttnbenchError
     from attnbench.gate.cases import CheckPlan
     from attnbench.gate.check import against_revision
@@ -93,8 +93,8 @@ def checked(session: pytest.Session) -> "Report":
     try:
         plan = CheckPlan(budget_s=seconds(budget, "--attnbench-budget"))
         asked = [Selection(name=name(item, root)) for item in items]
-        with function_runner() as runner:
-            return against_revision(plan, base, asked, runner, root, functions=True)
+        with runner(functions=True) as measuring:
+            return against_revision(plan, base, asked, measuring, root, functions=True)
     except AttnbenchError as error:
         raise pytest.UsageError(str(error)) from error
 

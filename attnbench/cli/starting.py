@@ -1,7 +1,7 @@
 """Starts the measuring processes of verbs that compare source trees."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from attnbench.api.measuring import SCRIPT
@@ -11,17 +11,16 @@ from attnbench.run.pool import Pool
 
 
 @contextmanager
-def runner(**about: Any) -> Iterator[Runner]:
-    """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain."""
+def runner(functions: bool = False, own: bool = False) -> Iterator[Runner]:
+    """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain.
+
+    For `functions`, torch is loaded only if they load it.
+    """
     shown = console.err()
-    with Pool(SCRIPT, seed=0, **about) as server:
+    calls: dict[str, Any] = {"imports": (), "module": "attnbench.measure.calls"}
+    with Pool(SCRIPT, seed=0, **(calls if functions else {"own": own})) as server:
         if not shown.is_terminal:
             yield Runner(server=server)
             return
         with shown.status("starting", refresh_per_second=2) as status:
             yield Runner(server=server, observe=status.update)
-
-
-def function_runner() -> AbstractContextManager[Runner]:
-    """The `Runner` for functions; torch is loaded only if they load it."""
-    return runner(imports=(), module="attnbench.measure.calls")

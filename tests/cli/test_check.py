@@ -98,16 +98,6 @@ def test_a_name_between_colons_is_no_picture(monkeypatch):
     assert done.stdout.startswith(f"NOT CHECKED: {case}")
 
 
-@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 3)])
-def test_an_unsure_check_fails_only_where_it_is_strict(options, code, monkeypatch):
-    unsure = Finding(mechanism="m", case="c", metric="time_s", ratio=1.1, verdict=Verdict.UNSURE)
-    same = Finding(mechanism="m", case="c", metric="operators", verdict=Verdict.SAME)
-    report = Report(base="a", head="b", findings=(unsure, same))
-    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("attnbench.gate.check.against_revision", lambda *_, **__: report)
-    here("check", "--base", "main", *options, code=code)
-
-
 def test_outside_of_a_repository_there_is_no_base(tmp_path):
     said = refused("check", "--base", "main", cwd=tmp_path, GIT_CEILING_DIRECTORIES="/")
     assert "not in the working tree of a git repository" in said

@@ -73,8 +73,8 @@ def test_a_function_that_is_nowhere_does_not_pass(name, words, shop):
 
 TORCHLESS = """
 from pathlib import Path
-from attnbench.cli.starting import function_runner
-with function_runner() as runner, runner.server.process(Path.cwd()) as worker:
+from attnbench.cli.starting import runner
+with runner(functions=True) as measuring, measuring.server.process(Path.cwd()) as worker:
     asked = dict(do="measure_memory", mechanism="shop.code:index")
     print(worker.started, worker.ask(60.0, **asked)["outcome"])
 """

@@ -89,7 +89,6 @@ def test_a_card_that_can_no_longer_be_loaded_is_reached(broken, trees, found):
     ("where", "line"),
     [
         ("parts/deep.py", "from parts import deep\n"),
-        pytest.param("parts/deep.py", "import parts.deep\n", marks=pytest.mark.long),
         ("parts/deep.py", "def late():\n    from parts.deep import x\n"),
         ("more.py", "from middle import y\n"),
         pytest.param("src/pack/inner.py", "from pack.inner import x\n", marks=pytest.mark.long),
@@ -107,18 +106,6 @@ def test_imports_count_wherever_they_are(where, line, trees, found):
     }
     both_trees = trees(files, {**files, where: "x = 2\n"})
     assert found(both_trees, where) == (["a.py:CARD"], ())
-
-
-def test_relative_imports_count(trees, found):
-    files = {
-        "pack/__init__.py": "",
-        "pack/a.py": "from .b import x\n" + CARD,
-        "pack/sub/__init__.py": "",
-        "pack/sub/c.py": "def late():\n    from .. import b\n" + CARD,
-        "pack/b.py": "x = 1\n",
-    }
-    names, _ = found(trees(files, {**files, "pack/b.py": "x = 2\n"}), "pack/b.py")
-    assert names == ["pack/a.py:CARD", "pack/sub/c.py:CARD"]
 
 
 def test_what_only_base_loads_counts(trees, found):

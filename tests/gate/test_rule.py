@@ -77,15 +77,6 @@ def test_a_long_list_raises_no_more_false_alarms():
     assert alarms <= 3  # of 500
 
 
-def test_the_interval_covers_the_truth():
-    draw = np.random.default_rng(3)
-    holds = 0
-    for _ in range(1000):
-        found = effect(draw.normal(0.03, NOISE, 6))
-        holds += found.low <= 0.03 <= found.high
-    assert 980 <= holds <= 998  # of 99 %
-
-
 def test_a_change_below_the_threshold_is_ignored():
     certain = evidence(0.015, noise=0.0005)
     assert effect(certain.views(THRESHOLD)[0].first).excludes_zero
@@ -222,10 +213,3 @@ def test_a_reversed_pair_has_the_opposite_sign_and_no_unit(base, head, unit):
     scaled = Pair.of([unit * t for t in base], [unit * t for t in head])
     assert scaled == pytest.approx(pair, abs=1e-9)
     assert Pair.of(base, [unit * t for t in base]) == pytest.approx([math.log(unit)] * 2, abs=1e-9)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=3, max_size=20))
-def test_an_interval_contains_its_point(logs):
-    found = effect(logs)
-    assert found.low <= found.point <= found.high
-    assert 0 <= found.p <= 1

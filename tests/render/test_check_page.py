@@ -183,6 +183,8 @@ def test_functions_have_calls_and_no_batch():
     (times,) = check_page.tables(report(SUSPECT))
     assert times.columns == ("case", "base", "head", "change", "verdict")
     assert times.note.startswith("time of one call; 99 %")
+    (times,) = check_page.tables(report(replace(SLOWER, batch=2)))
+    assert times.rows[0][1].text == "2"
 
 
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
@@ -192,11 +194,6 @@ def test_the_page_ends_with_how_it_was_measured_in_sentences():
         " 2.0 % are ignored; base differed from base by at most 0.2 %. The check took 48.1 s."
     )
     assert list(check_page.method(report(SLOWER))) == []
-
-
-def test_the_timed_batch_has_a_column():
-    (times,) = check_page.tables(report(replace(SLOWER, batch=2)))
-    assert times.rows[0][1].text == "2"
 
 
 def test_the_data_say_everything():
