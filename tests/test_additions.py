@@ -76,10 +76,10 @@ class ForwardBackward(Training):
 SUBJECTS = {**SUBJECTS, "forward_backward": ForwardBackward}
 '''
 
-NOTE = """    note: str = TIME("A remark to store with the sweep.", "text", "")
+NOTE = """    note: Count = TIME("A number to store with the sweep.", 0)
 """
 NAPS = """    naps: Count | None = TIME(
-        "Naps before each case.", "whole", None, worker=True, compared=True, said="naps"
+        "Naps before each case.", None, worker=True, compared=True, said="naps"
     )
 """
 
@@ -191,8 +191,13 @@ def figure(copy):
     copy.write("render/parameters.py", FIGURE)
     copy.insert(
         "render/page.py",
-        '    passes = cases[cases["mode"].isin(PASSES)]\n',
-        '    yield "parameters", partial(parameters_figure, cases)\n',
+        '"Time per output token and size of the state against context"\n',
+        '    texts["parameters"] = "Parameters of each series"\n',
+    )
+    copy.insert(
+        "render/page.py",
+        'of a metric, or of a mode that steps."""\n',
+        '    if stem == "parameters":\n        return parameters_figure(analysis.cases)\n',
     )
     copy.insert(
         "render/page.py",
@@ -209,11 +214,11 @@ def verb(copy):
 
 def stored_option(copy):
     copy.insert("records/request.py", "    settings: Settings\n", NOTE)
-    (copy.folder / "mine.toml").write_text('note = "before the repair"\n')
+    (copy.folder / "mine.toml").write_text("note = 7\n")
 
 
 def measuring_option(copy):
-    copy.insert("records/request.py", 'inputs and order.", "seed", 0)\n', NAPS)
+    copy.insert("records/request.py", 'inputs and order.", 0)\n', NAPS)
     copy.insert(
         "measure/built.py",
         "    core: int | None = None  # to which the process is bound from now on\n",
@@ -296,7 +301,7 @@ def test_a_further_quantity_with_an_interval_is_one_row_and_the_line_that_measur
     assert "cold_ms_low" in (folder / "cold_inference.csv").read_text()
     assert (folder / "cold.png").read_bytes().startswith(b"\x89PNG")
     page = (folder / "report.html").read_text()
-    assert "Cold iteration against length, with 95 % confidence intervals." in page
+    assert "Cold iteration against length. N = " in page
     if packed := re.search(r'id="data"[^>]*>([^<]+)<', page):
         menu = json.loads(gzip.decompress(b64decode(packed[1])))["quantities"]
         (cold,) = (each for each in menu if each["label"] == "cold iteration")
@@ -314,7 +319,7 @@ def test_a_further_quantity_with_an_interval_is_one_row_and_the_line_that_measur
     assert judged["answer"] in ("reproduced", "cannot tell")
 
 
-def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):
+def test_a_further_figure_is_one_function_its_caption_and_the_line_that_draws_it(copy):
     assert (copy.folder / "s" / "parameters.png").read_bytes().startswith(b"\x89PNG")
     assert "parameters" in (copy.folder / "s" / "report.html").read_text()
 
@@ -328,7 +333,7 @@ def test_a_further_option_that_is_stored_is_one_field(copy):
     assert "--note" in copy.said["sweep --help"].stdout
     assert load(copy.folder / "s").finished
     head = (copy.folder / "s" / "sweep.jsonl").read_text().splitlines()[0]
-    assert json.loads(head)["data"]["request"]["note"] == "before the repair"
+    assert json.loads(head)["data"]["request"]["note"] == 7
 
 
 def test_a_further_option_that_reaches_the_worker_is_two_files(copy):
