@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 from msgspec import convert
 
@@ -30,8 +30,12 @@ CUT_OFF: Answer = MappingProxyType(
     {"outcome": "skipped", "reason": "not finished when --budget ended"}
 )
 STORED = ("outcome", "cause", "reason", "values", "notes")  # of an answer
-# what the answer to a question must have
-NEEDED = MappingProxyType({"build": "iteration_s", "lap": "sample", "finish": "needs_new_process"})
+# what an answer must have that a race itself uses; the rest is read when it becomes a run
+USED: Mapping[str, Mapping[str, Any]] = MappingProxyType({
+    "build": {"iteration_s": Duration, "wall_s": Duration},
+    "lap": {"sample": Sample},
+    "finish": {"needs_new_process": bool, "values": dict[str, float]},
+})  # fmt: skip
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
 REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
 # A mechanism can change the clocks of its process, and compute while others take their turns, but
@@ -44,20 +48,6 @@ MOST, LAP_S, TICKS_S = 4.0, 0.25, 0.05
 Builds: TypeAlias = Mapping[str, Mapping[str, Any]]  # what each series builds
 LimitSeconds: TypeAlias = Callable[[str, float], float]
 ChooseTurns: TypeAlias = Callable[[Mapping[str, float]], Mapping[str, "Turns"]]
-
-
-class Answered(TypedDict, total=False):
-    """What a process may answer, beside what is only passed on."""
-
-    iteration_s: Duration
-    wall_s: Duration
-    sample: Sample
-    needs_new_process: bool
-    outcome: Outcome
-    cause: Cause | None
-    reason: str
-    values: dict[str, int | float]
-    notes: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +176,7 @@ class Round(AbstractContextManager["Round"]):
                 continue
             built = self.ask(name, entry, do="build", **common, **builds[name])
             entry.iteration_s = built.get("iteration_s", 0.0)
-            entry.wall_s = built.get("wall_s", entry.iteration_s)
+            entry.wall_s = built.get("wall_s", 0.0)
 
     def take_turns(
         self, entries: Mapping[str, Entry], often: Mapping[str, Turns], first_lap: int
@@ -248,12 +238,12 @@ class Round(AbstractContextManager["Round"]):
 def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
     """The answer with its sample as a `Sample`, or a failure if it is none to this question."""
     try:
-        told: dict[str, Any] = {**answer, **convert(answer, Answered)}
+        told = {name: convert(answer[name], kind) for name, kind in USED[do].items()}
         if do == "lap" and told["sample"].iterations != iterations:
             raise ValueError(f"{told['sample'].iterations} iterations in place of {iterations}")
-        return told if NEEDED[do] in told else impossible(f"it lacks {NEEDED[do]}")
     except (ValueError, KeyError) as error:
-        return impossible(str(error))
+        return impossible(f"{error} of {' and '.join(USED[do])}")
+    return {**answer, **told}
 
 
 def impossible(wrong: str) -> Answer:

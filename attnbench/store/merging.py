@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Part, Sweep, canonical
@@ -56,22 +55,27 @@ def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
             before, known = found.get(key, (place, entry))
             if entry.kind == "run" and entry.data["elapsed_s"]:
                 if known.data["elapsed_s"] and known.data != entry.data:
-                    _refuse_doubled(pieces[place].sweep(), entry, before, place)
+                    part, number = entry.data["part"], entry.data["round"] + 1
+                    raise DifferentSweep(
+                        f"cannot merge {before!r} with {place!r}: each has a different run of a"
+                        f" case ({part}, round {number}); a shard is measured once: leave one out"
+                    )
                 if not known.data["elapsed_s"]:  # what another left out
                     del found[key]
             found.setdefault(key, (place, entry))
     entries = [entry for _, entry in found.values()]
-    runs = [entry.data for entry in entries if entry.kind == "run"]
-    timed = {run["case"] for run in runs if run["samples"]}
+    timed = {e.data["case"] for e in entries if e.kind == "run" and e.data["samples"]}
     head = pieces[first].lines[0][1]
     kept = [replace(head, data={**head.data, "name": name})]
-    kept += [e for e in entries if e.kind != "run" or not _is_left_out(e.data, timed)]
+    kept += [entry for entry in entries if not _is_left_out(entry, timed)]
     return b"".join(map(schema.seal, kept))
 
 
-def _is_left_out(run: Mapping[str, Any], timed: Set[str]) -> bool:
-    """Whether it only says why one left out a case that another one timed."""
-    return not run["elapsed_s"] and run["part"] == Part.TIME and run["case"] in timed
+def _is_left_out(entry: Entry, timed: Set[str]) -> bool:
+    """Whether it only says why one left out a case whose other rounds another one timed."""
+    run = entry.data
+    never = entry.kind == "run" and run["part"] == Part.TIME and not run["elapsed_s"]
+    return never and run["case"] in timed
 
 
 def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
@@ -88,16 +92,6 @@ def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
         if found:
             what = "; ".join(dict.fromkeys(found))
             raise DifferentSweep(f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}")
-
-
-def _refuse_doubled(sweep: Sweep, run: Entry, *places: str) -> None:
-    id_, part, round_ = (run.data[name] for name in ("case", "part", "round"))
-    labels = (str(p.case) for p in sweep.plan if schema.case_id(p.case.key) == id_)
-    raise DifferentSweep(
-        f"cannot merge {' with '.join(map(repr, places))}: each has a different run of"
-        f" {next(labels, id_)} ({part}, round {round_ + 1}); a shard is measured once, so leave"
-        " one out"
-    )
 
 
 def _key(entry: Entry) -> tuple[str, ...]:

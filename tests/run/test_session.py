@@ -82,7 +82,7 @@ def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_lon
     ends = iter(["unexamined"] * 2 + ["examined"] * 99)
 
     def fate(case, do):
-        finished = {"outcome": "ok", "needs_new_process": False, "notes": {}}
+        finished = {"outcome": "ok", "needs_new_process": False, "values": {}, "notes": {}}
         looked = do == "finish" and machine.builds[-1]["suspicious"]
         return {**finished, "notes": {next(ends): "yes"}} if looked else None
 
