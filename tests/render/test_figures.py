@@ -196,19 +196,6 @@ def test_arrows_mark_predictions_above_the_axis(censored):
     assert "Arrows" not in written(cost_figure(summary(sweep(("fastformer",))), TIME, 8192))
 
 
-def test_predictions_have_bands_where_the_summary_has_them():
-    def end(case):
-        return ended(case, cause=Cause.BUDGET) if case.workload.seq_len > 512 else None
-
-    cases = summary(sweep(("fastformer",), lengths=(128, 512, 1024, 2048), end=end))
-    banded = cases.assign(
-        predicted_lo_s=cases["predicted_s"] / 2, predicted_hi_s=2 * cases["predicted_s"]
-    )
-    without = cost_figure(cases.drop(columns=[*TIME.prediction[1:]], errors="ignore"), TIME, 8192)
-    drawn = cost_figure(banded, TIME, 8192)
-    assert len(drawn.axes[0].collections) == len(without.axes[0].collections) + 1
-
-
 def test_the_first_and_last_length_are_labelled():
     lengths = tuple(128 * 2**i for i in range(10))
     cases = summary(sweep(("fastformer",), lengths=lengths))
@@ -232,13 +219,6 @@ def test_intervals_have_bars():
     (case,) = rare[(rare["seq_len"] == 512) & (rare["mode"] == "training")].to_dict("records")
     assert bar.vertices[:, 0] == pytest.approx([512, 512])
     assert bar.vertices[:, 1] == pytest.approx([case["time_lo_s"], case["time_hi_s"]])
-
-
-def test_the_strongest_lines_are_fastformer_and_transformer():
-    found = styles.series_styles(["fastformer", "transformer:sdpa", "linformer", "mine"])
-    strong, weak = found["fastformer"]["linewidth"], found["linformer"]["linewidth"]
-    assert strong == found["transformer:sdpa"]["linewidth"] > 1.5 * weak
-    assert weak == found["mine"]["linewidth"]
 
 
 def test_papers_name_a_mechanism_as_its_file_does():

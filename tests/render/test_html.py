@@ -148,11 +148,10 @@ def test_answers_then_warnings_then_tables():
     assert 'class="warnings"' not in html.page("s", []).decode()
 
 
-@pytest.mark.parametrize("formats", [("png",), ("png", "svg"), ("pdf",)])
-def test_figures_are_embedded_for_any_requested_formats(formats: tuple[str, ...]):
-    made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))), formats)
+def test_figures_are_embedded_whichever_formats_were_asked_for():
+    made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))), ("pdf",))
     assert made["report.html"].decode().count("data:image/png;base64,") == 2
-    assert not [name for name in made if name.endswith(".png") and "png" not in formats]
+    assert not [name for name in made if name.endswith(".png")]
 
 
 def test_without_a_number_there_are_no_charts():
