@@ -194,12 +194,8 @@ def _value(row: Row, metric: Metric, scale: float) -> Cell:
 def speedup_cell(point: float, low: float, high: float) -> Cell:
     """A speed-up; one below 1 is written as how many times slower: `2.80× slower [2.30, 3.30]`."""
     slower = factor(1 / point, 1 / high, 1 / low).replace("×", "× slower")
-    return ratio_cell(point, low, high, factor(point, low, high) if point >= 1 else slower)
-
-
-def ratio_cell(point: float, low: float, high: float, text: str = "") -> Cell:
-    """A ratio with its 95 % confidence interval, if it is known."""
-    return bounded(point, low, high)._replace(text=text or factor(point, low, high))
+    shown = factor(point, low, high) if point >= 1 else slower
+    return bounded(point, low, high)._replace(text=shown)
 
 
 def factor(point: float, low: float, high: float) -> str:
