@@ -27,32 +27,17 @@ def by_length(case):
     return {"attention_kernel": f"scaled_dot_product_{kernel}"}
 
 
-@pytest.fixture(scope="module")
-def files():
+def test_each_kernel_of_a_form_is_shown_with_its_lengths():
     whole = sweep(("transformer:eager", "transformer:sdpa"), lengths=LENGTHS)
-    return report_files(analyse(noted(whole, by_length)))
-
-
-def test_each_kernel_of_a_form_is_shown_with_its_lengths(files):
+    files = report_files(analyse(noted(whole, by_length)))
     names = ("form", "mode", "n", "operator")
     found = [tuple(row[name] for name in names) for row in rows_of(files["kernels.csv"])]
-    flash = ("128 to 512", "flash_attention")
-    plain = ("2,048", "attention_math")
+    kernels = (("128 to 512", "flash_attention"), ("2,048", "attention_math"))
     modes = ("training", "inference")
-    assert found == [("sdpa", mode, *kernel) for mode in modes for kernel in (flash, plain)]
-    assert "## Kernels of fused attention" in files["tables.md"].decode()
-
-
-def test_each_case_has_its_kernel(files):
-    rows = rows_of(files["cases.csv"])
-    assert {row["attention_kernel"] for row in rows if row["form"] == "eager"} == {""}
-    sdpa = {row["seq_len"]: row["attention_kernel"] for row in rows if row["form"] == "sdpa"}
-    assert sdpa["128"] == "scaled_dot_product_flash_attention"
-    assert sdpa["2048"] == "scaled_dot_product_attention_math"
-
-
-def test_without_fused_attention_there_is_no_table():
-    assert "kernels.csv" not in report_files(analyse(sweep(("fastformer",), lengths=LENGTHS)))
+    assert found == [("sdpa", mode, *kernel) for mode in modes for kernel in kernels]
+    each = {(row["form"], row["seq_len"]): row for row in rows_of(files["cases.csv"])}
+    assert each["eager", "128"]["attention_kernel"] == ""
+    assert each["sdpa", "128"]["attention_kernel"] == "scaled_dot_product_flash_attention"
 
 
 @pytest.mark.parametrize(
