@@ -31,7 +31,7 @@ LINES = {
     "analysis": (1_840, 1_240),
     "fleet": (520, 440),
     "catalogue": (600, 450),
-    "run": (1_840, 940),
+    "run": (1_850, 940),
     "attention": (2_400, 2_000),
     "verify": (590, 450),
     "devices": (1_700, 1_300),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (31_190, 22_000)
-ALL = (24_160, 17_500)  # of the package
+ALL = (24_170, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (96, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

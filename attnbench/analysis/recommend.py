@@ -6,10 +6,9 @@ import pandas as pd
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, TIME
-from attnbench.records import Cause
+from attnbench.records import MISSING, Cause
 
 
 def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = None) -> pd.DataFrame:

@@ -36,6 +36,7 @@ from attnbench.records.request import (
 )
 from attnbench.records.run import (
     AWAY,
+    MISSING,
     SPLIT,
     Cause,
     Clock,

@@ -30,6 +30,9 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"  # not started: predicted to exceed a limit, or a shorter length did
 
 
+MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
+
+
 class Cause(StrEnum):
     """Why a case was not started, or that its process was killed."""
 

@@ -5,11 +5,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnbench import units
-from attnbench.analysis.summary import MISSING, Frame
-from attnbench.records import Cause, Outcome, Planned, Request
+from attnbench.records import MISSING, Cause, Outcome, Planned, Request
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
+    from attnbench.analysis.summary import Frame
     from attnbench.run.order import Foreseen
 
 # the columns of what was not measured
@@ -127,7 +127,7 @@ def _measured(planned: Planned, foreseen: "Foreseen") -> str:
     return run.reason if run else planned.refusal or "in another shard"
 
 
-def outcomes(summary: Frame) -> Frame:
+def outcomes(summary: "Frame") -> "Frame":
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
     return lost[[*OUTCOMES]]

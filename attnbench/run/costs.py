@@ -75,6 +75,7 @@ class Costs:
         self.prepared: dict[str, tuple[Planned, float]] = {}
         self.visits: dict[str, float] = {}  # seconds of a case's shortest visit
         self.overheads: dict[Part, list[float]] = {}  # of processes, besides their iterations
+        self.foreseen: dict[str, float] = {}  # predicted seconds of visits since the last run
 
     @classmethod
     def of(cls, plan: Sequence[Planned], *known: Any) -> Self:
@@ -83,6 +84,7 @@ class Costs:
 
     def learn(self, planned: Planned, run: Run, again: bool = False) -> None:
         """Take a run into account, or `again` one to which a further race has added laps."""
+        self.foreseen.clear()
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.learn_cost(planned, Part.MEMORY, peak)
@@ -113,6 +115,7 @@ class Costs:
 
     def learn_time(self, planned: Planned, seconds: float) -> None:
         """Take a measured time of an iteration into account, in place of an earlier one."""
+        self.foreseen.clear()
         self.times[planned.case.key] = seconds
         self.learn_cost(planned, Part.TIME, seconds)
 
@@ -212,6 +215,9 @@ class Costs:
 
     def visit_s(self, planned: Planned, settings: Settings, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
+        key = planned.case.key
+        if key in self.foreseen and not wall_s:
+            return self.foreseen[key]
         each_s = took_s = wall_s or self.wall_s(planned)
         if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
             each_s = self.iteration_s(planned)
@@ -220,7 +226,10 @@ class Costs:
         before_s = self.overhead_s(Part.TIME) + self.prepare_s(planned)
         predicted_s = before_s + ENERGY_S * settings.energy + iterations_s
         # first pages of gigabytes may take far longer than the iterations
-        return max(predicted_s, self.visits.get(planned.case.key, 0.0))
+        visit_s = max(predicted_s, self.visits.get(key, 0.0))
+        if not wall_s:
+            self.foreseen[key] = visit_s
+        return visit_s
 
 
 def peak_rates(here: Environment) -> Rates | None:

@@ -20,8 +20,8 @@ from enum import StrEnum
 from functools import cache
 
 import numpy as np
+import scipy  # which loads `special` when it is first used, and a dry run never does
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, polygamma, psi, stdtr, stdtrit
 
 LEVEL = 0.95
 
@@ -104,7 +104,7 @@ def median_interval(samples: Sequence[float]) -> Estimate:
     if n < FEWEST or min(samples) <= 0:
         return Estimate(point=point)
     # the largest r with P(Binomial(n, ½) ≤ r) ≤ 2.5 %: r samples are left out on each side
-    tails = bdtr(np.arange(n // 2), n, 0.5)
+    tails = scipy.special.bdtr(np.arange(n // 2), n, 0.5)
     rank, ordered = int(np.count_nonzero(tails <= (1 - LEVEL) / 2)) - 1, np.sort(samples)
     low, high = float(ordered[rank]), float(ordered[n - 1 - rank])
     log_se = math.log(high / low) / (2 * student_quantile(LEVEL, n - 1))
@@ -117,13 +117,13 @@ def p_value(point: float, error: float, df: float) -> float:
     """The two-sided p-value of no effect, by Student's t; NaN if any of the three is."""
     if error == 0 and not math.isnan(point) and not math.isnan(df):
         return float(point == 0)
-    return float(2 * stdtr(df, -abs(point) / error)) if error else math.nan
+    return float(2 * scipy.special.stdtr(df, -abs(point) / error)) if error else math.nan
 
 
 @cache
 def student_quantile(level: float, df: float) -> float:
     """The t with P(|T| ≤ t) = `level`: 12.706 for 95 % and one degree of freedom."""
-    return float(stdtrit(df, (1 + level) / 2))
+    return float(scipy.special.stdtrit(df, (1 + level) / 2))
 
 
 def half_widths(errors: ArrayLike, df: ArrayLike) -> NDArray[np.float64]:
@@ -133,7 +133,7 @@ def half_widths(errors: ArrayLike, df: ArrayLike) -> NDArray[np.float64]:
     """
     errors, df = np.asarray(errors, float), np.asarray(df, float)
     with np.errstate(invalid="ignore"):  # infinite degrees of freedom of an exact value
-        halves = stdtrit(np.where(df > 0, df, np.nan), (1 + LEVEL) / 2) * errors
+        halves = scipy.special.stdtrit(np.where(df > 0, df, np.nan), (1 + LEVEL) / 2) * errors
     return np.where(errors == 0, 0.0, halves)
 
 
@@ -143,12 +143,12 @@ def _prior(variances: np.ndarray, dfs: np.ndarray) -> tuple[float, float]:
         return 0.0, math.inf
     floored = np.maximum(variances, 1e-6 * np.median(variances[variances > 0]))
     half = dfs / 2
-    scores = np.log(floored) - (psi(half) - np.log(half))
-    excess = float(np.var(scores, ddof=1) - polygamma(1, half).mean())
+    scores = np.log(floored) - (scipy.special.psi(half) - np.log(half))
+    excess = float(np.var(scores, ddof=1) - scipy.special.polygamma(1, half).mean())
     if excess <= 0:
         return 0.0, math.inf
     prior = _inverse_trigamma(excess)
-    return math.exp(float(np.mean(scores)) + psi(prior) - math.log(prior)), 2 * prior
+    return math.exp(float(np.mean(scores)) + scipy.special.psi(prior) - math.log(prior)), 2 * prior
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -156,5 +156,6 @@ def _inverse_trigamma(value: float) -> float:
     low, high = -20.0, 20.0
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if polygamma(1, math.exp(middle)) > value else (low, middle)
+        above = scipy.special.polygamma(1, math.exp(middle)) > value
+        low, high = (middle, high) if above else (low, middle)
     return math.exp(low)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.summary import MISSING, summary
-from attnbench.records import Clock, Mode, Outcome, Part, Run, Sample, Workload
+from attnbench.analysis.summary import summary
+from attnbench.records import MISSING, Clock, Mode, Outcome, Part, Run, Sample, Workload
 from attnbench.store.journal import load
 from tests.sweeps import LENGTHS, altered, censored, on_gpu, seconds, sweep
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from attnbench import units
 from attnbench.analysis.report import analyse
-from attnbench.analysis.summary import MISSING, summary
+from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.metrics import TABLE
-from attnbench.records import Cause, Level, Outcome, Part, Run, Sample, Settings
+from attnbench.records import MISSING, Cause, Level, Outcome, Part, Run, Sample, Settings
 from attnbench.render import conditions, cost_tables, page, styles
 from attnbench.render.cases import CAUSES, ENDINGS, outcome_phrase, outcomes
 from attnbench.render.curves import points
