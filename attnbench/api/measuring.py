@@ -2,13 +2,12 @@
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attnbench.errors import CannotRun, SweepBusy, SweepExists
+from attnbench.errors import CannotRun, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
@@ -32,7 +31,6 @@ READER = "attnbench.workloads.reader"
 SHARED = ("attnbench.measure.worker", "attnbench.devices.memory", READER)
 
 PEAKS_TIMEOUT_S = 300.0
-BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost attempt at a shard may take this long to end
 
 
 def reading_server() -> Pool:
@@ -77,7 +75,7 @@ def measure(
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
     if shard:
         fleets.claim(folder.parent, here)
-    with opened(folder, Start(request, here, shard)) as journal, ExitStack() as stack:
+    with Journal(folder, Start(request, here, shard)) as journal, ExitStack() as stack:
         pace = of_quietest_core(server.process) if request.settings.clock is Clock.CPU else None
         if pace:
             stack.enter_context(pace)
@@ -128,18 +126,6 @@ def spare_cores(threads: int, pace: Pace | None) -> set[int]:
     return cores - {pace.core} if pace else cores if len(cores) > threads else set()
 
 
-def opened(folder: Path, start: Start) -> Journal:
-    """The folder's journal; waits for an earlier attempt at the shard to end."""
-    end_s = time.monotonic() + (BUSY_S if start.shard else 0.0)
-    while True:
-        try:
-            return Journal(folder, start)
-        except SweepBusy:
-            if time.monotonic() >= end_s:
-                raise
-            time.sleep(BUSY_PAUSE_S)
-
-
 def environment(
     server: Pool, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
 ) -> Environment:
@@ -153,8 +139,8 @@ def environment(
 
 def store_options(folder: Path, options_file: bytes) -> None:
     """Write the options of a sweep into its folder; those that it began with stay."""
-    if not (file := folder / FILE).exists():
-        output.write(file, options_file)
+    if not (folder / FILE).exists():
+        output.write(folder / FILE, options_file)
 
 
 def refuse_begun(folder: Path) -> None:
@@ -175,26 +161,17 @@ def add_missing_records(journal: Journal, plan: Plan) -> Sweep:
 
 
 def refuse_empty(folder: Path) -> None:
-    """Raises `CannotRun`, with the most frequent of the stored reasons, if no case ran."""
+    """Raises `CannotRun`, with the first of the stored reasons, if no case ran."""
     sweep = load(folder)
-    if any(run.elapsed_s for run in sweep.runs):
-        return
-    raise CannotRun(
-        f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
-        f" {main_reason(sweep.plan, sweep.runs)};"
-        f" attnbench report '{folder}' lists all, and why"
-    )
+    if not any(run.elapsed_s for run in sweep.runs):
+        raise CannotRun(
+            f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
+            f" {first_reason(sweep.plan, sweep.runs)};"
+            f" attnbench report '{folder}' lists all, and why"
+        )
 
 
-def main_reason(plan: Iterable[Planned], runs: Iterable[Run]) -> str:
-    """Why most cases did not run, with the first series concerned: `fnet: no causal form`."""
+def first_reason(plan: Iterable[Planned], runs: Iterable[Run]) -> str:
+    """Why the first case did not run: `fnet:eager: no causal form`."""
     series = {planned.case.key: planned.case.series for planned in plan}
-    last = {run.case: run for run in runs}
-    # reasons with the same cause differ in the numbers of their cases
-    kinds = {key: run.cause or run.reason for key, run in last.items()}
-    if not kinds:
-        return "nothing was planned"
-    (most, cases), *others = Counter(kinds.values()).most_common()
-    first = next(key for key, kind in kinds.items() if kind == most)
-    rest = f" ({cases} of {many(len(kinds), 'case')}; {many(len(others), 'other reason')})"
-    return f"{series.get(first, first)}: {last[first].reason}{rest if others else ''}"
+    return next((f"{series[run.case]}: {run.reason}" for run in runs), "nothing was planned")

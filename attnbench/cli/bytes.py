@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from attnbench import units
 from attnbench.cli import console, options
 from attnbench.cli.options import option
-from attnbench.errors import UsageError
 
 
 def bytes_(
@@ -19,11 +17,7 @@ def bytes_(
     lengths: str = option(
         "LIST", "Contexts: 32k..1m, 4096,100k, 1k..9k:+1k.", default="32k,128k,1m"
     ),
-    dtype: str | None = option(
-        "TYPE", "Number type of the cache: bf16, fp16, fp32.  [default: the file's, or bf16]"
-    ),
     memory: str | None = option("BYTES", "Find the longest context that fits: 80GiB."),
-    batch: str = option("N", "Sequences at once.", default="1"),
     json_: bool = options.as_json(),
 ) -> None:
     """Count the bytes of context that each kind of layer of a model keeps."""
@@ -34,21 +28,15 @@ def bytes_(
     from attnbench.workloads import axes
 
     found = model(config)
-    usual = found.dtype if found.dtype in ITEM_BYTES else "bfloat16"
-    number_type, *more = options.read("dtype", usual if dtype is None else dtype)
-    if more:
-        raise UsageError(f"--dtype {dtype!r}: a cache has one number type")
+    number_type = found.dtype if found.dtype in ITEM_BYTES else "bfloat16"
     query = ContextQuery(
         lengths=axes.lengths(lengths),
         item_bytes=ITEM_BYTES[number_type],
-        batch=axes.size(batch, "--batch", axes.LARGEST),
         memory=axes.memory(memory, "--memory") if memory is not None else None,
     )
     counted = rows(found.layers, query)
-    if dtype is None and found.dtype not in ("", number_type):
-        console.warn(
-            [f"number type {found.dtype!r} is counted as {number_type}; --dtype takes another"]
-        )
+    if found.dtype not in ("", number_type):
+        console.warn([f"number type {found.dtype!r} is counted as {number_type}"])
     if not found.checked:
         console.warn(
             [
@@ -63,5 +51,4 @@ def bytes_(
             | {"rows": [row._asdict() for row in counted]}
         )
         return
-    sequences = f", {units.many(query.batch, 'sequence')}" if query.batch > 1 else ""
-    console.show(kept(counted, query, f"{found.type}, {number_type}{sequences}"))
+    console.show(kept(counted, query, f"{found.type}, {number_type}"))

@@ -18,9 +18,7 @@ def explain(
     length: str = option("N", "Sequence length: 3072 or 3k.", default=...),
     mode: str = option("MODE", f"{', '.join(Mode)}.", default="inference"),
     causal: bool = switch("--causal", "Causal attention: no token sees later ones."),
-    batch: str | None = option("N", "Sequences per batch.  [default: c // N, as in sweep]"),
     width: str | None = option("N", "Width of the model, D.  [default: 256]"),
-    heads: str | None = option("N", "Attention heads, H.  [default: 16]"),
     dtype: str = option("DTYPE", "Number type: fp32, bf16, fp16 or fp64.", default="float32"),
     device: str = shared_option("device", "auto"),
     budget: str = option("TIME", "Time for all levels: 90s, 10m, none.", default="1m"),
@@ -31,7 +29,7 @@ def explain(
         if len(selections(side)) != 1:
             raise UsageError(f"{side!r} means several mechanisms; explain compares two")
     at = axes.size(length, "--length", axes.LONGEST)
-    given = {"mode": mode, "causal": causal, "batch": batch, "width": width, "heads": heads}
+    given = {"mode": mode, "causal": causal, "width": width}
     given |= {"dtype": dtype, "device": device, "budget": budget}
     console.begin("reading mechanisms")
     from attnbench.analysis.explain import by_level

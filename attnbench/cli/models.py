@@ -9,9 +9,9 @@ import typer
 from attnbench import units
 from attnbench.catalogue.registry import names
 from attnbench.cli import console, options
-from attnbench.cli.options import completer, shared_option, switch
+from attnbench.cli.options import completer, switch
 from attnbench.cli.stopping import stoppable
-from attnbench.devices.finding import choose
+from attnbench.devices.finding import AUTO, choose
 from attnbench.errors import UsageError
 from attnbench.records.selection import layers
 from attnbench.workloads.presets import expand, groups
@@ -31,7 +31,6 @@ def models(
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
-    device: str = shared_option("device", "auto"),
     verify: bool = switch("--verify", "Run the contract's checks on small sizes."),
     json_: bool = options.as_json(),
 ) -> None:
@@ -43,7 +42,7 @@ def models(
     matches = named(pattern)
     if verify and any(map(layers, matches)):
         raise UsageError("--verify checks mechanisms; name the layers of a stack one by one")
-    chosen = choose(device)
+    chosen = choose(AUTO)
 
     with stoppable(lambda: "nothing was kept"), reading_server() as server:
         rows = reading.describe(matches, chosen.name, server)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnbench.api.measuring import main_reason
+from attnbench.api.measuring import first_reason
 from attnbench.cli import cluster, console
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, UsageError
@@ -39,7 +39,7 @@ def foretell(asked: "Asked", request: Request, plan: Sequence[Planned], as_json:
     if all(planned.refusal for planned in plan):
         raise CannotRun(
             f"none of {many(len(plan), 'case')} can run;"
-            f" {main_reason(plan, found.left_out.values())}; choose other options or mechanisms"
+            f" {first_reason(plan, found.left_out.values())}; choose other options or mechanisms"
         )
     line = cluster.shards_line(plan, request, shards) if shards else ""
     if as_json:

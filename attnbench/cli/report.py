@@ -34,17 +34,13 @@ def report(
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
     ),
-    at_length: str | None = option(
-        "N", "Length of the table of answers.  [default: the longest that all reached]"
-    ),
     out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
     figures = axes.listed(formats)
     if not set(figures) <= set(axes.FORMATS):
         raise UsageError(f"--formats {formats!r}: figures come as {', '.join(axes.FORMATS)}")
-    length = axes.size(at_length, "--at-length") if at_length else None
-    publish(sweep, figures, json_, against, length, out)
+    publish(sweep, figures, json_, against, out)
 
 
 def publish(
@@ -52,7 +48,6 @@ def publish(
     formats: tuple[str, ...] = ("png",),
     as_json: bool = False,
     against: str | None = None,
-    at_length: int | None = None,
     out: Path | None = None,
 ) -> None:
     """Write the report into `out` or the folder of the journal, and print its main tables."""
@@ -65,7 +60,7 @@ def publish(
     sweep = load_results(folder)
     into = out or (folder if folder.is_dir() else folder.parent)
     with nothing_lost(sweep, folder):
-        analysis = analyse(sweep, against, at_length)
+        analysis = analyse(sweep, against)
         tables = report_tables(analysis)
         console.warn(warnings(analysis))
         files = report_files(analysis, formats, tables)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.analysis.visits import timed
+from attnbench.analysis.warnings import mixed_causality
 from attnbench.api import measuring
 from attnbench.cli import console
 from attnbench.records import OTHERS, Block, Clock, Environment, Request, Run
@@ -55,15 +56,8 @@ def show_choices(request: Request, plan: Plan, here: Environment, journal: Journ
         from attnbench.render.conditions import gpu_settings
 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
-    console.warn(causality_warnings(plan))
+    console.warn(mixed_causality(plan.cases))
     console.warn(noise_warnings(here, clock, request.budget_s))
-
-
-def causality_warnings(plan: Plan) -> Iterator[str]:
-    """A warning that causal and full attention will be compared, as in the report."""
-    from attnbench.analysis.warnings import mixed_causality
-
-    yield from mixed_causality(plan.cases)
 
 
 def timed_by(here: Environment, clock: Clock) -> str:

@@ -14,10 +14,10 @@ KIMI = DATA / "kimi-linear-48b.json"
 def test_each_kind_of_layer_has_a_row():
     done = here("bytes", KIMI, "--lengths", "32k", "--memory", "80GiB")
     assert not done.stderr
-    title, heading, linear, latent, whole, full, *note = done.stdout.splitlines()
+    title, upper, heading, linear, latent, whole, full, *note = done.stdout.splitlines()
     assert title == "Bytes of the context: kimi_linear, bfloat16"
-    assert heading.split("  ")[0] == "Kind of layer"
-    assert heading.split("  ")[-2:] == ["32K", "Longest in 80 GiB"]
+    assert heading.split() == ["Kind", "of", "layer", "Layers", "token", "32K", "80", "GiB"]
+    assert upper.split() == ["Per", "Longest", "in"]
     assert linear.startswith("linear, state 32 × 128 × 128, convolution 4 ")
     assert "41.41 MiB" in linear
     assert "8,064 B" in latent
@@ -27,11 +27,11 @@ def test_each_kind_of_layer_has_a_row():
 
 
 def test_json_has_the_numbers():
-    done = here("bytes", KIMI, "--lengths", "1k", "--dtype", "fp32", "--batch", "2", "--json")
+    done = here("bytes", KIMI, "--lengths", "1k", "--json")
     found = json.loads(done.stdout)
-    assert (found["model_type"], found["dtype"], found["batch"]) == ("kimi_linear", "float32", 2)
+    assert (found["model_type"], found["dtype"]) == ("kimi_linear", "bfloat16")
     assert [row["layers"] for row in found["rows"]] == [20, 7, 27, 27]
-    assert found["rows"][1]["at"] == [2 * 7 * 576 * 4 * 1024]
+    assert found["rows"][1]["at"] == [7 * 576 * 2 * 1024]
     assert found["rows"][2]["longest"] is None
 
 
@@ -55,15 +55,12 @@ def test_the_number_type_is_that_of_the_file_or_said(written, counted, tmp_path)
     done = here("bytes", file)
     assert f": kimi_linear, {counted}\n" in done.stdout
     assert ("is counted as" in done.stderr) == (counted not in written)
-    assert not here("bytes", file, "--dtype", "fp16").stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((KIMI, "--dtype", "bf16,fp32"), "--dtype 'bf16,fp32': a cache has one number type"),
         ((KIMI, "--memory", "80"), "--memory '80' is not a size of memory; write 8GiB or 512MiB"),
-        ((KIMI, "--batch", "0"), "--batch '0' is not a whole number from 1"),
         ((DATA / "none.json",), "cannot be read: No such file or directory"),
         ((DATA,), "cannot be read: Is a directory"),
         ((Path(__file__),), "is not JSON; give the config.json of a model"),

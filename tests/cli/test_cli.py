@@ -189,14 +189,14 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path, numbers):
 
 
 def test_models_lists_what_runs_here():
-    done = here("models", "*former", "--device", "cpu")
+    done = here("models", "*former")
     assert "fastformer" in done.stdout
     assert "xformers" not in done.stdout, "it does not run here"
-    assert "xformers" in here("models", "transformer", "--device", "cpu").stdout
+    assert "xformers" in here("models", "transformer").stdout
 
 
 def test_one_model_is_shown_in_full():
-    done = here("models", "fastformer", "--device", "cpu")
+    done = here("models", "fastformer")
     for words in (
         "softmax_i(w_qᵀ q_i / √d)",
         "arXiv:2108.09084",
@@ -204,7 +204,7 @@ def test_one_model_is_shown_in_full():
         "folded",
     ):
         assert words in done.stdout
-    as_json = here("models", "fastformer", "--device", "cpu", "--json").stdout
+    as_json = here("models", "fastformer", "--json").stdout
     assert json.loads(as_json)["class"] == "M"
 
 

@@ -6,22 +6,20 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.api import measuring
-from attnbench.api.measuring import main_reason, refuse_empty
+from attnbench.analysis.warnings import mixed_causality
+from attnbench.api.measuring import refuse_empty
 from attnbench.cli.planning import foretell
 from attnbench.cli.sweep import Asked
 from attnbench.cli.sweep_output import (
-    causality_warnings,
     interruption_message,
     noise_warnings,
     timed_by,
 )
 from attnbench.devices.finding import find
-from attnbench.errors import CannotRun, SweepBusy
-from attnbench.records import Cause, Outcome, Part, Run, Shard
+from attnbench.errors import CannotRun
+from attnbench.records import Outcome, Part, Run
 from attnbench.store.journal import Journal
 from attnbench.store.schema import Start
-from attnbench.workloads.reading import Plan
 from tests import sweeps
 from tests.cli.commands import here
 
@@ -49,13 +47,13 @@ def test_what_makes_times_noisy_is_reported(changes, words):
     assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
 
 
-def test_that_some_series_are_always_causal_is_said_before_anything_is_measured():
+def test_that_some_series_are_always_causal_is_a_warning():
     full, causal = sweeps.sweep(("fastformer", "mamba2"), lengths=(128,), modes=("training",)).plan
     workload = replace(causal.case.workload, causal=True)
     causal = replace(causal, case=replace(causal.case, workload=workload))
-    (said,) = causality_warnings(Plan(cases=(full, causal), cards=()))
+    (said,) = mixed_causality((full, causal))
     assert said.startswith("always causal, while the others attend to all tokens: mamba2:eager;")
-    assert not list(causality_warnings(Plan(cases=(causal,), cards=())))
+    assert not list(mixed_causality((causal,)))
 
 
 @pytest.mark.parametrize(
@@ -97,26 +95,8 @@ def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
     found = r"0 of 2 cases ran; fastformer:eager: no causal form; attnbench report '"
     with pytest.raises(CannotRun, match=found):
         refuse_empty(path)
-    journal.append(refused(made.plan[-1], "another"))
-    with pytest.raises(CannotRun, match=r"no causal form \(1 of 2 cases; 1 other reason\)"):
-        refuse_empty(path)
     journal.append(made.runs[0])
     refuse_empty(path)
-
-
-def test_the_most_frequent_reason_is_named_with_a_series_that_it_concerns():
-    made = sweeps.sweep(("fastformer", "linformer"), lengths=(128, 256))
-    first, *rest = made.plan
-    late = [
-        replace(refused(line, f"would exceed --budget: predicted {i} s"), cause=Cause.BUDGET)
-        for i, line in enumerate(rest)
-    ]
-    runs = [*(refused(first, "cannot decode") for _ in range(9)), *late]
-    total, series = len(made.plan), rest[0].case.series
-    said = f"{series}: would exceed --budget: predicted 0 s"
-    assert main_reason(made.plan, runs) == (
-        f"{said} ({total - 1} of {total} cases; 1 other reason)"
-    )
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
@@ -152,25 +132,6 @@ def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
     assert "attnbench: nothing was measured: 0 of 2 cases ran; " in done.stderr
     assert "figures and tables" not in done.stderr
     assert {file.name for file in tmp_path.iterdir()} == {"sweep.jsonl", "sweep.toml"}
-
-
-def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monkeypatch):
-    made, shard = sweeps.sweep(("fastformer",), lengths=(128,)), Shard(1, 2)
-    here = made.sessions[0]
-    first = Journal(tmp_path, Start(made.request, here, shard))
-    pauses = []
-
-    def pause(seconds):
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            first.close()
-
-    monkeypatch.setattr(measuring.time, "sleep", pause)
-    measuring.opened(tmp_path, Start(made.request, here, shard)).close()
-    assert len(pauses) == 3
-    monkeypatch.setattr(measuring, "BUSY_S", 0.0)
-    with Journal(tmp_path, Start(made.request, here, shard)), pytest.raises(SweepBusy):
-        measuring.opened(tmp_path, Start(made.request, here, shard))
 
 
 def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):

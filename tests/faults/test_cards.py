@@ -49,8 +49,8 @@ def refused(done, *words):
 def verbs(name, tmp_path):
     yield "sweep", "--models", name, *SWEEP, "--out", tmp_path / "out"
     yield "sweep", "--models", name, *SWEEP, "--dry-run"
-    yield "models", name, "--device", "cpu"
-    yield "models", name, "--device", "cpu", "--verify"
+    yield "models", name
+    yield "models", name, "--verify"
 
 
 # each verb starts a process, and some wait for a limit: usually, so many verbs are tried

@@ -6,7 +6,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from attnbench.catalogue.registry import names
-from attnbench.workloads.presets import group
 from tests.inputs import texts
 
 Words = st.SearchStrategy[list[str]]
@@ -27,48 +26,34 @@ def number() -> st.SearchStrategy[str]:
 
 def good(param: Any) -> st.SearchStrategy[str]:
     """A value that the option is meant for."""
-    if param.name in texts.GOOD:
-        return st.sampled_from(texts.GOOD[param.name])
-    return st.sampled_from(("0", "1", "2", "0.5", "8"))
+    return st.sampled_from(texts.GOOD.get(param.name, ("0", "1", "2", "0.5", "8")))
 
 
 def value(param: Any) -> st.SearchStrategy[str]:
-    """A value that is nearly right, or rubbish."""
-    near = [st.sampled_from(texts.NEAR[param.name])] if param.name in texts.NEAR else []
-    if param.name in ("models", "pattern"):
-        near.append(models())
-    elif param.name == "lengths":
-        near.append(lengths())
-    elif not near:
-        near.append(number())
-    return st.one_of(*near, *near, anything())
+    """A value that is right but for a letter, of another option, a number, or rubbish."""
+    cut = st.tuples(good(param), st.integers(0, 20), st.sampled_from(("", ",", ":", "[", "0")))
+    spoilt = cut.map(lambda found: found[0][: found[1]] + found[2] + found[0][found[1] + 1 :])
+    return spoilt | models() | lengths() | number() | anything()
 
 
 def models() -> st.SearchStrategy[str]:
     """Lists in the language of `--models`."""
-    one = st.sampled_from((*names(), *group("@fig2"), "@fig2", "synth*", "nothing", "a.py:X"))
+    name = st.sampled_from((*names(), "@fig2", "synth*", "nothing", "a.py:X", "stack(local+fnet)"))
     form = st.sampled_from(("", "", ":eager", ":*", ":sdpa", ":nope", ":", ":eager:eager"))
     option = st.sampled_from(("rank", "window", "block", "bias", "features", "chunk", "x", "", "ℓ"))
-    setting = st.sampled_from(
-        ("16", "0", "-1", "1e400", "nan", "true", "none", "…", "", "a=b", "]")
-    )
+    setting = st.sampled_from(("16", "0", "-1", "1e400", "nan", "true", "none", "…", "", "a=b"))
     pairs = st.lists(st.tuples(option, setting).map("=".join), max_size=3).map(",".join)
-    options = st.just("") | pairs.map("[{}]".format)
-    return st.lists(st.tuples(one, form, options).map("".join), min_size=1, max_size=3).map(
-        ",".join
-    )
+    one = st.tuples(name, form, st.just("") | pairs.map("[{}]".format)).map("".join)
+    return st.sampled_from(texts.MODELS) | st.lists(one, min_size=1, max_size=3).map(",".join)
 
 
 def lengths() -> st.SearchStrategy[str]:
     """Lists in the language of `--lengths`."""
-    size = st.integers(-1, 4_096).map(str) | st.sampled_from(
-        ("1k", "16m", "1g", "", "1e9", "9" * 16)
-    )
-    step = st.sampled_from(
-        ("", ":x2", ":x1", ":+100", ":+1", ":x1.0000001", ":+0", ":", ":x" + "9" * 15)
-    )
+    size = st.integers(-1, 4_096).map(str) | st.sampled_from(("1k", "16m", "1g", "", "1e9"))
+    step = st.sampled_from(("", ":x2", ":x1", ":+100", ":+1", ":+0", ":", ":x" + "9" * 15))
     span = st.tuples(size, st.just(".."), size, step).map("".join)
-    return st.lists(size | span, min_size=1, max_size=3).map(",".join)
+    some = st.lists(size | span, min_size=1, max_size=3).map(",".join)
+    return st.sampled_from(texts.LENGTHS) | some
 
 
 def words(params: list[Any]) -> Words:
@@ -92,17 +77,12 @@ def is_argument(param: Any) -> bool:
     return bool(param.param_type_name == "argument")
 
 
-def is_flag(param: Any) -> bool:
-    """Whether it takes no value."""
-    return bool(getattr(param, "is_flag", False))
-
-
 def given(param: Any, values: Callable[[Any], st.SearchStrategy[str]]) -> Words:
     """One option with its value, or an argument."""
     if is_argument(param):
         return values(param).map(lambda text: [text])
     spelt = st.sampled_from([*param.opts, *param.secondary_opts])
-    if is_flag(param):
+    if getattr(param, "is_flag", False):
         return spelt.map(lambda name: [name])
     apart = st.tuples(spelt, values(param)).map(list)
     return apart | apart.map(lambda pair: ["=".join(pair)])
