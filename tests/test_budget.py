@@ -19,8 +19,8 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_090, 1_000),
-    "api": (480, 170),
+    "cli": (2_060, 1_000),
+    "api": (460, 170),
     "gate": (1_400, 1_200),
     "claims": (350, 350),
     "render": (3_120, 1_700),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (31_190, 22_000)
-ALL = (24_170, 17_500)  # of the package
+TESTS = (31_090, 22_000)
+ALL = (24_120, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (96, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
