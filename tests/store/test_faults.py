@@ -97,10 +97,3 @@ def test_a_journal_is_a_regular_file(tmp_path):
     with pytest.raises(StoreError, match=r"remove the symbolic link and --resume"):
         opened(tmp_path)
     assert (tmp_path / "other").read_bytes() == SMALL
-
-
-def test_a_folder_that_cannot_be_made_says_why(tmp_path):
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("\0"), Path("x" * 5000)):
-        with pytest.raises(StoreError, match=r"cannot write .*; .*, or choose another folder"):
-            opened(folder)

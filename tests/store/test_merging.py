@@ -145,12 +145,6 @@ def test_another_machine_version_or_request_is_refused(shards, tmp_path, changes
     assert not (tmp_path / "merged").exists()
 
 
-def test_limits_may_differ(shards, tmp_path):
-    longer = replace(REQUEST, budget_s=1e6)
-    other = measured(tmp_path / "other", Shard(3, 3), request=longer)
-    assert merge([*shards[:2], other], tmp_path / "merged").finished
-
-
 def test_a_shard_measured_twice_is_refused(shards, whole, tmp_path):
     again = measured(tmp_path / "again", Shard(2, 3), seconds=lambda case: 0.2)
     for other in (again, whole):
