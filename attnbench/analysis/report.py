@@ -16,7 +16,7 @@ from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, one_order, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame
-from attnbench.analysis.suspects import rankable
+from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import SweepWarning, warnings
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep, split_sizes
@@ -74,6 +74,11 @@ class Analysis:
         return self.against or tuple(map(str, usual))
 
     @cached_property
+    def judged(self) -> Frame:
+        """The cases with the times that are compared: on a GPU, those without launches."""
+        return without_launches(self.cases)
+
+    @cached_property
     def standings(self) -> Standings:
         """The comparisons of all series at each length."""
         return Standings(rankable(self.cases), self.ratios)
@@ -109,7 +114,7 @@ class Analysis:
     @cached_property
     def exponents(self) -> Frame:
         """`scaling.scaling` of the cases."""
-        return scaling.scaling(self.cases)
+        return scaling.scaling(self.judged)
 
     @cached_property
     def nodes(self) -> list[str]:

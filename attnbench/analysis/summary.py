@@ -79,8 +79,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     `clock` of the sweep ("CPU time", "wall time", or "device time" on a GPU) on so many `threads`;
     interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
-    runs it, or waits for the GPU in between. In decode an iteration is one step, so that tpot_s is
-    time_s; state_bytes is the state after N tokens. filled: with random numbers, not by a prompt.
+    runs it, or waits for the GPU in between. shows_launches: the time includes launches. In decode
+    an iteration is one step, so that tpot_s is time_s; state_bytes is the state after N tokens.
+    filled: with random numbers, not by a prompt.
 
     Work: `WORK`; for a module without a card, only what was counted. Predictions of what was
     not measured, from all that was: predicted_s with the 95 % band predicted_lo_s to predicted_hi_s
@@ -105,6 +106,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
             "interval_kind": str(estimates[TIME].kind),
             "samples": sum(len(run.samples) for run in timed_runs(own)),
             "launch_bound": launch_bound(own),
+            "shows_launches": any(map(shows_launches, timed_runs(own))),
         }
         | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
         | {"filled": planned.filled}

@@ -174,6 +174,7 @@ def _of_a_gpu(runs: Sequence[Run], cases: Frame) -> Iterator[SweepWarning]:
             " an iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
             " --cuda-graphs times replays without launches"
             + (f"; the GPU's times of {visible} of them include it" if visible else "")
+            + (", so these are not ranked" if visible else "")
         )
     for series, share in _clocks(cases).items():
         yield SweepWarning(

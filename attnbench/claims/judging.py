@@ -59,7 +59,7 @@ def _findings(analysis: Analysis, check: Check) -> Iterator[Finding]:
     modes = [mode for mode in analysis.modes if mode in wanted]
     if not modes:
         yield Finding(Answer.NOT_MEASURED, f"no case of mode {' or '.join(wanted)}")
-    cases = analysis.cases[analysis.cases["mode"].isin(modes[-1:] if check.counted else modes)]
+    cases = analysis.judged[analysis.judged["mode"].isin(modes[-1:] if check.counted else modes)]
     for _, block in cases.groupby(["mode", "sizes"], sort=False):
         every = [(one, series(analysis, one, block)) for one in (*check.a, *check.b)]
         if lost := ", ".join(str(one) for one, own in every if own is None):

@@ -29,6 +29,7 @@ SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / un
 # what is marked, by the column that says so
 MARKS = MappingProxyType({
     "launch_bound": (" l", "“l” marks cases whose launches take longer than the GPU's work."),
+    "shows_launches": ("L", "“lL” marks those whose times include launches: they are not ranked."),
     "filled": (" f", "“f” marks steps from states filled with random numbers, without a prompt."),
 })  # fmt: skip
 SDPA = "scaled_dot_product_"  # prefix of torch's attention operators

@@ -217,6 +217,30 @@ def test_the_least_memory_ties_within_the_tolerance_of_peaks():
     assert not any(winner.ties for winner in smallest)
 
 
+def test_times_that_include_launches_take_no_part_in_ranks_exponents_and_crossovers():
+    """The longest cases of a series that is fastest there would bend its curve."""
+    whole = sweep(("fastformer", "transformer"), modes=(Mode.INFERENCE,), **QUIET)
+    keys = {
+        p.case.key: p.case.workload.seq_len for p in whole.plan if p.case.mechanism == "fastformer"
+    }
+
+    def shown(run: Run) -> Run:
+        late = run.part is Part.TIME and keys.get(run.case, 0) >= 8192
+        slower = tuple(s._replace(wall_s=5 * s.wall_s) for s in run.samples)
+        return replace(run, samples=slower, notes={"launches": "not hidden"}) if late else run
+
+    usual, bent = analyse(whole), analyse(altered(whole, shown, Part.TIME))
+    assert bent.cases["shows_launches"].sum() == sum(n >= 8192 for n in keys.values())
+    fastest = {winner.seq_len for winner in bent.answers.fastest if winner.measured == 2}
+    assert fastest == {128, 256, 512, 1024, 2048, 4096}
+    rows = bent.exponents.set_index(["series", "metric"])
+    assert rows.loc["fastformer:eager", "time_s"]["exponent"] == pytest.approx(1.0, abs=0.01)
+    assert rows.loc["fastformer:eager", "time_s"]["to_len"] == 4096
+    assert rows.loc["fastformer:eager", "allocated_peak_bytes"]["to_len"] == 65536
+    assert bent.crossovers["answer"].tolist() == usual.crossovers["answer"].tolist()
+    assert {*bent.crossovers["to_len"]} == {4096}
+
+
 def skipped(case):
     return Run(
         case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED, cause=Cause.BUDGET,

@@ -250,7 +250,7 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
     assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
     assert summary(whole)["cpu_s"].isna().all(), "the process spins while it waits"
     table = cost_tables.latency(summary(whole), "inference", 8192)
-    assert table.rows[0][1].text.endswith(" l")
+    assert table.rows[0][1].text.endswith(" lL")
     assert "“l” marks cases whose launches" in table.note
 
 
