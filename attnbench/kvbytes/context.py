@@ -44,11 +44,10 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextQuery:
-    """What is asked of a model: contexts, bytes of a number, sequences, and a limit in bytes."""
+    """What is asked of a model: contexts, bytes of a number, and a limit in bytes."""
 
     lengths: tuple[int, ...]
     item_bytes: int
-    batch: int = 1
     memory: int | None = None
 
 
@@ -86,7 +85,7 @@ def _row(kind: str, layers: Iterable[Layer], query: ContextQuery, memory: int | 
     layers = list(layers)
     parts = Counter(part for layer in layers for part in layer.parts)
     sizes = {
-        part: count * query.batch * part.numbers * (part.item_bytes or query.item_bytes)
+        part: count * part.numbers * (part.item_bytes or query.item_bytes)
         for part, count in parts.items()
     }
 

@@ -24,7 +24,7 @@ LENGTHS = tuple(range(1, 400))
 
 
 def whole(name, memory=None):
-    query = ContextQuery(lengths=LENGTHS, item_bytes=2, batch=3, memory=memory)
+    query = ContextQuery(lengths=LENGTHS, item_bytes=2, memory=memory)
     return rows([Layer(name, tuple(PARTS[name]), None)], query)[-1]
 
 
@@ -42,5 +42,5 @@ def test_the_longest_context_is_the_last_before_one_that_does_not_fit(name, leng
 
 
 def test_a_state_fits_at_any_length_or_at_none():
-    assert whole("state", 12_000).longest == math.inf
-    assert whole("state", 11_999).longest == 0
+    assert whole("state", 4_000).longest == math.inf
+    assert whole("state", 3_999).longest == 0

@@ -134,7 +134,7 @@ CACHES = ("cache", "past_key_values", "cache_params")  # its names, of releases 
 def counted(tmp_path, fields, *lengths, item_bytes=2, memory=None):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(fields))
-    query = ContextQuery(lengths=lengths, item_bytes=item_bytes, batch=BATCH, memory=memory)
+    query = ContextQuery(lengths=lengths, item_bytes=item_bytes, memory=memory)
     return rows(model(file).layers, query)
 
 
@@ -181,7 +181,9 @@ def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
             built(torch.ones(BATCH, 1, dtype=torch.long), **cache, use_cache=True)
             sizes[prompt + 1] = size(cache, {})
     for written in (fields, json.loads(config.to_json_string(use_diff=False))):
-        assert whole(counted(tmp_path, written, *sizes)).at == tuple(sizes.values())
+        assert whole(counted(tmp_path, written, *sizes)).at == tuple(
+            n // BATCH for n in sizes.values()
+        )
 
 
 # what transformers fills in by itself where a file does not say it
@@ -241,7 +243,7 @@ def test_qwen_keeps_keys_and_values_in_a_quarter_of_its_layers():
 
 def test_the_token_that_looks_back_is_the_last_of_its_window(tmp_path):
     kept = counted(tmp_path, {**SMALL, "model_type": "mistral", "sliding_window": 8}, 7, 8, 9)
-    assert whole(kept).at == (BATCH * 4 * 2 * 2 * 16 * 2 * 7,) * 3
+    assert whole(kept).at == (4 * 2 * 2 * 16 * 2 * 7,) * 3
 
 
 LLAMA = {**SMALL, "model_type": "llama"}
