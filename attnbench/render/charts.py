@@ -29,7 +29,6 @@ COMPARED = (
     *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
     *(STATE, "flops", "parameters", "over_bound"),
 )
-LONGEST = 1000  # characters of a name, which a page breaks
 INTERVALS = "Bars are 95 % confidence intervals, thin ones bands of predictions."
 
 # the units in which an axis counts, from small to large
@@ -44,7 +43,7 @@ PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 def charts(analysis: Analysis) -> dict[str, Any]:
     """Everything that the chart of one sweep can show."""
     cases, quantities = analysis.cases, [*_costs(analysis), *_speedup(analysis)]
-    names, styles = labels(cases["series"], longest=LONGEST), series_styles(cases["series"])
+    names, styles = labels(cases["series"]), series_styles(cases["series"])
     spec = json.loads(WEB.joinpath("chart.vl.json").read_text())
     lengths = {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))}
     spec["encoding"]["x"]["axis"] |= {

@@ -56,7 +56,6 @@ STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with
 PERIOD = 300  # positions after which hue, shade, marker and line repeat together
 
 BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
-LONGEST = 48  # characters of a label, which a legend folds
 
 
 def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -128,12 +127,12 @@ def on_dark(colour: str) -> str:
     return _hex(levels)
 
 
-def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
+def labels(names: Iterable[str]) -> dict[str, str]:
     """The label of each series: the mechanism as papers name it, and what else makes it unique.
 
     Form and options are added where they distinguish series: `Transformer (sdpa) D=64`.
     """
-    texts = {name: _candidates(name, longest) for name in names}
+    texts = {name: _candidates(name) for name in names}
     uses = [Counter(column) for column in zip(*texts.values(), strict=True)]
     return {
         name: next((text for text, n in zip(own, uses, strict=True) if n[text] == 1), own[-1])
@@ -141,7 +140,7 @@ def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     }
 
 
-def _candidates(series: str, longest: int) -> list[str]:
+def _candidates(series: str) -> list[str]:
     """The label of a series alone, with its form, its options, both, and as the tables have it."""
     mechanism, (plain, sizes) = mechanism_of(series), split_sizes(series)
     form, _, options = plain.removeprefix(mechanism).partition("[")
@@ -150,14 +149,7 @@ def _candidates(series: str, longest: int) -> list[str]:
     further = ((), (form,), (options,), (form, options))
     told = [", ".join(filter(None, parts)) for parts in further]
     texts = [*(f"{name} ({more})" if more else name for more in told), plain]
-    return [" ".join(filter(None, (shortened(text, longest), sizes))) for text in texts]
-
-
-def shortened(name: str, longest: int = LONGEST) -> str:
-    """A name short enough for a label: the middle of a long one is left out."""
-    text = clean(name)
-    half = longest // 2
-    return text if len(text) <= longest else f"{text[:half]}…{text[1 + half - longest :]}"
+    return [" ".join(filter(None, (clean(text), sizes))) for text in texts]
 
 
 def tinted(colour: str, amount: float, target: float = 1.0) -> str:
