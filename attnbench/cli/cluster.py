@@ -22,7 +22,6 @@ from attnbench.errors import (
 )
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
-from attnbench.fleet.drive import FleetProgress
 from attnbench.fleet.drive import drive as run_shards
 from attnbench.fleet.engine import Engine
 from attnbench.fleet.folder import Fleet
@@ -113,7 +112,7 @@ def run_fleet(
         fleets.prepare(folder, fleet, command(given, request.device))
         store_options(folder, options_file)
         try:
-            failed = run_shards(folder, engine, show_progress)
+            failed = run_shards(folder, engine, console.err().print)
         except CannotRun as error:
             raise CannotRun(f"{error}; {still_running(drive)}") from error
     return merged(folder, fleet.shards, failed)
@@ -164,13 +163,6 @@ def still_running(drive: Drive) -> str:
 def resuming(folder: Path) -> str:
     """The command that resumes."""
     return f"attnbench sweep --resume '{folder}' continues"
-
-
-def show_progress(now: FleetProgress) -> None:
-    """Print how many shards run."""
-    console.err().print(
-        f"{many(now.running, 'shard')} running, {now.waiting} waiting, {now.ended} ended"
-    )
 
 
 def shards_line(plan: Sequence[Planned], request: Request, shards: int) -> str:

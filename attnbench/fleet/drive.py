@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import Engine, JobState
 from attnbench.fleet.folder import Job
 from attnbench.run.process import last_line, tail
+from attnbench.units import many
 
 MOST_TRIES = 3
 PAUSE_S = 5.0  # between looks at the queue
@@ -19,23 +19,15 @@ SILENT = "it printed nothing; do all nodes see the folder?"
 ACTIVE = (JobState.WAITING, JobState.RUNNING)
 
 
-class FleetProgress(NamedTuple):
-    """How many shards wait for a device, run, and have ended."""
-
-    waiting: int
-    running: int
-    ended: int
-
-
 def drive(
     folder: Path,
     engine: Engine,
-    observe: Callable[[FleetProgress], None] = lambda progress: None,
+    observe: Callable[[str], None] = lambda progress: None,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[int, str]:
     """Wait until every shard is measured or given up; returns why those were that are.
 
-    `observe` is called whenever a shard has begun or ended. The wait may be interrupted, and
+    `observe` is told whenever a shard has begun or ended. The wait may be interrupted, and
     another one of the same folder continues: the stored state says which jobs still run, and the
     journals what was measured. Raises `CannotRun`.
     """
@@ -44,7 +36,7 @@ def drive(
     jobs = {number: job for number, job in fleet.jobs.items() if before[job.id] in ACTIVE}
     failed: dict[int, str] = {}
 
-    def poll() -> FleetProgress:
+    def poll() -> list[JobState]:
         # first: a job that ends in between has written its journal
         seen = engine.states([job.id for job in jobs.values()]) if jobs else {}
         tries, states = dict[int, int](), list[JobState]()  # of what is unfinished
@@ -66,20 +58,22 @@ def drive(
         for number, id_ in engine.submit(folder, sorted(tries)) if tries else ():
             jobs[number] = Job(id=id_, tries=tries[number])
             fleets.write(folder, replace(fleet, jobs={**fleet.jobs, **jobs}))
-        running = states.count(JobState.RUNNING)
-        return FleetProgress(len(states) - running, running, fleet.shards - len(states))
+        return states
 
-    silent_s, known = OUTAGE_S, FleetProgress(0, 0, 0)  # at first it must answer
-    while known.ended < fleet.shards:
+    silent_s, said, states = OUTAGE_S, "", [JobState.WAITING]  # at first it must answer
+    while states:
         try:
-            progress, silent_s = poll(), 0.0
+            states, silent_s = poll(), 0.0
         except CannotRun:
-            progress, silent_s = known, silent_s + PAUSE_S
+            silent_s += PAUSE_S
             if silent_s > OUTAGE_S:
                 raise
-        if progress != known:
+        running, ended = states.count(JobState.RUNNING), fleet.shards - len(states)
+        waiting = len(states) - running
+        progress = f"{many(running, 'shard')} running, {waiting} waiting, {ended} ended"
+        if progress != said:
             observe(progress)
-            known = progress
-        if known.ended < fleet.shards:
+            said = progress
+        if states:
             pause(PAUSE_S)
     return failed

@@ -91,7 +91,12 @@ def test_all_shards_are_submitted_once_as_one_array(driven):
     done = driven([WAITING, RUNNING, DONE], [RUNNING, DONE], [RUNNING, DONE])
     assert done.engine.submitted == [(1, 2, 3)]
     assert not done.failed
-    assert done.seen == [(3, 0, 0), (1, 2, 0), (0, 1, 2), (0, 0, 3)]
+    assert done.seen == [
+        "0 shards running, 3 waiting, 0 ended",
+        "2 shards running, 1 waiting, 0 ended",
+        "1 shard running, 0 waiting, 2 ended",
+        "0 shards running, 0 waiting, 3 ended",
+    ]
 
 
 def test_shards_that_were_lost_together_are_submitted_together(driven):
