@@ -157,7 +157,7 @@ def test_a_file_imports_only_from_floors_below():
     hold(climbs)
 
 
-@pytest.mark.parametrize(("name", "verb"), [("claims", "claims"), ("kvbytes", "bytes")])
+@pytest.mark.parametrize(("name", "verb"), [("claims", "stored"), ("kvbytes", "bytes")])
 def test_nothing_but_its_verb_needs_a_room_apart(name, verb):
     users = {where(path) for path in FILES for file in imported(path) if room(file) == name}
     assert {user for user in users if not user.startswith(f"{name}/")} == {f"cli/{verb}.py"}

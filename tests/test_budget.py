@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_060, 1_000),
+    "cli": (2_010, 1_000),
     "api": (460, 170),
     "gate": (1_400, 1_200),
     "claims": (350, 350),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (31_110, 22_000)
-ALL = (24_120, 17_500)  # of the package
+ALL = (24_080, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (96, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -104,7 +104,7 @@ def measure(
     """Measure and report; or only trace a case, or only print the plan."""
     from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
     from attnbench.cli import cluster, planning, sweep_output
-    from attnbench.cli.report import publish
+    from attnbench.cli.stored import publish
     from attnbench.workloads.reading import plan
 
     folder, on = asked.folder, asked.where.on

@@ -6,14 +6,10 @@ import typer
 
 from attnbench.cli import (
     check,
-    claims,
-    compare,
     doctor,
     explain,
-    merge,
     models,
-    recommend,
-    report,
+    stored,
     sweep,
 )
 from attnbench.cli.bytes import bytes_
@@ -32,14 +28,14 @@ def verbs() -> tuple[tuple[Callable[..., None], str], ...]:
     return (
         (sweep.sweep, "Measure time and memory against length, and draw them."),
         (models.models, "List mechanisms and their forms, or show one in full."),
-        (report.report, "Draw the figures and tables of a stored sweep again."),
-        (recommend.recommend, "Rank the mechanisms of a sweep at one length."),
-        (compare.compare, "Say what changed between two sweeps."),
+        (stored.report, "Draw the figures and tables of a stored sweep again."),
+        (stored.recommend, "Rank the mechanisms of a sweep at one length."),
+        (stored.compare, "Say what changed between two sweeps."),
         (explain.explain, "Say why one mechanism takes longer than another."),
-        (claims.claims, "Judge what papers claim by what a sweep measured."),
+        (stored.claims, "Judge what papers claim by what a sweep measured."),
         (check.check, "Fail if anything is slower or larger than it was."),
         (bytes_, "Count what a model keeps of its context, by its config."),
-        (merge.merge, "Join the shards of a sweep."),
+        (stored.merge, "Join the shards of a sweep."),
         (doctor.doctor, "Show device, versions, peak rates and usable forms."),
     )
 

@@ -1,0 +1,231 @@
+"""The verbs that read stored sweeps: `report`, `recommend`, `compare`, `claims`, `merge`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnbench.cli import console, options
+from attnbench.cli.options import completer, option, switch
+from attnbench.errors import AttnbenchError, UsageError
+from attnbench.units import many
+from attnbench.workloads import axes
+
+if TYPE_CHECKING:
+    from attnbench.analysis.report import Analysis
+    from attnbench.records import Sweep
+    from attnbench.render.grid import Table
+
+NOTE = (
+    "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
+    " it lies elsewhere. What agrees by count holds for declared FLOPs. Machine, code and sizes are"
+    " not the source's: a number alone allows a factor of two."
+)
+INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
+
+
+def report(
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
+    formats: str = option(
+        "FORMATS",
+        "File formats of figures: png, svg, pdf.",
+        default="png",
+        autocompletion=completer(lambda: axes.FORMATS),
+    ),
+    json_: bool = options.as_json(),
+    against: str | None = option(
+        "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
+    ),
+    out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
+) -> None:
+    """Redraw the figures and tables of a stored sweep."""
+    figures = axes.listed(formats)
+    if not set(figures) <= set(axes.FORMATS):
+        raise UsageError(f"--formats {formats!r}: figures come as {', '.join(axes.FORMATS)}")
+    publish(sweep, figures, json_, against, out)
+
+
+def publish(
+    folder: Path,
+    formats: tuple[str, ...] = ("png",),
+    as_json: bool = False,
+    against: str | None = None,
+    out: Path | None = None,
+) -> None:
+    """Write the report into `out` or the folder of the journal, and print its main tables."""
+    from attnbench.analysis.report import analyse
+    from attnbench.render.conditions import ended, warnings
+    from attnbench.render.page import headlines, report_files, report_tables
+    from attnbench.store import output
+    from attnbench.store.journal import load_results
+
+    sweep = load_results(folder)
+    into = out or (folder if folder.is_dir() else folder.parent)
+    with nothing_lost(sweep, folder):
+        analysis = analyse(sweep, against)
+        tables = report_tables(analysis)
+        console.warn(warnings(analysis))
+        files = report_files(analysis, formats, tables)
+        output.fill(into, files, then=INTACT)
+        if as_json:
+            console.data(as_data(analysis))
+            return
+        show(analysis, headlines(analysis, tables))
+        if line := ended(analysis):
+            console.err().print(line)
+        console.err().print(f"figures and tables are in {into}; report.html has them all")
+
+
+@contextmanager
+def nothing_lost(sweep: "Sweep", folder: Path) -> Iterator[None]:
+    """Any unexpected error here says that all runs are kept, and how to go on."""
+    try:
+        yield
+    except AttnbenchError:
+        raise
+    except Exception as error:
+        runs = many(sum(run.elapsed_s > 0 for run in sweep.runs), "run")
+        error.add_note(f"all {runs} are kept in '{folder}'")
+        error.add_note(f"attnbench report '{folder}' makes the report again")
+        raise
+
+
+def as_data(analysis: "Analysis") -> dict[str, Any]:
+    """What programs read of an analysis."""
+    from attnbench.render.conditions import warnings
+
+    return {
+        "answers": asdict(analysis.answers),
+        "rows": analysis.rows,
+        "warnings": warnings(analysis),
+        "cases": analysis.cases,
+    }
+
+
+def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
+    """Print what was found, and tables of an analysis, the first of them next to the sentences."""
+    from attnbench.render.answers import TITLE, sentences
+    from attnbench.render.names import named
+    from attnbench.render.terminal import prose
+
+    terminal = console.out()
+    terminal.print(TITLE, style="bold")
+    lines = map(": ".join, sentences(analysis.answers).items())
+    terminal.print(prose(lines, terminal.width))
+    terminal.print()
+    for table in named(tables, analysis.answers.series):
+        console.show(table)
+        terminal.print()
+
+
+def recommend(
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
+    length: str = option("N", "A length of the sweep: 4096 or 4k.", default=...),
+    memory: str | None = option("BYTES", "Limit on the peak of one case: 8GiB."),
+    json_: bool = options.as_json(),
+) -> None:
+    """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
+    from attnbench.analysis.recommend import recommend
+    from attnbench.analysis.report import analyse
+    from attnbench.render.conditions import warnings
+    from attnbench.render.names import named
+    from attnbench.render.recommendation import ranking, recommended
+    from attnbench.store.journal import load_results
+    from attnbench.workloads import axes
+
+    limit = axes.memory(memory, "--memory") if memory else None
+    analysis = analyse(load_results(sweep))
+    console.warn(warnings(analysis))
+    rows = recommend(analysis, axes.size(length, "--length", axes.LONGEST), limit)
+    if json_:
+        console.data(rows)
+    else:
+        blocks = rows.groupby(["mode", "sizes"], sort=False)
+        console.out().print(*(recommended(block) for _, block in blocks), "", sep="\n")
+        console.show(*named([ranking(rows)], analysis.answers.series))
+    if limit and rows["excluded"].all():
+        raise typer.Exit(1)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="SWEEP_A", help="Folder of the earlier sweep.")],
+    second: Annotated[Path, typer.Argument(metavar="SWEEP_B", help="Folder of the later sweep.")],
+    anyway: bool = switch("--anyway", "Compare costs of different machines too."),
+    json_: bool = options.as_json(),
+) -> None:
+    """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
+    from attnbench.analysis.compare import compare
+    from attnbench.analysis.report import analyse
+    from attnbench.render.comparison import changes
+    from attnbench.render.conditions import warnings
+    from attnbench.render.names import named
+    from attnbench.store.journal import load_results
+
+    analyses = [analyse(load_results(folder)) for folder in (first, second)]
+    for folder, analysis in zip((first, second), analyses, strict=True):
+        console.warn(warnings(analysis), str(folder))
+    found = compare(*analyses, anyway=anyway)
+    if found.refusals and not anyway:
+        console.err().print("costs of this machine were not compared; --anyway compares them too")
+    if json_:
+        console.data({"refusals": found.refusals, "cases": found.rows})
+    else:
+        console.show(*named([changes(found)], found.rows["series"]))
+
+
+def claims(
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
+    file: Path | None = option("FILE", "CSV file of your own instead.", names=("--claims",)),
+    json_: bool = options.as_json(),
+) -> None:
+    """Judge what papers claim by what a sweep measured."""
+    from attnbench.analysis.report import analyse
+    from attnbench.claims.claim import read_claims
+    from attnbench.claims.judging import Answer, judge
+    from attnbench.render.grid import Column, table
+    from attnbench.store.journal import load_results
+
+    source = file or files("attnbench") / "published" / "claims.csv"
+    try:
+        known = read_claims(source.read_text("utf-8-sig"), str(file or source.name))
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"cannot read the claims of {str(file)!r}: {error}") from error
+    analysis = analyse(load_results(sweep))
+    console.warn(analysis.sweep.warnings)
+    rows = [{**claim.texts, **judge(analysis, claim)._asdict()} for claim in known]
+    if json_:
+        console.data(rows)
+        return
+    columns = [Column.words(name.title(), name) for name in ("claim", "answer", "evidence")]
+    answers = [row["answer"] for row in rows]
+    counts = (f"{answers.count(answer)} {answer}" for answer in Answer if answer in answers)
+    title = f"{len(rows)} claims: {', '.join(counts)}"
+    console.show(table(rows, columns, name="claims", title=title, note=NOTE))
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders of the shards.")],
+    out: Path = option("FOLDER", "Folder of the whole sweep.", default=...),
+) -> None:
+    """Join the shards of one sweep; each keeps its own journal.
+
+    Merges the shards that exist, and names those that are missing, here and in every report. The
+    exit code is 0 even if some are missing.
+    """
+    from attnbench.store.merging import merge
+    from attnbench.units import few, many
+
+    sweep = merge(folders, out)
+    console.warn(sweep.warnings)
+    held = many(len(sweep.runs), "run")
+    if sweep.shards:
+        held = f"{len(sweep.shards)} of {many(sweep.shards[0].of, 'shard')}, {held}"
+    if missing := few(sweep.missing):
+        text = f"incomplete: {held}; missing {missing}"
+    else:
+        text = f"{held}, {'complete' if sweep.finished else 'not finished'}"
+    console.err().print(f"{text}; attnbench report '{out}' shows the sweep")
