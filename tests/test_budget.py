@@ -49,7 +49,7 @@ LINES = {
 TESTS = (31_110, 22_000)
 ALL = (24_080, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
-OPTIONS = (96, 90)  # of all verbs, with --help
+OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
 # of a verb and all files that exist for it alone
 VERBS = {"claims": 350, "explain": 250, "compare": 200, "recommend": 130}
@@ -128,8 +128,10 @@ def test_no_function_and_no_file_is_long():
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_stays_small(verb):
-    files = (f"cli/{verb}.py", *ALONE[verb])
-    assert sum(lines(PACKAGE / file) for file in files) <= VERBS[verb]
+    file = PACKAGE / "cli" / ("explain.py" if verb == "explain" else "stored.py")
+    (own,) = [n for n in ast.parse(file.read_text()).body if getattr(n, "name", "") == verb]
+    others = sum(lines(PACKAGE / file) for file in ALONE[verb])
+    assert own.end_lineno - own.lineno + 1 + others <= VERBS[verb]
 
 
 def test_few_classes_run_a_sweep():
