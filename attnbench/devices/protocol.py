@@ -97,7 +97,6 @@ class Device(ABC):
     threshold = 0.03  # relative change of time that the gate ignores: clock rates vary
     clock = "device time"  # what the gate compares
     threads: int | None = None  # default of a sweep; None: all cores
-    hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
     counts_energy = False  # whether `joules` may be known

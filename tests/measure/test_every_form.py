@@ -1,6 +1,5 @@
 """Every form of the package as it is measured: finite, and in the type asked for."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from attnbench.catalogue.registry import card, names
 from attnbench.devices.counting import Counter
 from attnbench.measure.subject import subject_of
-from attnbench.records import PASSES, Causality, Level, Mode
+from attnbench.records import PASSES, Level, Mode
 from attnbench.verify.trial import causal_values
 from attnbench.workloads.presets import preset
 from tests.measure.cases import case
@@ -22,22 +21,16 @@ ALLOWED = {
 
 
 def cases(name, mode):
-    """Each form of this package as a layer, in float32, and the usual one at each level; all forms
-    in narrow types, as a layer.
-
-    Without those that are compiled, which takes minutes.
-    """
+    """Each form of this package at two levels, and others as a layer, in each number type."""
     tested, options = card(name), tuple(preset("mind-classification").options(name).items())
-    for form, level, causal in product(tested.forms, Level, causal_values(tested.causality)):
-        if form == "compiled" or tested.forms[form].compiles:
+    for form, level, dtype in product(tested.forms, (Level.MODEL, Level.ATTENTION), ALLOWED):
+        if form == "compiled" or tested.forms[form].compiles:  # takes minutes
             continue
-        one = case(name, form, options, level=level, mode=mode, causal=causal, seq_len=33)
-        usual = form == tested.default_form(tested.configure(dict(options)), one.workload)
-        if form in tested.own_forms and (usual or level is Level.ATTENTION):
-            yield one
-        if level is Level.ATTENTION and causal == (tested.causality is Causality.ALWAYS):
-            others = ALLOWED.keys() - {"float32"} if form in tested.own_forms else ALLOWED
-            yield from (replace(one, workload=replace(one.workload, dtype=d)) for d in others)
+        if level is Level.MODEL and not (form in tested.own_forms and dtype == "float32"):
+            continue
+        causal = causal_values(tested.causality)[-1]
+        sizes = {"level": level, "mode": mode, "causal": causal, "seq_len": 33, "dtype": dtype}
+        yield case(name, form, options, **sizes)
 
 
 def wrong(tested, one):

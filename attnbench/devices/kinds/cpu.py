@@ -26,7 +26,6 @@ class Cpu(Device):
     threshold = 0.02
     clock = "process CPU time"
     threads = 1
-    hides_page_faults = True
     shared = 0.6
     gpus = 0
     matmul_size = 1024
