@@ -175,9 +175,7 @@ def others(uuid: str) -> str:
 
 def driver() -> str:
     """The driver's version, or nothing."""
-    with suppress(Unavailable):
-        return str(ask(lambda nvml, _: nvml.nvmlSystemGetDriverVersion()))
-    return ""
+    return str(answer("", lambda nvml, _: nvml.nvmlSystemGetDriverVersion(), ""))
 
 
 def state() -> str:
