@@ -20,6 +20,8 @@ DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
 BUSY = 0.5  # load of other programs, as a share of the cores
 SHOWN = 8  # missing shards; there may be millions
 LAPS = 0.01  # disturbed laps, as a share of all
+KEPT_CACHES = 2  # a state of fewer is partly in the L2 cache when a step is repeated
+UNFUSED = "attention_math"  # of torch: the operator that stores the weights
 CLOCK = 0.95  # of the highest clock among cases that are compared
 
 # how the notes of runs say what a mechanism did to its process
@@ -53,6 +55,7 @@ def warnings(sweep: Sweep, cases: Frame, drift: Estimate | None) -> Iterator[Swe
     yield from map(SweepWarning, _departing(sweep.runs, names))
     yield from map(SweepWarning, _of_times(sweep, cases, names))
     yield from _of_a_gpu(sweep.runs, cases)
+    yield from map(SweepWarning, _of_kernels(sweep, cases))
     if sweep.request.settings.clock is not Clock.CPU:
         yield from map(SweepWarning, _loaded(sweep))
     yield from _disturbed(sweep, drift)
@@ -163,6 +166,25 @@ def _away(runs: Sequence[Run], names: Mapping[str, str]) -> dict[str, float]:
             name = names.get(case, case)
             most[name] = max(share, most.get(name, 0.0))
     return most
+
+
+def _of_kernels(sweep: Sweep, cases: Frame) -> Iterator[str]:
+    """Kernels that store what a fused one does not, and states that a GPU's cache keeps."""
+    unfused = cases[cases["attention_kernel"].str.contains(UNFUSED)]
+    for series, own in unfused.groupby("series", sort=False):
+        yield (
+            f"{series} stored all scores in {many(len(own), 'case')}: torch has no fused kernel for"
+            " its number type, mask and width here"
+        )
+    caches = {session.notes.get("L2 cache", "") for session in sweep.sessions} - {""}
+    if caches and not sweep.request.settings.cold:
+        cache_bytes = 1024 * max(int(cache.split()[0]) for cache in caches)
+        if kept := int((cases["state_bytes"] < KEPT_CACHES * cache_bytes).sum()):
+            yield (
+                f"the states of {many(kept, 'case')} are smaller than {KEPT_CACHES} of the GPU's L2"
+                f" caches ({units.size(cache_bytes)}), which keeps them between steps as no model"
+                " does; --cold flushes it"
+            )
 
 
 def _of_a_gpu(runs: Sequence[Run], cases: Frame) -> Iterator[SweepWarning]:

@@ -69,9 +69,9 @@ class Settings:
     cold: bool = NUMBERS(
         "On CUDA: flush the L2 cache before each iteration.",
         default=False,
+        chosen="on in decode on a GPU: no model leaves a step's state in the cache",
         worker=True,
         compared=True,
-        said="cold cache",
     )
     cuda_graphs: bool = NUMBERS(
         "On CUDA: time replays of captured iterations.",

@@ -125,13 +125,14 @@ def _machine(session: Environment) -> Iterator[str]:
 
 def _how(analysis: Analysis) -> str:
     request, cases, runs = analysis.sweep.request, analysis.cases, analysis.sweep.runs
-    settings = request.settings
+    settings, cuda = request.settings, any(one.cuda for one in analysis.sweep.sessions)
     by = timed_by(cases) if len(cases) else str(settings.clock)
     parts = [
         *([by] if by != "time" else []),
         units.many(int(cases["rounds"].max()) if len(cases) else 0, "round"),
         "no budget" if request.budget_s is None else f"budget {request.budget_s:.10g} s",
         f"seed {settings.seed}",
+        *(["cold L2" if settings.cold else "warm L2"] if cuda else []),
         *(words for _, on, words in settings.fields_with("said") if on),
     ]
     text = f"Measured: {', '.join(parts)}"

@@ -82,6 +82,7 @@ def chosen(
     level = given.get("level", Level(next(filter(None, only), Level.MODEL)))
     width = given.get("width", (column.width,))
     budget_s = given.get("budget", None if divided else device.budget_s)
+    steps = any(find_mode(mode).steps for mode in values["mode"])
     # more than three rounds fit into some budgets, and precision ends them
     endless = budget_s is None and "precision" not in given
     return {
@@ -92,6 +93,7 @@ def chosen(
         "layers": math.lcm(column.layers, *periods(values["models"], level).values()),
         "threads": device.threads or cores(),
         "budget": budget_s,
+        "cold": device.flushes_cache and steps,
         "precision": PRECISION,
         "rounds": 1 if values["quick"] else 3 if endless else 12,
     }

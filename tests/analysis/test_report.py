@@ -16,7 +16,7 @@ from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
 from attnbench.statistics.ratios import Ratios
 from tests.cli.commands import here
-from tests.sweeps import altered, drifting, environment, on_gpu, sweep
+from tests.sweeps import LENGTHS, altered, decoded, drifting, environment, on_gpu, sweep
 
 SMALL = Path(__file__).parents[1] / "data" / "small"
 # functions that `summary` calls exactly once
@@ -180,6 +180,30 @@ def test_launches_clocks_and_hidden_memory_of_a_gpu_are_warned_of():
     assert "; the GPU's times of 1 of them include it, so these are not ranked" in found
     fast = warned(analyse(on_gpu(sample._replace(enqueue_s=0.1))))
     assert not [part for part in (*said[::2], "(it is hidden)") if part in fast]
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_states_that_a_gpu_keeps_in_its_cache_are_warned_of_unless_it_is_flushed(cold):
+    whole = decoded({"transformer": lambda n: n << 10, "mamba2": lambda n: 1 << 20})
+    notes = {"L2 cache": "10240 KiB"}
+    settings = replace(whole.request.settings, cold=cold)
+    whole = replace(
+        whole,
+        request=replace(whole.request, settings=settings),
+        sessions=(environment(cuda="13.0", notes=notes),),
+    )
+    small = sum((n << 10) < 20 << 20 for n in LENGTHS) + len(LENGTHS)
+    said = f"the states of {small} cases are smaller than 2 of the GPU's L2 caches (10.00 MiB)"
+    assert (said in warned(analyse(whole))) is not cold
+
+
+def test_a_fused_form_that_stored_all_scores_is_warned_of():
+    notes = {"attention_kernel": "scaled_dot_product_attention_math"}
+    whole = sweep(("transformer", "fastformer"), lengths=(128,), rounds=2)
+    keys = {p.case.key for p in whole.plan if p.case.mechanism == "transformer"}
+    found = altered(whole, lambda r: replace(r, notes=notes) if r.case in keys else r, Part.MEMORY)
+    assert "transformer:eager stored all scores in 2 cases: " in warned(analyse(found))
+    assert "stored all scores" not in warned(analyse(whole))
 
 
 @pytest.mark.parametrize(("change", "drifts"), [(0.02, False), (0.05, True)])

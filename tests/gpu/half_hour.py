@@ -170,7 +170,7 @@ def bfloat16(folder, tiny):
     sizes = ("--width", "1024", "--heads", "16", "--lengths", "2048,16384")
     yield swept(folder, "attention", 320.0, tiny, *layers, *(() if tiny else sizes))
     models = "transformer,linear_transformer" if tiny else DECODERS
-    steps = ("--mode", "decode", "--dtype", "bf16", "--models", models, "--cold")
+    steps = ("--mode", "decode", "--dtype", "bf16", "--models", models)
     sizes = (*DECODING, "--lengths", "8192,65536")
     yield swept(folder, "decode", 200.0, tiny, *steps, *(() if tiny else sizes))
 
@@ -185,7 +185,8 @@ def doubts(folder, tiny):
     sizes = () if tiny else ("--lengths", "2048,8192,32768,65536", "--causal")
     yield swept(folder, "cliff", 120.0, tiny, *cliff, *sizes)
     yield swept(folder, "replayed", 120.0, tiny, *cliff, *sizes, "--cuda-graphs")
-    steps = ("--mode", "decode", "--dtype", "bf16", "--models", "transformer,linear_transformer")
+    models = "transformer,linear_transformer"
+    steps = ("--mode", "decode", "--dtype", "bf16", "--models", models, "--no-cold")
     sizes = () if tiny else (*DECODING, "--lengths", "8192")
     yield swept(folder, "warm", 90.0, tiny, *steps, *sizes)
     energy = ("--models", "transformer,fastformer", "--mode", "inference", "--energy")

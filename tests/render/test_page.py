@@ -246,7 +246,7 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
     hidden = "NVML does not show the memory of single processes (no such process)"
     assert any(line.startswith(hidden) for line in lines)
     assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
-    assert any("cold cache, CUDA graphs" in line for line in lines)
+    assert any("cold L2, CUDA graphs" in line for line in lines)
     assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
     assert summary(whole)["cpu_s"].isna().all(), "the process spins while it waits"
     table = cost_tables.latency(summary(whole), "inference", 8192)

@@ -200,6 +200,16 @@ def test_a_cpu_is_timed_by_cpu_time_unless_several_threads_are_asked_for(threads
     assert (settings.threads, settings.clock) == (chosen, clock)
 
 
+@pytest.mark.parametrize(
+    ("device", "mode", "cold"),
+    [("cuda", "decode", True), ("cuda", "training", False), ("cpu", "decode", False)],
+)
+def test_steps_on_a_gpu_read_their_states_from_memory(device, mode, cold):
+    given = {"device": device, "mode": mode}
+    assert request(read(given), elsewhere=True).settings.cold is cold
+    assert not request(read({**given, "cold": False}), elsewhere=True).settings.cold
+
+
 def test_a_gpu_has_all_cores_and_a_clock_of_its_own(monkeypatch):
     monkeypatch.setattr(requests, "cores", lambda: 7)
     settings = request({"device": "cuda"}, elsewhere=True).settings
