@@ -1,5 +1,6 @@
 """The names of series in text and tables: as papers and figures name them."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -24,10 +25,8 @@ def in_full(names: Mapping[str, str]) -> str:
     """`In full: linformer[rank=16]; bigbird:eager.`: series whose labels omit something."""
     longer = []
     for name, label in names.items():
-        plain, _ = split_sizes(name)
-        form, _, options = plain.removeprefix(mechanism_of(name)).removesuffix("]").partition("[")
-        told = (form.removeprefix(":"), options.replace(",", ", "))
-        if any(part not in label for part in told):
+        further = split_sizes(name)[0].removeprefix(mechanism_of(name))
+        if any(part not in label for part in re.split(r"[:[\],]", further)):
             longer.append(clean(name))
     return f"In full: {'; '.join(longer)}." if longer else ""
 

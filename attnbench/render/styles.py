@@ -23,8 +23,8 @@ HUES = ("#C14A00", "#000000", "#0A599D", "#40975F", "#BE75A1", "#EAA20F", "#53BC
 OWN = 2  # hues of the strongest alone, which later cycles leave out
 SHADES = (0.0, 0.42, 0.6, 0.22)  # how far towards black in each cycle of hues
 MARKERS = "osD^vPX<>ph*8dH"
-# solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
 FILLS = (0.0, 0.6, 0.3, 0.75, 0.45)  # how far towards white, inside the markers of each form
+# solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
 STROKES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 2, 2, 2, 2, 2)))
 
 # The mechanisms as papers name them. The position here decides the style of a mechanism in every
@@ -84,11 +84,8 @@ def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def mechanism_of(series: str) -> str:
     """The mechanism of a series, without form, options and sizes; `x.py:NAME` is one."""
-    plain, _ = split_sizes(series)
-    if stack := re.match(r"stack\(.*\)", plain):
-        return stack[0]
-    file, ending, rest = plain.partition(".py:")
-    return file + ending + re.split(r"[:\[]", rest)[0] if ending else re.split(r"[:\[]", file)[0]
+    known = re.match(r"(?s)stack\(.*\)|.*?\.py:[^:[]*|[^:[]*", split_sizes(series)[0])
+    return known[0] if known else ""
 
 
 def printed_name(mechanism: str) -> str:
