@@ -38,6 +38,7 @@ def without_launches(cases: pd.DataFrame) -> pd.DataFrame:
 
     A curve on which they begin to show bends there, whatever the mechanism does.
     """
-    times = [column for column in cases if column == "token_s" or column.startswith("time_")]
+    names = map(str, cases.columns)
+    times = [name for name in names if name == "token_s" or name.startswith("time_")]
     shown = cases["shows_launches"].astype(bool)
-    return cases.assign(**{column: cases[column].mask(shown) for column in times})
+    return cases.assign(**{name: cases[name].mask(shown) for name in times})
