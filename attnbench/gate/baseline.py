@@ -74,7 +74,7 @@ def save_baseline(
     `StoreError`, or `CannotRun` if there is nothing to write.
     """
     root = repository.top(Path.cwd())
-    cases = planned(plan, in_repository(selections, root))
+    cases = planned(plan, in_repository(selections, Path.cwd(), root))
     with runner.within(plan.budget_s):
         count(cases, runner, {HEAD: root})
     left_out = [f"{case.label}: {case.counted[HEAD].reason}" for case in cases if not case.ran]

@@ -50,7 +50,7 @@ def against_revision(
             asked, note = chosen(found, plan, runner.server.left_s)
             report = replace(report, notes=(note,))
         else:
-            asked = in_repository(asked, root, where)
+            asked = in_repository(asked, where, root)
         looks = Looks(plan, runner, trees)
         own = [CheckedCase(asked=one) for one in dict.fromkeys(asked)] if functions else []
         looks.take(own or planned(plan, asked))
@@ -64,12 +64,9 @@ def located(report: Report, root: Path) -> Report:
     return replace(report, findings=findings)
 
 
-def in_repository(
-    selections: Sequence[Selection], root: Path, folder: Path | None = None
-) -> list[Selection]:
+def in_repository(asked: Sequence[Selection], folder: Path, root: Path) -> list[Selection]:
     """The selections with paths relative to the repository. Raises `UsageError`."""
-    where = folder or Path.cwd()
-    return [replace(one, name=repository_name(one.name, where, root)) for one in selections]
+    return [replace(one, name=repository_name(one.name, folder, root)) for one in asked]
 
 
 def repository_name(name: str, folder: Path, root: Path) -> str:

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -70,7 +69,6 @@ class Pool(AbstractContextManager["Pool"]):
         self.options = {**about, "imports": imports, "preload": preload, "threads": threads}
         self.end_s, self.closed = math.inf, False
         self.others: dict[int, Pool] = {}  # by layout
-        self.lock = threading.RLock()  # two threads may use it, one for each tree
         # where this process is killed, the program removes the folder as it ends
         how: dict[str, Any] = {"prefix": "attnbench-", "ignore_cleanup_errors": True}
         self.scratch = TemporaryDirectory(dir=within, **how)
@@ -150,15 +148,14 @@ class Pool(AbstractContextManager["Pool"]):
 
         Raises `CannotRun` if no process can be started.
         """
-        with self.lock:
-            try:
-                process = self.fork()
-            except NoProgram:
-                if self.closed:
-                    raise
-                self.stop()
-                self.start()
-                process = self.fork()
+        try:
+            process = self.fork()
+        except NoProgram:
+            if self.closed:
+                raise
+            self.stop()
+            self.start()
+            process = self.fork()
         try:
             process.started = process.ask(
                 START_TIMEOUT_S,
@@ -214,7 +211,7 @@ class Pool(AbstractContextManager["Pool"]):
             if left_s < most_s:
                 raise OverBudget(over) from error
             raise NoProgram("the process that starts workers does not answer") from error
-        except (OSError, ValueError) as error:  # ValueError: closed by another thread
+        except (OSError, ValueError) as error:  # ValueError: it is closed
             reason = last_line(tail(self.folder / "log")) or "the server has ended"
             raise NoProgram(f"no process could be started: {reason}") from error
 
@@ -229,7 +226,7 @@ class Pool(AbstractContextManager["Pool"]):
     def stop(self) -> None:
         """End the program, and with it every process that it forked."""
         with suppress(OSError):
-            self.control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for a message
+            self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
         try:
             self.program.wait(GRACE_S if self.ready else 0)
