@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_010, 1_000),
+    "cli": (2_020, 1_000),
     "api": (460, 170),
     "gate": (1_400, 1_200),
     "claims": (350, 350),

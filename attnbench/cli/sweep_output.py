@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.analysis.visits import timed
-from attnbench.analysis.warnings import mixed_causality
 from attnbench.api import measuring
 from attnbench.cli import console
 from attnbench.records import OTHERS, Block, Clock, Environment, Request, Run
@@ -41,6 +40,8 @@ def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
 
 def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:
     """Print what the program chose by itself, and warnings, before it starts."""
+    from attnbench.analysis.warnings import mixed_causality  # it loads pandas, a dry run does not
+
     show, clock = console.err().print, request.settings.clock
     console.warn(journal.sweep.warnings)
     shard = journal.origin.shard
