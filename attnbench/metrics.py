@@ -6,8 +6,8 @@ One table. Whatever compares, combines, draws or prints a metric reads its row h
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 
 class Unit(StrEnum):
@@ -62,8 +62,8 @@ class Metric:
 
     key: str
     label: str
-    unit: Unit
     description: str
+    unit: Unit
     join: Join
     better: Better = Better.LOWER
     tolerance: float | None = None
@@ -120,25 +120,10 @@ EXACT = 0.0
 # kernels allocate workspaces whose size depends on the processor
 PEAKS = 0.01
 
-
-def _time(key: str, label: str, description: str, **more: Any) -> Metric:
-    return Metric(key, label, Unit.SECONDS, description, Join.GEOMETRIC_MEAN, **more)
-
-
-def _bytes(key: str, label: str, description: str, **more: Any) -> Metric:
-    unit, join = Unit.BYTES, Join.LARGEST
-    return Metric(key, label, unit, description, join, **more)
-
-
-def _count(key: str, label: str, unit: Unit, description: str, join: Join) -> Metric:
-    return Metric(key, label, unit, description, join, tolerance=EXACT, compared=True)
-
-
-def _recorded(
-    key: str, label: str, unit: Unit, description: str, join: Join = Join.MEDIAN, **more: Any
-) -> Metric:
-    return Metric(key, label, unit, description, join, Better.NEITHER, **more)
-
+_time = partial(Metric, unit=Unit.SECONDS, join=Join.GEOMETRIC_MEAN)
+_bytes = partial(Metric, unit=Unit.BYTES, join=Join.LARGEST)
+_count = partial(Metric, tolerance=EXACT, compared=True)
+_recorded = partial(Metric, join=Join.MEDIAN, better=Better.NEITHER)
 
 ROWS = (
     _time(TIME, "time", "one iteration, by the clock of the sweep",
@@ -152,9 +137,8 @@ ROWS = (
     _time("step_s", "step", "optimiser step"),
     _time("forward_backward_s", "forward + backward", "without the optimiser step"),
     _time("token_s", "time per token", "time over B · N; in decode over B"),
-    Metric("tokens_per_s", "tokens per second", Unit.RATE, "1 / time per token",
+    Metric("tokens_per_s", "tokens per second", "1 / time per token", Unit.RATE,
            Join.GEOMETRIC_MEAN, Better.HIGHER),
-    _time("tpot_s", "time per output token (TPOT)", "decode: one step, to token N"),
     _bytes(MEMORY, "allocated peak", "most bytes allocated at once", tolerance=PEAKS,
            name="memory", predicted=True, title="peak allocated memory", figure="memory",
            per_token=True, compared=True),
@@ -168,39 +152,37 @@ ROWS = (
     _bytes(STATE, "state", "what decoding keeps of N tokens", tolerance=EXACT,
            name="state", compared=True),
     _bytes("moved_bytes", "bytes moved", "operands and results of all operators", tolerance=PEAKS),
-    _count("operators", "operators", Unit.COUNT, "operators of one iteration", Join.LARGEST),
-    _count("garbage", "garbage", Unit.COUNT, "objects that an iteration leaves to the collector",
+    _count("operators", "operators", "operators of one iteration", Unit.COUNT, Join.LARGEST),
+    _count("garbage", "garbage", "objects that an iteration leaves to the collector", Unit.COUNT,
            Join.LARGEST),
-    _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
-    _count("flops", "FLOPs", Unit.FLOPS, "matrix products of the forward pass", Join.EXACT),
-    Metric("core_flops", "FLOPs of the core", Unit.FLOPS, "matrix products of the attention alone",
+    _count("parameters", "parameters", "trainable parameters", Unit.COUNT, Join.EXACT),
+    _count("flops", "FLOPs", "matrix products of the forward pass", Unit.FLOPS, Join.EXACT),
+    Metric("core_flops", "FLOPs of the core", "matrix products of the attention alone", Unit.FLOPS,
            Join.EXACT, tolerance=EXACT, name="core_flops"),
-    Metric("projection_flops", "FLOPs of projections", Unit.FLOPS, "into and out of the attention",
+    Metric("projection_flops", "FLOPs of projections", "into and out of the attention", Unit.FLOPS,
            Join.EXACT, tolerance=EXACT, name="projection_flops"),
-    Metric("error", "error", Unit.RATIO, "relative, against the float64 reference", Join.LARGEST),
-    Metric("energy_j", "energy", Unit.JOULES,
-           "one iteration, of the GPU (--energy)",
+    Metric("error", "error", "relative, against the float64 reference", Unit.RATIO, Join.LARGEST),
+    Metric("energy_j", "energy", "one iteration, of the GPU (--energy)", Unit.JOULES,
            Join.GEOMETRIC_MEAN, signed=True),
-    _recorded("kernels", "kernels", Unit.COUNT, "on the GPU, of one iteration"),
-    _recorded("over_bound", "time over the bound", Unit.RATIO,
+    _recorded("kernels", "kernels", "on the GPU, of one iteration", Unit.COUNT),
+    _recorded("over_bound", "time over the bound",
               "the bound is the longer of two times: that of all matrix products at the peak rate"
               " of this machine, and that of reading and writing parameters, inputs and outputs"
               " once at the rate of a large copy; what has few products is far above it in any"
-              " implementation", name="over_bound", table=True),
-    _recorded("peak_share", "share of peak", Unit.RATIO,
-              "of the FLOP/s of a large matrix product here", name="peak_share"),
-    _recorded("setup_s", "set-up", Unit.SECONDS, "building the module, its inputs and its state"),
-    _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
-    _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
-    _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
-    _recorded("probe_s", "probe", Unit.SECONDS, "fixed work beside each sample"),
-    _recorded("power_w", "power", Unit.WATTS, "while energy was measured"),
-    _recorded("sm_clock_hz", "clock", Unit.HERTZ, "of the multiprocessors, behind each sample"),
-    _recorded("throttled_s", "throttled", Unit.SECONDS, "time at a lowered clock"),
-    _recorded("context_bytes", "context", Unit.BYTES, "of a process, beyond what torch reserved",
+              " implementation", Unit.RATIO, name="over_bound", table=True),
+    _recorded("peak_share", "share of peak", "of the FLOP/s of a large matrix product here",
+              Unit.RATIO, name="peak_share"),
+    _recorded("setup_s", "set-up", "building the module, its inputs and its state", Unit.SECONDS),
+    _recorded("compile_s", "compile time", "before any iteration", Unit.SECONDS, join=Join.LARGEST),
+    _recorded("warmup_s", "warm-up", "iterations before the samples", Unit.SECONDS),
+    _recorded("warmup_iterations", "warm-up iterations", "before the samples", Unit.COUNT),
+    _recorded("power_w", "power", "while energy was measured", Unit.WATTS),
+    _recorded("sm_clock_hz", "clock", "of the multiprocessors, behind each sample", Unit.HERTZ),
+    _recorded("throttled_s", "throttled", "time at a lowered clock", Unit.SECONDS),
+    _recorded("context_bytes", "context", "of a process, beyond what torch reserved", Unit.BYTES,
               signed=True),
-    _recorded("workspace_bytes", "workspace", Unit.BYTES, "of cuBLAS, not in the allocated peak"),
-    _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
+    _recorded("workspace_bytes", "workspace", "of cuBLAS, not in the allocated peak", Unit.BYTES),
+    _recorded("load_before", "load before", "one-minute load average", Unit.COUNT),
 )  # fmt: skip
 TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
 NAMED: Mapping[str, Metric] = MappingProxyType({row.name: row for row in ROWS if row.name})

@@ -252,15 +252,6 @@ def changed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
     )
 
 
-def drifting(whole: Sweep, change: float, seed: int = 0) -> Sweep:
-    """The timed runs of the sweep, shuffled, while the machine slows evenly by `change`."""
-    runs = [run for run in whole.runs if run.part is Part.TIME]
-    order = np.random.default_rng(seed).permutation(len(runs))
-    factors = (1 + change) ** np.linspace(0, 1, len(runs))
-    shuffled = (slowed(runs[i], float(f)) for i, f in zip(order, factors, strict=True))
-    return replace(whole, runs=tuple(shuffled))
-
-
 def raced(whole: Sweep, laps: Callable[[Case, int], Mapping[int, float]]) -> Sweep:
     """The sweep with other samples: the seconds of each lap that a case has in a round."""
     cases = {line.case.key: line.case for line in whole.plan}

@@ -171,7 +171,7 @@ def mechanism(copy):
 
 
 def metric(copy):
-    row = '    _recorded("longest_s", "longest", Unit.SECONDS, "the longest iteration"),\n'
+    row = '    _recorded("longest_s", "longest", "the longest iteration", Unit.SECONDS),\n'
     copy.insert("metrics.py", "ROWS = (\n", row)
     copy.insert(
         "measure/built.py", '"warmup_s": spent_s(warm), ', '"longest_s": spent_s(warm[:1]), '

@@ -22,7 +22,7 @@ LIMITS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Unmeasured:
     """The lengths at which a series was not measured in full in one mode, for one reason."""
 
@@ -59,24 +59,19 @@ class Answers:
     missing: tuple[Unmeasured, ...]
 
 
-def answers(
-    cases: pd.DataFrame,
-    standings: Standings,
-    at_length: int | None = None,
-) -> Answers:
+def answers(cases: pd.DataFrame, standings: Standings, at_length: int | None = None) -> Answers:
     """The answers of a sweep with this summary.
 
     Raises `UsageError` if nothing was timed `at_length`.
     """
-    intervals = IntervalKind.ROUNDS in set(cases.loc[cases[TIME].notna(), "interval_kind"])
     ranked = rankable(cases)
     return Answers(
         cases=len(cases),
-        timed=int(cases[TIME].notna().sum()),
+        timed=int((cases[TIME] > 0).sum()),
         series=tuple(map(str, dict.fromkeys(cases["series"]))),
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
         seq_len=_length(cases, at_length),
-        intervals=intervals,
+        intervals=IntervalKind.ROUNDS in set(cases.loc[cases[TIME] > 0, "interval_kind"]),
         fastest=tuple(winners(ranked, TIME, standings)),
         least_memory=tuple(winners(comparable(ranked), MEMORY)),
         least_state=tuple(winners(ranked, STATE)),
@@ -97,18 +92,13 @@ def _length(cases: pd.DataFrame, chosen: int | None) -> int | None:
 
 def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
     """What was not measured in full, in the order of the plan."""
-    lost = cases[cases["outcome"] != Outcome.OK].sort_values("seq_len", kind="stable")
-    for series, mode in dict.fromkeys(zip(cases["series"], cases["mode"], strict=True)):
-        of_mode = lost[(lost["series"] == series) & (lost["mode"] == mode)]
-        for (outcome, cause), own in of_mode.groupby(["outcome", "cause"], sort=False):
-            yield Unmeasured(
-                mode=str(mode),
-                series=str(series),
-                outcome=str(outcome),
-                cause=str(cause),
-                lengths=tuple(map(int, own["seq_len"])),
-                reason=str(own["reason"].iloc[0]),
-            )
+    lost = cases[cases["outcome"] != Outcome.OK]
+    for (mode, series), own in lost.groupby(["mode", "series"], sort=False):
+        own = own.sort_values("seq_len", kind="stable")
+        for (outcome, cause), alike in own.groupby(["outcome", "cause"], sort=False):
+            texts = (str(mode), str(series), str(outcome), str(cause))
+            lengths = tuple(map(int, alike["seq_len"]))
+            yield Unmeasured(*texts, lengths, str(alike["reason"].iloc[0]))
 
 
 def rows(

@@ -16,12 +16,13 @@ from statistics import mean
 
 import numpy as np
 
-from attnbench.metrics import MEMORY
+from attnbench.metrics import MEMORY, TABLE, TIME
 from attnbench.records import Outcome, Part, Planned, Run
 from attnbench.run.costs import Costs, Group, Rates, seq_len
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import LEVEL, Estimate, student_quantile
 
+PREDICTED = (*TABLE[TIME].prediction, "predicted_bytes")
 FEWEST = 2  # lengths from which the rule can tell the growth of a series
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 
@@ -31,8 +32,8 @@ def predictions(
     runs: Sequence[Run],
     known: Mapping[str, Estimate],
     rates: Rates | None,
-) -> dict[str, tuple[Estimate, float]]:
-    """The predicted time and peak bytes of each case that can run, by its key; NaN if measured.
+) -> dict[str, dict[str, float]]:
+    """The `PREDICTED` columns of each case that can run, by its key; NaN if measured.
 
     `known` are the measured times of one iteration. There is no band for a series of which no
     length was measured in the mode, nor if no series has more than two.
@@ -53,10 +54,9 @@ def predictions(
     for key, planned in cases.items():
         if key in refused or planned.refusal:
             continue
-        time, peak_bytes = Estimate(), math.nan
+        point = half = peak_bytes = math.nan
         if key not in known and not costs.is_unknown(planned, Part.TIME):
             point = costs.iteration_s(planned) or math.nan
-            half = math.nan
             curve = curves.get(costs.groups(planned, Part.TIME)[0])
             if tried and curve:
                 near = min(curve, key=lambda other: _distance(planned, other))
@@ -64,10 +64,10 @@ def predictions(
                 half = math.hypot(spread * _distance(planned, near), error)
                 half *= student_quantile(LEVEL, len(tried))
             half = math.nan if 2 * half > math.log(UNCERTAIN) else half
-            time = Estimate(point=point, low=point * math.exp(-half), high=point * math.exp(half))
         if key not in measured and not costs.is_unknown(planned, Part.MEMORY):
             peak_bytes = costs.peak_bytes(planned) or math.nan
-        found[key] = time, peak_bytes
+        ends = (point, point * math.exp(-half), point * math.exp(half), peak_bytes)
+        found[key] = dict(zip(PREDICTED, ends, strict=True))
     return found
 
 

@@ -32,7 +32,7 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
     for (mode, _), block in cases.groupby(["mode", "sizes"], sort=False):
         chosen = block[(block["excluded"] == "") & (block[TIME] > 0)]
         places = analysis.standings.places([*chosen["series"]], str(mode), seq_len)
-        ranks = [(name, rank, *astuple(margin)) for name, rank, margin in places]
+        ranks = [(p.series, p.rank, *astuple(p.margin)) for p in places]
         ranked = pd.DataFrame(ranks, columns=["series", "rank", "ratio", "low", "high"])
         rows += [ranked.merge(block), block.drop(chosen.index).sort_values(["excluded", TIME])]
     return pd.concat(rows, ignore_index=True)

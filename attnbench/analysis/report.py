@@ -4,39 +4,25 @@ Ratios, winners and crossovers are of series of equal sizes, which were measured
 sweep crosses sizes, they are part of the names of its series.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from statistics import median
 
 import numpy as np
 
-from attnbench.analysis import recorded, scaling, summary, trust
+from attnbench.analysis import recorded, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, one_order, speedups
 from attnbench.analysis.standings import Standings
-from attnbench.analysis.summary import Frame
+from attnbench.analysis.summary import Frame, timed_runs
 from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import SweepWarning, warnings
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Sweep, split_sizes
+from attnbench.records import Clock, Sweep, split_sizes
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
-
-
-T = TypeVar("T")
-
-
-def _of_sweep(function: Callable[[Sweep], T]) -> cached_property[T]:
-    """A property computed from the sweep of an analysis; the function documents it."""
-    return cached_property(lambda analysis: function(analysis.sweep))
-
-
-def _of_cases(function: Callable[[Frame], T]) -> cached_property[T]:
-    """A property computed from the cases of an analysis; the function documents it."""
-    return cached_property(lambda analysis: function(analysis.cases))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +37,20 @@ class Analysis:
     against: tuple[str, ...] = ()  # the series chosen to compare with, one for each of the sizes
     at_length: int | None = None  # the length chosen for the answers
 
-    ratios = _of_sweep(Ratios)
-    drift = _of_sweep(trust.drift)
-    wall_factor = _of_sweep(trust.wall_factor)
-    precision = _of_cases(recorded.precision)
-    kernels = _of_cases(recorded.kernels)
+    @cached_property
+    def ratios(self) -> Ratios:
+        """The ratios of the times of series that took turns."""
+        return Ratios(self.sweep)
+
+    @cached_property
+    def precision(self) -> Frame:
+        """`recorded.precision` of the cases."""
+        return recorded.precision(self.cases)
+
+    @cached_property
+    def kernels(self) -> Frame:
+        """`recorded.kernels` of the cases."""
+        return recorded.kernels(self.cases)
 
     @property
     def modes(self) -> list[str]:
@@ -91,8 +86,7 @@ class Analysis:
     @cached_property
     def rows(self) -> Frame:
         """`answers.rows` at the length of the answers."""
-        pairs = self.baselines, self.speedups, self.crossovers
-        return rows(self.cases, self.answers, *pairs)
+        return rows(self.cases, self.answers, self.baselines, self.speedups, self.crossovers)
 
     @cached_property
     def speedups(self) -> Frame | None:
@@ -116,7 +110,7 @@ class Analysis:
         """`scaling.scaling` of the cases."""
         return scaling.scaling(self.judged)
 
-    @cached_property
+    @property
     def nodes(self) -> list[str]:
         """Where a divided sweep ran, in the order of its runs; none if it was not divided."""
         origins = (run.origin for run in self.sweep.runs)
@@ -129,10 +123,17 @@ class Analysis:
             return None
         return float((self.cases["time_log_se"] * np.sqrt(self.cases["rounds"])).median())
 
+    @property
+    def wall_factor(self) -> float | None:
+        """The median ratio of wall time to CPU time; None for another clock."""
+        samples = (s for run in timed_runs(self.sweep.runs) for s in run.samples)
+        factors = [s.wall_s / s.cpu_s for s in samples if s.clock == Clock.CPU and s.cpu_s]
+        return median(factors) if factors else None
+
     @cached_property
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
-        return tuple(warnings(self.sweep, self.cases, self.drift))
+        return tuple(warnings(self.sweep, self.cases))
 
 
 def analyse(sweep: Sweep, against: str | None = None, at_length: int | None = None) -> Analysis:

@@ -14,11 +14,12 @@ which both were measured. The confidence interval of the crossover starts where 
 the ratio's 95 % band last falls through zero, and ends where the upper edge does.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
-from itertools import permutations
+from itertools import combinations
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,18 +30,13 @@ from attnbench.statistics.curves import LogCurve, cost_curve, cost_curves
 from attnbench.statistics.ratios import Ratios
 
 METRICS = (*(row.key for row in DRAWN), "flops")
-
 FEWEST = 4
-
 # a change of the slope too small to matter; without it a quiet machine would find every curve bent
 BEND = 0.1
-
 # everything outside the core is linear in N, so nothing measured around it grows more slowly
 LEAST_EXPONENT: Mapping[Level, float] = MappingProxyType(
     {Level.CORE: 0.0, Level.ATTENTION: 1.0, Level.MODEL: 1.0}
 )
-
-
 STEPS = 1.0  # the exponent of the number of steps that decode a sequence
 
 
@@ -67,8 +63,7 @@ WORTH = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Crossover:
+class Crossover(NamedTuple):
     """An answer; lengths are known for `FROM` alone.
 
     A length or end of the interval at the shortest length measured may in fact lie before it.
@@ -78,6 +73,36 @@ class Crossover:
     length: float = np.nan
     low: float = np.nan
     high: float = np.nan
+
+
+class Pair(NamedTuple):
+    """Two series of equal sizes: the log ratio of their times, and where they took turns."""
+
+    mode: str
+    a: str
+    b: str
+    curve: LogCurve  # of a over b
+    paired: np.ndarray
+
+    def turned(self) -> "Pair":
+        """The other order."""
+        curve = replace(self.curve, logs=-self.curve.logs)
+        return self._replace(a=self.b, b=self.a, curve=curve)
+
+
+def pairs(cases: pd.DataFrame, ratios: Ratios | None = None) -> Iterator[Pair]:
+    """Each pair of series of equal sizes in each mode, once.
+
+    `ratios` are those of the sweep, and are used where two series took turns.
+    """
+    for (mode, _), alike in cases.groupby(["mode", "sizes"], sort=False):
+        curves = cost_curves(alike, TIME)
+        for a, b in combinations(curves, 2):
+            curve = curves[a].minus(curves[b])
+            paired = np.zeros(len(curve), bool)
+            if ratios is not None:
+                curve, paired = ratios.in_turns(curve, a, b, str(mode))
+            yield Pair(str(mode), a, b, curve, paired)
 
 
 def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.DataFrame:
@@ -100,21 +125,14 @@ def crossovers(
     """One row per mode and ordered pair of series of equal sizes; only with `baselines`, if given.
 
     Columns: mode, series, other, answer, length, low, high (of the length), from_len, to_len (of
-    the lengths at which both were timed). `series` is the faster one from `length` on. `ratios` are
-    those of the sweep, and are used where two series took turns.
+    the lengths at which both were timed). `series` is the faster one from `length` on.
     """
-    rows = []
-    for (mode, _), cases in summary.groupby(["mode", "sizes"], sort=False):
-        curves = cost_curves(cases, TIME)
-        for series, other in permutations(curves, 2):
-            if baselines and not {series, other} & {*baselines}:
-                continue
-            log_ratio = curves[series].minus(curves[other])
-            if ratios is not None:
-                log_ratio, _ = ratios.in_turns(log_ratio, series, other, str(mode))
-            crossing = find_crossover(log_ratio)
-            answer = (str(crossing.answer), crossing.length, crossing.low, crossing.high)
-            rows.append((mode, series, other, *answer, *_extent(log_ratio)[:2]))
+    rows, order = [], [*dict.fromkeys((*summary["mode"], *summary["series"]))]
+    both = [one for pair in pairs(summary, ratios) for one in (pair, pair.turned())]
+    for mode, a, b, curve, _ in sorted(both, key=lambda pair: [*map(order.index, pair[:3])]):
+        if not baselines or {a, b} & {*baselines}:
+            answer, *ends = find_crossover(curve)
+            rows.append((mode, a, b, str(answer), *ends, *_extent(curve)[:2]))
     columns = "mode series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
 
@@ -126,14 +144,10 @@ def one_order(pairs: pd.DataFrame) -> pd.DataFrame:
     """
     worth = pairs["answer"].map(WORTH).fillna(0).astype(int)
     told = worth.groupby([pairs["series"], pairs["other"]]).transform("sum")
-    best: dict[frozenset[str], tuple[int, str]] = {}
-    for series, other, points in zip(pairs["series"], pairs["other"], told, strict=True):
-        pair = frozenset((series, other))
-        if pair not in best or points > best[pair][0]:
-            best[pair] = points, series
-    sides = zip(pairs["series"], pairs["other"], strict=True)
-    chosen = [best[frozenset(pair)][1] == pair[0] for pair in sides]
-    return pairs[np.array(chosen, bool)].reset_index(drop=True)
+    both = [frozenset(pair) for pair in zip(pairs["series"], pairs["other"], strict=True)]
+    orders = pairs[["series", "other"]].assign(told=told, pair=pd.Series(both, pairs.index, object))
+    orders = orders.sort_values("told", ascending=False, kind="stable").drop_duplicates("pair")
+    return pairs.merge(orders[["series", "other"]])
 
 
 def find_crossover(log_ratio: LogCurve) -> Crossover:
@@ -143,16 +157,16 @@ def find_crossover(log_ratio: LogCurve) -> Crossover:
     """
     logs, half = log_ratio.logs, log_ratio.half
     if not len(log_ratio) or not np.isfinite(half).all():
-        return Crossover(answer=CrossoverKind.UNCLEAR)
+        return Crossover(CrossoverKind.UNCLEAR)
     upper, lower = logs + half, logs - half
     if (upper < 0).all():
-        return Crossover(answer=CrossoverKind.ALWAYS)
+        return Crossover(CrossoverKind.ALWAYS)
     if lower[-1] > 0 or (logs[-1] == 0 and not half[-1]):
-        return Crossover(answer=CrossoverKind.NEVER)
+        return Crossover(CrossoverKind.NEVER)
     if upper[-1] >= 0:
-        return Crossover(answer=CrossoverKind.UNCLEAR)
+        return Crossover(CrossoverKind.UNCLEAR)
     low, length, high = (_last_zero(log_ratio.lengths, y) for y in (lower, logs, upper))
-    return Crossover(answer=CrossoverKind.FROM, length=length, low=low, high=high)
+    return Crossover(CrossoverKind.FROM, length, low, high)
 
 
 def speedups(
@@ -163,23 +177,14 @@ def speedups(
     Columns: series, mode, seq_len, ratio (time of the baseline over time), low, high (95 %
     confidence interval), paired (whether the two took turns).
     """
+    rows = []
+    for pair in pairs(summary, ratios):
+        for mode, a, b, curve, paired in (pair, pair.turned()):
+            if a in baselines:
+                values = map(np.exp, (curve.logs, curve.low, curve.high))
+                rows += [(b, mode, *row) for row in zip(curve.whole, *values, paired, strict=True)]
     columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
-    table = []
-    for (mode, _), cases in summary.groupby(["mode", "sizes"], sort=False):
-        curves = cost_curves(cases, TIME)
-        baseline = next(filter(curves.__contains__, baselines), None)
-        if baseline is None:
-            continue
-        base = curves.pop(baseline)
-        for series, curve in curves.items():
-            logs = base.minus(curve)
-            paired = np.zeros(len(logs), bool)
-            if ratios is not None:
-                logs, paired = ratios.in_turns(logs, baseline, series, str(mode))
-            values = map(np.exp, (logs.logs, logs.low, logs.high))
-            for row in zip(logs.lengths.astype(int), *values, paired, strict=True):
-                table.append((series, mode, *row))
-    return pd.DataFrame(table, columns=columns)
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _exponent(curve: LogCurve) -> tuple[object, ...]:

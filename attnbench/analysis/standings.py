@@ -15,17 +15,18 @@ series in 3 and 8 rounds) 4 % of all sweeps found any pair different, at most 8 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import NamedTuple, Self
+from functools import partial
+from typing import Self
 
 import numpy as np
 import pandas as pd
 from scipy.special import chdtri, ndtr
 
+from attnbench.analysis.scaling import pairs
 from attnbench.metrics import TABLE, TIME
-from attnbench.statistics.curves import Array, cost_curves
+from attnbench.statistics.curves import Array
 from attnbench.statistics.estimate import LEVEL, IntervalKind
 from attnbench.statistics.ratios import Ratios
 
@@ -39,7 +40,7 @@ LARGEST_LOG = 700.0  # of what a float can hold
 class Margin:
     """The cost of one series over that of another, with its interval; NaN where unknown."""
 
-    factor: float
+    factor: float = math.nan
     low: float = math.nan
     high: float = math.nan
 
@@ -61,7 +62,7 @@ class Margin:
         return not math.isnan(self.low)
 
 
-UNKNOWN = Margin(factor=math.nan)
+UNKNOWN = Margin()
 ONE = Margin(factor=1.0, low=1.0, high=1.0)  # of a series over itself
 
 
@@ -74,14 +75,11 @@ class Standings:
 
     def __init__(self, cases: pd.DataFrame, ratios: Ratios) -> None:
         timed = cases[cases[TIME] > 0]
-        pairs: list[tuple[str, str, str, int]] = []  # mode, two series, length
+        keys: list[tuple[str, str, str, int]] = []  # mode, two series, length
         rows: list[tuple[float, float, float]] = []  # log ratio, its error and degrees of freedom
-        for (mode, _), alike in timed.groupby(["mode", "sizes"], sort=False):
-            curves = cost_curves(alike, TIME)
-            for a, b in combinations(curves, 2):
-                curve, _ = ratios.in_turns(curves[a].minus(curves[b]), a, b, str(mode))
-                pairs += [(str(mode), a, b, n) for n in curve.whole]
-                rows += zip(curve.logs, curve.errors, curve.df, strict=True)
+        for mode, a, b, curve, _ in pairs(timed, ratios):
+            keys += [(mode, a, b, n) for n in curve.whole]
+            rows += zip(curve.logs, curve.errors, curve.df, strict=True)
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
         if IntervalKind.ROUNDS not in set(timed["interval_kind"]):
             errors = np.full_like(errors, np.nan)
@@ -89,7 +87,7 @@ class Standings:
         factors = joint_quantiles(tuple(counts), df)
         halves = np.where(errors == 0, 0.0, factors * errors)
         values = zip(logs.tolist(), halves.tolist(), strict=True)
-        self.pairs = dict(zip(pairs, values, strict=True))
+        self.pairs = dict(zip(keys, values, strict=True))
 
     def margin(self, a: str, b: str, mode: str, seq_len: int) -> Margin:
         """The time of `a` over that of `b`; `UNKNOWN` where one of them was not timed."""
@@ -137,29 +135,8 @@ def within_ranges(sizes: tuple[int, ...], widths: Array) -> Array:
     return np.asarray(np.prod([own[size] for size in sizes], axis=0))
 
 
-def ordered(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[str]:
-    """The series, cheapest first; one that costs significantly more than another never leads."""
-    beaten = {a: [margin(a, b) for b in series if b != a] for a in series}
-
-    def rank(name: str) -> tuple[int, float]:
-        logs = [math.log(m.factor) for m in beaten[name] if 0 < m.factor < math.inf]
-        return sum(m.costs_more for m in beaten[name]), sum(logs) / max(len(logs), 1)
-
-    return sorted(series, key=rank)
-
-
-def groups(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[list[str]]:
-    """The series in groups, cheapest first: each leads those not significantly costlier."""
-    left, found = ordered(series, margin), []
-    while left:
-        first, *others = left
-        slower = [name for name in others if margin(name, first).costs_more]
-        found.append([first, *(name for name in others if name not in slower)])
-        left = slower
-    return found
-
-
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """A series in its order; `margin` is its cost over that of the first."""
 
     series: str
@@ -168,14 +145,23 @@ class Place(NamedTuple):
 
 
 def places(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[Place]:
-    """The series, cheapest first, with their ranks."""
-    found: list[Place] = []
-    for group in groups(series, margin):
-        rank = 1 + len(found)
-        first = found[0].series if found else group[0]
-        found += [
-            Place(name, rank, margin(name, first) if name != first else ONE) for name in group
-        ]
+    """The series, cheapest first: each that leads shares its rank with all not costlier than it.
+
+    One that costs significantly more than another never leads.
+    """
+    over = {a: [margin(a, b) for b in series if b != a] for a in series}
+
+    def key(name: str) -> tuple[int, float]:
+        logs = [math.log(m.factor) for m in over[name] if 0 < m.factor < math.inf]
+        return sum(m.costs_more for m in over[name]), sum(logs) / max(len(logs), 1)
+
+    left, found = sorted(series, key=key), list[Place]()
+    while left:
+        leader, *others = left
+        left = [name for name in others if margin(name, leader).costs_more]
+        rank, first = 1 + len(found), found[0].series if found else leader
+        level = [leader, *(name for name in others if name not in left)]
+        found += [Place(n, rank, margin(n, first) if n != first else ONE) for n in level]
     return found
 
 
@@ -201,10 +187,7 @@ class Winner:
 
 
 def comparable(summary: pd.DataFrame) -> pd.DataFrame:
-    """The cases whose memory peaks can be compared: a filled state had no prompt.
-
-    They are those at lengths where all states were filled or none was.
-    """
+    """The cases whose peaks can be compared: at lengths where all states were filled, or none."""
     of_block = summary.groupby(["mode", "sizes", "seq_len"])["filled"]
     return summary[of_block.transform("all") == of_block.transform("any")]
 
@@ -216,30 +199,31 @@ def winners(
 
     Times are compared by `standings`; costs without them are exact.
     """
-    for (mode, _), own in cases[cases[metric] > 0].groupby(["mode", "sizes"], sort=False):
-        for _, block in own.groupby("seq_len"):
-            yield _winner(str(mode), block, metric, standings)
-
-
-def _winner(mode: str, block: pd.DataFrame, metric: str, standings: Standings | None) -> Winner:
-    """The winner of these cases of one mode, sizes and length."""
-    seq_len = int(block["seq_len"].iloc[0])
-    costs = {str(s): float(c) for s, c in zip(block["series"], block[metric], strict=True)}
-
-    def margin(a: str, b: str) -> Margin:
-        if standings is not None:
-            return standings.margin(a, b, mode, seq_len)
-        return Margin.of(math.log(costs[a] / costs[b]), math.log1p(TABLE[metric].tolerance or 0))
-
-    first, *others = places(list(costs), margin)
-    level = [place for place in others if place.rank == 1]
-    return Winner(
-        mode=mode,
-        sizes=str(block["sizes"].iloc[0]),
-        seq_len=seq_len,
-        first=first.series,
-        ties=tuple(tie for tie in level if tie.margin.known),
-        unsure=tuple(tie for tie in level if not tie.margin.known),
-        runner_up=next((place for place in others if place.rank > 1), None),
-        measured=len(costs),
+    blocks = (
+        block
+        for _, own in cases[cases[metric] > 0].groupby(["mode", "sizes"], sort=False)
+        for _, block in own.groupby("seq_len")
     )
+    for block in blocks:
+        mode, sizes, seq_len = block[["mode", "sizes", "seq_len"]].iloc[0]
+        costs = {str(s): float(c) for s, c in zip(block["series"], block[metric], strict=True)}
+        if standings is None:
+            order = places([*costs], partial(_exact, costs, TABLE[metric].tolerance or 0.0))
+        else:
+            order = standings.places([*costs], mode, seq_len)
+        first, *others = order
+        level = [place for place in others if place.rank == 1]
+        yield Winner(
+            mode=str(mode),
+            sizes=str(sizes),
+            seq_len=int(seq_len),
+            first=first.series,
+            ties=tuple(place for place in level if place.margin.known),
+            unsure=tuple(place for place in level if not place.margin.known),
+            runner_up=next((place for place in others if place.rank > 1), None),
+            measured=len(costs),
+        )
+
+
+def _exact(costs: Mapping[str, float], tolerance: float, a: str, b: str) -> Margin:
+    return Margin.of(math.log(costs[a] / costs[b]), math.log1p(tolerance))

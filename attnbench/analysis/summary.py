@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from statistics import median
 from types import MappingProxyType
 from typing import Any
@@ -10,12 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.extrapolation import predictions
+from attnbench.analysis.extrapolation import PREDICTED, predictions
 from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
 from attnbench.metrics import ROWS, TABLE, TIME, Better, Join
 from attnbench.records import (
-    MISSING,
     Outcome,
     Part,
     Planned,
@@ -34,6 +34,7 @@ from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 Frame = pd.DataFrame
 Row = pd.Series
 
+MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
@@ -80,8 +81,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
     runs it, or waits for the GPU in between. shows_launches: the time includes launches. In decode
-    an iteration is one step, so that tpot_s is time_s; state_bytes is the state after N tokens.
-    filled: with random numbers, not by a prompt.
+    an iteration is one step, and state_bytes is the state after N tokens. filled: with random
+    numbers, not by a prompt.
 
     Work: `WORK`; for a module without a card, only what was counted. Predictions of what was
     not measured, from all that was: predicted_s with the 95 % band predicted_lo_s to predicted_hi_s
@@ -90,11 +91,11 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     names, sizes = series_names(sweep.plan), size_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
-    rates = next((peak_rates(session) for session in sweep.sessions), None)
-    timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
-    known = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
-    predicted = predictions(sweep.plan, sweep.runs, known, rates)
+    times = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
+    rates = next((peak_rates(session) for session in sweep.sessions), None)
+    predicted = predictions(sweep.plan, sweep.runs, times, rates)
+    timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     rows = [
         _identity(planned, names[planned.case.key], sweep.request.batch_tokens)
         | {"sizes": sizes[planned.case.key]}
@@ -105,12 +106,12 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | {
             "interval_kind": str(estimates[TIME].kind),
             "samples": sum(len(run.samples) for run in timed_runs(own)),
-            "launch_bound": launch_bound(own),
+            "launch_bound": launch_bound(timed_runs(own)),
             "shows_launches": any(map(shows_launches, timed_runs(own))),
         }
         | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
         | {"filled": planned.filled}
-        | _predicted(*predicted.get(planned.case.key, (Estimate(), math.nan)))
+        | predicted.get(planned.case.key, dict.fromkeys(PREDICTED, math.nan))
         | _values(own)
         for planned, own, estimates in every
     ]
@@ -119,28 +120,20 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     found = with_bounds(found.reindex(columns=[*found.columns, *unmeasured]), sweep)
     signs = suspects(sweep.runs, names, too_fast(found, sweep))
     found = found.assign(suspect=[signs.get(series, "") for series in found.get("series", [])])
-    return _per_layer(found)
+    return found if found.empty else _per_layer(found)
 
 
 def _per_layer(cases: pd.DataFrame) -> pd.DataFrame:
     """The cases with the costs of each stack over its `depth`."""
-    if cases.empty or (cases["depth"] == 1).all():
-        return cases
-    costs, rates = (
-        [
-            column
-            for row in ROWS
-            if row.of_a_layer and row.better is better
-            for column in (row.estimate[:3] if row.interval else (row.key,))
-        ]
-        for better in (Better.LOWER, Better.HIGHER)
-    )
-    costs += ["predicted_s", "predicted_lo_s", "predicted_hi_s", "predicted_bytes"]
-    divided = cases[costs].div(cases["depth"], axis="index")
-    multiplied = cases[rates].mul(cases["depth"], axis="index")
-    others = cases.drop(columns=[*costs, *rates])
-    whole = pd.concat([others, divided, multiplied], axis="columns")[cases.columns]
-    return whole.copy()  # in few pieces, which columns can be added to
+    layers = {Better.LOWER: cases["depth"], Better.HIGHER: 1 / cases["depth"]}
+    columns = {
+        column: layers[row.better]
+        for row in ROWS
+        if row.of_a_layer
+        for column in (row.estimate[:3] if row.interval else (row.key,))
+    } | dict.fromkeys(PREDICTED, cases["depth"])
+    # in few pieces, which columns can be added to
+    return cases.assign(**{name: cases[name] / by for name, by in columns.items()}).copy()
 
 
 def clock(sweep: Sweep) -> str:
@@ -150,16 +143,10 @@ def clock(sweep: Sweep) -> str:
     return DEVICE_TIME if on_device else str(sweep.request.settings.clock)
 
 
-def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
-    """The case and the median seconds of one iteration of each timed run, in order."""
-    return [(run.case, median(s.seconds for s in run.samples)) for run in timed_runs(runs)]
-
-
 def _by_case(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs of each case; of two for the same part and round, as after a resume, the later one."""
-    last = {(run.case, run.part, run.round): run for run in runs}
     by_case: dict[str, list[Run]] = {}
-    for run in last.values():
+    for run in {(run.case, run.part, run.round): run for run in runs}.values():
         by_case.setdefault(run.case, []).append(run)
     return by_case
 
@@ -203,16 +190,12 @@ def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, fl
     time, n = estimates[TIME], workload.outputs
     inverse = replace(time, point=n / time.point, low=n / time.high, high=n / time.low)
     token = replace(time, point=time.point / n, low=time.low / n, high=time.high / n)
-    derived = {"token_s": token, "tokens_per_s": inverse}
-    if workload.steps:
-        derived["tpot_s"] = time
-    return {
-        column: value
-        for key, e in (estimates | derived).items()
-        for column, value in zip(
-            TABLE[key].estimate, (e.point, e.low, e.high, e.log_se, e.df), strict=True
-        )
-    }
+    known = estimates | {"token_s": token, "tokens_per_s": inverse}
+    columns = (
+        zip(TABLE[key].estimate, (e.point, e.low, e.high, e.log_se, e.df), strict=True)
+        for key, e in known.items()
+    )
+    return dict(chain.from_iterable(columns))
 
 
 def _identity(planned: Planned, series: str, batch_tokens: int | None) -> dict[str, Any]:
@@ -240,26 +223,22 @@ def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
     """How the case ended: as its first unsuccessful run did, with timed runs first."""
     ordered = sorted(runs, key=lambda run: run.part is not Part.TIME)
     bad = next((run for run in ordered if run.outcome is not Outcome.OK), None)
-    rounds = len({run.round for run in timed_runs(runs)})
+    outcome, cause, reason, rounds = str(Outcome.OK), "", "", len(timed_runs(runs))
     if bad is not None:
-        part = "" if bad.part is Part.TIME else f"{bad.part}: "
-        outcome, reason = str(bad.outcome), part + (bad.reason or "no reason given")
+        outcome, cause, reason = str(bad.outcome), bad.cause or "", bad.reason or "no reason given"
+        reason = reason if bad.part is Part.TIME else f"{bad.part}: {reason}"
     elif planned.refusal and not rounds:
         outcome, reason = str(Outcome.UNSUPPORTED), planned.refusal
     elif not rounds:
         outcome, reason = MISSING, "not run"
-    else:
-        outcome, reason = str(Outcome.OK), ""
-    cause = str(bad.cause) if bad is not None and bad.cause else ""
-    return {"outcome": outcome, "cause": cause, "reason": reason, "rounds": rounds}
+    return {"outcome": outcome, "cause": str(cause), "reason": reason, "rounds": rounds}
 
 
 def launch_bound(runs: Sequence[Run]) -> bool:
     """Whether enqueuing takes longer than the device's work, or could not be hidden."""
-    timed = timed_runs(runs)
-    samples = [sample for run in timed for sample in run.samples]
-    shares = [s.enqueue_s / s.device_s for s in samples if s.device_s and s.enqueue_s is not None]
-    return any(map(shows_launches, timed)) or (bool(shares) and median(shares) > 1)
+    samples = [s for run in runs for s in run.samples if s.device_s and s.enqueue_s is not None]
+    shares = [(s.enqueue_s or 0.0) / (s.device_s or 1.0) for s in samples]
+    return any(map(shows_launches, runs)) or median(shares or [0.0]) > 1
 
 
 def shows_launches(run: Run) -> bool:
@@ -273,20 +252,13 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
     Counts from a run replace those of the plan, which are split into parts.
     """
     known: dict[str, list[float]] = {}
-    for run in runs:
-        if run.outcome is Outcome.OK:
-            for key, value in run.values.items():
-                if not TABLE[key].interval:
-                    known.setdefault(key, []).append(value)
-    parts = WORK[2:] if "flops" in known else ()
+    for key, value in (
+        pair for run in runs if run.outcome is Outcome.OK for pair in run.values.items()
+    ):
+        if not TABLE[key].interval:
+            known.setdefault(key, []).append(value)
     values = {key: combine_runs(key, numbers) for key, numbers in known.items()}
-    return values | dict.fromkeys(parts, math.nan)
-
-
-def _predicted(time: Estimate, peak_bytes: float) -> dict[str, float]:
-    """The prediction of a case."""
-    times = {"predicted_s": time.point, "predicted_lo_s": time.low, "predicted_hi_s": time.high}
-    return times | {"predicted_bytes": peak_bytes}
+    return values | dict.fromkeys(WORK[2:] if "flops" in known else (), math.nan)
 
 
 def combine_runs(key: str, values: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
 """What a block shows as soon as series of it have been timed."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import NamedTuple
 
@@ -33,28 +33,26 @@ def timed(
     """
     suspect = {name for name, own in runs.items() if any("suspect" in r.notes for r in own)}
     runs = {name: own for name, own in runs.items() if name not in suspect}
-    tokens = block.batch * block.seq_len
-    scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
-    times = {name: scale * _seconds(own) / depths.get(name, 1) for name, own in runs.items()}
     new = [name for name in series if len(runs.get(name, ())) == 1]
     if not new:
         return []
-    first = min(times, key=lambda name: times[name])
-    pairs = {
-        name: {(run.round, pair) for run in runs[name] for pair in by_pair(run.samples)}
-        for name in (first, *new)
+    tokens = block.batch * block.seq_len
+    scale = 1.0 if find(block.mode).steps else (batch_tokens or tokens) / tokens
+    # the faster lap of each pair, as in ratios
+    laps = {
+        name: {(run.round, pair): s for run in own for pair, s in by_pair(run.samples).items()}
+        for name, own in runs.items()
     }
+    times = {}
+    for name, own in runs.items():
+        seconds = [*laps[name].values()] or [s.seconds for run in own for s in run.samples]
+        times[name] = scale * median(seconds) / depths.get(name, 1)
+    first = min(times, key=lambda name: times[name])
     return [
         Timed(
             name,
             times[name],
-            math.log(times[name] / times[first]) if pairs[name] & pairs[first] else None,
+            math.log(times[name] / times[first]) if laps[name].keys() & laps[first] else None,
         )
-        for name in sorted(pairs, key=lambda name: times[name])
+        for name in sorted(dict.fromkeys((first, *new)), key=lambda name: times[name])
     ]
-
-
-def _seconds(runs: Sequence[Run]) -> float:
-    """The median over pairs of laps of the faster one, as in ratios; of all laps without pairs."""
-    pairs = [seconds for run in runs for seconds in by_pair(run.samples).values()]
-    return median(pairs or [sample.seconds for run in runs for sample in run.samples])

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
 from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,21 +11,25 @@ from attnbench.analysis.recorded import other_types
 from attnbench.analysis.summary import Frame, shows_launches, timed_runs
 from attnbench.records import AWAY, OTHERS, Clock, Disturbance, Planned, Run, Sweep
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.estimate import Estimate, IntervalKind
+from attnbench.statistics.estimate import IntervalKind
 from attnbench.units import many, percent
 
 # limits above which a warning is given
-DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
 BUSY = 0.5  # load of other programs, as a share of the cores
-SHOWN = 8  # missing shards; there may be millions
 LAPS = 0.01  # disturbed laps, as a share of all
 KEPT_CACHES = 2  # a state of fewer is partly in the L2 cache when a step is repeated
 UNFUSED = "attention_math"  # of torch: the operator that stores the weights
 CLOCK = 0.95  # of the highest clock among cases that are compared
 
-# how the notes of runs say what a mechanism did to its process
-CHANGES = MappingProxyType({
-    "changed": "changed {}", "odd": "{}", "processes": "{}", "later": "{}",
+# what the notes of runs say, of each series once
+DEPENDS = "; times and results may depend on it"
+NOTES: Mapping[str, str] = MappingProxyType({
+    "changed": "{series} changed {note}" + DEPENDS,
+    **dict.fromkeys(("odd", "processes", "later"), "{series} {note}" + DEPENDS),
+    "unexamined": "{series} {note}",
+    "garbage": "{series} {note}",
+    "departs": "{series} ({package}) departs from the equations: {note}",
+    "energy": "energy was not measured: {note}",
 })  # fmt: skip
 # what disturbed laps even when they were taken again
 BESIDE = MappingProxyType({
@@ -45,36 +48,30 @@ class SweepWarning(NamedTuple):
     note: bool = False
 
 
-def warnings(sweep: Sweep, cases: Frame, drift: Estimate | None) -> Iterator[SweepWarning]:
+def warnings(sweep: Sweep, cases: Frame) -> Iterator[SweepWarning]:
     """The warnings of a sweep, the most serious first."""
     names = series_names(sweep.plan)
-    yield from map(SweepWarning, _of_the_sweep(sweep))
     causal = {run.case for run in sweep.runs if "causal" in run.notes}
+    yield from map(SweepWarning, _of_the_sweep(sweep))
     yield from map(SweepWarning, mixed_causality(sweep.plan, causal))
     yield from map(SweepWarning, _of_mechanisms(sweep.runs, cases, names))
-    yield from map(SweepWarning, _departing(sweep.runs, names))
     yield from map(SweepWarning, _of_times(sweep, cases, names))
-    yield from _of_a_gpu(sweep.runs, cases)
     yield from map(SweepWarning, _of_kernels(sweep, cases))
-    if sweep.request.settings.clock is not Clock.CPU:
-        yield from map(SweepWarning, _loaded(sweep))
-    yield from _disturbed(sweep, drift)
-    kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
-    if kinds and IntervalKind.ROUNDS not in kinds:
-        yield SweepWarning(
-            "one round only: confidence intervals do not include variation between processes; a"
-            " larger --budget or more --rounds do"
-        )
+    yield from map(SweepWarning, _of_the_machine(sweep, cases))
+    for reason in dict.fromkeys(run.notes["nvml"] for run in sweep.runs if "nvml" in run.notes):
+        yield SweepWarning(f"NVML does not show the memory of single processes ({reason})", True)
+    laps = [sample.disturbed for run in timed_runs(sweep.runs) for sample in run.samples]
+    if (disturbed := Counter(filter(None, laps))).total() > LAPS * len(laps):
+        parts = " and ".join(BESIDE[by].format(count) for by, count in sorted(disturbed.items()))
+        yield SweepWarning(f"of {many(len(laps), 'lap')}, {parts}", True)
 
 
 def _of_the_sweep(sweep: Sweep) -> Iterator[str]:
     """What is missing of the sweep, or was measured elsewhere."""
-    if missing := (*islice(sweep.missing, SHOWN),):
+    if missing := units.few(sweep.missing):
         held = sweep.shards
-        yield (
-            f"incomplete: {len(held)} of {many(held[0].of, 'shard')}; missing"
-            f" {units.few(missing)}; attnbench merge adds them"
-        )
+        shards = f"{len(held)} of {many(held[0].of, 'shard')}"
+        yield f"incomplete: {shards}; missing {missing}; attnbench merge adds them"
     yield from sweep.warnings
     if not sweep.finished:
         yield "the sweep did not finish; --resume continues it"
@@ -83,6 +80,8 @@ def _of_the_sweep(sweep: Sweep) -> Iterator[str]:
             "times come from sessions on different machines or versions; measure everything again"
             " on one"
         )
+    for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
+        yield f"other processes used the GPU when the sweep began: {others}"
 
 
 def mixed_causality(plan: Sequence[Planned], found: Collection[str] = ()) -> Iterator[str]:
@@ -103,17 +102,14 @@ def _of_mechanisms(runs: Sequence[Run], cases: Frame, names: Mapping[str, str]) 
     """What mechanisms do to their process, and how they compute; each once."""
     for series, signs in _marked(cases, "suspect"):
         yield f"{series} {signs}: it is shown, and not ranked"
-    changes: dict[str, None] = {}
     examined = {names.get(run.case) for run in runs if "examined" in run.notes}
+    said: dict[str, None] = {}
     for run in runs:
-        name = names.get(run.case, run.case)
-        for note, text in CHANGES.items():
-            if found := run.notes.get(note):
-                changes[f"{name} {text.format(found)}; times and results may depend on it"] = None
-        for note in ("unexamined", "garbage"):
-            if (found := run.notes.get(note)) and (note != "unexamined" or name not in examined):
-                changes[f"{name} {found}"] = None
-    yield from changes
+        series, package = names.get(run.case, run.case), run.notes.get("package", "")
+        for kind, text in NOTES.items():
+            if (note := run.notes.get(kind)) and not (kind == "unexamined" and series in examined):
+                said[text.format(series=series, note=note, package=package)] = None
+    yield from said
     for (mechanism, dtype), types in other_types(cases).items():
         yield (
             f"{mechanism} computed in {', '.join(types)}, through autocast or its own casts;"
@@ -132,40 +128,38 @@ def _marked(cases: Frame, column: str) -> Iterator[tuple[str, str]]:
     yield from rows.itertuples(index=False)
 
 
-def _departing(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[str]:
-    """Each series with a form of another package that departs from the equations, once."""
-    texts = (
-        f"{names.get(run.case, run.case)} ({run.notes.get('package', '')}) departs from the"
-        f" equations: {run.notes['departs']}"
-        for run in runs
-        if "departs" in run.notes
-    )
-    yield from dict.fromkeys(texts)
-
-
 def _of_times(sweep: Sweep, cases: Frame, names: Mapping[str, str]) -> Iterator[str]:
-    """Series whose times are not those of the others, and a GPU that others use."""
-    for name, share in _away(sweep.runs, names).items():
+    """Series whose times are not those of the others, and what the times of a GPU include."""
+    for series, share in _away(sweep.runs, names).items():
         yield (
-            f"{name} sleeps or lets other processes compute for {percent(share)} of its time, which"
-            " CPU time does not see; its times are wall time without waiting for a core"
+            f"{series} sleeps or lets other processes compute for {percent(share)} of its time,"
+            " which CPU time does not see; its times are wall time without waiting for a core"
         )
-    for others in dict.fromkeys(s.notes[OTHERS] for s in sweep.sessions if OTHERS in s.notes):
-        yield f"other processes used the GPU when the sweep began: {others}"
-
-
-def _away(runs: Sequence[Run], names: Mapping[str, str]) -> dict[str, float]:
-    """Series away over `AWAY` of the median lap of a case, with the largest of these shares."""
-    shares: dict[str, list[float]] = {}
-    for run in timed_runs(runs):
-        timed = [s for s in run.samples if s.clock == Clock.CPU]
-        shares.setdefault(run.case, []).extend(s.away_s / s.wall_s for s in timed)
-    most: dict[str, float] = {}
-    for case, own in shares.items():
-        if own and (share := median(own)) > AWAY:
-            name = names.get(case, case)
-            most[name] = max(share, most.get(name, 0.0))
-    return most
+    if bound := int(cases["launch_bound"].sum()):
+        visible = len({run.case for run in sweep.runs if shows_launches(run)})
+        yield (
+            f"{bound} of {cases['time_s'].notna().sum()} cases are launch-bound: the host enqueues"
+            " an iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
+            " --cuda-graphs times replays without launches"
+            + (f"; the GPU's times of {visible} of them include it" if visible else "")
+            + (", so these are not ranked" if visible else "")
+        )
+    # a clock that is low for all of a block biases no ratio
+    best = cases.groupby(["mode", "seq_len", "sizes"])["sm_clock_hz"].transform("max")
+    clocks = (cases["sm_clock_hz"] / best).groupby(cases["series"], sort=False).min()
+    for name, share in clocks[clocks < CLOCK].items():
+        yield (
+            f"{name} ran at {percent(share)} of the GPU's clock in others that it is compared with"
+        )
+    timed = timed_runs(sweep.runs)
+    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
+        parts = "; ".join(f"{by} in {many(runs, 'run')}" for by, runs in reasons.items())
+        yield f"the GPU was throttled: {parts}; cool it or raise its limits, and measure again"
+    if low := sum("clock" in run.notes for run in timed):
+        yield (
+            f"the GPU's clock was far below its maximum in samples of {low} of {len(timed)} timed"
+            " runs; lock its clock, and measure again"
+        )
 
 
 def _of_kernels(sweep: Sweep, cases: Frame) -> Iterator[str]:
@@ -187,84 +181,33 @@ def _of_kernels(sweep: Sweep, cases: Frame) -> Iterator[str]:
             )
 
 
-def _of_a_gpu(runs: Sequence[Run], cases: Frame) -> Iterator[SweepWarning]:
-    """What times and memory of a GPU do not include."""
-    if bound := int(cases["launch_bound"].sum()):
-        visible = len({run.case for run in runs if shows_launches(run)})
-        yield SweepWarning(
-            f"{bound} of {cases['time_s'].notna().sum()} cases are launch-bound: the host enqueues"
-            " an iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
-            " --cuda-graphs times replays without launches"
-            + (f"; the GPU's times of {visible} of them include it" if visible else "")
-            + (", so these are not ranked" if visible else "")
-        )
-    for series, share in _clocks(cases).items():
-        yield SweepWarning(
-            f"{series} ran at {percent(share)} of the GPU's clock in others that it is compared"
-            " with"
-        )
-    for reason in dict.fromkeys(run.notes["energy"] for run in runs if "energy" in run.notes):
-        yield SweepWarning(f"energy was not measured: {reason}")
-    for reason in dict.fromkeys(run.notes["nvml"] for run in runs if "nvml" in run.notes):
-        text = f"NVML does not show the memory of single processes ({reason})"
-        yield SweepWarning(text, note=True)
+def _away(runs: Sequence[Run], names: Mapping[str, str]) -> dict[str, float]:
+    """Series away over `AWAY` of the median lap of a case, with the largest of these shares."""
+    shares: dict[str, list[float]] = {}
+    for run in timed_runs(runs):
+        timed = [s for s in run.samples if s.clock == Clock.CPU]
+        shares.setdefault(run.case, []).extend(s.away_s / s.wall_s for s in timed)
+    cases = sorted((median(own), names.get(case, case)) for case, own in shares.items() if own)
+    return {series: share for share, series in cases if share > AWAY}
 
 
-def _clocks(cases: Frame) -> dict[str, float]:
-    """Series whose clock was lower than that of another they raced with, with the lowest share.
+def _of_the_machine(sweep: Sweep, cases: Frame) -> Iterator[str]:
+    """The load of other programs, at the start and when runs began; and a single round.
 
-    A clock that is low for all of them biases no ratio.
+    Load does not disturb CPU time on one core; what it does to clock rates is seen beside each lap.
     """
-    blocks = [cases[name] for name in ("mode", "seq_len", "width", "heads", "dtype", "batch")]
-    shares = cases["sm_clock_hz"] / cases["sm_clock_hz"].groupby(blocks).transform("max")
-    least = shares.groupby(cases["series"], sort=False).min()
-    return {str(series): share for series, share in least.items() if share < CLOCK}
-
-
-def _loaded(sweep: Sweep) -> Iterator[str]:
-    """The load of other programs, at the start and when runs began.
-
-    It does not disturb CPU time on one core; what it does to caches and clock rates is seen beside
-    each lap.
-    """
-    at_start = [session.load for session in sweep.sessions if session.load is not None]
     cores = max((session.cores for session in sweep.sessions), default=1)
     threads = max((session.threads for session in sweep.sessions), default=1)
-    if at_start and max(at_start) > BUSY * cores:
+    loads = [run.values.get("load_before", 0.0) - threads for run in timed_runs(sweep.runs)]
+    load = max([*loads, *(session.load or 0.0 for session in sweep.sessions)], default=0.0)
+    if load > BUSY * cores and sweep.request.settings.clock is not Clock.CPU:
         yield (
-            f"the machine was busy: load {max(at_start):.1f} on {many(cores, 'core')} at the start;"
+            f"the machine was busy: load {load:.1f} on {many(cores, 'core')} by other programs;"
             " measure again when it is idle"
         )
-    # the sweep itself loads the machine with its threads
-    timed, limit = timed_runs(sweep.runs), threads + BUSY * cores
-    loads = [run.values["load_before"] for run in timed if "load_before" in run.values]
-    if above := [load for load in loads if load > limit]:
+    kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
+    if kinds and IntervalKind.ROUNDS not in kinds:
         yield (
-            f"{len(above)} of {len(loads)} timed runs began under a load above {limit:g}, up to"
-            f" {max(above):.1f}: other programs ran next to the sweep's {many(threads, 'thread')};"
-            " measure again without them"
+            "one round only: confidence intervals do not include variation between processes; a"
+            " larger --budget or more --rounds do"
         )
-
-
-def _disturbed(sweep: Sweep, drift: Estimate | None) -> Iterator[SweepWarning]:
-    """Disturbances of the machine during runs and over the sweep."""
-    timed = timed_runs(sweep.runs)
-    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
-        parts = "; ".join(f"{by} in {many(runs, 'run')}" for by, runs in reasons.items())
-        text = f"the GPU was throttled: {parts}; cool it or raise its limits, and measure again"
-        yield SweepWarning(text)
-    if low := sum("clock" in run.notes for run in timed):
-        yield SweepWarning(
-            f"the GPU's clock was far below its maximum in samples of {low} of {len(timed)} timed"
-            " runs; lock its clock, and measure again"
-        )
-    laps = [sample.disturbed for run in timed for sample in run.samples]
-    if (disturbed := Counter(filter(None, laps))).total() > LAPS * len(laps):
-        parts = " and ".join(BESIDE[by].format(count) for by, count in sorted(disturbed.items()))
-        yield SweepWarning(f"of {many(len(laps), 'lap')}, {parts}", note=True)
-    if drift and (drift.low >= 1 + DRIFT or drift.high <= 1 - DRIFT):
-        changed = units.interval(
-            *(percent(end - 1) for end in (drift.point, drift.low, drift.high))
-        )
-        text = f"the machine drifted: times changed by {changed} over the sweep"
-        yield SweepWarning(text, note=True)

@@ -7,12 +7,10 @@ import pytest
 
 from attnbench.analysis.compare import PORTABLE, compare
 from attnbench.analysis.report import analyse
-from attnbench.gate.finding import counts
-from attnbench.metrics import COUNTED
-from attnbench.records import Cause, Mode, Outcome, Part, Run, Sweep
+from attnbench.records import Cause, Outcome, Part, Run, Sweep
 from attnbench.render.comparison import changes
 from attnbench.statistics.verdict import Verdict
-from tests.sweeps import altered, changed, environment, sweep
+from tests.sweeps import changed, environment, sweep
 
 QUIET = sweep(restart=0.005, noise=0.002)
 
@@ -116,16 +114,3 @@ def test_one_round_in_either_sweep_gives_no_verdict_of_change():
         assert set(times["verdict"]) == {Verdict.UNSURE}
         assert times["low"].isna().all()
         assert "After one round no time is called slower or faster" in changes(found).note
-
-
-@pytest.mark.parametrize("key", COUNTED)
-@pytest.mark.parametrize("head", [900, 991, 1000, 1009, 1100])
-def test_a_check_and_a_comparison_agree_on_counts(key: str, head: int):
-    whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
-
-    def counted(number: int) -> Sweep:
-        return altered(whole, lambda run: replace(run, values={key: number}), Part.MEMORY)
-
-    rows = compared(counted(1000), counted(head)).rows
-    (checked,) = counts("m", "c", {key: 1000}, {key: head})
-    assert set(rows.loc[rows["metric"] == key, "verdict"]) == {checked.verdict}

@@ -18,8 +18,7 @@ def found():
 
 def test_a_step_gives_one_token_of_each_sequence(found):
     cases = found.cases
-    assert (cases["tpot_s"] == cases["time_s"]).all()
-    np.testing.assert_allclose(cases["tokens_per_s"] * cases["tpot_s"], cases["batch"])
+    np.testing.assert_allclose(cases["tokens_per_s"] * cases["time_s"], cases["batch"])
     passes = analyse(sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))).cases
     np.testing.assert_allclose(passes["tokens_per_s"] * passes["time_s"], passes["tokens"])
 

@@ -1,42 +1,13 @@
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle
 
-import numpy as np
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.analysis.trust import drift
 from attnbench.records import Clock, Disturbance, Part, Sample, Sweep
 from attnbench.render.conditions import conditions, warnings
-from tests import sweeps
 from tests.sweeps import altered, environment, sweep
-
-
-def drifting(change: float, seed: int = 0) -> Sweep:
-    whole = sweep(("fastformer", "linformer"), seed=seed, samples=2)
-    return sweeps.drifting(whole, change, seed)
-
-
-def test_drift_is_found_with_a_warning():
-    whole = drifting(0.2)
-    found = drift(whole)
-    assert found.low < 1.2 < found.high
-    assert found.low > 1.1
-    assert any("drifted" in line for line in conditions(analyse(whole)))
-
-
-def test_a_steady_machine_gives_no_warning():
-    held = [(e := drift(drifting(0.0, seed))).low <= 1 <= e.high for seed in range(20)]
-    assert np.mean(held) > 0.8
-    whole = drifting(0.0)
-    assert not list(warnings(analyse(whole)))
-
-
-@pytest.mark.parametrize("whole", [sweep(rounds=1), replace(sweep(), runs=())])
-def test_without_repetition_drift_is_unknown(whole: Sweep):
-    assert drift(whole) is None
 
 
 def disturbed(whole: Sweep, load: float, throttle: str, every: int) -> Sweep:
@@ -52,9 +23,8 @@ def disturbed(whole: Sweep, load: float, throttle: str, every: int) -> Sweep:
 def test_warnings_name_load_and_throttling_of_single_runs_and_what_to_do():
     whole = disturbed(sweep(("fastformer",)), 5.5, "SwThermalSlowdown", 2)
     lines = list(warnings(analyse(whole)))
-    (load,) = [line for line in lines if "load above" in line]
-    assert re.match(r"\d+ of 60 timed runs began under a load above 3, up to 5.5", load)
-    assert load.endswith("; measure again without them")
+    said = "the machine was busy: load 3.5 on 2 cores by other programs; measure again when it is"
+    assert any(line.startswith(said) for line in lines), "its own two threads are not meant"
     assert any("throttled: SwThermalSlowdown in" in line for line in lines)
 
 
@@ -87,7 +57,7 @@ def measured(whole: Sweep) -> str:
 
 def test_load_alone_is_no_reason_to_doubt_cpu_time():
     busy = disturbed(sweep(("fastformer",), machine=environment(load=9.0)), 9.0, "", 2)
-    assert len(list(warnings(analyse(busy)))) == 2
+    assert len(list(warnings(analyse(busy)))) == 1
     assert not list(warnings(analyse(on_one_core(busy))))
 
 

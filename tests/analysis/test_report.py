@@ -1,74 +1,14 @@
-"""The analysis of a sweep: each part once, warnings as data."""
+"""The analysis of a sweep: what it compares with, and warnings as data."""
 
-from collections import Counter
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from attnbench.analysis import report, scaling, summary
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Clock, Mode, Part, Run, Sample
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.page import headlines, report_files, report_tables
-from attnbench.statistics.ratios import Ratios
-from tests.cli.commands import here
-from tests.sweeps import LENGTHS, altered, decoded, drifting, environment, on_gpu, sweep
-
-SMALL = Path(__file__).parents[1] / "data" / "small"
-# functions that `summary` calls exactly once
-ONCE = (summary, "predictions")
-PARTS = (
-    *((scaling, "scaling"), (report, "answers")),
-    *((report, "crossovers"), (report, "speedups")),
-)
-KEPT = ("precision", "drift", "kernels")
-
-
-class Calls:
-    """Counts calls of functions within a context."""
-
-    def __init__(self, *functions) -> None:
-        self.functions, self.counts, self.stack = functions, Counter(), ExitStack()
-
-    def __enter__(self) -> Counter:
-        for module, name in self.functions:
-            self.stack.enter_context(mock.patch.object(module, name, self._counting(module, name)))
-        return self.counts
-
-    def __exit__(self, *error) -> None:
-        self.stack.close()
-
-    def _counting(self, module, name):
-        real = getattr(module, name)
-
-        def counted(*arguments, **named):
-            self.counts[name] += 1
-            return real(*arguments, **named)
-
-        return counted
-
-
-def test_a_report_computes_each_part_once():
-    with Calls(ONCE, *PARTS, (Ratios, "__init__")) as counts:
-        found = analyse(sweep(lengths=(128, 512, 2048, 8192)), "linformer")
-        tables = report_tables(found)
-        report_files(found, ("png", "svg"), tables=tables)
-        headlines(found, tables)
-    assert counts == {name: 1 for _, name in (ONCE, *PARTS)} | {"__init__": 1}
-    assert all(name in vars(found) for name in KEPT)  # computed, and kept
-
-
-@pytest.mark.parametrize(("verb", "sweeps", "ratios"), [("report", 1, 1), ("compare", 2, 0)])
-def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, ratios: int, tmp_path: Path):
-    journal = tmp_path / "sweep.jsonl"
-    journal.write_bytes((SMALL / "sweep.jsonl").read_bytes())
-    with Calls(ONCE, (Ratios, "__init__")) as counts:
-        here(verb, *[tmp_path] * sweeps)
-    assert counts == Counter(predictions=sweeps) + Counter(__init__=ratios)
+from tests.sweeps import LENGTHS, altered, decoded, environment, on_gpu, sweep
 
 
 def test_a_series_is_selected_by_its_name_or_its_mechanism():
@@ -160,15 +100,6 @@ def test_warnings_name_a_curve_of_several_forms_as_the_tables_do():
     assert "fastformer sleeps or lets other processes compute" in warned(found)
 
 
-def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
-
-    def loaded(run: Run) -> Run:
-        return replace(run, values={"load_before": 5.5 if run.round else 2.9})
-
-    found = warned(analyse(altered(sweep(("fastformer",)), loaded, Part.TIME)))
-    assert "40 of 60 timed runs began under a load above 3, up to 5.5: " in found
-
-
 def test_launches_clocks_and_hidden_memory_of_a_gpu_are_warned_of():
     sample = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.4)
     notes = {"throttle": "power cap", "clock": "below 75 %", "nvml": "it is hidden"}
@@ -204,14 +135,6 @@ def test_a_fused_form_that_stored_all_scores_is_warned_of():
     found = altered(whole, lambda r: replace(r, notes=notes) if r.case in keys else r, Part.MEMORY)
     assert "transformer:eager stored all scores in 2 cases: " in warned(analyse(found))
     assert "stored all scores" not in warned(analyse(whole))
-
-
-@pytest.mark.parametrize(("change", "drifts"), [(0.02, False), (0.05, True)])
-def test_a_drift_gives_a_warning_if_its_interval_exceeds_three_percent(change, drifts):
-    whole = sweep(("fastformer", "linformer"), restart=1e-4, noise=1e-4)
-    found = analyse(drifting(whole, change))
-    assert found.drift.low > 1
-    assert ("the machine drifted" in warned(found)) is drifts
 
 
 def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
-from attnbench.analysis.standings import Margin, Standings, groups, joint_quantiles
+from attnbench.analysis.standings import Margin, Standings, joint_quantiles, places
 from attnbench.analysis.summary import summary
 from attnbench.records import Mode
 from attnbench.statistics.estimate import student_quantile
@@ -102,8 +102,12 @@ def test_groups_are_the_series_in_order_and_each_leads_those_that_tie(logs, half
         swing = noise[a, b] - noise[b, a]
         return Margin.of(logs[names.index(a)] - logs[names.index(b)] + swing, half)
 
-    found = groups(names, margin)
-    assert sorted(name for group in found for name in group) == names
+    order = places(names, margin)
+    found = [
+        [place.series for place in order if place.rank == rank]
+        for rank in dict.fromkeys(place.rank for place in order)
+    ]
+    assert sorted(place.series for place in order) == names
     for group, *others in (found[i:] for i in range(len(found))):
         first, *ties = group
         assert not any(margin(name, first).costs_more for name in ties)

@@ -36,9 +36,7 @@ OWN, STACK = "mine.py:Mean", "stack(2*fastformer+transformer)"
 SERIES = (("fastformer", "eager"), ("transformer", "eager"), ("transformer", "sdpa"),
           (OWN, "eager"), (STACK, "eager"))  # fmt: skip
 LENGTHS = (1, 128, 512, 1000, 2048, 16_384)
-VALUES = tuple(
-    row.key for row in ROWS if row.key not in (TIME, "token_s", "tokens_per_s", "tpot_s")
-)
+VALUES = tuple(row.key for row in ROWS if row.key not in (TIME, "token_s", "tokens_per_s"))
 NOTES = ("departs", "package", "changed", "number_types", "attention_kernel", "arithmetic")
 ENDS = (*((Outcome.SKIPPED, cause) for cause in Cause), *((o, None) for o in Outcome))
 
