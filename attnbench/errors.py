@@ -21,6 +21,7 @@ A message is one line: what was requested, the limit, the way out.
 
 from pathlib import Path
 
+LARGEST_FILE = 16 << 20  # bytes
 DEBUG = "ATTNBENCH_DEBUG"  # set in the environment: unexpected errors show their traceback
 
 
@@ -104,3 +105,15 @@ def one_line(error: BaseException) -> str:
     """The class of an exception and the first line of its message."""
     first = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}"
+
+
+def small_file(path: Path) -> bytes:
+    """The bytes of a file that a user wrote or a model has.
+
+    Raises `OSError`, and `UsageError` for one that is far larger than any such file.
+    """
+    with open(path, "rb") as file:
+        found = file.read(LARGEST_FILE + 1)
+    if len(found) > LARGEST_FILE:
+        raise UsageError(f"{str(path)!r} is larger than {LARGEST_FILE >> 20} MiB; give another")
+    return found

@@ -26,7 +26,7 @@ LINES = {
     "render": (3_110, 1_700),
     "render/web": (520, 520),
     "workloads": (1_130, 650),
-    "kvbytes": (550, 460),
+    "kvbytes": (570, 460),
     "measure": (1_920, 910),
     "analysis": (1_730, 1_240),
     "fleet": (510, 440),
@@ -41,13 +41,13 @@ LINES = {
     "modes": (110, 90),
     "units.py": (190, 140),
     "metrics.py": (200, 170),
-    "errors.py": (110, 90),
+    "errors.py": (120, 90),
     "__init__.py": (25, 25),
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (30_980, 22_000)
-ALL = (23_920, 17_500)  # of the package
+TESTS = (31_000, 22_000)
+ALL = (23_950, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -11,7 +11,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.options import completer, option, switch
-from attnbench.errors import AttnbenchError, UsageError
+from attnbench.errors import AttnbenchError, UsageError, small_file
 from attnbench.units import many
 from attnbench.workloads import axes
 
@@ -189,9 +189,9 @@ def claims(
     from attnbench.render.grid import Column, table
     from attnbench.store.journal import load_results
 
-    source = file or files("attnbench") / "published" / "claims.csv"
+    source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:
-        known = read_claims(source.read_text("utf-8-sig"), str(file or source.name))
+        known = read_claims(small_file(source).decode("utf-8-sig"), str(file or source.name))
     except (OSError, UnicodeError) as error:
         raise UsageError(f"cannot read the claims of {str(file)!r}: {error}") from error
     analysis = analyse(load_results(sweep))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import json
 
-from attnbench.errors import CannotRun, StoreError, UsageError
+from attnbench.errors import CannotRun, StoreError, UsageError, small_file
 from attnbench.gate import repository
 from attnbench.gate.cases import HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
 from attnbench.gate.check import in_repository, located
@@ -52,7 +52,7 @@ def dump(baseline: Baseline) -> bytes:
 def load(path: Path) -> Baseline:
     """The baseline in a file. Raises `StoreError` that says what is wrong."""
     try:
-        found = json.decode(path.read_bytes(), type=Baseline)
+        found = json.decode(small_file(path), type=Baseline)
         if found.schema != SCHEMA:
             raise ValueError(f"has schema {found.schema}, and this attnbench reads {SCHEMA}")
         for label, saved in found.cases.items():

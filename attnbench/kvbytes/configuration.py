@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnbench.errors import UsageError
+from attnbench.errors import UsageError, small_file
 
 SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
 LARGEST = 1 << 20  # of a size; larger numbers are typos
@@ -58,7 +58,7 @@ def fields(path: Path) -> Fields:
     """The fields of a file such as `config.json`; of a multimodal one, those of its text model."""
     file = str(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8-sig"))
+        values = json.loads(small_file(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

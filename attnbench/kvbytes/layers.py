@@ -73,6 +73,10 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
     queries = config.size("num_attention_heads")
     guessed = config.type in ALL_HEADS or config.type not in ORDERS
     heads = config.size("num_key_value_heads", usual=queries if guessed else None)
+    if queries % heads:
+        raise config.error(
+            f"'num_key_value_heads' is {heads}, which does not divide the {queries} heads"
+        )
     width = _head_width(config, queries)
     if config.size("v_head_dim", usual=width) != width:
         raise config.error("values of another width than keys, 'v_head_dim', are not read here")
@@ -88,7 +92,10 @@ def _head_width(config: Fields, heads: int) -> int:
     """What the file says, or its share of the model's width."""
     if config.has("head_dim") or config.type in OWN_WIDTH:
         return config.size("head_dim")
-    return config.size("hidden_size", least=heads) // heads
+    width = config.size("hidden_size", least=heads)
+    if width % heads:
+        raise config.error(f"'hidden_size' is {width}, which the {heads} heads do not divide")
+    return width // heads
 
 
 def _nothing(config: Fields, kind: str, index: int) -> LayerCache:

@@ -39,7 +39,10 @@ def kinds_of(config: Fields, known: Collection[str]) -> list[str]:
 def _windows(config: Fields) -> list[str]:
     """The same in all layers, or windows from some layer on if the file says so."""
     usual = not config.type.startswith("qwen")
-    used = config.has("sliding_window") and config.values.get("use_sliding_window", usual)
+    asked = config.values.get("use_sliding_window", usual)
+    if not isinstance(asked, bool | None):
+        raise config.error(f"'use_sliding_window' is {asked!r}; write true or false")
+    used = config.has("sliding_window") and asked
     later = used and config.type in ("qwen2", "qwen3")
     first = config.size("max_window_layers", least=0) if later else 0
     return [SLIDING if used and i >= first else FULL for i in range(config.layers)]
@@ -57,9 +60,14 @@ def _last(last: str, others: str, every: int, name: str = "") -> Order:
 
 def _chosen(name: str, others: str, first: int = 0) -> Order:
     """Full attention in the layers that a field lists, numbered from `first`."""
-    return lambda config: [
-        FULL if i in config.listed(name) else others for i in range(first, config.layers + first)
-    ]
+
+    def order(config: Fields) -> list[str]:
+        chosen, numbers = config.listed(name), range(first, config.layers + first)
+        if not {*chosen} <= {*numbers}:
+            raise config.error(f"{name!r} is {chosen}; there are {config.layers} layers")
+        return [FULL if i in chosen else others for i in numbers]
+
+    return order
 
 
 def _marked(name: str, kinds: Mapping[Any, str], without: Order | None = None) -> Order:

@@ -17,7 +17,7 @@ from typing import Any
 from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import AUTO, choose, find, kinds
 from attnbench.devices.protocol import Device
-from attnbench.errors import UsageError
+from attnbench.errors import UsageError, small_file
 from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Sizes
 from attnbench.records.selection import layers
@@ -173,7 +173,7 @@ def from_toml(file: Path) -> dict[str, Any]:
     """
     try:
         # the path of a mechanism may have bytes that are not UTF-8
-        return read(tomllib.loads(file.read_text("utf-8-sig", "surrogateescape")))
+        return read(tomllib.loads(small_file(file).decode("utf-8-sig", "surrogateescape")))
     except (OSError, ValueError, RecursionError, UsageError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read --config {str(file)!r}: {reason}") from error

@@ -219,3 +219,12 @@ def test_help_and_version():
     for verb in ("sweep", "models", "report", "doctor"):
         assert verb in done.stdout
     assert "...\n" not in done.stdout.partition("Commands:")[2], "a description is cut"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("bytes",), ("sweep", "--config"), ("check", "--baseline"), ("claims", DATA, "--claims")],
+    ids=lambda words: words[0],
+)
+def test_a_file_without_end_is_refused(command):
+    assert "'/dev/zero' is larger than 16 MiB" in refused(*command, "/dev/zero")

@@ -255,6 +255,16 @@ LLAMA = {**SMALL, "model_type": "llama"}
         ([], "is not a model's configuration: no 'model_type' or 'num_hidden_layers'; give"),
         ({"model_type": "llama"}, "'num_hidden_layers' is missing; add it"),
         ({**LLAMA, "num_hidden_layers": 1 << 30}, "write a whole number from 1"),
+        ({**LLAMA, "num_key_value_heads": 3}, "is 3, which does not divide the 4 heads"),
+        ({**LLAMA, "hidden_size": 66}, "'hidden_size' is 66, which the 4 heads do not divide"),
+        (
+            {**LLAMA, "model_type": "qwen2", "use_sliding_window": "false"},
+            "'use_sliding_window' is 'false'; write true or false",
+        ),
+        (
+            {**LLAMA, "model_type": "kimi_linear", "linear_full_attn_layers": [2, 9]},
+            "'linear_full_attn_layers' is [2, 9]; there are 4 layers",
+        ),
         ({**LLAMA, "layer_types": [{}] * 4}, "; write a list with an entry for each layer"),
         ({**LLAMA, "layer_types": ["full_attention"]}, "names 1 layers, and 'num_hidden_layers' 4"),
         ({**LLAMA, "layer_types": ["rwkv"] * 4}, "unknown kind of layer 'rwkv'; known are full_"),
