@@ -185,7 +185,7 @@ class Repeat(GroupedQuery):
     def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens + 2 * w.tokens * w.width + extended(config, w)
 
-    flops = Sdpa.flops
+    flops = staticmethod(Sdpa.flops)
 
 
 class Folded(GroupedQuery):

@@ -18,7 +18,7 @@ Left out: the local layers that alternate with these in the paper (L-M-L-M-L).
 Source: arXiv:1801.10198, section 4.2.4.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -150,13 +150,13 @@ class Sdpa(MemoryCompressed):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager; if causal, queries are padded to s (n + 1), and the products are full."""
-        n, extra = lengths(config, w)
-        conv = 2 * (2 * w.batch * n * config.compression * w.width**2)
-        queries = config.compression * (n + 1) if w.causal else w.seq_len
-        return at.Flops(
-            at.projection_flops(w), conv + 4 * w.batch * queries * (n + extra) * w.width
-        )
+        """As eager; if causal, of s groups of n + 1 queries, without later keys."""
+        if not w.causal:
+            return MemoryCompressed.flops(config, w)
+        n, s = w.seq_len // config.compression, config.compression
+        conv = 2 * (2 * w.batch * n * s * w.width**2)
+        pairs = s * at.fused_pairs(replace(w, seq_len=n + 1))
+        return at.Flops(at.projection_flops(w), conv + 4 * pairs * w.width)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:

@@ -127,6 +127,8 @@ class SmartBird(at.QKVAttention):
             P = self.limits(sketch, start, end, allowed)
             if P is None:
                 P = x.new_ones(B, end - start, N, dtype=torch.float32)
+            if self.config.sampling != "top":
+                P = P.float()
             P = P.clamp(min=LEAST)
             if allowed is not None:
                 P = P.where(allowed, LEAST**1.2)

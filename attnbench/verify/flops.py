@@ -1,7 +1,9 @@
 """Forward FLOPs counted by torch, including products that its counter omits."""
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -12,13 +14,18 @@ aten = torch.ops.aten
 
 
 def counted_flops(
-    module: nn.Module, *inputs: Tensor | None, call: Callable[..., object] | None = None
+    module: nn.Module,
+    *inputs: Tensor | None,
+    call: Callable[..., object] | None = None,
+    skipping: bool = False,
 ) -> int:
     """Forward FLOPs of the module on these inputs, matrix products only; nothing is compiled.
 
     `call` is what the inputs are given to: a method of the module in place of the module itself.
+    `skipping`: fused kernels compute no products with later keys, where they are causal.
     """
-    mapping = {op: (lambda *a, f=f, out_shape=None, **k: f(*a)) for op, f in UNCOUNTED}
+    counted = {**UNCOUNTED, FUSED: partial(attention, skipping=skipping)}
+    mapping = {op: (lambda *a, f=f, out_shape=None, **k: f(*a)) for op, f in counted.items()}
     # torch's counter fails where a submodule reads a view of what needs a gradient
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     module.requires_grad_(False)
@@ -35,10 +42,18 @@ def counted_flops(
     return int(counter.get_total_flops())
 
 
-def attention(q: tuple[int, ...], k: tuple[int, ...], *_: Any) -> int:
+def attention(
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    v: tuple[int, ...],
+    dropout: float = 0.0,
+    causal: bool = False,
+    *_: Any,
+    skipping: bool = False,
+) -> int:
     """FLOPs of q kᵀ and A v on shapes [B, H, N, d]."""
     B, H, N, d = q
-    return 2 * (2 * B * H * N * k[2] * d)
+    return 2 * (2 * B * H * d) * (N * (N + 1) // 2 if causal and skipping else N * k[2])
 
 
 def triangular_solution(a: tuple[int, ...], b: tuple[int, ...], *_: Any) -> int:
@@ -47,10 +62,10 @@ def triangular_solution(a: tuple[int, ...], b: tuple[int, ...], *_: Any) -> int:
 
 
 # operators that torch's counter omits, with functions from operand shapes to FLOPs
-UNCOUNTED = (
-    (aten._scaled_dot_product_flash_attention_for_cpu, attention),
-    (aten._scaled_dot_product_fused_attention_overrideable, attention),
-    (aten.linalg_solve_triangular, triangular_solution),
-    (aten.mv, lambda a, b, *_: 2 * a[0] * a[1]),
-    (aten.dot, lambda a, b, *_: 2 * a[0]),
-)
+FUSED = aten._scaled_dot_product_flash_attention_for_cpu
+UNCOUNTED = MappingProxyType({
+    aten._scaled_dot_product_fused_attention_overrideable: lambda q, k, *_: attention(q, k, k),
+    aten.linalg_solve_triangular: triangular_solution,
+    aten.mv: lambda a, b, *_: 2 * a[0] * a[1],
+    aten.dot: lambda a, b, *_: 2 * a[0],
+})  # fmt: skip

@@ -52,5 +52,5 @@ def test_with_all_blocks_a_branch_of_native_sparse_is_grouped_query_attention(fo
     module, (q, k, v, g) = drawn(form, block=4, blocks=20, window=N)
     g.fill_(SHUT)
     g[..., branch] = OPEN
-    expected = fused_attention(q, k, v, None, causal=True, grouped=True)
+    expected = fused_attention(q, k, v, None, causal=True)
     torch.testing.assert_close(module.attend(q, k, v, g, None), expected)

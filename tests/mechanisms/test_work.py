@@ -31,7 +31,7 @@ DEFAULTS = (
     ("linformer[rank=64]", LARGE, "folded"),
     ("linformer[rank=16]", SHORT, "folded"),
     ("linformer", SHORT, "eager"),
-    ('linformer[rank=16,sharing="none"]', LARGE, "eager"),
+    ("linformer[rank=16,sharing=none]", LARGE, "eager"),
     ("linformer[rank=16]", {**LARGE, **CORE}, "eager"),
     ("memory_compressed", {**SMALL, "seq_len": 4096, **CORE}, "sdpa"),
     ("memory_compressed[compression=3]", MANY, "folded"),
