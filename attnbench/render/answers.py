@@ -76,7 +76,7 @@ def sentences(answers: Answers) -> dict[str, str]:
 
 
 def _led(winners: Sequence[Winner], names: dict[str, str], lengths: Sequence[int]) -> str:
-    """`Fastformer at 2,048 to 8,192 (1.13× [1.04, 1.22] less than Linformer at 8,192)`.
+    """`Fastformer at 2,048 to 8,192 (Linformer needs 1.13× [1.04, 1.22] as much at 8,192)`.
 
     Who leads at these lengths, and by how much at the longest. Where a ratio has no interval there
     is no winner yet.
@@ -133,10 +133,11 @@ def answer(analysis: Analysis) -> Table:
     of = f", {batch(analysis.rows, analysis.sweep.request.batch_tokens)}"
     note = in_full(names)
     if analysis.speedups is not None:
-        base = compared_with(names, analysis.baselines)
-        base += " of the same sizes" * (len(analysis.baselines) > 1)
+        base, alike = compared_with(names, analysis.baselines), ""
+        if len(analysis.baselines) > 1:
+            alike = " of the same sizes"
         chosen = "" if analysis.against else "; --against chooses another"
-        note = f"Compared with {base}{chosen}. {PER_PAIR} {note}"
+        note = f"Compared with {base}{alike}{chosen}. {PER_PAIR} {note}"
     return table(
         sorted(found.series, key=lambda series: times.get(series, inf)),
         [Column("Mechanism", words, "series"), *columns],
