@@ -77,7 +77,7 @@ def capitalised(text: str) -> str:
 def few(items: Iterable[Any], most: int = 5) -> str:
     """`2/9, 3/9, …`: the first `most` items, and whether there are more."""
     shown = list(map(str, islice(items, most + 1)))
-    return ", ".join([*shown[:most], *["…"] * (len(shown) > most)])
+    return ", ".join(shown if len(shown) <= most else [*shown[:most], "…"])
 
 
 def between(first: float, last: float, text: Callable[[Any], str] = count) -> str:

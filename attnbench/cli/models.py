@@ -131,7 +131,8 @@ def show_one(row: Mapping[str, Any]) -> None:
     width = max(map(len, row["forms"]))
     for form, says in row["forms"].items():
         parts = [says]
-        parts += ["the default here"] * (form == row["default"])
+        if form == row["default"]:
+            parts.append("the default here")
         parts += by_package(row["packages"].get(form))
         if row["declared"] and (flops := row["flops"].get(form)):
             work = " + ".join(units.flops(flops[part]) for part in ("projections", "core"))

@@ -78,7 +78,8 @@ class Workload:
         sizes = f"B{self.batch}-N{self.seq_len}-D{self.width}-H{self.heads}"
         parts = [sizes, self.level, self.mode, self.dtype, self.device]
         parts += ["causal"] * self.causal
-        parts += [f"padding={self.padding}"] * (self.padding > 0)
+        if self.padding > 0:
+            parts.append(f"padding={self.padding}")
         values = asdict(self.shell or Shell())
         parts += [f"{name}={v}" for name, v in values.items() if v != getattr(Shell, name)]
         return "/".join(parts)

@@ -45,7 +45,7 @@ def origin(sweep: Sweep) -> list[str]:
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines = [_asked(sweep)]
     lines += (line for session in reversed(machines.values()) for line in _machine(session))
-    begun = f" on {sweep.begun[:10]}" * bool(sweep.begun)
+    begun = f" on {sweep.begun[:10]}" if sweep.begun else ""
     sessions, shards = len(sweep.sessions), any(run.origin.shard for run in sweep.runs)
     again = f" (the last of {sessions} sessions)" if sessions > 1 and not shards else ""
     lines.append(f"Measured{begun} by: {command(sweep.request)}{again}")

@@ -88,7 +88,7 @@ def latency(cases: Frame, mode: str, tokens: int | None, winners: Sequence[Winne
 def measured(cases: Frame, mode: str, metric: Metric, winners: Sequence[Winner] = ()) -> Table:
     """The values of a metric, with the 95 % interval if it has one."""
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
-    more = f", with parameters{find(mode).peak}" * (metric.key == MEMORY)
+    more = f", with parameters{find(mode).peak}" if metric.key == MEMORY else ""
     return by_length(
         cases,
         mode,
@@ -98,8 +98,8 @@ def measured(cases: Frame, mode: str, metric: Metric, winners: Sequence[Winner] 
         title=f"{metric.heading}, {mode}, {unit}{per_layer(cases)}",
         across=f"{metric.name}_{unit.lower()}",
         note=f"{units.capitalised(metric.description)}{more}."
-        + f" {INTERVALS}" * metric.interval
-        + " 1 MiB = 2^20 bytes." * (metric.unit is Unit.BYTES),
+        + (f" {INTERVALS}" if metric.interval else "")
+        + (" 1 MiB = 2^20 bytes." if metric.unit is Unit.BYTES else ""),
         winners=winners,
     )
 

@@ -46,7 +46,9 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
     return table(
         [(key, level) for key in (TIME, *known) for level in levels],
         [
-            Column("Cost", lambda row: words(TABLE[row[0]].label + ", ms" * (row[0] == TIME))),
+            Column(
+                "Cost", lambda row: words(TABLE[row[0]].label + (", ms" if row[0] == TIME else ""))
+            ),
             Column("Level", lambda row: words(row[1].level)),
             Column("A", lambda row: _cell(row[0], row[1].a)),
             Column("B", lambda row: _cell(row[0], row[1].b)),

@@ -41,7 +41,9 @@ def table(table: Table, width: int) -> RenderableType:
     while table.rows and (left or len(parts) == 1):
         ends = accumulate(needed[i] + GAP for i in left)
         fits = max(1, sum(end - GAP <= room for end in ends))
-        parts += [Text()] * (len(parts) > 1) + [_grid(table, [*leading, *left[:fits]], needed)]
+        if len(parts) > 1:
+            parts.append(Text())
+        parts.append(_grid(table, [*leading, *left[:fits]], needed))
         left = left[fits:]
     parts += [] if table.rows else [Text("none")]
     return Group(*parts, *([Text(clean(table.note), style="dim")] if table.note else ()))

@@ -89,7 +89,7 @@ def trials(card: Card, compiles: bool = False) -> Iterator[tuple[str, Trial]]:
             for form in (name for name in card.own_forms if card.forms[name].compiles == compiles):
                 trial = Trial(card, config, form, causal)
                 if card.refusal(form, config, trial.workload(17)) is None:
-                    yield f"{index}-{form}" + "-causal" * causal, trial
+                    yield f"{index}-{form}{'-causal' if causal else ''}", trial
 
 
 def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
