@@ -27,7 +27,7 @@ LINES = {
     "render/web": (520, 520),
     "workloads": (1_130, 650),
     "kvbytes": (570, 460),
-    "measure": (1_920, 910),
+    "measure": (1_930, 910),
     "analysis": (1_730, 1_240),
     "fleet": (510, 440),
     "catalogue": (600, 450),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (31_000, 22_000)
-ALL = (23_970, 17_500)  # of the package
+ALL = (23_980, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

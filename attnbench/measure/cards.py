@@ -1,10 +1,11 @@
 """The cards and files of the measured tree, and the cases that requests resolve to."""
 
+import ast
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import entry_points
-from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ OUT_OF_MEMORY = (
     "nvml_success == r internal assert failed",
 )
 PACKAGE = Path(__file__).parents[1]
-SOURCE: Any = 1  # how `modulefinder` knows the text of a module from compiled ones
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 # the parts of this package that belong to a mechanism; the rest only finds and measures it
 MECHANISMS = ("attnbench/mechanisms/", "attnbench/attention/")
@@ -117,27 +117,36 @@ def sources(tree: Path) -> tuple[str, ...]:
     The tree's own measuring code stands in for this package's, which measures every tree.
     """
     tree = tree.resolve()
-    finder = ModuleFinder([place for place in sys.path if Path(place).is_relative_to(tree)])
-    files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
+    queue = [module.__file__ for module in [*sys.modules.values()] if hasattr(module, "__file__")]
     found: set[str] = set()
-    for name, file in files.items():
-        if not (path := within(tree, file)):
-            continue
-        found.add(path)
-        if path.startswith(MECHANISMS) or not path.startswith("attnbench/"):
-            with suppress(ImportError, SyntaxError, ValueError), open(tree / path) as text:
-                if parent := name.rpartition(".")[0]:
-                    finder.import_hook(parent)  # for its relative imports
-                finder.load_module(name, text, str(tree / path), ("", "r", SOURCE))
-    lazy = (within(tree, vars(module)["__file__"]) for module in finder.modules.values())
-    return tuple(sorted(found.union(filter(None, lazy))))
+    while queue:
+        file = Path(queue.pop() or "").resolve()
+        for top in (tree, PACKAGE.parent):
+            path = file.relative_to(top).as_posix() if file.is_relative_to(top) else ""
+            if path in found or INSTALLED & set(Path(path).parts) or not (tree / path).is_file():
+                continue
+            found.add(path)
+            if path.startswith(MECHANISMS) or not path.startswith("attnbench/"):
+                queue += imported(tree / path, tree)
+    return tuple(sorted(found))
 
 
-def within(tree: Path, file: str | None) -> str:
-    """The path of a file in the tree, or of the same file of this package; else nothing."""
-    for top in (tree, PACKAGE.parent):
-        if file and Path(file).resolve().is_relative_to(top):
-            path = Path(file).resolve().relative_to(top)
-            if not INSTALLED & set(path.parts) and (tree / path).is_file():
-                return path.as_posix()
-    return ""
+def imported(file: Path, tree: Path) -> Iterator[str]:
+    """Files of the tree that a file imports anywhere, read without running it."""
+    tops = [path for path in map(Path, sys.path) if path.is_relative_to(tree)]
+    nodes: list[ast.AST] = []
+    with suppress(SyntaxError, ValueError):  # such as the bytes of a compiled module
+        nodes += ast.walk(ast.parse(file.read_bytes()))
+    for node in nodes:
+        match node:
+            case ast.Import():
+                folders, names = tops, [alias.name for alias in node.names]
+            case ast.ImportFrom(level=up):
+                folders = [file.parents[up - 1]] if up else tops
+                start = node.module or ""
+                names = [start, *(f"{start}.{alias.name}".strip(".") for alias in node.names)]
+            case _:
+                continue
+        for place in (folder / name.replace(".", "/") for folder in folders for name in names):
+            found = (place.with_suffix(".py"), place / "__init__.py")
+            yield from (str(path) for path in found if path.is_file())

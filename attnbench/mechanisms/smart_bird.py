@@ -319,6 +319,12 @@ def parameters(config: Config, w: at.Workload) -> int:
     return at.projection_parameters(config, w) + config.trained * (3 * s * s + 2 * s * w.width)
 
 
+def uncompiled(config: Config, w: at.Workload) -> str | None:
+    if config.sampling == "top" or config.keys >= w.seq_len:
+        return None
+    return "how often it draws depends on what was drawn, which one graph cannot do"
+
+
 def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """All samplings but `top` draw at random."""
     if config.sampling == "top":
@@ -352,6 +358,7 @@ CARD = at.Card(
         Config(keys=5, sampling="random"),
     ),
     exempt=exempt,
+    uncompiled=uncompiled,
     no_decode_reason="left out: which past tokens it reads is drawn at random, with a draw for each"
     " pair of N",
 )

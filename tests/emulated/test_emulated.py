@@ -102,7 +102,7 @@ def test_a_round_takes_a_process_for_each_series_and_memory_one_for_each_case(us
 def test_cases_for_which_the_host_is_too_slow_are_marked(ailing):
     assert any(s.unheld_s for run in ailing.timed for s in run.samples)
     assert "2 of 2 cases are launch-bound" in ailing.err
-    assert "“l” marks launch-bound cases" in ailing.out
+    assert "“l” marks cases whose launches" in ailing.out
     with open(ailing.folder / "cases.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2
