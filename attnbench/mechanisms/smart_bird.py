@@ -261,7 +261,9 @@ def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws
 def largest(P: Tensor, K: int, heads: int) -> Tensor:
     """The K largest of S ~ U(0, P) in each row and head: P [R, N] to keys [R, H, K]."""
     R, N = P.shape
-    few, listed = min(K, N), min(max(2 * K, int(4 * (K * N) ** 0.5)), N)
+    few, listed = min(K, N), int(4 * (K * N) ** 0.5)
+    if listed > N // 2:
+        listed = N
     u = P.new_empty(R, heads, few).uniform_()
     if few == N:
         return (u * P[:, None]).topk(K, sorted=False).indices
