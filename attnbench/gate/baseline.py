@@ -7,7 +7,7 @@ JSON, checks every field, and runs nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -83,7 +83,10 @@ def save_baseline(
         values = case.counted[HEAD].values
         counts = {key: values[key] for key in COUNTED if key in values}
         assert case.workload is not None, "it is no function"
-        kept[case.label] = Saved(workload=case.workload, counts=counts)
+        # that of the label is causal where the mechanism always is
+        alone = case.label.endswith(f"/{case.workload}")
+        workload = case.workload if alone else replace(case.workload, causal=True)
+        kept[case.label] = Saved(workload=workload, counts=counts)
     if not kept:
         raise CannotRun(f"no case ran that could be saved; {few(left_out, 1)}")
     output.write(path, dump(Baseline(torch=version("torch"), cases=kept)))

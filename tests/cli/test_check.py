@@ -65,6 +65,12 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
     assert re.search(r"Counted\n.*operators.* larger", larger.stdout, re.DOTALL)
 
 
+def test_what_is_always_causal_is_saved_as_it_was_counted(tmp_path):
+    file = tmp_path / "baseline.json"
+    here("check", "--save", file, "--models", "mamba2", *QUICK[:-1])
+    assert here("check", "--baseline", file).stdout.startswith("OK: no regression in 1 case")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
