@@ -146,6 +146,7 @@ class CudaStopwatch:
         self.missed_holds += 1
         self.hold *= 2
         if self.missed_holds == PATIENCE:
+            self.holds = False  # the rest of the sample would only wait longer
             self.visible_launches = (
                 "not hidden: the host waits for the device, enqueues slowly, or enqueues more"
                 " kernels than the queue takes"

@@ -156,14 +156,14 @@ class Request:
     )
     padding: Share = WHAT("Share of each sequence that is padding.", 0.0)
     preset: str = SIZES(
-        "Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
+        "Sizes from a column of Fastformer's Table 9, of llama or qwen-next, or for a gpu.",
         "mind-classification",
     )
     width: Size = SIZES("Width of the model, D; lists are crossed.", chosen="the preset's")
     heads: Size = SIZES("Attention heads, H; lists are crossed.", chosen="the preset's")
     tokens: Many = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",
-        chosen="8k on a CPU, 128k on a GPU",
+        chosen="8k on a CPU, 128k on a GPU, or the preset's",
     )
     batch: Many | None = SIZES(
         "Sequences per batch, the same at every length; lists are crossed.",
@@ -175,6 +175,7 @@ class Request:
     dtype: Dtype = NUMBERS(
         "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are crossed.",
         "float32",
+        chosen="float32, as the papers measured, or the preset's",
     )
     device: str = NUMBERS("auto, cpu, cuda or cuda:1.", chosen="auto")
     quick: bool = TIME("One repetition, fewer samples.", default=False)

@@ -4,7 +4,8 @@ Sizes that Table 9 does not give are chosen here, the same for every column: mec
 the survey describes get sizes near those of the Long Range Arena. A preset named after a model has
 the width and heads of its layers (Llama 3 8B; the recurrent ones of Qwen3-Next 80B-A3B, with twice
 as many heads of values, and the output gate of its attention), two layers for all of them, since
-each costs the same, and otherwise the sizes of the column `pubmed`.
+each costs the same, and otherwise the sizes of the column `pubmed`. `gpu` has those in which
+kernels are compared on GPUs: heads of 128 numbers in bfloat16, and 16,384 tokens a batch.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ class Preset:
     kv_heads: int | None = None
     value_heads: int | None = None
     gate: bool = False
+    dtype: str = "float32"
+    batch_tokens: int | None = None  # c; None: that of the device
 
     def options(self, mechanism: str) -> Mapping[str, Option]:
         """The options of a mechanism in this column; empty if it has none."""
@@ -75,6 +78,7 @@ def presets() -> Mapping[str, Preset]:
         "mind-recommendation": Preset(layers=1, tokens=8, pool_window=64, block=4, rank=16),
         "cnn-dailymail": Preset(layers=4, tokens=64, pool_window=256, block=32, rank=64),
         "pubmed": pubmed,
+        "gpu": replace(pubmed, width=2048, heads=16, dtype="bfloat16", batch_tokens=1 << 14),
         "llama": replace(pubmed, width=4096, heads=32, kv_heads=8),
         "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2, value_heads=32, gate=True),
     }

@@ -289,3 +289,12 @@ def test_a_sample_at_a_low_clock_is_taken_again_once(gpu, slow, blocks):
     answers = timing(iteration(gpu, [(0.0002, 0.0006)]), watch, SlowMeter(slow), 0.0002)
     answered(answers, "lap", iterations=2)
     assert answers.built.meter.blocks == blocks
+
+
+def test_holds_end_within_the_sample_that_gives_them_up(gpu):
+    """Each would last twice as long as the one before, and hide nothing."""
+    gpu.launches = 1000
+    kernels = [(0.000_001, 0.000_002)] * 3000
+    watch, _ = samples(gpu, kernels, 20, CALIBRATION_SAMPLES_NEEDED + 1)
+    assert watch.visible_launches
+    assert PATIENCE <= len(gpu.holds) < 20

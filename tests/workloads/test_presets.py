@@ -8,6 +8,7 @@ from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.mechanisms import local
 from attnbench.records import Causality
 from attnbench.workloads.presets import expand, group, preset, presets
+from attnbench.workloads.requests import request
 
 
 @pytest.mark.parametrize("column", presets())
@@ -94,3 +95,11 @@ def test_what_is_not_known_is_refused_with_its_neighbours():
         expand("@fig3")
     with pytest.raises(UsageError, match="mind-classification"):
         preset("mind")
+
+
+def test_a_preset_may_choose_the_number_type_and_the_tokens_of_a_batch():
+    asked = request({"preset": "gpu", "device": "cuda"}, elsewhere=True)
+    assert (asked.width, asked.heads, asked.dtype, asked.tokens) == (2048, 16, "bfloat16", 1 << 14)
+    narrow = request({"preset": "gpu", "device": "cuda", "dtype": ("float16",)}, elsewhere=True)
+    assert narrow.dtype == "float16"
+    assert request({"device": "cpu"}).dtype == "float32"
