@@ -65,6 +65,15 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
     assert re.search(r"Counted\n.*operators.* larger", larger.stdout, re.DOTALL)
 
 
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 3)])
+def test_only_a_strict_check_fails_what_is_uncertain(options, code, tmp_path, monkeypatch):
+    same = Finding(mechanism="m", case="c", metric="time_s", verdict=Verdict.SAME, ratio=1.0)
+    unsure = Finding(mechanism="m", case="d", metric="time_s", verdict=Verdict.UNSURE, ratio=1.02)
+    found = Report(base="a", head="b", findings=(same, unsure))
+    monkeypatch.setattr("attnbench.gate.baseline.against_file", lambda *_: found)
+    here("check", "--baseline", tmp_path / "x.json", *options, code=code)
+
+
 def test_what_is_always_causal_is_saved_as_it_was_counted(tmp_path):
     file = tmp_path / "baseline.json"
     here("check", "--save", file, "--models", "mamba2", *QUICK[:-1])

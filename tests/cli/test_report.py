@@ -2,12 +2,15 @@
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 from unittest.mock import patch
 
+import pandas as pd
 import pytest
 
+from attnbench.cli.console import plain
 from tests.cli.commands import here, refused
 from tests.store.recorded import rewrite
 
@@ -133,3 +136,8 @@ def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path):
     assert "it is not a regular file; move the file" in refused("report", folder)
     assert (tmp_path / "mine").read_text() == "mine"
     assert names(folder) == {"sweep.jsonl", "tables.md"}
+
+
+def test_what_is_not_a_number_is_null_in_json():
+    found = {"a": math.nan, "b": [1, math.inf], "c": pd.DataFrame({"x": [0.5, math.nan]})}
+    assert plain(found) == {"a": None, "b": [1, None], "c": [{"x": 0.5}, {"x": None}]}

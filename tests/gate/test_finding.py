@@ -83,6 +83,14 @@ def test_exit_codes(verdict, codes):
     assert ended(found, counted) == codes
 
 
+def test_changed_code_that_nothing_loaded_ends_a_strict_check_alone():
+    found = one(verdict="same", ratio=1.0)
+    report = Report(base="a", head="b", findings=(found,), uncovered=("code.py", "tests/test_x.py"))
+    assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
+    report = replace(report, uncovered=("tests/test_x.py",))
+    assert [report.exit_code(strict) for strict in (False, True)] == [0, 0]
+
+
 def ended(*findings):
     """The exit codes of a report, as it is and if strict."""
     report = Report(base="a", head="b", findings=findings)
