@@ -67,7 +67,7 @@ def begin(doing: str) -> None:
 def warn(lines: "Iterable[str]", of: str = "") -> None:
     """Print warnings, one per line, each after the name `of` what it concerns, if any."""
     for line in lines:
-        err().print(f"warning: {f'{of}: ' * bool(of)}{line}")
+        err().print(f"warning: {of}: {line}" if of else f"warning: {line}")
 
 
 def data(value: Any) -> None:

@@ -9,6 +9,7 @@ from attnbench.errors import UsageError, small_file
 
 SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
 LARGEST = 1 << 20  # of a size; larger numbers are typos
+MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
 
 
@@ -23,13 +24,15 @@ class Fields:
     @property
     def layers(self) -> int:
         """How many layers the model has."""
-        return self.size("num_hidden_layers")
+        return self.size("num_hidden_layers", most=MOST_LAYERS)
 
     def has(self, *names: str) -> bool:
         """Whether one of these fields has a value."""
         return any(self.values.get(name) is not None for name in names)
 
-    def size(self, *names: str, least: int = 1, usual: int | None = None) -> int:
+    def size(
+        self, *names: str, least: int = 1, most: int = LARGEST, usual: int | None = None
+    ) -> int:
         """The whole number under the first of these names that has a value; `usual` if none has."""
         name = next(filter(self.has, names), None)
         if name is None and usual is not None:
@@ -37,8 +40,10 @@ class Fields:
         if name is None:
             raise self.error(f"{' or '.join(map(repr, names))} is missing; add it")
         value = self.values[name]
-        if type(value) is not int or not least <= value <= LARGEST:
-            raise self.error(f"{name!r} is {value!r}; write a whole number from {least}")
+        if type(value) is not int or not least <= value <= most:
+            raise self.error(
+                f"{name!r} is {value!r}; write a whole number from {least} to {most:,}"
+            )
         return value
 
     def listed(self, name: str) -> list[Any]:

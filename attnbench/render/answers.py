@@ -133,9 +133,8 @@ def answer(analysis: Analysis) -> Table:
     of = f", {batch(analysis.rows, analysis.sweep.request.batch_tokens)}"
     note = in_full(names)
     if analysis.speedups is not None:
-        base, alike = compared_with(names, analysis.baselines), ""
-        if len(analysis.baselines) > 1:
-            alike = " of the same sizes"
+        base = compared_with(names, analysis.baselines)
+        alike = " of the same sizes" if len(analysis.baselines) > 1 else ""
         chosen = "" if analysis.against else "; --against chooses another"
         note = f"Compared with {base}{alike}{chosen}. {PER_PAIR} {note}"
     return table(

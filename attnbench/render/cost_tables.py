@@ -78,7 +78,7 @@ def latency(cases: Frame, mode: str, tokens: int | None, winners: Sequence[Winne
         TIME,
         lambda row: milliseconds(row, row["batch_scale"]),
         name=f"latency_{mode}",
-        title=f"{title}{f' ({clock})' * (clock != 'time')}{per_layer(cases)}",
+        title=f"{title}{f' ({clock})' if clock != 'time' else ''}{per_layer(cases)}",
         across="time_ms",
         note=" ".join(notes),
         winners=winners,
@@ -107,6 +107,7 @@ def measured(cases: Frame, mode: str, metric: Metric, winners: Sequence[Winner] 
 def speedup(cases: Frame, mode: str, baselines: Sequence[str], speedups: Frame) -> Table:
     """How many times faster than the baseline of its sizes each other series is."""
     base = compared_with(cases["series"], baselines)
+    alike = " of the same sizes" if len(baselines) > 1 else ""
     others = cases[~cases["series"].isin(baselines)]
     return by_length(
         others.merge(speedups, on=["series", "mode", "seq_len"], how="left"),
@@ -116,7 +117,7 @@ def speedup(cases: Frame, mode: str, baselines: Sequence[str], speedups: Frame) 
         name=f"speedup_{mode}",
         title=f"Speed-up over {base} in {mode}{per_layer(cases)}",
         across="speedup",
-        note=f"Times as fast as {base}{' of the same sizes' * (len(baselines) > 1)}, or as slow,"
+        note=f"Times as fast as {base}{alike}, or as slow,"
         " with 95 % confidence intervals: paired where the two took turns.",
     )
 

@@ -254,7 +254,7 @@ LLAMA = {**SMALL, "model_type": "llama"}
     [
         ([], "is not a model's configuration: no 'model_type' or 'num_hidden_layers'; give"),
         ({"model_type": "llama"}, "'num_hidden_layers' is missing; add it"),
-        ({**LLAMA, "num_hidden_layers": 1 << 30}, "write a whole number from 1"),
+        ({**LLAMA, "num_hidden_layers": 100_000}, "write a whole number from 1 to 10,000"),
         ({**LLAMA, "num_key_value_heads": 3}, "is 3, which does not divide the 4 heads"),
         ({**LLAMA, "hidden_size": 66}, "'hidden_size' is 66, which the 4 heads do not divide"),
         (
