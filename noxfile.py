@@ -129,6 +129,6 @@ def package(session: nox.Session) -> None:
 
 @nox.session
 def speed(session: nox.Session) -> None:
-    """Speed against public implementations, on an idle machine (about 15 minutes)."""
+    """Speed against public implementations, on an idle machine (25 minutes)."""
     session.install("-e", ".", *groups("oracles"))
     session.run("python", "-W", "ignore", "-m", "tests.benchmarks.speed", *session.posargs)

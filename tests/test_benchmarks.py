@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SMALL = {"coverage": ("--sweeps", "10")}
 MEASURING = {
-    "speed": ("--models", "fastformer", "--lengths", "64", "--seconds", "0.1"),
+    "speed": ("--models", "fastformer,star_transformer", "--lengths", "64", "--minutes", "0.3"),
     "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
 }
 LONG = {

@@ -1,151 +1,232 @@
-"""How our default forms compare with public implementations: ratios from an interleaved run.
+"""How our default forms compare with public implementations, and with the machine's floor.
 
-    python -W ignore -m tests.benchmarks.speed [--models NAME,…] [--seconds 4] > reports/speed.md
+    python -W ignore -m tests.benchmarks.speed [--models NAME,…] [--minutes 25] > reports/speed.md
 
-Level `attention`, D = 256, 16 heads, float32; on a CPU one thread and process time, on a GPU the
-time between device events. In mode `decode` one step at a context of N tokens. Ours and theirs
-alternate iteration by iteration; the ratio (theirs over ours; above 1 ours is faster) is the median
-over pairs, with a 95 % confidence interval from order statistics.
+Level `attention`, D = 256, 16 heads, float32: a forward pass in inference, in training a backward
+pass too, without an optimiser. On a CPU one thread, its CPU time, and an allocator that keeps freed
+pages, as in a sweep; on a GPU the time between device events.
+
+The floor is the longer of two times: of the matrix products of the mechanism's cheapest form, at
+the rate of a large product, and of moving parameters, input and output once, at the rate of a large
+copy; three times as much in training. Our time is given as a multiple of it.
+
+Ours and theirs alternate iteration by iteration in one process, a new one for each comparison. The
+ratio (theirs over ours; above 1 ours is faster) is the median over pairs, with a 95 % confidence
+interval from order statistics. A sweep would start a process for each side in every round: that
+takes hours for so many comparisons. One process has one layout of memory, which can favour a side
+by 3 to 5 % (`reports/layout.md`); the intervals do not contain that. What does not run on this
+device has no row.
 """
 
 import argparse
-import gc
+import math
+import multiprocessing
+import os
 import shlex
 import statistics
 import sys
 import time
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
-import torch.nn.functional as F
-from torch import nn
 
-from attnbench.attention.contract import merge
 from attnbench.catalogue.registry import names
 from attnbench.devices.finding import choose
+from attnbench.devices.host import memory_bytes
 from attnbench.devices.timing import sample
+from attnbench.measure.allocator import keep_pages, limit
 from attnbench.measure.server import described
-from attnbench.records import PASSES, Causality, Clock, Level, Mode, Workload
+from attnbench.records import Causality, Clock, Level, Mode, Workload
 from attnbench.workloads.presets import preset
+from tests.benchmarks.floor import floor_s, rates
 from tests.benchmarks.header import begin
 from tests.oracles import card
 
+MODES = (Mode.INFERENCE, Mode.TRAINING)
 WIDTH, HEADS = 256, 16
-BARE = "bare kernel"  # of torch, between the same projections
-FEWEST = 7
-REHEARSED = 3  # pairs before those that count: a GPU's stopwatch learns from them
+REHEARSED, FEWEST = 2, 7  # pairs that do not count, as a GPU's stopwatch learns, and that do
+ALONE = 3  # iterations of what runs against nothing
+LONGEST_S = 90  # that one process may take
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", default="")
+    parser.add_argument("--models", default=",".join(names()))
     parser.add_argument("--lengths", default="512,2048,8192")
-    parser.add_argument("--tokens", type=int, help="Default: those of a sweep on the device.")
-    parser.add_argument("--seconds", type=float, default=4.0, help="Time per comparison.")
+    parser.add_argument("--tokens", type=int, default=2048, help="Of a batch.")
+    parser.add_argument("--minutes", type=float, default=25.0, help="Of all comparisons.")
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     device = choose(asked.device)
-    device.select()
-    torch.set_num_threads(1)
+    rows = [
+        Row(name, label, workload(name, int(seq_len), asked.tokens, device))
+        for name in asked.models.split(",")
+        for label in (*(label for label, form in card(name).forms.items() if form.package), None)
+        for seq_len in asked.lengths.split(",")
+    ]
+    rows = only_those_that_run(rows)
     command = shlex.join(["python", "-W", "ignore", "-m", "tests.benchmarks.speed", *sys.argv[1:]])
-    chosen = asked.models.split(",") if asked.models else names()
-    versions = dict.fromkeys(form.package for name in chosen for form in card(name).forms.values())
-    title = "Speed against public implementations"
-    begin(title, __doc__, command, *filter(None, versions), device=device)
-    print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
-    print("|---|---|---:|---|---:|---|---:|")
-    for name, label, modes in pairs():
-        if name not in chosen:
-            continue
-        for seq_len in map(int, asked.lengths.split(",")):
-            for mode in modes:
-                print(row(name, label, seq_len, mode, device, asked), flush=True)
-                gc.collect()
-                device.release()
+    packages = dict.fromkeys(row.theirs.package for row in rows if row.label)
+    begin("Speed", __doc__, command, *{"torch": 0, **packages}, device=device)
+    found, reached, load = measured(rows, asked.device, 60 * asked.minutes)
+    print(f"This machine reaches {reached}; {load}.\n")
+    for mode in MODES:
+        print(f"- {summary(mode, found)}")
+    print("\n| mechanism:form | B × N | × floor, inference | training | against", end="")
+    print(" | theirs / ours, inference | training |\n|---|---:|---:|---:|---|---|---|")
+    for row in sorted(rows, key=lambda row: (row.name, row.label or "")):
+        cells = found[row]
+        over, ratios = zip(*(cells[mode].said for mode in MODES), strict=True)
+        print(f"| {' | '.join((row.head, *over, row.label or '–', *ratios))} |")
 
 
-class Step(nn.Module):
-    """One step, always from the state that the same N − 1 tokens left."""
-
-    def __init__(self, attention, seq_len):
-        super().__init__()
-        self.attention = attention
-        prompt = torch.randn(1, seq_len - 1, WIDTH, device=attention.output.weight.device)
-        with torch.no_grad():
-            _, self.state = attention.prefill(prompt, attention.start(1, seq_len))
-
-    def forward(self, x):
-        return self.attention.step(x, self.state)[0]
-
-
-class Bare(nn.Module):
-    """Four projections around torch's fused attention, and nothing else."""
-
-    def __init__(self):
-        super().__init__()
-        self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
-
-    def forward(self, x):
-        q, k, v = (m(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for m in self.maps[:3])
-        return self.maps[3](merge(F.scaled_dot_product_attention(q, k, v)))
-
-
-def pairs():
-    """Each mechanism, what its default form runs against, and the modes in which it does."""
-    yield "transformer", BARE, PASSES
-    # what most models do, copying keys: a form of ours
-    yield "grouped_query", "repeat", (*PASSES, Mode.DECODE)
-    for name in names():
-        forms = card(name).forms.items()
-        yield from ((name, label, PASSES) for label, form in forms if form.package)
-
-
-def row(name, label, seq_len, mode, device, asked):
-    """A row of the table; where a public implementation does not run here, with the reason."""
-    mechanism, decode = card(name), mode is Mode.DECODE
-    batch = 1 if decode else max(1, (asked.tokens or device.tokens) // seq_len)
-    workload = Workload(
-        batch=batch,
+def workload(name, seq_len, tokens, device):
+    """The sizes of a mechanism at a length, in inference."""
+    return Workload(
+        batch=max(1, tokens // seq_len),
         seq_len=seq_len,
         width=WIDTH,
         heads=HEADS,
         level=Level.ATTENTION,
-        mode=mode,
+        mode=Mode.INFERENCE,
         device=device.name,
-        causal=decode or mechanism.causality is Causality.ALWAYS,
+        causal=card(name).causality is Causality.ALWAYS,
     )
-    config = mechanism.configure(preset("mind-classification").options(name))
-    form = mechanism.default_form(config, workload)
-    head = f"| {name}:{form} | {label} | {batch} × {seq_len:,} | {mode} |"
-    if label != BARE and (reason := mechanism.refusal(label, config, workload)):
-        return f"{head} {reason} | | |"
-    training = mode is Mode.TRAINING
+
+
+@dataclass(frozen=True)
+class Row:
+    """A mechanism against the form `label` of its card, or against nothing, at one length."""
+
+    name: str
+    label: str | None
+    workload: Workload
+
+    @cached_property
+    def config(self):
+        return card(self.name).configure(preset("mind-classification").options(self.name))
+
+    @property
+    def form(self):
+        """The name of ours."""
+        return card(self.name).default_form(self.config, self.workload)
+
+    @property
+    def theirs(self):
+        """The class of the other side, or None."""
+        return None if self.label is None else card(self.name).forms[self.label]
+
+    @property
+    def head(self):
+        """Its first cells."""
+        return f"{self.name}:{self.form} | {self.workload.batch} × {self.workload.seq_len:,}"
+
+
+def only_those_that_run(rows):
+    """The rows whose other side runs here; one against nothing where no other is left."""
+
+    def runs(row):
+        return not card(row.name).refusal(row.label, row.config, row.workload)
+
+    able = [row for row in rows if row.label and runs(row)]
+    known = {(row.name, row.workload) for row in able}
+    return able + [row for row in rows if not row.label and (row.name, row.workload) not in known]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a process found: our time over the floor, and ratios; or why there are none."""
+
+    over: float = math.nan
+    ratios: tuple[float, ...] = ()
+    reason: str = ""
+
+    @property
+    def said(self):
+        """Two cells."""
+        over = "–" if math.isnan(self.over) else f"{self.over:.1f}"
+        if self.reason or not self.ratios:
+            return over, self.reason or "–"
+        low, high = interval(self.ratios)
+        return over, f"{statistics.median(self.ratios):.2f} [{low:.2f}, {high:.2f}]"
+
+
+def measured(rows, device_name, seconds):
+    """What each row found in each mode, the machine's rates, and how busy it was.
+
+    All share the time that is left, short sequences first. What runs against nothing takes less.
+    """
+    context, found, loads = multiprocessing.get_context("forkserver"), {}, []
+    imported = {row.theirs.module for row in rows if row.label}
+    context.set_forkserver_preload(["tests.benchmarks.speed", *imported])  # once for all processes
+    ends, left = time.monotonic() + seconds, len(MODES) * len(rows)
+    reached = alone(context, peaks, device_name)
+    for row in sorted(rows, key=lambda row: row.workload.seq_len):
+        found[row] = dict.fromkeys(MODES, Found(reason="no time was left"))
+        for mode in MODES:
+            share = (ends - time.monotonic()) / left
+            timed = replace(row, workload=replace(row.workload, mode=mode))
+            if share > 0:
+                found[row][mode] = alone(context, compared, timed, device_name, share, reached)
+            left -= 1
+            loads.append(os.getloadavg()[0])
+        said = [cell for mode in MODES for cell in found[row][mode].said]
+        print(row.head, row.label, *said, sep=" | ", file=sys.stderr, flush=True)
+    return found, reached, f"its load average was {min(loads):.1f} to {max(loads):.1f}"
+
+
+def alone(context, function, *arguments):
+    """The answer of a new process; `Found` with the reason if it gives none in time."""
+    with context.Pool(1) as pool:
+        try:
+            return pool.apply_async(function, arguments).get(LONGEST_S)
+        except multiprocessing.TimeoutError:
+            return Found(reason=f"no answer within {LONGEST_S} s")
+
+
+def peaks(device_name):
+    """The rates of a device."""
+    return rates(started(device_name))
+
+
+def started(device_name):
+    """The device, in a process that measures."""
+    device = choose(device_name)
+    device.select()
+    torch.set_num_threads(1)
+    if device.clock == "process CPU time":
+        keep_pages()
+        limit(memory_bytes() // 2)
+    return device
+
+
+def compared(row, device_name, seconds, reached):
+    """What a row finds in the mode of its workload."""
+    device, w, mechanism = started(device_name), row.workload, card(row.name)
     try:
-        theirs = Bare() if label == BARE else mechanism.forms[label](config, workload)
-        both = (mechanism.forms[form](config, workload), theirs)
-        module, theirs = (m.to(device.torch_name).train(training) for m in both)
-        if decode:
-            module, theirs = Step(module, seq_len), Step(theirs, seq_len)
-        x = torch.randn(batch, 1 if decode else seq_len, WIDTH, device=device.torch_name)
-        ratios = compare(module, theirs, x, training, device, asked.seconds)
+        sides = [mechanism.forms[row.form](row.config, w)]
+        sides += [row.theirs(row.config, w)] if row.label else []
+        sides = [side.to(device.torch_name).train(w.trains) for side in sides]
+        x = torch.randn(w.batch, w.seq_len, WIDTH, device=device.torch_name)
+        ours, ratios = raced(sides, x, w.trains, device, seconds)
     except Exception as error:  # another version, no kernel for the device, or out of memory
-        return f"{head} does not run: {described(error).replace('|', '/')} | | |"
-    low, high = interval(ratios)
-    return f"{head} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {len(ratios)} |"
+        return Found(reason=described(error).replace("|", "/"))
+    return Found(ours / floor_s(mechanism, row.config, w, reached), ratios)
 
 
-def compare(module, peer, x, training, device, seconds):
-    """Ratios of time, theirs over ours, of alternating iterations."""
-
-    def timed(attention):
-        return iteration(attention, x, training), device.stopwatch(clock=Clock.CPU)
-
-    turns = {attention: timed(attention) for attention in (module, peer)}
-    ratios, end = [], time.monotonic() + seconds
-    while len(ratios) < REHEARSED + FEWEST or time.monotonic() < end:
-        order = (module, peer) if len(ratios) % 2 else (peer, module)
-        took = {attention: turn(attention, x, *turns[attention]) for attention in order}
-        ratios.append(took[peer] / took[module])
-    return ratios[REHEARSED:]
+def raced(sides, x, training, device, seconds):
+    """Our median time, and ratios of time, theirs over ours, of alternating iterations."""
+    turns = [(iteration(side, x, training), device.stopwatch(clock=Clock.CPU)) for side in sides]
+    fewest, times, end = FEWEST if len(sides) > 1 else ALONE, [], time.monotonic() + seconds
+    while len(times) < REHEARSED + fewest or (len(sides) > 1 and time.monotonic() < end):
+        took = [0.0] * len(sides)
+        for index in sorted(range(len(sides)), reverse=len(times) % 2 == 1):
+            took[index] = turn(sides[index], x, *turns[index])
+        times.append(took)
+    ours, *theirs = zip(*times[REHEARSED:], strict=True)
+    ratios = tuple(b / a for other in theirs for a, b in zip(ours, other, strict=True))
+    return statistics.median(ours), ratios
 
 
 def turn(attention, x, iterate, watch):
@@ -182,6 +263,20 @@ def interval(ratios):
     ordered, reach = sorted(ratios), 0.98 * len(ratios) ** 0.5
     middle = len(ratios) / 2
     return ordered[max(0, int(middle - reach))], ordered[min(len(ratios) - 1, int(middle + reach))]
+
+
+def summary(mode, found):
+    """The geometric mean of a mode's ratios, how many are clearly below 1, and its floors."""
+    of_mode = {row: cells[mode] for row, cells in found.items()}
+    ratios = [one.ratios for one in of_mode.values() if one.ratios]
+    overs = {row.head: one.over for row, one in of_mode.items() if not math.isnan(one.over)}
+    said = f"{mode}: {statistics.median(overs.values()):.1f} times the floor in the median"
+    if ratios:
+        mean = statistics.geometric_mean(map(statistics.median, ratios))
+        slower = sum(interval(pairs)[1] < 1 for pairs in ratios)
+        said += f"; theirs / ours is {mean:.2f} in the geometric mean of {len(ratios)} comparisons,"
+        said += f" and {slower} intervals lie below 1"
+    return said
 
 
 if __name__ == "__main__":
