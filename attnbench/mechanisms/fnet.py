@@ -15,14 +15,13 @@ Source: arXiv:2105.03824, equations (1) to (3).
 
 from dataclasses import dataclass
 from math import cos, pi
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fft import fft2, rfft2
 
 from attnbench import attention as at
-
-HALVED = 1024  # tokens from which `half` is the faster form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +68,28 @@ def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> 
     return torch.stack(rows)
 
 
+class Halved(torch.autograd.Function):
+    """y from half of the spectrum. The map is symmetric, so a gradient takes the same way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        half, y = rfft2(x).real, torch.empty_like(x)
+        y[..., : (middle := half.shape[-1])] = half
+        rest = half[..., 1 : (x.shape[-1] + 1) // 2]
+        y[..., :1, middle:] = rest[..., :1, :].flip(-1)
+        y[..., 1:, middle:] = rest[..., 1:, :].flip(-2, -1)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        found: Tensor = Halved.apply(gradient)
+        return found
+
+
 class Half(FNet):
     def mixed(self, x: Tensor) -> Tensor:
-        half = rfft2(x).real  # [B, N, ⌊D / 2⌋ + 1]
-        rest = half[..., 1 : (x.shape[-1] + 1) // 2]
-        return torch.cat([half, rest.flip(-2, -1).roll(1, -2)], -1)
+        found: Tensor = Halved.apply(x)
+        return found
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -83,11 +99,6 @@ class Half(FNet):
 
 def parameters(config: Config, w: at.Workload) -> int:
     return 0
-
-
-def default(config: Config, w: at.Workload) -> str:
-    """Putting the halves together costs more than it saves in short sequences."""
-    return "half" if w.seq_len >= HALVED else "eager"
 
 
 CARD = at.Card(
@@ -102,7 +113,7 @@ CARD = at.Card(
     ),
     cost=at.Cost("O(N·D·log N)", time=1, memory=1),
     examples=(Config(),),
-    default=default,
+    default="half",
     exempt={at.Exemption.EXTRA_PADDING: "F_N depends on N"},
     no_decode_reason="every output is a sum over the whole sequence",
 )
