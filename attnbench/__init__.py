@@ -1,9 +1,8 @@
 """attnbench: what does each attention mechanism cost, on this machine, at this length?"""
 
-from attnbench.version import __version__ as __version__
+from typing import TYPE_CHECKING
 
-# typing has it too, but takes milliseconds to load, during which no signal is handled
-TYPE_CHECKING = False
+from attnbench.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from attnbench.api.sweeps import load as load

@@ -2,16 +2,16 @@
 
 import sys
 
+from attnbench.cli.stopping import ignore_signals, leave_on_signal
+
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    from attnbench.cli import signals
-
-    signals.leave_on_signal("interrupted; nothing was measured")
+    leave_on_signal("interrupted; nothing was measured")
     from attnbench.cli.main import run
 
     code = run()
-    signals.ignore_signals()
+    ignore_signals()
     sys.exit(code)
 
 

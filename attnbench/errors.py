@@ -22,7 +22,6 @@ A message is one line: what was requested, the limit, the way out.
 from pathlib import Path
 
 LARGEST_FILE = 16 << 20  # bytes
-DEBUG = "ATTNBENCH_DEBUG"  # set in the environment: unexpected errors show their traceback
 
 
 class AttnbenchError(Exception):

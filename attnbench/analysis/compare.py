@@ -5,7 +5,6 @@ sessions on different days. With one round not even the variation between proces
 a ratio has no interval, and the verdict is `unsure`. Cases are matched by all but the device.
 """
 
-from dataclasses import asdict
 from math import hypot, isnan, log, nan
 from typing import Any, NamedTuple, TypeAlias
 
@@ -64,7 +63,7 @@ def refusals(*sweeps: Sweep) -> tuple[str, ...]:
     known: dict[str, dict[object, None]] = {}
     for whole, session in ((one, session) for one in sweeps for session in one.sessions):
         settings = {n: value for n, value, _ in whole.request.settings.fields_with("compared")}
-        machine = asdict(session.fingerprint) | {"TF32": session.tf32}
+        machine = dict(session.fingerprint) | {"TF32": session.tf32}
         for name, value in (machine | settings).items():
             known.setdefault(name, {})[value] = None
     differ = ((name, values) for name, values in known.items() if len(values) > 1)

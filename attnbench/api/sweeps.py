@@ -1,7 +1,7 @@
 """Sweeps from Python: `attnbench.sweep` measures one, `attnbench.load` reads one."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
@@ -171,28 +171,13 @@ def sweep(
     folder = Path(out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}")
     measuring.refuse_begun(folder)
     settings = requested.settings
+    line = watched_line(bool(find_spec("ipywidgets"))) if progress is True else None
+    observe = progress if callable(progress) else line.turn if line else lambda progress: None
     with own_server(settings.threads, settings.seed) as server:
         plan = reading.plan(requested, server)
-        options_file = to_toml(given)
-        with show_progress(progress) as observe:
+        with line or nullcontext():
             measuring.measure(
-                requested, plan, server, folder, options_file=options_file, observe=observe
+                requested, plan, server, folder, options_file=to_toml(given), observe=observe
             )
     measuring.refuse_empty(folder)
     return Sweep(folder)
-
-
-@contextmanager
-def show_progress(
-    progress: bool | Callable[[Progress], None],
-) -> Iterator[Callable[[Progress], None]]:
-    """The callback for progress: a given function, or that of a line on a terminal or notebook."""
-    if callable(progress):
-        yield progress
-        return
-    line = watched_line(bool(find_spec("ipywidgets"))) if progress else None
-    if line is None:
-        yield lambda progress: None
-        return
-    with line:
-        yield line.turn

@@ -20,7 +20,7 @@ def bytes_(
     memory: str | None = option("BYTES", "Find the longest context that fits: 80GiB."),
     json_: bool = options.as_json(),
 ) -> None:
-    """Count the bytes of context that each kind of layer of a model keeps."""
+    """Count the bytes that each kind of layer of a model keeps of its context."""
     from attnbench.kvbytes.context import ContextQuery, rows
     from attnbench.kvbytes.layers import model
     from attnbench.kvbytes.table import kept

@@ -1,32 +1,38 @@
 """The command line: runs a verb, and reports every error as one line and an exit code."""
 
-import os
 import sys
+import traceback
 
-from attnbench.errors import DEBUG, AttnbenchError
+from attnbench.errors import AttnbenchError
 
 LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
 FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower
 
 
 def run() -> int:
-    """Run the command line in this process, print its error if any, and return the exit code."""
+    """Run the command line in this process, print its error if any, and return the exit code.
+
+    An error that nobody foresaw is a bug: its traceback comes before the line.
+    """
     try:
         return verb()
     except AttnbenchError as error:
         show(str(error))
         return error.exit_code
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         # no other module explains these: standard output on a full disk, too many processes
-        show(f"operating system error: {error}{traced(keep=False)}")
+        show(f"the system refused: {named(error)}")
         from attnbench.cli import console
 
         console.abandon()
         return FAILED
     except Exception as error:
-        named = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        told = "; ".join((f"unexpected {named}", *getattr(error, "__notes__", ())))
-        show(parser_message(error) or f"{told}{traced()}")
+        message = parser_message(error)
+        if not message:
+            for line in traceback.format_exc().splitlines():
+                print(clean(line), file=sys.stderr)
+            message = "; ".join((f"unexpected {named(error)}", *getattr(error, "__notes__", ())))
+        show(message)
         return FAILED
 
 
@@ -46,6 +52,11 @@ def verb() -> int:
         raise
 
 
+def named(error: Exception) -> str:
+    """The class of an exception and its message, if it has one."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def parser_message(error: Exception) -> str:
     """The parser's message about arguments that it could not read; empty for other errors."""
     message = getattr(error, "format_message", None)  # the class moved between versions of Typer
@@ -58,32 +69,15 @@ def parser_message(error: Exception) -> str:
 
 def show(text: str) -> None:
     """Print an error on one line without control characters, shortened in the middle."""
-    try:
-        from attnbench.render.grid import clean
-
-        line = clean(text)
-    except Exception:  # this may be the very import that fails
-        line = ascii(text)
-    half = LONGEST // 2
+    line, half = clean(text), LONGEST // 2
     line = line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
     print(f"attnbench: {line}", file=sys.stderr)
 
 
-def traced(keep: bool = True) -> str:
-    """Print the current traceback in debug mode; otherwise `keep` it and return where it is."""
-    import traceback
-
-    if os.environ.get(DEBUG):
-        traceback.print_exc()
-        return ""
-    if not keep:
-        return ""
-    import tempfile
-
+def clean(text: str) -> str:
+    """The text without control characters, also where nothing more can be loaded."""
     try:
-        number, path = tempfile.mkstemp(prefix="attnbench-traceback-", suffix=".txt")
-        with open(number, "w", errors="replace") as file:
-            traceback.print_exc(file=file)
-    except (OSError, MemoryError):
-        return f"; {DEBUG}=1 shows the traceback"
-    return f"; the traceback is in {path}"
+        from attnbench.render.grid import clean
+    except Exception:
+        return ascii(text)
+    return clean(text)

@@ -14,7 +14,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import AUTO, choose
 from attnbench.errors import UsageError
 from attnbench.records.selection import layers
-from attnbench.workloads.presets import expand, groups
+from attnbench.workloads.presets import GROUPS, expand
 
 CLASSES = (
     "Classes of the survey: FP fixed patterns, LP learned patterns, M memory, LR low rank, KR"
@@ -27,14 +27,14 @@ def models(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completer(lambda: (*names(), *groups())),
+            autocompletion=completer(lambda: (*names(), *GROUPS)),
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
     verify: bool = switch("--verify", "Run the contract's checks on small sizes."),
     json_: bool = options.as_json(),
 ) -> None:
-    """List mechanisms with class, complexity and forms; a single one in full."""
+    """List mechanisms with class, complexity and forms, or show one in full."""
     console.begin("reading mechanisms")
     from attnbench.api.measuring import reading_server
     from attnbench.workloads import reading

@@ -66,44 +66,34 @@ def as_json(panel: str | None = None) -> Any:
 
 
 def shared_option(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
-    """An option of `sweep` for Typer; `text` replaces its help where it is too general."""
+    """An option of `sweep` for Typer; `text` replaces its help where it is too general.
+
+    Without a default of the verb's own, the help names that of `sweep`.
+    """
     known = options()[name]
-    usual = f"  [default: {known.chosen}]" if default is None and known.chosen else ""
+    unset = known.flag or known.default in (None, "")
+    usual = known.chosen or ("" if unset else text_of(known.default))
+    shown = known.help + (f"  [default: {usual}]" if usual and default is None else "")
     if known.flag:
         either = f"/{flag('no_' + name)}" if known.chosen else ""  # neither on nor off by default
-        return typer.Option(
-            None if known.chosen else False,
-            flag(name) + either,
-            help=known.help + usual,
-            rich_help_panel=panel,
-            show_default=False,
-        )
+        return typer.Option(None, flag(name) + either, help=shown, rich_help_panel=panel)
     words = known.kind.words
-    return option(
-        known.kind.metavar,
-        text or known.help + usual,
-        panel,
-        default,
-        [flag(name)],
-        autocompletion=completer(words) if words else None,
-        show_default=not usual,
-    )
+    complete = completer(words) if words else None
+    names = [flag(name)]
+    return option(known.kind.metavar, text or shown, panel, default, names, autocompletion=complete)
 
 
 def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
     """Add the options of `sweep` to a verb; `given` gets the typed values of those written."""
 
     @wraps(verb)
-    def command(context: typer.Context, **values: Any) -> None:
-        written = {name: values.pop(name) for name in options()}
-        given = {name: value for name, value in written.items() if is_given(context, name)}
-        verb(given=read_options(given), **values)
+    def command(**values: Any) -> None:
+        verb(given=read_options({name: values.pop(name) for name in options()}), **values)
 
-    shown = [inspect.Parameter("context", KEYWORD, annotation=typer.Context)]
+    shown = []
     for name, known in options().items():
-        default = None if known.chosen or known.default is None else text_of(known.default)
-        hint = (bool | None if known.chosen else bool) if known.flag else str | None
-        made = shared_option(name, default, known.panel)
+        made = shared_option(name, panel=known.panel)
+        hint = bool | None if known.flag else str | None
         shown.append(inspect.Parameter(name, KEYWORD, default=made, annotation=hint))
     own = inspect.signature(verb).parameters
     shown += [own[name].replace(kind=KEYWORD) for name in own if name != GIVEN]

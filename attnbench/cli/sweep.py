@@ -29,7 +29,7 @@ def sweep(
         "I/N", "Measure only shard I of N, e.g. 2/6; attnbench merge joins them.", HelpPanel.CLUSTER
     ),
     out: Path | None = option(
-        "FOLDER", "Folder of the sweep.", HelpPanel.OUTPUT, show_default="reports/<date>"
+        "FOLDER", "Folder of the sweep.  [default: reports/<date>]", HelpPanel.OUTPUT
     ),
     resume: str | None = option(
         "FOLDER",

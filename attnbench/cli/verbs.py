@@ -4,14 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-from attnbench.cli import (
-    check,
-    doctor,
-    explain,
-    models,
-    stored,
-    sweep,
-)
+from attnbench.cli import check, doctor, explain, models, stored, sweep
 from attnbench.cli.bytes import bytes_
 from attnbench.cli.options import Verb
 from attnbench.version import __version__
@@ -21,23 +14,6 @@ HELP = "What does each attention mechanism cost, on this machine, at this length
 EXIT_CODES = """Exit codes: 0 done, 1 check found something slower or larger or nothing fits
 recommend --memory, 2 bad usage or nothing could be measured, 3 unsure under check --strict or it
 lost a process, 4 shards of sweep --on are missing, 130 interrupted (143 by TERM, 129 by HUP)."""
-
-
-def verbs() -> tuple[tuple[Callable[..., None], str], ...]:
-    """Each verb with its line in the list of commands, which cuts what is longer than these."""
-    return (
-        (sweep.sweep, "Measure time and memory against length, and draw them."),
-        (models.models, "List mechanisms and their forms, or show one in full."),
-        (stored.report, "Draw the figures and tables of a stored sweep again."),
-        (stored.recommend, "Rank the mechanisms of a sweep at one length."),
-        (stored.compare, "Say what changed between two sweeps."),
-        (explain.explain, "Say why one mechanism takes longer than another."),
-        (stored.claims, "Judge what papers claim by what a sweep measured."),
-        (check.check, "Fail if anything is slower or larger than it was."),
-        (bytes_, "Count what a model keeps of its context, by its config."),
-        (stored.merge, "Join the shards of a sweep."),
-        (doctor.doctor, "Show device, versions, peak rates and usable forms."),
-    )
 
 
 def application() -> typer.Typer:
@@ -50,8 +26,14 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(about)
-    for verb, line in verbs():
-        app.command(verb.__name__.rstrip("_"), cls=Verb, short_help=line)(verb)
+    verbs: tuple[Callable[..., None], ...] = (
+        *(sweep.sweep, models.models, stored.report, stored.recommend, stored.compare),
+        *(explain.explain, stored.claims, check.check, bytes_, stored.merge, doctor.doctor),
+    )
+    for verb in verbs:
+        # the list of verbs cuts a docstring, but not what it is given
+        first = (verb.__doc__ or "").partition("\n")[0]
+        app.command(verb.__name__.rstrip("_"), cls=Verb, short_help=first)(verb)
     return app
 
 

@@ -1,22 +1,15 @@
 """The machine and versions that a sweep ran on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from attnbench.records.bounds import Amount, Count, Load, Share, Size
 
 OTHERS = "other processes"  # the note on those that used the GPU when a session began
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fingerprint:
-    """What must agree between two machines for their times to be compared."""
-
-    processor: str
-    cores: Size
-    threads: Size
-    torch: str
-    device: str  # "cpu" or the name of the GPU
+# what must agree between two machines for their times to be compared
+FINGERPRINT = ("processor", "cores", "threads", "torch", "device")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +41,6 @@ class Environment:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def fingerprint(self) -> Fingerprint:
-        """The part that must agree for times to be compared."""
-        return Fingerprint(**{f.name: getattr(self, f.name) for f in fields(Fingerprint)})
+    def fingerprint(self) -> tuple[tuple[str, str | int], ...]:
+        """Name and value of all that must agree for times to be compared."""
+        return tuple((name, getattr(self, name)) for name in FINGERPRINT)

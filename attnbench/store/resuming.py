@@ -57,7 +57,7 @@ def asked(request: Request, divided: bool) -> dict[str, object]:
 def machine(here: Environment, divided: bool = True) -> dict[str, object]:
     """What must agree between two machines, of a `divided` sweep also the version."""
     version = {"attnbench": here.attnbench} if divided else {}
-    return {**version, **asdict(here.fingerprint)}
+    return {**version, **dict(here.fingerprint)}
 
 
 def differences(stored: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

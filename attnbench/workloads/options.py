@@ -209,7 +209,7 @@ DTYPES = (*SHORT_DTYPES.values(), *SHORT_DTYPES)
 # of the options that are not a single size
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "models": Kind("MECHANISMS", models, lambda: (*names(), *presets.groups())),
+        "models": Kind("MECHANISMS", models, lambda: (*names(), *presets.GROUPS)),
         "lengths": Kind("LENGTHS", axes.lengths),
         "mode": Kind("MODE", modes, lambda: (*Mode, BOTH)),
         "level": one_of("LEVEL", Level),

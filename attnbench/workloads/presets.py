@@ -11,11 +11,34 @@ kernels are compared on GPUs: heads of 128 numbers in bfloat16, and 16,384 token
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 
 from attnbench.catalogue.registry import decodes, names, unknown_name_message
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.records import Option, Selection
 from attnbench.records.selection import layers, stack_of
+
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        # the transformer in the fused form that users run, and as the paper ran it
+        "@fig2": """
+            transformer transformer:eager longformer bigbird linformer linear_transformer
+            poolingformer fastformer
+        """,
+        "@table5": "transformer sparse_transformer longformer bigbird smart_bird",
+        "@survey": """
+            memory_compressed image_transformer set_transformer transformer_xl sparse_transformer
+            reformer routing_transformer axial compressive_transformer sinkhorn longformer etc
+            synthesizer performer linformer linear_transformer bigbird
+        """,
+        "@modern": """
+            grouped_query sliding_window latent fnet retention gated_delta_net mamba2 kimi_delta
+            gated_linear lightning rwkv7 forgetting differential indexed moba native_sparse
+        """,
+        "@decode": "",  # read from the mechanisms' files
+        "@all": "",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +74,10 @@ class Preset:
             "linformer": {"rank": self.rank},
             # chosen here: not in Table 9
             "sparse_transformer": {"stride": None},
-            "image_transformer": {"block": 256, "memory": 256},
             "transformer_xl": {"segment": 128, "memory": 128},
             "compressive_transformer": {"segment": 128, "memory": 128, "compressed": 128},
-            "reformer": {"chunk": 64, "rounds": 2},
-            "etc": {"radius": 84, "global_tokens": 16},
-            "sinkhorn": {"block": 64},
+            "reformer": {"rounds": 2},
+            "etc": {"global_tokens": 16},
             "performer": {"features": 64},
         }
         if self.kv_heads is not None:
@@ -91,40 +112,13 @@ def preset(name: str) -> Preset:
     return table[name]
 
 
-def groups() -> tuple[str, ...]:
-    """The names of all groups."""
-    return (*listed(), "@decode", "@all")
-
-
-def listed() -> Mapping[str, tuple[str, ...]]:
-    """The groups whose members are listed here, not derived from cards."""
-    members = {
-        # the transformer in the fused form that users run, and as the paper ran it
-        "@fig2": """
-            transformer transformer:eager longformer bigbird linformer linear_transformer
-            poolingformer fastformer
-        """,
-        "@table5": "transformer sparse_transformer longformer bigbird smart_bird",
-        "@survey": """
-            memory_compressed image_transformer set_transformer transformer_xl sparse_transformer
-            reformer routing_transformer axial compressive_transformer sinkhorn longformer etc
-            synthesizer performer linformer linear_transformer bigbird
-        """,
-        "@modern": """
-            grouped_query sliding_window latent fnet retention gated_delta_net mamba2 kimi_delta
-            gated_linear lightning rwkv7 forgetting differential indexed moba native_sparse
-        """,
-    }
-    return {name: tuple(text.split()) for name, text in members.items()}
-
-
 def group(name: str) -> tuple[str, ...]:
     """The members of a group such as `@fig2` or `@all`. Raises `UsageError`."""
-    if name not in groups():
-        raise UsageError(unknown_name_message(name, groups(), "group"))
+    if name not in GROUPS:
+        raise UsageError(unknown_name_message(name, tuple(GROUPS), "group"))
     if name == "@decode":
         return tuple(filter(decodes, names()))
-    return names() if name == "@all" else listed()[name]
+    return tuple(GROUPS[name].split()) or names()
 
 
 def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.console import Console
 import attnbench
 from attnbench.api import sweeps
 from attnbench.devices.kinds.cpu import Cpu
-from attnbench.errors import AttnbenchError, SweepExists, UnknownMechanism, UsageError
+from attnbench.errors import AttnbenchError, CannotRun, SweepExists, UnknownMechanism, UsageError
 from attnbench.render import terminal as terminals
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load as stored
@@ -60,19 +61,23 @@ def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
     assert len(measured.ratios("transformer")) == 2
 
 
-def test_progress_is_shown_where_somebody_watches(monkeypatch):
-    told = []
-    with sweeps.show_progress(told.append) as observe:
-        observe("step")
-    assert told == ["step"]
+def test_progress_is_shown_where_somebody_watches(monkeypatch, tmp_path):
     progress = Progress(
         running="fastformer", mode="training", seq_len=512, done=1, round=0, left_s=9.0
     )
+
+    def measure(*what, observe, **how):
+        observe(progress)
+        raise CannotRun("that is enough")
+
+    monkeypatch.setattr("attnbench.api.measuring.measure", measure)
+    monkeypatch.setattr(sweeps.reading, "plan", MagicMock())
+    monkeypatch.setattr(sweeps, "own_server", MagicMock())
     for asked, terminal in ((True, False), (False, True), (True, True)):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
         monkeypatch.setattr(terminals, "Console", lambda console=console, **how: console)
-        with sweeps.show_progress(asked) as observe:
-            observe(progress)
+        with pytest.raises(CannotRun):
+            attnbench.sweep(out=tmp_path / "out", progress=asked, device="cpu")
         assert ("fastformer" in console.file.getvalue()) == (asked and terminal)
 
 

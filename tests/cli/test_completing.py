@@ -11,7 +11,7 @@ from attnbench.catalogue.registry import names
 from attnbench.cli.main import run
 from attnbench.cli.verbs import application
 from attnbench.workloads.options import options
-from attnbench.workloads.presets import groups
+from attnbench.workloads.presets import GROUPS
 from tests.cli.commands import environment, here, python
 
 
@@ -32,7 +32,7 @@ def answers(*words):
 
 
 def test_every_mechanism_and_group_is_offered():
-    assert answers("sweep", "--models", "") == [*names(), *groups()]
+    assert answers("sweep", "--models", "") == [*names(), *GROUPS]
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,13 @@ import signal
 
 import pytest
 
-from attnbench.cli.signals import SIGNALS
-from attnbench.cli.stopping import stoppable
+from attnbench.cli.stopping import SIGNALS, stoppable
 from attnbench.errors import Interrupted
 from tests.cli.commands import python
 
 BLOCK = """
 import os, signal
-from attnbench.cli.signals import leave_on_signal
-from attnbench.cli.stopping import stoppable
+from attnbench.cli.stopping import leave_on_signal, stoppable
 from attnbench.errors import Interrupted
 """
 
@@ -94,33 +92,3 @@ def test_a_signal_in_a_destructor_is_not_lost(number):
         "    while True: pass\n",
     )
     assert done.stderr == "attnbench: interrupted; all is well\n"
-
-
-# sends itself a signal when the program first loads what Python has not loaded
-EARLY = """
-import os, runpy, signal, sys
-
-signal.signal({number}, {before})
-OURS = "attnbench", "attnbench.__main__", "attnbench.cli", "attnbench.cli.signals"
-for name in ("enum", "contextlib", "signal"):
-    del sys.modules[name]
-
-class Sends:
-    def find_spec(self, name, *rest):
-        if name not in OURS:
-            os.kill(os.getpid(), {number})
-            while True:
-                pass
-
-sys.argv = ["attnbench", "doctor"]
-main = runpy.run_module("attnbench", run_name="imported")["main"]
-sys.meta_path.insert(0, Sends())
-main()
-"""
-
-
-def test_a_signal_in_the_first_milliseconds_ends_the_program_with_a_line(number):
-    before = "signal.default_int_handler" if number == signal.SIGINT else 0
-    done = ended(number, EARLY.format(number=int(number), before=before))
-    assert done.stderr == "attnbench: interrupted; nothing was measured\n"
-    assert done.stdout == ""

@@ -36,7 +36,7 @@ def shell(line, *, env=None):
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ('"$@" --version > /dev/full', 2, "attnbench: operating system error: [Errno 28] No space"),
+        ('"$@" --version > /dev/full', 2, "attnbench: the system refused: OSError: "),
         ('"$@" --version 2> /dev/full', 0, ""),
         ('"$@" --version >&-', 0, ""),
         ('"$@" --help | true', 0, ""),

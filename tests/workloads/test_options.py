@@ -12,7 +12,6 @@ import typer
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from attnbench.cli.options import is_given
 from attnbench.cli.verbs import application
 from attnbench.devices.finding import find
 from attnbench.errors import UsageError
@@ -72,7 +71,7 @@ COMMAND = SWEEP.commands["sweep"]
 def on_the_command_line(words):
     """The values of the options in these words after `attnbench sweep`."""
     context = COMMAND.make_context("sweep", words)
-    return read({n: v for n, v in context.params.items() if is_given(context, n)})
+    return read({name: context.params[name] for name in options()})
 
 
 def through_a_journal(asked):

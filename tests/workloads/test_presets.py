@@ -14,7 +14,7 @@ from attnbench.workloads.requests import request
 @pytest.mark.parametrize("column", presets())
 def test_every_option_of_a_preset_is_one_of_the_mechanism(column):
     offered = {name: options for name in names() if (options := preset(column).options(name))}
-    assert len(offered) >= 12
+    assert len(offered) >= 10
     for name, options in offered.items():
         config = card(name).configure(options)
         assert options.items() <= vars(config).items(), name
