@@ -1,4 +1,4 @@
-"""Two sweeps case by case: times where the machines agree, counted metrics always.
+"""Two sweeps case by case: costs and counts, and what else differs between the two.
 
 Two sweeps are not paired: their rounds show how processes vary, but not what changed between
 sessions on different days. With one round not even the variation between processes is known; such
@@ -13,31 +13,29 @@ import pandas as pd
 
 from attnbench.analysis.report import Analysis
 from attnbench.errors import UsageError
-from attnbench.metrics import COUNTED, MEMORY, RACED, TABLE, Join
+from attnbench.metrics import COUNTED, MEMORY, RACED, TABLE
 from attnbench.records import Sweep
 from attnbench.statistics.estimate import IntervalKind, from_log, p_value
 from attnbench.statistics.verdict import count_verdict, discoveries, judge
 
 Row: TypeAlias = dict[Any, Any]  # of one case of a summary, or of a comparison
 
-# the metrics of `COUNTED` that are the same on every machine
-PORTABLE = tuple(key for key in COUNTED if TABLE[key].join is Join.EXACT)
 IDENTITY = ("case", "series", "mode", "seq_len")
 COLUMNS = (*IDENTITY, "metric", "first", "second", "ratio", "low", "high", "verdict", "reason")
 
 
 class Comparison(NamedTuple):
-    """Two sweeps: `COLUMNS` for each case and metric that one of them has, and the `refusals`.
+    """Two sweeps: `COLUMNS` for each case and metric that one of them has, and what else `differs`.
 
     The ratio is that of the second over the first, with its ends low and high.
     """
 
     rows: pd.DataFrame
-    refusals: tuple[str, ...]
+    differs: tuple[str, ...]
 
 
-def compare(first: Analysis, second: Analysis, *, anyway: bool = False) -> Comparison:
-    """The second sweep against the first; costs of different machines are compared if `anyway`.
+def compare(first: Analysis, second: Analysis) -> Comparison:
+    """The second sweep against the first.
 
     Raises `UsageError` if the sweeps have no case in common.
     """
@@ -47,19 +45,17 @@ def compare(first: Analysis, second: Analysis, *, anyway: bool = False) -> Compa
     )
     if not a.keys() & b.keys():
         raise UsageError("no case is in both sweeps; sweep again with the options of one of them")
-    refused = refusals(first.sweep, second.sweep)
-    keys = PORTABLE if refused and not anyway else (*RACED, *COUNTED)
     pairs = [(a.get(case, {}), b.get(case, {})) for case in dict.fromkeys((*a, *b))]
-    rows = [row for key in keys for pair in pairs if (row := _row(key, *pair))]
+    rows = [row for key in (*RACED, *COUNTED) for pair in pairs if (row := _row(key, *pair))]
     for row, real in zip(rows, discoveries([row["p"] for row in rows]), strict=True):
         if "verdict" not in row:
             point, low, high = np.log([row["ratio"], row["low"], row["high"]])
             row["verdict"] = str(judge(point, low, high, real))
-    return Comparison(pd.DataFrame(rows, columns=COLUMNS), refused)
+    return Comparison(pd.DataFrame(rows, columns=COLUMNS), differences(first.sweep, second.sweep))
 
 
-def refusals(*sweeps: Sweep) -> tuple[str, ...]:
-    """Why costs of two sweeps cannot be compared: `torch: 2.12.0 and 2.13.0`."""
+def differences(*sweeps: Sweep) -> tuple[str, ...]:
+    """How machines, versions and settings differ: `torch: 2.12.0 and 2.13.0`."""
     known: dict[str, dict[object, None]] = {}
     for whole, session in ((one, session) for one in sweeps for session in one.sessions):
         settings = {n: value for n, value, _ in whole.request.settings.fields_with("compared")}

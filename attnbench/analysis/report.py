@@ -16,7 +16,7 @@ from attnbench.analysis.scaling import crossovers, one_order, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, timed_runs
 from attnbench.analysis.suspects import rankable, without_launches
-from attnbench.analysis.warnings import SweepWarning, warnings
+from attnbench.analysis.warnings import warnings
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Clock, Sweep, split_sizes
 from attnbench.statistics.estimate import IntervalKind
@@ -130,8 +130,14 @@ class Analysis:
         factors = [s.wall_s / s.cpu_s for s in samples if s.clock == Clock.CPU and s.cpu_s]
         return median(factors) if factors else None
 
+    @property
+    def disturbed(self) -> float:
+        """The share of laps that page faults or a slow core disturbed even when taken again."""
+        laps = [s.disturbed is not None for run in timed_runs(self.sweep.runs) for s in run.samples]
+        return sum(laps) / max(len(laps), 1)
+
     @cached_property
-    def warnings(self) -> tuple[SweepWarning, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Reasons to trust the numbers less, the most serious first."""
         return tuple(warnings(self.sweep, self.cases))
 

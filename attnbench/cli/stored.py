@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.options import completer, option, switch
+from attnbench.cli.options import completer, option
 from attnbench.errors import AttnbenchError, UsageError, small_file
 from attnbench.units import many
 from attnbench.workloads import axes
@@ -154,7 +154,6 @@ def recommend(
 def compare(
     first: Annotated[Path, typer.Argument(metavar="SWEEP_A", help="Folder of the earlier sweep.")],
     second: Annotated[Path, typer.Argument(metavar="SWEEP_B", help="Folder of the later sweep.")],
-    anyway: bool = switch("--anyway", "Compare costs of different machines too."),
     json_: bool = options.as_json(),
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
@@ -168,11 +167,11 @@ def compare(
     analyses = [analyse(load_results(folder)) for folder in (first, second)]
     for folder, analysis in zip((first, second), analyses, strict=True):
         console.warn(warnings(analysis), str(folder))
-    found = compare(*analyses, anyway=anyway)
-    if found.refusals and not anyway:
-        console.err().print("costs of this machine were not compared; --anyway compares them too")
+    found = compare(*analyses)
+    if found.differs:
+        console.warn([f"the sweeps differ in {'; '.join(found.differs)}"])
     if json_:
-        console.data({"refusals": found.refusals, "cases": found.rows})
+        console.data({"differs": found.differs, "cases": found.rows})
     else:
         console.show(*named([changes(found)], found.rows["series"]))
 

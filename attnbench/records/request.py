@@ -51,8 +51,8 @@ WHAT, SIZES, NUMBERS, TIME, CLUSTER = (partial(option, panel) for panel in [*Hel
 def setting(default: Any, **uses: Any) -> Any:
     """A field of `Settings`, with metadata on its uses elsewhere.
 
-    `worker`: its value is sent to measuring processes. `compared`: times of two sweeps that differ
-    in it are not compared. `said`: how a report's conditions describe it when it is on.
+    `worker`: its value is sent to measuring processes. `compared`: `compare` names it where two
+    sweeps differ in it. `said`: how a report's conditions describe it when it is on.
     """
     return field(default=default, metadata=uses)
 

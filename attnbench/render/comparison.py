@@ -7,7 +7,7 @@ import numpy as np
 
 from attnbench import units
 from attnbench.analysis.compare import Comparison
-from attnbench.metrics import TABLE, TIME
+from attnbench.metrics import TABLE
 from attnbench.render.check_page import verdict_label
 from attnbench.render.grid import Column, Table, bounded, table, words
 from attnbench.statistics.verdict import Verdict
@@ -55,14 +55,11 @@ def _label(verdict: str, metric: str) -> str:
 
 
 def _tally(comparison: Comparison) -> Iterator[str]:
-    """`Time: 3 slower, 40 same.` for each metric; then why the rest is not compared."""
+    """`Time: 3 slower, 40 same.` for each metric; then what else differs."""
     rows = comparison.rows
     for key, own in rows.groupby("metric", sort=False):
         counts = Counter(_label(verdict, str(key)) for verdict in own["verdict"])
         parts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         yield f"{units.capitalised(TABLE[str(key)].label)}: {parts}."
-    if comparison.refusals:
-        start = "Costs were not compared, since"
-        if TIME in set(rows["metric"]):
-            start = "Costs were compared although"
-        yield f"{start} the sweeps differ in {'; '.join(comparison.refusals)}."
+    if comparison.differs:
+        yield f"What changed may come from this: {'; '.join(comparison.differs)}."

@@ -10,6 +10,7 @@ from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 from attnbench.workloads.requests import command
 
+LAPS = 0.01  # share of disturbed laps above which it is said
 WALL = 1.05  # ratio to CPU time above which wall time is reported too
 # under a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;
 # without other load, half-widths of sweeps were 8 to 9 % on two threads, 3.4 % on one core
@@ -35,7 +36,8 @@ def conditions(analysis: Analysis) -> list[str]:
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
-    lines += (f"{units.capitalised(found.text)}." for found in analysis.warnings if found.note)
+    for reason in {run.notes["nvml"] for run in sweep.runs if "nvml" in run.notes}:
+        lines.append(f"NVML does not show the memory of single processes ({reason}).")
     return [clean(line) for line in lines]
 
 
@@ -54,7 +56,7 @@ def origin(sweep: Sweep) -> list[str]:
 
 def warnings(analysis: Analysis) -> list[str]:
     """One line of plain text for each warning that calls for action, the most serious first."""
-    return [clean(found.text) for found in analysis.warnings if not found.note]
+    return [clean(text) for text in analysis.warnings]
 
 
 def ended(analysis: Analysis) -> str:
@@ -140,6 +142,8 @@ def _how(analysis: Analysis) -> str:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
     if (factor := analysis.wall_factor or 1.0) > WALL:
         text += f"; wall time was {units.plain(factor, 2)} times as long in the median"
+    if (share := analysis.disturbed) > LAPS:
+        text += f"; page faults or a slow core disturbed {units.percent(share)} of laps"
     if settings.clock is Clock.WALL and settings.threads > 1 and by != "time":
         text += UNCERTAIN
     kept = any(run.notes.get("allocator") == "pages kept" for run in runs)

@@ -238,8 +238,8 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
     )
     for text in (
         "1 of 1 cases are launch-bound",
-        "the GPU's times of 1 of them include it",
-        "far below its maximum in samples of 2 of 2 timed runs",
+        "the GPU's times of 1 case include launches",
+        "the GPU was throttled: a clock far below its maximum in 2 runs",
     ):
         assert text in warned(whole)
     lines = conditions.conditions(analyse(whole))
