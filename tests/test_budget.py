@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (1_970, 1_000),
+    "cli": (1_980, 1_000),
     "api": (440, 170),
     "gate": (1_400, 1_200),
     "claims": (350, 350),
@@ -29,13 +29,13 @@ LINES = {
     "kvbytes": (570, 460),
     "measure": (1_930, 910),
     "analysis": (1_730, 1_240),
-    "fleet": (510, 440),
+    "fleet": (490, 440),
     "catalogue": (600, 450),
-    "run": (1_850, 940),
+    "run": (1_840, 940),
     "attention": (2_400, 2_000),
     "verify": (610, 450),
     "devices": (1_690, 1_300),
-    "statistics": (810, 650),
+    "statistics": (800, 650),
     "store": (790, 430),
     "records": (1_000, 500),
     "modes": (110, 90),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (31_110, 22_000)
-ALL = (23_920, 17_500)  # of the package
+TESTS = (31_030, 22_000)
+ALL = (23_890, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

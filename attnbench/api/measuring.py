@@ -69,7 +69,7 @@ def measure(
     series of a block have been timed.
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
-    share = split.share(plan.cases, request, shard) if shard else None
+    cases = split.share(plan.cases, request, shard)
     began = time.monotonic()
     dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
     here = environment(server, request.device, request.settings.threads, tuple(dtypes))
@@ -86,11 +86,10 @@ def measure(
         finished = done(stored)
         agenda = Agenda(
             request=request,
-            plan=plan.cases,
+            plan=cases,
             memory_bytes=here.device_memory_bytes or here.memory_bytes,
             earlier=[run for run in stored.runs if (run.case, run.part, run.round) in finished],
             begun=began,
-            share=share,
             rates=peak_rates(here),
             name=f"-{shard}" if shard else "",
         )

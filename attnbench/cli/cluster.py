@@ -168,7 +168,7 @@ def resuming(folder: Path) -> str:
 def shards_line(plan: Sequence[Planned], request: Request, shards: int) -> str:
     """How long a sweep in shards is predicted to take."""
     return (
-        f"In {many(shards, 'shard')} of whole rounds of whole blocks, the slowest is predicted to"
-        f" take {seconds(split.makespan_s(plan, request, shards))}, everything in one place"
+        f"In {many(shards, 'shard')} of whole blocks, the slowest is predicted to take"
+        f" {seconds(split.makespan_s(plan, request, shards))}, everything in one place"
         f" {seconds(split.makespan_s(plan, request, 1))}."
     )

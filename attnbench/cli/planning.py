@@ -34,8 +34,7 @@ def foretell(asked: "Asked", request: Request, plan: Sequence[Planned], as_json:
     on, shard = asked.where.on, asked.shard
     shards = shard.of if shard else asked.where.shards
     memory_bytes = None if on else find(request.device).memory_bytes()
-    share = split.share(plan, request, shard) if shard else None
-    found = foresee(request, plan, memory_bytes, share)
+    found = foresee(request, split.share(plan, request, shard), memory_bytes)
     if all(planned.refusal for planned in plan):
         raise CannotRun(
             f"none of {many(len(plan), 'case')} can run;"

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from attnbench.analysis.visits import timed
 from attnbench.api import measuring
 from attnbench.cli import console
-from attnbench.records import OTHERS, Block, Clock, Environment, Request, Run
+from attnbench.fleet import split
+from attnbench.records import OTHERS, Block, Clock, Environment, Request, Run, Shard
 from attnbench.render.styles import labels
 from attnbench.render.terminal import ProgressLine
+from attnbench.run.pool import Pool
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import Journal, begun, load
 from attnbench.units import many, percent
@@ -19,12 +20,14 @@ from attnbench.workloads.reading import Plan
 ENOUGH = 0.8  # share of the time it needs below which a process is clearly slowed down
 
 
-def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
+def measure(
+    request: Request, plan: Plan, server: Pool, folder: Path, shard: Shard | None, file: bytes
+) -> None:
     """`api.measuring.measure`, with choices, warnings, first times and progress on the terminal."""
-    how["announce"] = partial(show_choices, request, plan)
-    series = series_names(plan.cases)
+    cases = split.share(plan.cases, request, shard)
+    series = series_names(cases)
     names = labels(series.values())
-    depths = {series[planned.case.key]: planned.depth for planned in plan.cases}
+    depths = {series[planned.case.key]: planned.depth for planned in cases}
     of = " per layer" if max(depths.values(), default=1) > 1 else ""
     with ProgressLine(console.err()) as line:
 
@@ -32,8 +35,17 @@ def measure(request: Request, plan: Plan, *what: Any, **how: Any) -> None:
             stage = f"N = {block.seq_len:,} {block.mode}{of}"
             line.first_times(timed(block, new, runs, request.batch_tokens, depths), stage, names)
 
-        how |= {"observe": line.turn, "observe_block": visited}
-        spent = measuring.measure(request, plan, *what, **how)
+        spent = measuring.measure(
+            request,
+            plan,
+            server,
+            folder,
+            shard,
+            file,
+            announce=partial(show_choices, request, plan),
+            observe=line.turn,
+            observe_block=visited,
+        )
     took, useful = spent.took_s, 100 * spent.useful
     console.err().print(f"finished in {took:.0f} s ({useful:.0f} % measuring)")
 

@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from types import MappingProxyType
@@ -44,8 +44,7 @@ class Agenda:
     """The plan of a sweep or of a part of it, its runs, and what is left to do in this round.
 
     `earlier` are the runs in the journal that need not be repeated. `memory_bytes` is what a case
-    may use. `share` has the rounds of each block that are to be measured, by default all; its
-    first round then visits each of its blocks once, whatever its number in the whole sweep.
+    may use.
     """
 
     request: Request
@@ -54,9 +53,8 @@ class Agenda:
     earlier: Iterable[Run] = ()
     clock: Callable[[], float] = time.monotonic
     begun: float | None = None  # when the budget began; None: now
-    share: Mapping[Block, tuple[int, ...]] | None = None
     rates: Rates | None = None  # measured peaks of the machine
-    name: str = ""  # of the share; it seeds random orders
+    name: str = ""  # of the shard; it seeds random orders
     round: int = 0  # an index of the rounds in the share
     visits: int = 0  # to cases, so far
     useful_s: float = 0.0  # seconds in laps
@@ -73,10 +71,8 @@ class Agenda:
 
     def __post_init__(self) -> None:
         self.begun_s = self.clock() if self.begun is None else self.begun
-        every = dict.fromkeys(blocks(self.plan), tuple(range(self.request.rounds)))
-        self.rounds = every if self.share is None else self.share
-        self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         self.blocks = blocks(self.plan)
+        self.rounds = dict.fromkeys(self.blocks, tuple(range(self.request.rounds)))
         self.device = find(self.request.device)
         self.first = settings = self.request.settings
         if self.request.budget_s is not None and self.plan:

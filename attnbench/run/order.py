@@ -18,7 +18,7 @@ from operator import itemgetter
 from statistics import median
 from typing import TypeAlias
 
-from attnbench.records import Block, Outcome, Part, Planned, Request, Run
+from attnbench.records import Outcome, Part, Planned, Request, Run
 from attnbench.run.agenda import Agenda, blocks
 from attnbench.statistics.ratios import so_far
 
@@ -135,13 +135,8 @@ class Foreseen:
     left_out: Mapping[str, Run]  # why another case is not timed
 
 
-def foresee(
-    request: Request,
-    plan: Sequence[Planned],
-    memory_bytes: int | None,
-    share: Mapping[Block, tuple[int, ...]] | None = None,
-) -> Foreseen:
-    """Add up the visits of a sweep, or of a shard's `share`; without `memory_bytes` all fits."""
+def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None) -> Foreseen:
+    """Add up the visits of a sweep, or of a shard's cases; without `memory_bytes` all fits."""
     spent_s = 0.0
     agenda = Agenda(
         request=request,
@@ -149,7 +144,6 @@ def foresee(
         memory_bytes=math.inf if memory_bytes is None else memory_bytes,
         clock=lambda: spent_s,
         begun=-PEAKS_S,
-        share=share,
     )
     for _, cases in visits(agenda):
         spent_s += agenda.link_s(cases[0].block) + sum(map(agenda.cost_s, cases))

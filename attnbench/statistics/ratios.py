@@ -154,19 +154,10 @@ def processes(
 ) -> dict[tuple[Block, int], tuple[Shard | None, int]]:
     """Which processes served each round of a block; `blocks` are those of the cases.
 
-    Rounds of the same number have the same processes. Each shard of a divided sweep has its own:
-    the first ones serve the first of its rounds of each block, the next ones the second.
+    Rounds of the same number have the same processes, in each shard of a divided sweep its own.
     """
-    shards = {
-        (blocks[r.case], r.round): r.origin.shard for r in runs if r.case in blocks and r.samples
-    }
-    own: dict[tuple[Shard | None, Block], list[int]] = {}
-    for block, round_ in sorted(shards):
-        own.setdefault((shards[block, round_], block), []).append(round_)
-    return {
-        (block, round_): (shard, own[shard, block].index(round_) if shard else round_)
-        for (block, round_), shard in shards.items()
-    }
+    timed = (run for run in runs if run.case in blocks and run.samples)
+    return {(blocks[r.case], r.round): (r.origin.shard, r.round) for r in timed}
 
 
 def numbered(keys: Iterable[Key]) -> dict[Key, int]:

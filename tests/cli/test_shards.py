@@ -95,7 +95,7 @@ def test_a_shard_goes_on_in_its_own_folder_alone(copies):
 
 def test_a_dry_run_says_how_long_shards_take():
     done = here(*SMALL, "--dry-run", "--shards", "3")
-    assert "In 3 shards of whole rounds of whole blocks, the slowest is predicted" in done.stdout
+    assert "In 3 shards of whole blocks, the slowest is predicted" in done.stdout
     assert "#!/bin/sh" not in done.stdout
 
 
@@ -115,7 +115,7 @@ def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
 
 def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
     said = refused(*SMALL, "--shard", "9/9", "--out", tmp_path / "out")
-    assert "9 shards: the plan has only 8 units" in said
+    assert "9 shards: the plan has only 4 blocks" in said
     assert not (tmp_path / "out").exists()
 
 

@@ -20,6 +20,7 @@ SLOW = {"slow": 0.4, "fast": 0.1}
 def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **machine):
     """The folder, after a sweep on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
+    own = split.share(plan, request, shard)
     fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
     with Journal(folder, Start(request, here, shard)) as journal:
         if not journal.sweep.plan:
@@ -27,11 +28,10 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **mac
         runs, finished = journal.sweep.runs, done(journal.sweep)
         agenda = Agenda(
             request=request,
-            plan=plan,
+            plan=own,
             memory_bytes=1 << 30,
             clock=fake.clock,
             earlier=[run for run in runs if (run.case, run.part, run.round) in finished],
-            share=split.share(plan, request, shard) if shard else None,
             name=str(shard or ""),
         )
         sweep(agenda, fake.start, journal.append)

@@ -208,16 +208,6 @@ def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget
     assert LARGE.case.key in foresee(request, MIXED, None).rounds
 
 
-def test_a_dry_run_of_a_shard_adds_up_its_share():
-    share = {PLAN[0].block: (0, 2), PLAN[1].block: (1,)}
-    found = foresee(REQUEST, PLAN, GIB, share)
-    blocks = {p.case.key: p.block for p in PLAN}
-    assert {blocks[key]: rounds for key, rounds in found.rounds.items()} == {
-        PLAN[0].block: 2,
-        PLAN[1].block: 1,
-    }
-
-
 @given(
     st.floats(1, 500),
     st.integers(1, 6),
