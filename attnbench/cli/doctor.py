@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from attnbench.units import many, rate, size
 if TYPE_CHECKING:
     from attnbench.run.pool import Pool
 
-# for each package that computes forms: `package`, `version` or '', `install`, `departs`
+# for each package that computes forms: `package`, `version` or '', `departs`
 Packages = dict[str, dict[str, str]]
 
 
@@ -52,16 +51,13 @@ def doctor(
         console.data({**asdict(here), **keyed, **more})
         return
     shown = console.out().print
+    versions = (f"{name} {known['version'] or '–'}" for name, known in packages.items())
+    facts["packages"] = ", ".join(versions)
     for name, text in {**machine(chosen, here), **facts}.items():
         shown(f"{name:12}{text}")
-    for line in package_lines(packages):
-        shown(line)
-    shown("forms that do not run here" if refused else "forms       all installed ones run here")
-    # a missing package was named once, and so was the compiler
-    named = [f"{name} is not installed" for name, known in packages.items() if not known["version"]]
-    for form, reason in refused.items():
-        if not reason.startswith((*named, cannot or "\n")):
-            shown(f"  {form}: {reason}")
+    shown("What does not run here, and why:" if refused else "All forms run here.")
+    for reason in dict.fromkeys(refused.values()):
+        shown(f"  {reason}: {', '.join(form for form in refused if refused[form] == reason)}")
 
 
 def machine(device: Device, here: Environment) -> dict[str, str]:
@@ -94,20 +90,10 @@ def missing_devices() -> dict[str, str]:
     return {f"no {kind}": reason for kind in kinds() if (reason := find(kind).missing())}
 
 
-def package_lines(packages: Packages) -> Iterator[str]:
-    """The packages that compute forms, and how to install those that are missing."""
-    missing = [name for name, known in packages.items() if not known["version"]]
-    present = (f"{name} {packages[name]['version']}" for name in packages if name not in missing)
-    yield f"packages    {', '.join(present)}"
-    for command in dict.fromkeys(packages[name]["install"] for name in missing):
-        names = (name for name in missing if packages[name]["install"] == command)
-        yield f"            not installed: {', '.join(names)}; {command}"
-
-
 def examine(device: str, server: "Pool") -> tuple[dict[str, str], Packages]:
     """What does not run on the device, with reasons, and all packages that compute forms.
 
-    That is forms, in either mode, and installed mechanisms that cannot be read.
+    What does not run are forms, and installed mechanisms that cannot be read.
     """
     from attnbench.catalogue.registry import names
     from attnbench.workloads.reading import describe, process_groups

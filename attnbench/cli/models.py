@@ -68,11 +68,11 @@ def show_checks(checked: dict[str, list[dict[str, str]]], as_json: bool) -> None
     for name, results in checked.items():
         for check in dict.fromkeys(result["check"] for result in results):
             trials = [result for result in results if result["check"] == check]
-            of = {word: [t for t in trials if t["result"] == word] for word in ("failed", "passed")}
-            outcome = next((word for word in of if of[word]), "skipped")
-            first, count = of.get(outcome, trials)[0], len(of.get(outcome, ()))
-            reason = "" if outcome == "passed" else f"{first['trial']}: {first['reason']}"
-            rows.append((name, check, outcome, f"{count} of {len(trials)}", reason))
+            found = [trial["result"] for trial in trials]
+            outcome = next((word for word in ("failed", "passed") if word in found), "skipped")
+            first = trials[found.index(outcome)]
+            reason = f"{first['trial']}: {first['reason']}" if first["reason"] else ""
+            rows.append((name, check, outcome, f"{found.count(outcome)} of {len(trials)}", reason))
     failures = sum(row[2] == "failed" for row in rows)
     if as_json:
         console.data(checked)
@@ -133,7 +133,9 @@ def show_one(row: Mapping[str, Any]) -> None:
         parts = [says]
         if form == row["default"]:
             parts.append("the default here")
-        parts += by_package(row["packages"].get(form))
+        if (known := row["packages"].get(form)) and known["version"]:
+            parts.append(f"{known['package']} {known['version']}")
+            parts += [f"departs from the equations: {known['departs']}"] if known["departs"] else []
         if row["declared"] and (flops := row["flops"].get(form)):
             work = " + ".join(units.flops(flops[part]) for part in ("projections", "core"))
             parts.append(f"{work} (projections + core), one sequence of 1,024")
@@ -142,11 +144,3 @@ def show_one(row: Mapping[str, Any]) -> None:
     for name, default in row["options"].items():
         shown(f"  {name} = {default}")
     shown(f"  {row['options_mean']}")
-
-
-def by_package(known: Mapping[str, str] | None) -> list[str]:
-    """The installed package that computes a form, if any, and how the form deviates."""
-    if known is None or not known["version"]:
-        return []
-    departs = [f"departs from the equations: {known['departs']}"] if known["departs"] else []
-    return [f"{known['package']} {known['version']}", *departs]

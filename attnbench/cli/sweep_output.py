@@ -113,6 +113,4 @@ def interruption_message(folder: Path) -> str:
     sweep = load(folder)
     if sweep.finished:
         return f"what was measured is kept; attnbench report '{folder}' shows it"
-    measured = any(run.elapsed_s for run in sweep.runs)
-    state = "what was measured is kept" if measured else "nothing was measured yet"
-    return f"{state}; attnbench sweep --resume '{folder}' continues"
+    return f"what was measured is kept; attnbench sweep --resume '{folder}' continues"

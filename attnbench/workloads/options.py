@@ -56,7 +56,6 @@ class Option:
     panel: HelpPanel
     help: str
     chosen: str  # what the program chooses where the option is left out
-    limit: bool  # which a resume may change
 
     @property
     def kind(self) -> Kind:
@@ -87,18 +86,16 @@ def options() -> Mapping[str, Option]:
     found = []
     for record in (Request, Settings, Cluster):
         for each in (each for each in fields(record) if "panel" in each.metadata):
-            about, name = each.metadata, each.metadata.get("name", each.name)
             default = None if each.default is MISSING else each.default
             option = Option(
-                name=name,
+                name=each.metadata.get("name", each.name),
                 field=each.name,
                 record=record,
                 flag=each.type in (bool, bool | None),
-                default=(default,) if default and name in CROSSED else default,
-                panel=about["panel"],
-                help=about["help"],
-                chosen=about.get("chosen", ""),
-                limit=about.get("limit", False),
+                default=(default,) if default and each.name in CROSSED else default,
+                panel=each.metadata["panel"],
+                help=each.metadata["help"],
+                chosen=each.metadata.get("chosen", ""),
             )
             found.append(option)
     found.sort(key=lambda option: [*HelpPanel].index(option.panel))

@@ -7,6 +7,7 @@ print, hang, raise, exit, or kill the process.
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -69,12 +70,11 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
     """A card as data, with which forms run on the device or why not."""
     w = Workload(batch=1, seq_len=1024, level=Level.ATTENTION, device=device)
     config = card.config()
-    refused = {
-        f"{form} ({mode})": reason
-        for form in card.forms
-        for mode in PASSES
-        if (reason := card.refusal(form, config, replace(w, mode=mode)))
-    }
+    refused = {form: reason for form in card.forms if (reason := card.refusal(form, config, w))}
+    for form, mode in product(card.forms, PASSES):
+        reason = card.refusal(form, config, replace(w, mode=mode))
+        if reason and form not in refused:
+            refused[f"{form} in {mode}"] = reason
     return {
         "name": name,
         "class": card.family,
@@ -82,7 +82,7 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "symbols": card.symbols,
         "causal": card.causality,
         "decode": {form: card.cannot_decode(form) or "runs" for form in card.own_forms},
-        "forms": {form: card.refusal(form, config, w) or "runs" for form in card.forms},
+        "forms": {form: refused.get(form, "runs") for form in card.forms},
         "default": card.default_form(config, w),
         "parameters": card.parameters(config, w),
         "flops": {
@@ -107,7 +107,6 @@ def package(form: type[Attention]) -> dict[str, str]:
     return {
         "package": form.package,
         "version": installed(form.package),
-        "install": getattr(form, "install", ""),
         "departs": form.deviation,
     }
 
