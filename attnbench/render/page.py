@@ -8,7 +8,7 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.records import PASSES, Sweep
-from attnbench.render import charts, cost_tables, delimited, html, latex, markdown
+from attnbench.render import charts, cost_tables, delimited, exports, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
@@ -32,9 +32,10 @@ def report_files(
     formats: Sequence[str] = ("png",),
     tables: Sequence[Table] = (),
 ) -> dict[str, bytes]:
-    """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
+    """File name to content: figures and exports in each of `formats`, tables, all cases.
 
-    `tables` are those of `report_tables` unless given.
+    The formats are png, svg and pdf, and those of `exports`. `tables` are those of `report_tables`
+    unless given.
     """
     sweep, cases = analysis.sweep, analysis.cases
     tables = tables or report_tables(analysis)
@@ -48,9 +49,11 @@ def report_files(
         f"{stem}.{end}": saved(figure, end)
         for stem, figure in ((stem, drawn(stem, analysis)) for stem in described)
         for end in dict.fromkeys((*formats, "png"))  # a page shows the PNG
+        if end not in exports.FORMATS
     }
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
     shown = [file for file in files if file.endswith(".png")]
+    files |= exports.files(analysis, formats)
     first, *rest = labelled = named(tables, cases["series"])
     lines = map(": ".join, answers.items())
     files["tables.md"] = markdown.page(sweep.name, lines, warned, said, shown, labelled)
