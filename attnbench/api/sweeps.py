@@ -116,8 +116,7 @@ class Sweep:
         The time of a sweep that only decodes is that of a step, above the bytes of the state.
         Raises `UsageError` if that was not measured.
         """
-        from attnbench.render.figures import cost_figure, decode_figure
-        from attnbench.render.panels import saved
+        from attnbench.render.figures import cost_figure, decode_figure, saved
 
         if quantity not in QUANTITIES:
             raise UsageError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")

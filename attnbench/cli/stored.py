@@ -67,7 +67,7 @@ def publish(
     into = out or (folder if folder.is_dir() else folder.parent)
     with nothing_lost(sweep, folder):
         analysis = analyse(sweep, against)
-        tables = report_tables(analysis)
+        tables = [*report_tables(analysis)]
         console.warn(warnings(analysis))
         files = report_files(analysis, formats, tables)
         output.fill(into, files, then=INTACT)

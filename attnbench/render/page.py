@@ -13,11 +13,10 @@ from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
-from attnbench.render.figures import cost_figure, decode_figure
+from attnbench.render.figures import cost_figure, decode_figure, saved
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named
-from attnbench.render.panels import saved
 from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def report_files(
     unless given.
     """
     sweep, cases = analysis.sweep, analysis.cases
-    tables = tables or report_tables(analysis)
+    tables = tables or [*report_tables(analysis)]
     answers, warned, said = sentences(analysis.answers), warnings(analysis), conditions(analysis)
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
@@ -54,16 +53,15 @@ def report_files(
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
     shown = [file for file in files if file.endswith(".png")]
     files |= exports.files(analysis, formats)
-    first, *rest = labelled = named(tables, cases["series"])
+    labelled = named(tables, cases["series"])
     lines = map(": ".join, answers.items())
     files["tables.md"] = markdown.page(sweep.name, lines, warned, said, shown, labelled)
     files |= {file: text.encode() for file, text in latex.files(labelled).items()}
     head = origin(sweep)
     files["report.html"] = html.page(
         sweep.name,
-        rest,
+        labelled,
         head=head,
-        answer=first,
         answers=answers,
         warnings=warned,
         conditions=[line for line in said if line not in head],
@@ -101,12 +99,8 @@ def drawn(stem: str, analysis: Analysis) -> "Figure":
     return decode_figure(analysis.cases, stem)
 
 
-def report_tables(analysis: Analysis) -> list[Table]:
+def report_tables(analysis: Analysis) -> Iterator[Table]:
     """Every table of the report, in reading order; the first is that of the answers."""
-    return [*_tables(analysis)]
-
-
-def _tables(analysis: Analysis) -> Iterator[Table]:
     cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
     modes, cards, bases = analysis.modes, analysis.sweep.cards, analysis.baselines
     yield answer(analysis)
@@ -138,7 +132,5 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {"answer", "not_measured", *(f"latency_{mode}" for mode in analysis.modes)}
-    if analysis.against:
-        names.add("crossovers")
-    return [table for table in tables if table.name in names and table.rows]
+    shown = ("answer", "latency_", "not_measured", *(["crossovers"] if analysis.against else ()))
+    return [table for table in tables if table.name.startswith(shown) and table.rows]

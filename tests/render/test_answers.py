@@ -253,7 +253,7 @@ def test_decoding_is_answered_with_the_state_of_a_sequence():
 def test_series_are_named_as_in_figures_and_written_in_full_once():
     names = ("transformer:eager", "transformer:sdpa", "longformer")
     analysis = analyse(sweep(names, **QUIET))
-    found, *times = named(report_tables(analysis)[:3], analysis.answers.series)
+    found, *times = named([*report_tables(analysis)][:3], analysis.answers.series)
     rows = {row[0].text for row in found.rows}
     assert rows == {"Transformer (eager)", "Transformer (sdpa)", "Longformer"}
     assert found.note.endswith("In full: longformer:eager.")
