@@ -1,5 +1,6 @@
-"""Adaptively sparse transformer (Correia et al., 2019): softmax that learns how many weights are 0.
+"""Adaptively sparse transformer (Correia et al., 2019): each head learns how many weights are 0.
 
+    q, k, v = x W_Q, x W_K, x W_V                       [B, H, N, d] each
     Z = q kᵀ / √d                                       [B, H, N, N]
     A = α-entmax(Z), along keys                         [B, H, N, N]
     o = A v                                             [B, H, N, d]

@@ -1,4 +1,4 @@
-"""Axial attention (Ho et al., 2019): the tokens as a grid, attention along rows and columns.
+"""Axial attention (Ho et al., 2019): tokens form a grid and attend along its rows and columns.
 
     x as h rows of w tokens, N ≤ h w                               [B, h, w, D]
     row(x), col(x): softmax attention within each row or column, each with four projections

@@ -1,5 +1,6 @@
-"""Big Bird (Zaheer et al., 2020), ITC: neighbouring, random and global tokens, block by block.
+"""Big Bird (Zaheer et al., 2020): tokens read neighbours, random blocks and a few global tokens.
 
+    q, k, v = x W_Q, x W_K, x W_V                                                  [B, H, N, d] each
     o_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,    i ≥ g, j ∈ G and W_i and R_i        [B, H, N, d]
     G   = {j: j < g}
     W_i = {j: |block(i) − block(j)| ≤ 1}, 3 b tokens
@@ -15,8 +16,8 @@ padding is never a key.
 
 Each block of queries reads three blocks of keys as overlapping views; random blocks of keys and
 values are copied, [B, H, N r/b, d]. `flex` copies nothing and stores no scores, by
-torch's flex_attention. No causal form: global and random tokens look ahead. Left out: the variant
-ETC, whose global tokens are added to the sequence.
+torch's flex_attention. No causal form: global and random tokens look ahead. This is the paper's
+ITC; left out: its ETC, whose global tokens are added to the sequence.
 
 Notation: the paper's w is our 3 b.
 Source: arXiv:2007.14062, section 2 and appendix D.

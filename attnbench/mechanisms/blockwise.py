@@ -1,5 +1,6 @@
-"""BlockBERT (Qiu et al., 2019): each block of queries attends to one block of keys per head.
+"""BlockBERT (Qiu et al., 2019): in each head, a block of queries attends to one block of keys.
 
+    q, k, v = x W_Q, x W_K, x W_V                                  [B, H, N, d] each
     q, k, v in n blocks of b = ⌈N / n⌉ tokens                      [B, n, H, b, d]
     A_i = softmax(q_i k_{π(i)}ᵀ / √d)                              [B, n, H, b, b]
     o_i = A_i v_{π(i)}, blocks joined again                        [B, H, N, d]

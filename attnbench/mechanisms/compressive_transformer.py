@@ -1,4 +1,4 @@
-"""Compressive Transformer (Rae et al., 2019): tokens that leave the memory are kept, c to a slot.
+"""Compressive Transformer (Rae et al., 2019): a memory whose oldest tokens are kept compressed.
 
     h̃ = [SG(slots); SG(memory); segment]                      [B, C + M + L, D]
     attention of Transformer-XL over h̃, distances counted in positions of h̃  [B, N, D]

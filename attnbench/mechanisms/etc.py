@@ -1,5 +1,6 @@
-"""ETC (Ainslie et al., 2020): a few global tokens see all; the others see them and a band.
+"""ETC (Ainslie et al., 2020): a few global tokens see all; others see them and their neighbours.
 
+    q, k, v = x W_Q, x W_K, x W_V                                   [B, H, N, d] each
     global i:  keys = all G global and n long tokens                [B, H, G, G + n]
     long i:    keys = long j with |i − j| ≤ r, and all G            [B, H, n, 2 r + 1 + G]
     S_ij = q_i · (k_j + a_ij) / √d      o_i = softmax_j(S_ij) v_j   [B, H, N, d]

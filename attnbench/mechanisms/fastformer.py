@@ -1,5 +1,6 @@
-"""Fastformer (Wu et al., 2021): pool the queries into one vector, the keys into another.
+"""Fastformer (Wu et al., 2021): tokens meet one summary of all queries and keys, not each other.
 
+    q, k, v = x W_Q, x W_K, x W_V                                [B, H, N, d] each
     α = softmax_i(w_qᵀ q_i / √d)       q̄ = Σ α_i q_i            [B, H, N], [B, H, d]
     p_i = q̄ ∗ k_i                                               [B, H, N, d]
     β = softmax_i(w_kᵀ p_i / √d)       k̄ = Σ β_i p_i            [B, H, N], [B, H, d]

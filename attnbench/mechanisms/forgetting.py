@@ -1,5 +1,6 @@
 """Forgetting attention (FoX, Lin et al., 2025): softmax attention whose keys fade with time.
 
+    q, k, v = x W_Q, x W_K, x W_V                      [B, H, N, d] each
     f = σ(x W_F + b)                                   [B, H, N]
     F_i = log f_1 + … + log f_i                        [B, H, N]
     a_ij = softmax_j(q_i · k_j / √d + F_i − F_j),  j ≤ i

@@ -1,4 +1,4 @@
-"""Gated DeltaNet (Yang et al., 2024): a state that decays and is corrected at one key per token.
+"""Gated DeltaNet (Yang et al., 2024): a matrix remembers; a token fades it and rewrites one key.
 
     q, k = SiLU(conv(x [W_Q, W_K]))                    [B, H, N, d] each
     v = SiLU(conv(x W_V))                              [B, V, N, e D / V]

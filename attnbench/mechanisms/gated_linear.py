@@ -1,4 +1,4 @@
-"""Gated linear attention (GLA, Yang et al., 2023): a state whose rows decay at learned rates.
+"""Gated linear attention (GLA, Yang et al., 2023): a matrix remembers; its rows fade as learned.
 
     q, k = x W_Q, x W_K                                [B, H, N, d / s]
     v = x W_V                                          [B, H, N, d]

@@ -1,5 +1,6 @@
 """Image Transformer (Parmar et al., 2018): each block of queries attends to a memory around it.
 
+    q, k, v = x W_Q, x W_K, x W_V                                      [B, H, N, d] each
     q in blocks of l_q; each block has a memory M of l_m further keys  [B, n, H, l_q, d]
     A = softmax(q k_Mᵀ / √d)                                    [B, n, H, l_q, l_q + l_m]
     o = A v_M, the blocks concatenated                                      [B, H, N, d]

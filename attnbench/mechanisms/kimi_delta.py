@@ -1,4 +1,4 @@
-"""Kimi delta attention (2025): the gated delta rule with a decay for each channel of the keys.
+"""Kimi delta attention (2025): Gated DeltaNet, in which each channel of the keys fades by itself.
 
     q, k, v = SiLU(conv(x [W_Q, W_K, W_V]))            [B, H, N, d] each
     q̂ = q / (‖q‖ √d),  k̂ = k / ‖k‖

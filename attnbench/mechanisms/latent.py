@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-V2, 2024): keys and values expanded from a small latent.
+"""Multi-head latent attention (DeepSeek-V2, 2024): keys and values come from one short vector.
 
     c = RMSNorm(x W_DKV)                               [B, N, r]
     k^R = x W_KR, one for all heads                    [B, N, ρ]

@@ -1,4 +1,4 @@
-"""Lightning attention (Qin et al., 2024): linear attention with a fixed decay of each head.
+"""Lightning attention (Qin et al., 2024): a matrix sums up past tokens, and fades at a fixed rate.
 
     λ_h = exp(−2^(−8 (h + 1) / H) (1 − l + 10⁻⁵))
     q, k, v = SiLU(x W_Q), SiLU(x W_K), SiLU(x W_V)    [B, H, N, d] each

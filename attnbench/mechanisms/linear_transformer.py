@@ -1,5 +1,6 @@
-"""Linear Transformer (Katharopoulos et al., 2020): a positive feature map in place of softmax.
+"""Linear Transformer (Katharopoulos et al., 2020): no softmax, so one sum of keys serves all.
 
+    q, k, v = x W_Q, x W_K, x W_V                      [B, H, N, d] each
     φ(x) = elu(x) + 1                                  [B, H, N, d]
     S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)               [B, H, d, d], [B, H, d]
     o_i = Sᵀ φ(q_i) / (zᵀ φ(q_i) + 10⁻⁶)               [B, H, N, d]

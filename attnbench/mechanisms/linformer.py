@@ -1,5 +1,6 @@
-"""Linformer (Wang et al., 2020): project the N keys and values to R.
+"""Linformer (Wang et al., 2020): queries attend to R learned mixtures of the N keys and values.
 
+    q, k, v = x W_Q, x W_K, x W_V                      [B, H, N, d] each
     k′ = E k,  v′ = F v                                [B, H, R, d]
     A  = softmax(q k′ᵀ / √d)                           [B, H, N, R]
     o  = A v′                                          [B, H, N, d]

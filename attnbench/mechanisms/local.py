@@ -1,5 +1,6 @@
-"""Local attention (Tay et al., 2021): each token attends to its block; the baseline of LRA.
+"""Local attention (Tay et al., 2021): each token attends to its own block of tokens.
 
+    q, k, v = x W_Q, x W_K, x W_V                                       [B, H, N, d] each
     o_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,    ⌊j / b⌋ = ⌊i / b⌋        [B, H, N, d]
 
 Blocks of b consecutive tokens do not overlap or interact. The released code strides its blocks

@@ -1,5 +1,6 @@
-"""Longformer (Beltagy et al., 2020): a sliding window, and a few tokens linked to all others.
+"""Longformer (Beltagy et al., 2020): tokens attend to their neighbours, a few of them to all.
 
+    q, k, v = x W_Q, x W_K, x W_V                                      [B, H, N, d] each
     o_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,    i ≥ g, j ∈ W_i          [B, H, N, d]
     W_i = {j: |i − j| = m δ, 0 ≤ m ≤ w/2} and {j: j < g}
     o_i = Σ_j softmax_j(q′_i k′_jᵀ / √d) v′_j, i < g, all j            [B, H, g, d]

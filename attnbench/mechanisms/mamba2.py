@@ -1,4 +1,4 @@
-"""Mamba-2 (Dao and Gu, 2024): a state-space layer with one decay for each head and token.
+"""Mamba-2 (Dao and Gu, 2024): a matrix remembers; each token says how much of it each head keeps.
 
     z, u, Δ = x [W_z, W_u, W_Δ]                        [B, N, e D], [B, N, e D + 2 K s], [B, N, H]
     x′, b, c = SiLU(conv(u))                           [B, H, N, p], [B, K, N, s], [B, K, N, s]

@@ -1,5 +1,6 @@
 """Memory-compressed attention (Liu et al., 2018): a strided convolution shortens keys and values.
 
+    q, k, v = x W_Q, x W_K, x W_V                                       [B, H, N, d] each
     k̃_j = C_K [k_{sj}; …; k_{sj+s−1}]      j < n = ⌈N / s⌉             [B, n, D]
     ṽ_j = C_V [v_{sj}; …; v_{sj+s−1}]                                  [B, n, D]
     o = softmax(q k̃ᵀ / √d) ṽ                                        [B, H, N, d]

@@ -1,5 +1,6 @@
 """Mixture of block attention (MoBA, Lu et al., 2025): each query reads the blocks it fits best.
 
+    q, k, v = x W_Q, x W_K, x W_V                       [B, H, N, d] each
     k̄_m = mean of k in block m                         [B, H, N / C, d]
     s_im = q_i · k̄_m,  m before the block of i
     J_i = tokens up to i of its own block, and of the n − 1 blocks with the largest s_im

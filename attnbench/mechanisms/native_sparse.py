@@ -1,5 +1,6 @@
-"""Native sparse attention (NSA, Yuan et al., 2025): means of blocks, chosen blocks, and a window.
+"""Native sparse attention (NSA, Yuan et al., 2025): block means, chosen blocks and neighbours.
 
+    q = x W_Q,  k, v = x W_K, x W_V                      [B, H, N, d], [B, K, N, d] each
     k̄_m, v̄_m = means of k, v in block m                [B, K, N / C, d] each
     p_im = softmax over the blocks m that end by i of (q_i · k̄_m / √d)   [B, H, N, N / C]
     J_i = tokens up to i of its own block, the one before it, the first with a real token, and of

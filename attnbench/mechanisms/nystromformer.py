@@ -1,5 +1,6 @@
-"""Nyströmformer (Xiong et al., 2021): softmax attention rebuilt from M landmarks.
+"""Nyströmformer (Xiong et al., 2021): softmax attention estimated from M averages of tokens.
 
+    q, k, v = x W_Q, x W_K, x W_V                        [B, H, N, d] each
     q̃, k̃ = means of q, k over M segments               [B, H, M, d]
     F = softmax(q k̃ᵀ / √d)                              [B, H, N, M]
     A = softmax(q̃ k̃ᵀ / √d)                              [B, H, M, M]

@@ -1,5 +1,6 @@
-"""Performer (Choromanski et al., 2021): random features whose products estimate softmax's kernel.
+"""Performer (Choromanski et al., 2021): random features estimate softmax at linear cost.
 
+    q, k, v = x W_Q, x W_K, x W_V                             [B, H, N, d] each
     φ(q_i) = exp(ω q̂_i − |q̂_i|²/2 − max_f ω q̂_i) + ε       [B, H, N, M]
     φ(k_j) = exp(ω k̂_j − |k̂_j|²/2 − max_j,f ω k̂_j) + ε     [B, H, N, M]
     S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)                [B, H, M, d], [B, H, M]

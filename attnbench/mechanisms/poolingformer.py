@@ -1,5 +1,6 @@
 """Poolingformer (Zhang et al., 2021): a sliding window, then a wider one over pooled keys.
 
+    q, k, v = x W_Q, x W_K, x W_V                                        [B, H, N, d] each
     y_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,        |i − j| ≤ w₁/2        [B, H, N, d]
     k̄_m = Σ_t δ_mt k′_t,  v̄_m = Σ_t δ′_mt v′_t,  q′, k′, v′ projected from y  [B, H, N/ξ, d]
     z_i = Σ_m softmax_m(q′_i k̄_mᵀ / √d) v̄_m,       |i − c_m| ≤ w₂/2      [B, H, N, d]

@@ -1,5 +1,6 @@
-"""Reformer (Kitaev et al., 2020): attend among tokens with equal hashes.
+"""Reformer (Kitaev et al., 2020): tokens attend to those with the same hash, which are similar.
 
+    q, v = x W_Q, x W_V                                 [B, H, N, d] each
     k = q / ‖q‖                                         [B, H, N, d]
     h_r(q) = argmax([q R_r; −q R_r]), R_r normal           [B, H, N], for each round r
     sort the tokens of each round by (h_r, position), cut into chunks of M

@@ -1,5 +1,7 @@
-"""Retention (RetNet, Sun et al., 2023): linear attention whose state decays at a rate per head.
+"""Retention (RetNet, Sun et al., 2023): a matrix sums up past tokens, and fades at a fixed rate.
 
+    q, k = x W_Q, x W_K                                [B, H, N, d] each
+    v = x W_V                                          [B, H, N, e d]
     γ_h = 1 − 2^(−5−h)
     S_n = γ_h S_{n−1} + k_nᵀ v_n / √d                  [B, H, d, e d]
     o_n = q_n S_n                                      [B, H, N, e d]

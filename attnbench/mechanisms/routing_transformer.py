@@ -1,5 +1,6 @@
-"""Routing Transformer (Roy et al., 2020): attend among tokens near the same centroid.
+"""Routing Transformer (Roy et al., 2020): tokens attend within clusters of similar ones.
 
+    q, k, v = x W_Q, x W_K, x W_V                         [B, H, N, d] each
     q̃, k̃ = q, k with zero mean and unit variance        [B, H/2, N, d]
     Q_c = the W tokens with the largest μ_c · q̃_i,  K_c likewise of k̃     [B, H/2, K, W]
     o_i = mean over clusters c with i ∈ Q_c of Σ_j∈K_c softmax_j(q̃_i · k̃_j / √d) v_j

@@ -1,4 +1,4 @@
-"""RWKV-7 (Peng et al., 2025): a state that removes at one key and adds at another.
+"""RWKV-7 (Peng et al., 2025): a matrix remembers; tokens remove at one key and add at another.
 
     x_m = x + (x' − x) ⊙ μ_m, x' the token before, m ∈ {r, k, v, w, a, g}   [B, N, D] each
     r, k, v = x_r W_R, x_k W_K, x_v W_V                [B, H, N, d] each

@@ -1,5 +1,6 @@
-"""Sparse Sinkhorn attention (Tay et al., 2020): sort blocks softly; each block sees one more.
+"""Sparse Sinkhorn attention (Tay et al., 2020): each block also sees one that is sorted to it.
 
+    q, k, v = x W_Q, x W_K, x W_V                          [B, H, N, d] each
     X′_i = sum of the tokens of block i                    [B, C, D]
     R = ReLU(X′ W_P) W_B                                [B, H, C, C]
     P = normalise exp((R + ε) / τ) by rows, then columns, T times   [B, H, C, C]

@@ -1,5 +1,6 @@
 """Sliding-window attention with sinks (Mistral 7B, 2023): the last w tokens, and the first few.
 
+    q = x W_Q,  k, v = x W_K, x W_V                    [B, H, N, d], [B, K, N, d] each
     J_i = {j ≤ i: i − j < w or j < s}
     a_ij = e^{q_i · k_j / √d} / (e^{σ_h} + Σ_{l ∈ J_i} e^{q_i · k_l / √d}),  j ∈ J_i
     o_i = Σ_j a_ij v_j                                 [B, H, N, d]

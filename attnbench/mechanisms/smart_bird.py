@@ -1,5 +1,6 @@
-"""Smart Bird (Wu et al., 2021): a small sketch of the attention selects K keys for each query.
+"""Smart Bird (Wu et al., 2021): a cheap sketch of the attention chooses K keys for each query.
 
+    q, k, v = x W_Q, x W_K, x W_V                                  [B, H, N, d] each
     E = x W_E      A = softmax(E W_q (E W_k)ᵀ / √d_s)              [B, N, s], [B, N, N]  (1)
     P_ij = 1 / log² A_ij                                                      [B, N, N]  (2)
     S_ij ~ U(0, P_ij), drawn separately for each head                      [B, H, N, N]  (3)

@@ -1,5 +1,6 @@
-"""Sparse Transformer (Child et al., 2019): half of the heads local, the others strided.
+"""Sparse Transformer (Child et al., 2019): half of the heads read near tokens, half every L-th.
 
+    q, k, v = x W_Q, x W_K, x W_V                                 [B, H, N, d] each
     local      j ∈ S_i  if  ⌊j / L⌋ = ⌊i / L⌋
     strided    j ∈ S_i  if  (i − j) mod L = 0
     fixed      j ∈ S_i  if  j mod L ≥ L − c

@@ -1,5 +1,6 @@
-"""Synthesizer (Tay et al., 2020): attention logits computed without comparing tokens.
+"""Synthesizer (Tay et al., 2020): attention weights that are computed without comparing tokens.
 
+    q, k, v = x W_Q, x W_K, x W_V; only `mixture` reads q and k  [B, H, N, d] each
     S_dense  = ReLU(x W_1) W_2                          [B, H, N, N]
     S_random = R, learned or fixed                         [H, N, N]
     S_factorized_random = R_1 R_2ᵀ                         [H, N, N]

@@ -1,5 +1,6 @@
 """Transformer (Vaswani et al., 2017): every token attends to every token.
 
+    q, k, v = x W_Q, x W_K, x W_V                   [B, H, N, d] each
     A = softmax(q kᵀ / √d)                          [B, H, N, N]
     o = A v                                         [B, H, N, d]
     y = merge(o) W_O                                   [B, N, D]
