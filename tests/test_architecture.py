@@ -57,6 +57,7 @@ DOORS = {
     "typer": {"cli"},
     "pynvml": {"devices/nvml.py"},
     "ray": {"fleet/ray.py"},
+    "triton": {"attention/kernels/pooling.py"},
 }
 
 ANALYSING = ("attnbench.analysis", "attnbench.statistics")

@@ -19,25 +19,25 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (1_970, 1_000),
+    "cli": (1_960, 1_000),
     "api": (440, 170),
     "gate": (1_400, 1_200),
     "claims": (350, 350),
-    "render": (3_030, 1_700),
+    "render": (3_110, 1_700),
     "render/web": (520, 520),
     "workloads": (1_130, 650),
-    "kvbytes": (630, 460),
+    "kvbytes": (570, 460),
     "measure": (1_930, 910),
-    "analysis": (1_700, 1_240),
+    "analysis": (1_730, 1_240),
     "fleet": (490, 440),
     "catalogue": (600, 450),
-    "run": (1_850, 940),
-    "attention": (2_140, 2_000),
+    "run": (1_780, 940),
+    "attention": (2_400, 2_000),
     "verify": (610, 450),
-    "devices": (1_670, 1_300),
+    "devices": (1_690, 1_300),
     "statistics": (800, 650),
-    "store": (790, 430),
-    "records": (1_000, 500),
+    "store": (770, 430),
+    "records": (990, 500),
     "modes": (110, 90),
     "units.py": (190, 140),
     "metrics.py": (200, 170),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (30_570, 22_000)
-ALL = (23_550, 17_500)  # of the package
+TESTS = (30_820, 22_000)
+ALL = (23_770, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

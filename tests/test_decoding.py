@@ -10,7 +10,6 @@ from attnbench.catalogue import registry
 from attnbench.devices import memory
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.costs import Costs
-from attnbench.statistics.curves import series_names
 from attnbench.verify.checks import continued
 from attnbench.verify.trial import tokens, trials
 from attnbench.workloads.plan import plan
@@ -144,7 +143,7 @@ def test_states_are_filled_where_a_prompt_takes_longer_than_the_steps():
     assert [line.filled for line in cases.values()] == [False, False, False, True]
     longest, whole = cases[65536], planned("transformer", lengths=lengths, fill=False)[65536]
     assert (longest.prefill_flops, whole.filled) == (0, False)
-    costs = Costs(series_names([longest, whole]))
+    costs = Costs([longest, whole])
     filling_s, prompt_s = costs.prepare_s(longest), costs.prepare_s(whole)
     assert filling_s < 1 < 60 < prompt_s
     state = 2 * 65536 * longest.case.workload.width * 4

@@ -19,7 +19,6 @@ import numpy as np
 from attnbench.metrics import MEMORY, TABLE, TIME
 from attnbench.records import Outcome, Part, Planned, Run
 from attnbench.run.costs import Costs, Group, Rates, seq_len
-from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import LEVEL, Estimate, student_quantile
 
 PREDICTED = (*TABLE[TIME].prediction, "predicted_bytes")
@@ -38,7 +37,7 @@ def predictions(
     `known` are the measured times of one iteration. There is no band for a series of which no
     length was measured in the mode, nor if no series has more than two.
     """
-    costs, plan = Costs(series_names(plan), rates), sorted(plan, key=seq_len)
+    costs, plan = Costs(plan, rates), sorted(plan, key=seq_len)
     cases = {planned.case.key: planned for planned in plan}
     for run in (run for run in runs if run.case in cases):
         costs.learn(cases[run.case], run)
@@ -74,7 +73,7 @@ def predictions(
 def _tried(curve: Sequence[Planned], times: Costs) -> Iterator[list[float]]:
     """Squares of errors over distances, for each length from the third on."""
     for last in range(FEWEST, len(curve)):
-        shorter, squares = Costs(times.names, times.rates), []
+        shorter, squares = Costs(curve, times.rates), []
         for before, known in enumerate(curve[:last], 1):
             shorter.learn_time(known, times.iteration_s(known))
             far = _distance(curve[last], known)

@@ -91,7 +91,6 @@ def measure(
             earlier=[run for run in stored.runs if (run.case, run.part, run.round) in finished],
             begun=began,
             rates=peak_rates(here),
-            name=f"-{shard}" if shard else "",
         )
         start = starter(server, request, spare_cores(request.settings.threads, pace))
         observers: dict[str, Any] = {"observe": observe, "observe_block": observe_block}

@@ -93,8 +93,7 @@ def request_of(asked: Asked, earlier: Sweep | None) -> Request:
         # this machine need not have the cluster's device
         return request(asked.options, divided=divided, elsewhere=where.on is not None)
     again = resumed(earlier.request, asked.options)
-    divided = earlier.shard is not None
-    refuse_differences(earlier, defining(earlier.request, divided), defining(again, divided))
+    refuse_differences(earlier, defining(earlier.request), defining(again))
     return again
 
 

@@ -17,7 +17,7 @@ from attnbench.run.order import foresee
 
 def costs_s(plan: Sequence[Planned], request: Request) -> dict[Block, float]:
     """Predicted seconds of one round of each block, and of its memory."""
-    costs = Costs.of(plan, assumed_rates(request))
+    costs = Costs(plan, assumed_rates(request))
     return {
         block: sum(costs.visit_s(p, request.settings) + costs.memory_s(p) for p in cases)
         for block, cases in blocks(plan).items()

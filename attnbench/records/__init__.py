@@ -44,7 +44,6 @@ from attnbench.records.run import (
     Origin,
     Outcome,
     Part,
-    Prediction,
     Run,
     Sample,
     Shard,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from attnbench.records.bounds import Amount, Count, Duration, Many, Number, Seconds
+from attnbench.records.bounds import Count, Duration, Many, Number, Seconds
 
 # CPU time is not trusted if a process neither computed nor waited for a core for more than this
 # share of the wall time: under a load of 9, the gap between the two readings was up to 1.3 % of a
@@ -150,13 +150,6 @@ class Sample(NamedTuple):
         return self.wall_s / self.iterations if self.unheld_s is None else self.unheld_s
 
 
-class Prediction(NamedTuple):
-    """The cost of a case as it was predicted before the case first ran."""
-
-    seconds: Amount  # of one iteration
-    bytes: Amount  # at the peak
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """What one process measured of one part of one case in one round.
@@ -176,5 +169,3 @@ class Run:
     notes: Mapping[str, str] = field(default_factory=dict)
     elapsed_s: Seconds = 0.0
     origin: Origin = Origin()
-    # of a case that has not been timed before, or is left out
-    predicted: Prediction | None = None

@@ -17,6 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from attnbench.render import delimited
 from attnbench.render.grid import Table, clean
 
 WEB = Path(__file__).with_name("web")
@@ -31,6 +32,7 @@ def page(
     tables: Sequence[Table],
     *,
     head: Sequence[str] = (),
+    answer: Table | None = None,
     warnings: Sequence[str] = (),
     conditions: Sequence[str] = (),
     answers: Mapping[str, str] = MappingProxyType({}),
@@ -41,10 +43,12 @@ def page(
     """The whole document.
 
     `head` are lines below the name, followed by what was found: `answers`, sentences by their
-    headings, and the first of the tables. `pictures` are PNG files by their captions; `charts` is
-    the data of `charts.charts`. `files` are the CSV files that the page offers, by their names:
-    those of tables stand beside them.
+    headings, and the table `answer`. `pictures` are PNG files by their captions; `charts` is the
+    data of `charts.charts`. `files` are the CSV files that the page offers besides those of its
+    tables.
     """
+    if charts is not None and not charts["quantities"]:
+        charts = None  # nothing was measured or predicted
     if charts is not None and not VEGA.is_file():
         charts, warnings = None, [*warnings, NO_CHARTS]
     style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
@@ -53,17 +57,22 @@ def page(
         vega, data = VEGA.read_bytes(), json.dumps(charts, ensure_ascii=False, allow_nan=False)
         packed = {"data": gzip.compress(data.encode("utf-8", "replace"), mtime=0), "vega": vega}
         scripts.append(gzip.decompress(vega))
+    own = [*tables, *filter(None, [answer])]
+    offered = {f"{table.name}.csv": delimited.table(table) for table in own} | {**files}
     text = _template().render(
         name=name,
-        head=head,
+        head=" ".join(head),
+        answer=answer,
         tables=tables,
         warnings=warnings,
         conditions=conditions,
         answers=answers,
-        pictures=pictures,
+        pictures={
+            caption: f"data:image/png;base64,{_base64(p)}" for caption, p in pictures.items()
+        },
         charts=charts,
-        files=files,
-        packed=packed,
+        files={file: f"data:text/csv;base64,{_base64(csv)}" for file, csv in offered.items()},
+        packed={key: _base64(content) for key, content in packed.items()},
         policy=policy(style.encode(), scripts),
         style=style,
         script=script,
@@ -90,7 +99,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
-    environment.filters |= {"clean": clean, "base64": _base64}
+    environment.filters["clean"] = clean
     return environment.get_template("page.html")
 
 

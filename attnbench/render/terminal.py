@@ -135,9 +135,10 @@ class ProgressLine:
                 return
 
     def show(self, running: str, stage: str, counts: str, left_s: float) -> None:
-        """Show the time spent, the predicted total, what is done, and what is running."""
+        """Show the time spent, of how much, what is done, and what is running."""
         spent_s = self.clock() - self.begun
-        of = f" of {units.span(spent_s + left_s)}" if left_s >= 1 else ", almost done"
+        of = "" if math.isinf(left_s) else f" of {units.span(spent_s + left_s)}"
+        of = of if left_s >= 1 else ", almost done"
         done = f"{units.span(spent_s)}{of} · {counts}"
         if self.live:
             text = clean(" · ".join((done, f"{running} {stage}".strip())))

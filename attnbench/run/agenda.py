@@ -3,10 +3,8 @@
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from types import MappingProxyType
 
 from attnbench import units
@@ -24,7 +22,7 @@ from attnbench.records import (
     Workload,
 )
 from attnbench.run.costs import MARGIN, Costs, Rates, assumed_rates
-from attnbench.run.race import next_pair, run_of
+from attnbench.run.race import next_pair
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
@@ -33,7 +31,7 @@ COMPILING_S = 300.0  # further seconds for compiling, which depends on more than
 # Samples and warm-up of the first round take at most these shares of a case's even share of the
 # budget, so that long cases are reached
 FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
-KEPT = 0.2  # share of memory that idle processes of a round may keep
+KEPT = 0.2  # share of memory that the processes of a race may keep for the next one
 FAR = 4  # times the longest length examined for odd behaviour, from which another one is
 # what ends a curve, if it was measured at a shorter length
 ENDS = MappingProxyType({Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out"})
@@ -54,18 +52,16 @@ class Agenda:
     clock: Callable[[], float] = time.monotonic
     begun: float | None = None  # when the budget began; None: now
     rates: Rates | None = None  # measured peaks of the machine
-    name: str = ""  # of the shard; it seeds random orders
-    round: int = 0  # an index of the rounds in the share
+    round: int = 0
     visits: int = 0  # to cases, so far
     useful_s: float = 0.0  # seconds in laps
     over_budget: bool = False  # whether the budget left something out
-    timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
+    timed: dict[str, dict[int, Run]] = field(default_factory=dict)  # by case and round
     weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     # what ran out of memory or time, by curve
     ended: dict[Case, list[tuple[Workload, Run]]] = field(default_factory=dict)
     errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
-    late: list[Planned] = field(default_factory=list)  # what the end of the budget cut off
     # the longest length at which a curve was examined for odd behaviour
     examined: dict[Case, int] = field(default_factory=dict)
 
@@ -81,7 +77,7 @@ class Agenda:
             warmup_s = min(settings.warmup_s, FIRST_WARMUP * share_s)
             self.first = replace(settings, sample_s=samples_s, warmup_s=warmup_s)
         rates = self.rates or assumed_rates(self.request)
-        self.costs = Costs.of(self.plan, rates, self.device.context_bytes, self.device.start_s)
+        self.costs = Costs(self.plan, rates, self.device.context_bytes)
         self.finished = {(run.case, run.part, run.round) for run in self.earlier}
         cases = {planned.case.key: planned for planned in self.plan}
         for run in self.earlier:
@@ -103,7 +99,7 @@ class Agenda:
     def learn(self, planned: Planned, run: Run) -> None:
         """Take a run into account."""
         # what links races of its block runs again
-        again = run.part is Part.TIME and (run.case, run.round) in self.timed
+        again = run.part is Part.TIME and run.round in self.rounds_of(planned)
         if run.part is Part.MEMORY:
             self.weighed.add(run.case)
             if "error" in run.values:
@@ -114,7 +110,7 @@ class Agenda:
                 found = planned.case.workload, run
                 self.ended.setdefault(curve(planned.case), []).append(found)
         elif run.samples:
-            self.timed[run.case, run.round] = run
+            self.timed.setdefault(run.case, {})[run.round] = run
             if "examined" in run.notes:
                 longest = self.examined.get(curve(planned.case), 0)
                 self.examined[curve(planned.case)] = max(longest, planned.case.workload.seq_len)
@@ -139,12 +135,11 @@ class Agenda:
 
     def left_out(self, planned: Planned) -> Run:
         """What is stored of a case that cannot run, or still waits at the end: why."""
-        why: dict[str, object] = {"outcome": Outcome.UNSUPPORTED, "reason": planned.refusal}
-        if not planned.refusal:
-            cause, reason = self.limit(planned) or (Cause.BUDGET, self.beyond_budget(planned))
-            why = {"outcome": Outcome.SKIPPED, "cause": cause, "reason": reason}
-        predicted = None if planned.refusal else self.costs.prediction(planned)
-        return run_of(planned, Part.TIME, 0, why, predicted=predicted)
+        left_out = Run(case=planned.case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
+        if planned.refusal:
+            return replace(left_out, outcome=Outcome.UNSUPPORTED, reason=planned.refusal)
+        cause, reason = self.limit(planned) or (Cause.BUDGET, self.beyond_budget(planned))
+        return replace(left_out, cause=cause, reason=reason)
 
     def beyond_budget(self, planned: Planned) -> str:
         """What is left of the budget, and what a case is predicted to take."""
@@ -219,14 +214,10 @@ class Agenda:
         longest = self.examined.get(curve(planned.case), 0)
         return not planned.own and planned.case.workload.seq_len >= FAR * longest
 
-    def is_crowded(self, cases: Iterable[Planned]) -> bool:
-        """Whether cases that run together need the memory that idle processes may keep."""
-        return sum(map(self.costs.needed_bytes, cases)) > (1 - KEPT) * self.memory_bytes
-
-    def keeps_too_much(self, planned: Planned) -> bool:
-        """Whether the heap that a case leaves is more than its process may keep for the next."""
-        most_bytes = KEPT * self.memory_bytes / len(set(self.costs.names.values()))
-        return not self.device.gpus and self.costs.peak_bytes(planned) > most_bytes
+    def keep_too_much(self, cases: Iterable[Planned]) -> bool:
+        """Whether the heaps that these cases leave are more than their processes may keep."""
+        kept_bytes = sum(map(self.costs.peak_bytes, cases))
+        return not self.device.gpus and kept_bytes > KEPT * self.memory_bytes
 
     def races(self, cases: Sequence[Planned]) -> list[list[Planned]]:
         """The races of some cases of a block: one if memory allows, otherwise several.
@@ -238,69 +229,57 @@ class Agenda:
         room -= len(set(self.costs.names.values())) * self.costs.context_bytes
         return groups(cases, needed, room, self.memory_bytes, self.link(cases[0].block))
 
-    def number(self, block: Block) -> int:
-        """The number of this round of a block in the whole sweep."""
-        return self.rounds[block][self.round]
-
-    def has_first(self, planned: Planned) -> bool:
-        """Whether the first round of the case in the whole sweep is in the share."""
-        return self.rounds[planned.block][0] == 0
-
     def lacks_memory(self, planned: Planned) -> bool:
-        """Whether the memory of the case is still to be measured here."""
-        return self.has_first(planned) and planned.case.key not in self.weighed
+        """Whether the memory of the case is still to be measured."""
+        return planned.case.key not in self.weighed
+
+    def rounds_of(self, planned: Planned) -> dict[int, Run]:
+        """The runs that timed the case, by round."""
+        return self.timed.get(planned.case.key, {})
 
     def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
-        return (planned.case.key, self.number(planned.block)) in self.timed
-
-    def is_missing(self, planned: Planned) -> bool:
-        """Whether it is to be stored here that the case does not run."""
-        known = self.is_done(planned) or self.was_timed(planned)
-        return self.has_first(planned) and not known
+        return self.round in self.rounds_of(planned)
 
     def is_done(self, planned: Planned) -> bool:
         """Whether the journal had this round of the case."""
-        return (planned.case.key, Part.TIME, self.number(planned.block)) in self.finished
-
-    def times_timed(self) -> Counter[str]:
-        """In how many rounds each case was timed, by its key."""
-        return Counter(key for key, _ in self.timed)
+        return (planned.case.key, Part.TIME, self.round) in self.finished
 
     def repeatable(self) -> list[Planned]:
         """Cases that were timed and that no round failed to time."""
-        good = {key for key, _ in self.timed} - self.failed
-        return [planned for planned in self.plan if planned.case.key in good]
+        return [p for p in self.plan if self.rounds_of(p) and p.case.key not in self.failed]
 
     def laps(self) -> dict[tuple[str, Block], dict[int, Laps]]:
         """The pairs of laps of each round, by series and block, of cases that can be repeated."""
-        laps: dict[tuple[str, Block], dict[int, Laps]] = {}
-        cases = {planned.case.key: planned for planned in self.repeatable()}
-        slope = sweep_slope(self.timed.values(), {key: p.block for key, p in cases.items()})
-        for (key, round_), run in self.timed.items():
-            if run.samples and (planned := cases.get(key)):  # none in a dry run
-                own = laps.setdefault((self.series(planned), planned.block), {})
-                own[round_] = by_pair(run.samples, slope)
-        return laps
+        runs = {p: self.rounds_of(p) for p in self.repeatable()}  # a dry run has no samples
+        runs = {p: own for p, own in runs.items() if any(run.samples for run in own.values())}
+        slope = sweep_slope(
+            (run for own in runs.values() for run in own.values()),
+            {planned.case.key: planned.block for planned in runs},
+        )
+        return {
+            (self.series(planned), planned.block): {
+                round_: by_pair(run.samples, slope) for round_, run in own.items()
+            }
+            for planned, own in runs.items()
+        }
 
     def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
         """The runs of each series that was timed in a block, round by round."""
-        keys, names = {p.case.key for p in self.blocks[block]}, self.costs.names
-        found: dict[str, tuple[Run, ...]] = {}
-        for (key, _), run in sorted(
-            (i for i in self.timed.items() if i[0][0] in keys), key=itemgetter(0)
-        ):
-            found[names[key]] = (*found.get(names[key], ()), run)
-        return found
+        timed = [planned for planned in self.blocks[block] if self.rounds_of(planned)]
+        return {
+            self.series(p): tuple(run for _, run in sorted(self.rounds_of(p).items()))
+            for p in timed
+        }
 
     def next_lap(self, block: Block) -> int:
         """The next lap of a block in this round."""
-        runs = [self.timed.get((p.case.key, self.number(block))) for p in self.blocks[block]]
+        runs = [self.rounds_of(planned).get(self.round) for planned in self.blocks[block]]
         return next_pair(s.lap for run in runs if run for s in run.samples if s.lap is not None)
 
     def draw(self) -> random.Random:
         """The random generator of this round's order."""
-        return random.Random(f"{self.request.settings.seed}-{self.round}{self.name}")
+        return random.Random(f"{self.request.settings.seed}-{self.round}")
 
 
 def blocks(plan: Iterable[Planned]) -> dict[Block, list[Planned]]:

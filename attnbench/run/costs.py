@@ -1,16 +1,15 @@
 """What visits to cases take, in seconds and bytes: guessed at first, then learnt from runs.
 
 The first guess uses FLOPs, bytes and the machine's peak rates; every measured case improves the
-next prediction. A sweep stores what it predicted of a case with the first run of the case, or with
-the decision not to start it.
+next prediction.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from statistics import linear_regression, median
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias
+from typing import TypeAlias
 
 from attnbench import modes
 from attnbench.devices.finding import find
@@ -21,7 +20,6 @@ from attnbench.records import (
     Outcome,
     Part,
     Planned,
-    Prediction,
     Request,
     Run,
     Settings,
@@ -61,20 +59,17 @@ class Costs:
     them the nearest lengths count: the first guess is multiplied by the median ratio of their
     measured times to their first guesses. Peak bytes are predicted from the same form at the
     nearest measured length. `names` gives the series of each case, `rates` the peaks of the
-    machine. A process takes `context_bytes` of the device before any tensor, and `start_s` before
-    it can use it; of all that it times only the first case has to wait.
+    machine. A process takes `context_bytes` of the device before any tensor.
     """
 
     def __init__(
-        self,
-        names: Mapping[str, str],
-        rates: Rates | None = None,
-        context_bytes: float = 0.0,
-        start_s: float = 0.0,
+        self, plan: Sequence[Planned], rates: Rates | None = None, context_bytes: float = 0.0
     ) -> None:
-        self.names, self.rates, self.context_bytes = names, rates or ASSUMED, context_bytes
-        self.start_s = start_s
-        self.share_s = start_s * len(set(names.values())) / max(1, len(names))  # of each case
+        self.names, self.rates, self.context_bytes = (
+            series_names(plan),
+            rates or ASSUMED,
+            context_bytes,
+        )
         self.times: dict[str, float] = {}  # measured, of one iteration, by case
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
         self.walls: dict[str, list[float]] = {}  # wall time over time, by series
@@ -83,11 +78,6 @@ class Costs:
         self.visits: dict[str, float] = {}  # seconds of a case's shortest visit
         self.overheads: dict[Part, list[float]] = {}  # of processes, besides their iterations
         self.foreseen: dict[str, float] = {}  # predicted seconds of visits since the last run
-
-    @classmethod
-    def of(cls, plan: Sequence[Planned], *known: Any) -> Self:
-        """Those of a plan in which nothing has run yet."""
-        return cls(series_names(plan), *known)
 
     def learn(self, planned: Planned, run: Run, again: bool = False) -> None:
         """Take a run into account, or `again` one to which a further race has added laps."""
@@ -133,17 +123,7 @@ class Costs:
 
     def overhead_s(self, part: Part) -> float:
         """Seconds of a process besides its iterations: measured if possible, else assumed."""
-        known = self.overheads.get(part)
-        if part is Part.TIME:  # most of what is known are visits to later cases
-            return self.share_s + median(known or [OVERHEAD_S[part]])
-        return median(known or [self.start_s + OVERHEAD_S[part]])
-
-    def prediction(self, planned: Planned) -> Prediction | None:
-        """What is predicted of a case; None if that is unknown, and once it was timed."""
-        unknown = any(self.is_unknown(planned, part) for part in Part)
-        if unknown or planned.case.key in self.times:
-            return None
-        return Prediction(self.iteration_s(planned), self.peak_bytes(planned))
+        return median(self.overheads.get(part) or [OVERHEAD_S[part]])
 
     def groups(self, planned: Planned, part: Part) -> tuple[Group, ...]:
         """Groups of cases whose times, or peaks, predict those of this one, nearest first.

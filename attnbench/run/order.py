@@ -59,9 +59,9 @@ def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> 
         step = blocks(planned for planned in possible if agenda.cost_s(planned) <= most_s)
         for block in sorted(step, key=lambda block: block.seq_len):
             if chosen := agenda.fitting(step[block], reserve_s):
-                yield 0, chosen
                 for planned in chosen:
                     del agenda.waiting[planned.case.key]
+                yield 0, chosen
 
 
 def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visit]:
@@ -69,7 +69,7 @@ def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visi
 
     They are repeated until all their ratios are precise, or only until these are decided.
     """
-    for number in range(1, max(map(len, agenda.rounds.values()), default=0)):
+    for number in range(1, agenda.request.rounds):
         agenda.round = number
         chosen = list(blocks(repeated(agenda, until_decided)).values())
         agenda.draw().shuffle(chosen)
@@ -103,18 +103,17 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
     brings about 1 / n^1.5 of the width after one. A cheap case narrows nothing by itself, so it
     counts as much as the middle of its block.
     """
-    precision, timed = agenda.request.precision, agenda.times_timed()
+    precision, most = agenda.request.precision, agenda.request.rounds
     certain, widths, undecided = so_far(agenda.laps())
     for block, cases in blocks(agenda.repeatable()).items():
         if until_decided and len(cases) == 1:  # it is compared with nothing
             continue
-        known, most = certain.get(block), len(agenda.rounds[block])
-        precise = known is not None and precision is not None and known.reaches(precision)
-        if precise or agenda.round >= most:
+        known = certain.get(block)
+        if known is not None and precision is not None and known.reaches(precision):
             continue
         middle_s = median(map(agenda.visit_s, cases))
         for planned in cases:
-            case, done = (agenda.series(planned), block), timed[planned.case.key]
+            case, done = (agenda.series(planned), block), len(agenda.rounds_of(planned))
             further = until_decided and done >= WANTED
             if agenda.was_timed(planned) or (further and case not in undecided):
                 continue
@@ -145,18 +144,18 @@ def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None)
         clock=lambda: spent_s,
         begun=-PEAKS_S,
     )
-    for _, cases in visits(agenda):
+    for round_, cases in visits(agenda):
         spent_s += agenda.link_s(cases[0].block) + sum(map(agenda.cost_s, cases))
         for planned in cases:
-            key, number = planned.case.key, agenda.number(planned.block)
-            run = Run(case=key, part=Part.TIME, round=number, outcome=Outcome.OK)
-            agenda.timed[key, number] = run
+            key = planned.case.key
+            run = Run(case=key, part=Part.TIME, round=round_, outcome=Outcome.OK)
+            agenda.timed.setdefault(key, {})[round_] = run
             agenda.weighed.add(key)
     seconds = {p.case.key: agenda.costs.iteration_s(p) for p in agenda.plan if p.declared}
     out = (p for p in agenda.plan if p.refusal or p.case.key in agenda.waiting)
     return Foreseen(
         total_s=LOADING_S + PEAKS_S + spent_s,
         seconds=seconds,
-        rounds=agenda.times_timed(),
-        left_out={p.case.key: agenda.left_out(p) for p in out if agenda.has_first(p)},
+        rounds={key: len(runs) for key, runs in agenda.timed.items()},
+        left_out={p.case.key: agenda.left_out(p) for p in out},
     )

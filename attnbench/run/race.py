@@ -145,8 +145,9 @@ class Round(AbstractContextManager["Round"]):
             for name, entry in again(killed | going_on).items():
                 if name in killed or entry.failed is not CUT_OFF:
                     entries[name] = entry
-        for name, entry in entries.items() if again_alone and len(entries) > 1 else ():
-            if entry.failed and entry.failed["outcome"] == Outcome.OOM:
+        for name, entry in entries.items() if again_alone else ():
+            others = self.running.keys() - {name}
+            if others and entry.failed and entry.failed["outcome"] == Outcome.OOM:
                 self.end(self.running)
                 entries |= again({name})
         return entries

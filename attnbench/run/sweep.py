@@ -25,7 +25,7 @@ ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run
 
 @dataclass(frozen=True)
 class Progress:
-    """What is happening now; `left_s` is the predicted time left, within the budget."""
+    """What is happening now; `left_s` is left of the budget, infinite without one."""
 
     done: int  # visits to cases
     mode: str
@@ -51,33 +51,30 @@ def sweep(
     Without a `pace`, the speed of the core is unknown. Ends early, without an error, when the
     budget is spent.
     """
-    store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and agenda.is_missing(p)))
+    store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and not agenda.is_done(p)))
     for round_, visits in groupby(order.visits(agenda), key=itemgetter(0)):
         started = partial(start, round_=round_)
         with Round(started, agenda.draw(), agenda.clock, pace, agenda.left_s) as processes:
             for _, cases in visits:
-                show = shown(agenda, cases[0].block, observe)
+                block = cases[0].block
+                processes.observe = partial(shown, agenda, block, observe)
                 missing = [planned for planned in cases if not agenda.is_done(planned)]
                 for together in agenda.races(missing) if missing else ():
-                    store(*race(agenda, processes, together, show))
+                    store(*race(agenda, processes, together))
                 if series := [agenda.series(p) for p in missing if agenda.was_timed(p)]:
-                    block = cases[0].block
                     observe_block(block, series, agenda.runs_of(block))
                 for planned in cases if round_ == 0 else ():
                     if agenda.was_timed(planned) and agenda.lacks_memory(planned):
-                        store(*weigh(agenda, processes, planned, show))
-    agenda.round, agenda.over_budget = 0, agenda.over_budget or bool(agenda.late)
-    late = {planned.case.key: planned for planned in agenda.late}
-    for planned in (late | agenda.waiting).values():
+                        store(*weigh(agenda, processes, planned))
+    agenda.round = 0
+    for planned in agenda.waiting.values():
         run = agenda.left_out(planned)
         agenda.over_budget |= run.cause is Cause.BUDGET
-        if agenda.is_missing(planned):
+        if not (agenda.is_done(planned) or agenda.was_timed(planned)):
             store(run)
 
 
-def race(
-    agenda: Agenda, processes: Round, cases: Sequence[Planned], show: Callable[[str], None]
-) -> list[Run]:
+def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run]:
     """Race cases that fit into memory together, and learn from their runs."""
     names = {agenda.series(planned): planned for planned in cases}
     builds = {
@@ -89,9 +86,6 @@ def race(
         }
         for name, planned in names.items()
     }
-    if agenda.is_crowded(cases):
-        processes.end(processes.running.keys() - names.keys())
-    processes.observe = show
     entries = processes.race(
         builds,
         lambda times: {name: turns(each_s, agenda.settings) for name, each_s in times.items()},
@@ -99,15 +93,15 @@ def race(
         first_lap=agenda.next_lap(cases[0].block),
         again_alone=True,
     )
-    heaps = {name for name, planned in names.items() if agenda.keeps_too_much(planned)}
-    processes.end(heaps & processes.running.keys())
+    if agenda.keep_too_much(cases):
+        processes.end(processes.running)
     agenda.visits += len(cases)
     agenda.useful_s += sum(s.wall_s for entry in entries.values() for s in entry.laps.values())
     ran = {names[name]: entry for name, entry in entries.items() if entry.failed is not CUT_OFF}
     runs = {planned: run_of_race(agenda, planned, entry) for planned, entry in ran.items()}
     for planned, run in runs.items():
         agenda.learn(planned, run)
-    agenda.late += (planned for planned in cases if planned not in ran)
+    agenda.waiting |= {p.case.key: p for p in cases if p not in ran}
     return [*runs.values()]
 
 
@@ -116,13 +110,12 @@ def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
     run = run_of(
         planned,
         Part.TIME,
-        agenda.number(planned.block),
+        agenda.round,
         entry.failed or entry.finished,
         samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
         elapsed_s=entry.elapsed_s,
-        predicted=agenda.costs.prediction(planned),
     )
-    before = agenda.timed.get((run.case, run.round))
+    before = agenda.rounds_of(planned).get(run.round)
     if before is None:
         return run
     notes = dict(before.notes)
@@ -132,9 +125,7 @@ def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
     return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
 
 
-def weigh(
-    agenda: Agenda, processes: Round, planned: Planned, show: Callable[[str], None]
-) -> list[Run]:
+def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
     """Measure peaks and counts of a case, in a process of its own, unless the budget has ended.
 
     A profiler that has run makes a process slower.
@@ -142,9 +133,7 @@ def weigh(
     name, begun, left_s = agenda.series(planned), agenda.clock(), agenda.left_s()
     error, answer = agenda.errors.get(planned.case.slice), CUT_OFF
     if left_s > 0:
-        show(f"{name}, memory")
-        if agenda.is_crowded([planned]):
-            processes.end(processes.running)
+        processes.observe(f"{name}, memory")
         about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
         limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
         start = partial(processes.start, name, measures_memory=True)
@@ -159,25 +148,7 @@ def weigh(
     return [run]
 
 
-def shown(
-    agenda: Agenda, block: Block, observe: Callable[[Progress], None]
-) -> Callable[[str], None]:
-    """Reports what runs now; what is left is predicted once, as a visit to the block begins."""
-    end_s, number = agenda.clock() + to_come_s(agenda), agenda.number(block)
-
-    def show(running: str) -> None:
-        left_s = min(end_s - agenda.clock(), agenda.left_s())
-        observe(Progress(agenda.visits, block.mode, block.seq_len, running, number, left_s))
-
-    return show
-
-
-def to_come_s(agenda: Agenda) -> float:
-    """Predicted seconds of all rounds of all cases that are to come."""
-    needed_s, timed = 0.0, agenda.times_timed()
-    waiting = [planned for planned in agenda.waiting.values() if agenda.limit(planned) is None]
-    for planned in (*waiting, *agenda.repeatable()):
-        lacking = len(agenda.rounds[planned.block]) - timed[planned.case.key]
-        needed_s += agenda.costs.memory_s(planned) if agenda.lacks_memory(planned) else 0.0
-        needed_s += lacking * agenda.visit_s(planned) if lacking else 0.0
-    return needed_s
+def shown(agenda: Agenda, block: Block, observe: Callable[[Progress], None], running: str) -> None:
+    """Report what runs now."""
+    left_s = agenda.left_s()
+    observe(Progress(agenda.visits, block.mode, block.seq_len, running, agenda.round, left_s))

@@ -1,6 +1,7 @@
 """A sweep's folder: `sweep.jsonl`, an append-only journal that survives any interruption.
 
-Of several lines about one case, one card, or one run (same case, part and round), the last counts.
+Of several lines about one case, one card, or one run (same case, part and round), the last counts,
+but for one that says why a run that another one has was left out.
 A line that cannot be read is set aside and reported in `Sweep.warnings`; it stays in the file.
 """
 
@@ -88,7 +89,8 @@ class Contents:
             key = cases[run.case].case.key, run.part, run.round
             if key in runs and not runs[key].elapsed_s:
                 del runs[key]  # it had been left out, and ran only now
-            runs[key] = replace(run, case=key[0])
+            if key not in runs or run.elapsed_s:
+                runs[key] = replace(run, case=key[0])
         return runs, unknown
 
 

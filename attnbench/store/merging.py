@@ -5,12 +5,12 @@ on the order in which journals are given, nor on how often. Lines that cannot be
 """
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attnbench.errors import DifferentSweep, StoreError
-from attnbench.records import Part, Sweep, canonical
+from attnbench.records import Part, Run, Sweep, canonical
 from attnbench.store import output, schema
 from attnbench.store.journal import FILE, Contents, load, load_results, read
 from attnbench.store.resuming import asked, differences, machine
@@ -46,44 +46,31 @@ def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
 
 def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
     """The journal of all pieces, a sweep of this name. Raises `DifferentSweep`."""
-    first, *others = sorted(pieces, key=lambda place: pieces[place].data)  # by when they began
-    _refuse_others({place: pieces[place].sweep() for place in (first, *others)})
-    found: dict[tuple[str, ...], tuple[str, Entry]] = {}
-    for place in (first, *others):
-        last = {_key(entry): entry for _, entry, _ in pieces[place].lines[1:]}
-        for key, entry in last.items():
-            before, known = found.get(key, (place, entry))
-            if entry.kind == "run" and entry.data["elapsed_s"]:
-                if known.data["elapsed_s"] and known.data != entry.data:
-                    part, number = entry.data["part"], entry.data["round"] + 1
-                    raise DifferentSweep(
-                        f"cannot merge {before!r} with {place!r}: each has a different run of a"
-                        f" case ({part}, round {number}); a shard is measured once: leave one out"
-                    )
-                if not known.data["elapsed_s"]:  # what another left out
-                    del found[key]
-            found.setdefault(key, (place, entry))
-    entries = [entry for _, entry in found.values()]
-    timed = {e.data["case"] for e in entries if e.kind == "run" and e.data["samples"]}
-    head = pieces[first].lines[0][1]
-    kept = [replace(head, data={**head.data, "name": name})]
-    kept += [entry for entry in entries if not _is_left_out(entry, timed)]
-    return b"".join(map(schema.seal, kept))
-
-
-def _is_left_out(entry: Entry, timed: Set[str]) -> bool:
-    """Whether it only says why one left out a case whose other rounds another one timed."""
-    run = entry.data
-    never = entry.kind == "run" and run["part"] == Part.TIME and not run["elapsed_s"]
-    return never and run["case"] in timed
+    places = sorted(pieces, key=lambda place: pieces[place].data)  # by when they began
+    sweeps = {place: pieces[place].sweep() for place in places}
+    _refuse_others(sweeps)
+    ran: dict[tuple[str, Part, int], tuple[str, Run]] = {}
+    for place, sweep in sweeps.items():
+        for run in (run for run in sweep.runs if run.elapsed_s):
+            before, known = ran.setdefault((run.case, run.part, run.round), (place, run))
+            if known != run:
+                raise DifferentSweep(
+                    f"cannot merge {before!r} with {place!r}: each has a different run of a case"
+                    f" ({run.part}, round {run.round + 1}); a shard is measured once: leave one out"
+                )
+    (_, head, _), kept = pieces[places[0]].lines[0], dict[tuple[str, ...], Entry]()
+    for place in places:
+        for _, entry, _ in pieces[place].lines[1:]:
+            kept.setdefault(_key(entry), entry)
+    head = replace(head, data={**head.data, "name": name})
+    return b"".join(map(schema.seal, (head, *kept.values())))
 
 
 def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
     """Raises `DifferentSweep` unless request, machine and version are the same."""
-    divided = any(sweep.shards for sweep in pieces.values())
     (first, known), *_ = pieces.items()
     for place, sweep in pieces.items():
-        found = differences(asked(known.request, divided), asked(sweep.request, divided))
+        found = differences(asked(known.request), asked(sweep.request))
         if known.shards and sweep.shards and known.shards[0].of != sweep.shards[0].of:
             found.append(f"shards: {known.shards[0].of} there, {sweep.shards[0].of} here")
         sessions = [machine(session) for session in (*known.sessions, *sweep.sessions)]
@@ -95,12 +82,6 @@ def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
 
 
 def _key(entry: Entry) -> tuple[str, ...]:
-    """What identifies the entry among all; sessions and their ends are all kept."""
-    match entry.kind:
-        case "card":
-            return "card", entry.data["mechanism"]
-        case "case":
-            return "case", entry.data["id"]
-        case "run":
-            return "run", *(str(entry.data[name]) for name in ("case", "part", "round"))
-    return entry.kind, entry.at, canonical(entry.data)
+    """What identifies the entry: its contents, and unless each journal has it, its time."""
+    at = "" if entry.kind in ("card", "case") else entry.at
+    return entry.kind, at, canonical(entry.data)

@@ -9,8 +9,6 @@ from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
 FREE = frozenset(each.name for each in fields(Request) if each.metadata.get("limit"))
-# what decides which shard measures what
-DIVIDING = frozenset({"rounds", "case_timeout_s"})
 
 
 def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
@@ -24,15 +22,14 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
 
 
 def refuse_other(sweep: Sweep, start: Start) -> None:
-    """Raises `DifferentSweep` unless request, machine and shard are those of the sweep.
+    """Raises `DifferentSweep` unless request, shard, machine and version are those of the sweep.
 
-    A journal of several shards is one of a whole sweep, of which other versions may measure parts.
+    A journal of several shards is one of a whole sweep.
     """
-    divided = start.shard is not None
-    stored, new = asked(sweep.request, divided), asked(start.request, divided)
+    stored, new = asked(sweep.request), asked(start.request)
     if sweep.sessions:
-        stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0], divided)}
-        new |= {"shard": start.shard or "all", **machine(start.environment, divided)}
+        stored |= {"shard": sweep.shard or "all", **machine(sweep.sessions[0])}
+        new |= {"shard": start.shard or "all", **machine(start.environment)}
     refuse_differences(sweep, stored, new)
 
 
@@ -47,17 +44,16 @@ def refuse_differences(
         )
 
 
-def asked(request: Request, divided: bool) -> dict[str, object]:
-    """What defines the cases, in a `divided` sweep also the shards."""
-    free = {"settings", "memory_limit_bytes", "device", *(FREE - DIVIDING if divided else FREE)}
+def asked(request: Request) -> dict[str, object]:
+    """What defines the cases, and how they are measured and divided."""
+    free = {"settings", "memory_limit_bytes", "device", *FREE}
     values = {**asdict(request), **asdict(request.settings)}
     return {name: value for name, value in values.items() if name not in free}
 
 
-def machine(here: Environment, divided: bool = True) -> dict[str, object]:
-    """What must agree between two machines, of a `divided` sweep also the version."""
-    version = {"attnbench": here.attnbench} if divided else {}
-    return {**version, **dict(here.fingerprint)}
+def machine(here: Environment) -> dict[str, object]:
+    """What must agree between two machines, and the version of attnbench."""
+    return {"attnbench": here.attnbench, **dict(here.fingerprint)}
 
 
 def differences(stored: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

@@ -42,7 +42,7 @@ def test_every_mechanism_and_group_is_offered():
         (("sweep", "--models", "fastformer,@fi"), ["fastformer,@fig2"]),
         (("sweep", "--mode", ""), ["training", "inference", "decode", "both"]),
         (("sweep", "--dtype", "fp32,b"), ["fp32,bfloat16", "fp32,bf16"]),
-        (("report", "--formats", "png,p"), ["png,png", "png,pdf", "png,pyperf"]),
+        (("report", "--formats", "png,p"), ["png,png", "png,pdf"]),
         (("sweep", "--on", ""), ["slurm", "ray"]),
         (("sweep", "--case"), ["--case-timeout"]),
         (("models", "fastf"), ["fastformer"]),

@@ -9,7 +9,6 @@ import pytest
 from attnbench.cli.sweep import Asked, request_of
 from attnbench.devices.finding import find
 from attnbench.errors import DifferentSweep, UsageError
-from attnbench.records import Shard
 from attnbench.store.journal import Journal, load
 from attnbench.store.schema import Start
 from attnbench.workloads.options import read
@@ -78,11 +77,6 @@ def test_limits_may_be_new_and_change_nothing_else(before):
     assert asking(before, precision="1%").precision == 0.01
     with pytest.raises(UsageError, match="--precision has no effect in 1 round"):
         asking(before, rounds=1, precision="1%")
-
-
-def test_a_shard_keeps_its_rounds(before):
-    with pytest.raises(DifferentSweep, match="rounds: 6 there, 7 here"):
-        asking(replace(before, shards=(Shard(1, 2),)), rounds=7)
 
 
 def test_a_recorded_sweep_is_planned_again_from_its_folder(tmp_path):

@@ -32,7 +32,6 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **mac
             memory_bytes=1 << 30,
             clock=fake.clock,
             earlier=[run for run in runs if (run.case, run.part, run.round) in finished],
-            name=str(shard or ""),
         )
         sweep(agenda, fake.start, journal.append)
         journal.end(EndReason.FINISHED)

@@ -14,7 +14,7 @@ GIB = 1 << 30
 
 def measured(shard, plan=PLAN, request=REQUEST, machine=None):
     machine = machine or Machine()
-    sweep(machine, split.share(plan, request, shard), request, GIB, name=str(shard))
+    sweep(machine, split.share(plan, request, shard), request, GIB)
     return machine
 
 
@@ -28,15 +28,6 @@ def test_all_shards_together_measure_what_one_sweep_does(shards):
         for part, rounds in ((Part.TIME, REQUEST.rounds), (Part.MEMORY, 1))
         for r in range(rounds)
     }
-
-
-def test_shards_take_turns_in_different_orders():
-    plan = tuple(planned(name, n, 10**8) for name in "abcdef" for n in (128, 256, 512))
-    orders = []
-    for i in (1, 2, 3):
-        asked = measured(Shard(i, 3), plan).asked
-        orders.append(tuple(case.mechanism for do, case, _ in asked if do == "lap"))
-    assert len(set(orders)) == 3
 
 
 def test_what_cannot_run_is_stored_once():

@@ -29,6 +29,6 @@ def test_its_time_is_predicted_from_its_bytes_since_it_has_no_products():
         plan(Selection(name="fnet"), asked), plan(Selection(name="fnet"), more), strict=True
     ):
         assert planned.flops == 0
-        costs = Costs({})
+        costs = Costs([])
         seconds, longer_s = costs.first_guess(planned), costs.first_guess(longer)
         assert 7 < longer_s / seconds < 9

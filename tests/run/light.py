@@ -11,7 +11,6 @@ from attnbench.run import pool
 from attnbench.run.pool import Pool
 
 ROOT = Path(__file__).parents[2]
-ODD = str(Path(__file__).with_name("odd.py"))
 MODULES = {
     "torch/__init__.py": "__version__ = '0'\nset_num_threads = int\n",
     "torch/_dynamo.py": "",
@@ -55,8 +54,3 @@ def ends(file):
         return bool(select.select([file], [], [], 60)[0])
     finally:
         os.close(file)
-
-
-def odd(*what):
-    """The code that does one of the odd things."""
-    return f"import runpy; runpy.run_path({ODD!r})['act'](*{tuple(map(str, what))})"

@@ -19,7 +19,6 @@ from attnbench.records import (
 from attnbench.run import sweep as loop
 from attnbench.run.agenda import Agenda
 from attnbench.run.costs import PRODUCTS, Costs
-from attnbench.statistics.curves import series_names
 
 GIB = 1 << 30
 RATES = PRODUCTS * 1e9, 1e30  # by which a case of 10⁹ FLOPs is guessed to take a second
@@ -99,7 +98,7 @@ def timed(line, laps, values, **more):
 def predicted(planned, *known):
     """Seconds of a case after the others were measured."""
     lines = [planned, *(line for line, _ in known)]
-    costs = Costs(series_names(lines), RATES)
+    costs = Costs(lines, RATES)
     for line, took_s in known:
         costs.learn_time(line, took_s)
     return costs.iteration_s(planned)

@@ -177,7 +177,7 @@ def test_what_never_fits_is_stored_with_what_was_predicted_of_it():
     agenda = sweep(machine, plan, replace(REQUEST, budget_s=60.0, case_timeout_s=None))
     (run,) = (run for run in machine.stored if run.case == plan[-1].case.key)
     assert (run.outcome, run.cause) == (Outcome.SKIPPED, Cause.BUDGET)
-    assert run.predicted.seconds > 60
+    assert "predicted" in run.reason
     assert agenda.over_budget
 
 

@@ -2,34 +2,16 @@
 
 import math
 from dataclasses import replace
-from itertools import groupby
 
 import pytest
 
 from attnbench.analysis.summary import summary
 from attnbench.records import Mode, Outcome, Part
-from attnbench.run.costs import ASSUMED, Costs, peak_rates
-from attnbench.statistics.curves import series_names
+from attnbench.run.costs import Costs, peak_rates
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, REQUEST, planned, timed
 from tests.run.sessions import sweep as sweep_plan
-from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
-
-
-def test_what_is_stored_is_what_the_runs_before_it_predict():
-    whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
-    machine = Machine(lambda case: seconds_of(case.mechanism, case.workload))
-    request = replace(whole.request, budget_s=None, case_timeout_s=None)
-    sweep_plan(machine, whole.plan, request, memory=1 << 40, rates=ASSUMED)
-    costs, cases = Costs(series_names(whole.plan)), {p.case.key: p for p in whole.plan}
-    for _, race in groupby(machine.stored, key=lambda run: (cases[run.case].block, run.part)):
-        runs = list(race)
-        for run in runs:
-            assert run.predicted == (costs.prediction(cases[run.case]) if run.samples else None)
-        for run in runs:
-            costs.learn(cases[run.case], run)
-    assert {run.case for run in machine.stored if run.predicted} == cases.keys()
 
 
 def test_a_peak_that_was_not_measured_is_predicted_from_its_neighbours():
@@ -43,7 +25,7 @@ def test_a_peak_that_was_not_measured_is_predicted_from_its_neighbours():
 
 def test_without_measurements_the_first_guess_remains():
     whole = replace(sweep(lengths=(128, 512)), runs=())
-    found, costs = summary(whole), Costs(series_names(whole.plan), peak_rates(whole.sessions[0]))
+    found, costs = summary(whole), Costs(whole.plan, peak_rates(whole.sessions[0]))
     assert list(found["predicted_s"]) == [costs.first_guess(line) for line in whole.plan]
     assert list(found["predicted_bytes"]) == [line.predicted_bytes for line in whole.plan]
 
@@ -51,7 +33,7 @@ def test_without_measurements_the_first_guess_remains():
 def test_training_is_guessed_to_take_three_times_as_long_as_inference():
     modes = Mode.INFERENCE, Mode.TRAINING
     plan = [replace(planned("a", 128, 10**9, mode=mode), moved_bytes=10**6) for mode in modes]
-    costs = Costs(series_names(plan), rates=(1e9, 1e9))
+    costs = Costs(plan, rates=(1e9, 1e9))
     by_mode = {p.case.workload.mode: costs.iteration_s(p) for p in plan}
     assert by_mode[Mode.INFERENCE] == pytest.approx(1.35 + 0.0055 + 0.0001)
     assert by_mode[Mode.TRAINING] == pytest.approx(3 * by_mode[Mode.INFERENCE])
@@ -77,9 +59,6 @@ def test_a_module_that_declares_nothing_is_limited_by_nothing_before_it_is_measu
     timed = {run.case for run in machine.stored if run.part is Part.TIME and run.samples}
     assert timed == {p.case.key for p in plan}
     assert not [run.reason for run in machine.stored if run.reason]
-    stored = [run.predicted for p in plan for run in machine.stored if run.case == p.case.key]
-    first = [predicted for predicted in stored if predicted is not None]
-    assert len(first) == len(plan) - 3, "until three lengths are measured nothing is predicted"
 
 
 def test_an_undeclared_module_is_predicted_by_the_slope_of_its_last_lengths():
@@ -91,7 +70,7 @@ def test_an_undeclared_module_is_predicted_by_the_slope_of_its_last_lengths():
         return replace(undeclared(n), case=replace(case, workload=workload))
 
     plan = [line(n) for n in LENGTHS]
-    costs = Costs(series_names(plan))
+    costs = Costs(plan)
     took = {n: batch[n] * 1e-9 * n**1.5 for n in LENGTHS}
     for known in plan[:5]:
         unknown = {costs.is_unknown(plan[-1], part) for part in Part}
@@ -121,5 +100,5 @@ def test_what_is_left_out_of_an_undeclared_module_names_no_costs():
     plan = [planned("slow", 128, 10**10), replace(undeclared(256), projection_flops=10**13)]
     sweep_plan(machine, plan, replace(REQUEST, lengths=(128, 256), budget_s=70.0))
     (run,) = (run for run in machine.stored if run.case == plan[1].case.key)
-    assert (run.outcome, run.predicted) == (Outcome.SKIPPED, None)
+    assert run.outcome is Outcome.SKIPPED
     assert "its costs are unknown" in run.reason

@@ -1,12 +1,14 @@
-"""Real processes: what becomes of each way to end."""
+"""Real processes: what modules do to them, to the server and to its folder, and their ends."""
 
 import errno
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from attnbench.api.measuring import SCRIPT, own_server
-from attnbench.errors import CannotRun
+from attnbench.errors import CannotRun, OverBudget
 from attnbench.records import Case, Level, Workload
-from attnbench.run import pool
+from attnbench.run import pool, process
 from attnbench.run.pool import Pool
-from tests.run.light import ends, install, light_environment, light_server, odd
+from attnbench.run.process import LOG_BYTES, Process
+from tests.run.light import MODULES, ends, install, light_environment, light_server
 
 
 def build(mechanism="transformer", form="eager"):
@@ -57,38 +60,106 @@ def test_what_a_mechanism_raises_is_an_answer(server):
         assert worker.ask(60, **build())["outcome"] == "ok", "the process goes on"
 
 
-def test_a_hanging_worker_is_ended_in_time(light):
+SLEEP = "import time; time.sleep(600)"
+LOUD = "import os\nwhile True: os.write(1, bytes(1 << 16))"
+WRITE = """
+import os
+for number in range(3, 100):
+    try: os.write(number, {!r})
+    except OSError: pass
+"""
+FOREIGN = "the process sent something other than its answer"
+ENDS = [
+    (SLEEP, "timeout", "no answer after 0 s; killed"),
+    (LOUD, "timeout", "no answer after 0 s; killed"),
+    (WRITE.format(b"x"), "crashed", FOREIGN),
+    (WRITE.format(b'{"outcome": "ok"}\n'), "crashed", FOREIGN),
+    ("import os; os.write(2, b'a\\x1b[31m\\nlast words'); os._exit(3)", "crashed",
+     "the process ended without an answer (exit 3): last words"),
+    ("import os; os.kill(os.getpid(), 11)", "crashed", "the process was killed by signal 11"),
+    ("import os; os.kill(os.getpid(), 9)", "crashed", "the process was killed by signal 9"),
+    ("import os; os.kill(os.getpid(), 15)", "crashed", "the process was killed by signal 15"),
+    ("import os, time; os.closerange(3, 99); time.sleep(600)", "crashed",
+     "the process closed its connection and went on"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("does", "outcome", "reason"), ENDS, ids=range(len(ENDS)))
+def test_each_end_of_a_process_has_its_outcome(light, monkeypatch, capfd, does, outcome, reason):
+    monkeypatch.setattr(process, "GRACE_S", 0.1)
     with light.process() as worker:
-        answer = worker.ask(0.5, do=odd("hang"))
-        assert answer["outcome"] == "timeout"
+        answer = worker.ask(0.2 if outcome == "timeout" else 60, do=does)
+        assert worker.ask(60, do="")["outcome"] == "crashed", "it stays dead"
         assert not worker.alive
-        assert worker.exit == (-signal.SIGKILL, 0)
-
-
-def test_a_mechanism_that_forks_is_answered_once(light):
-    with light.process() as worker:
-        assert worker.ask(60, do=odd("fork")) == {"outcome": "ok"}
-        assert worker.ask(60, do="answer['more'] = 1")["more"] == 1
-
-
-@pytest.mark.parametrize("what", ["write", "forge"])
-def test_what_a_mechanism_writes_into_the_connection_is_no_answer(light, what):
-    with light.process() as worker:
-        answer = worker.ask(60, do=odd(what))
-        assert answer["outcome"] == "crashed"
-        assert answer["reason"] == "the process sent something other than its answer"
-        assert not worker.alive
+    assert (answer["outcome"], answer["reason"]) == (outcome, reason)
+    # no fault raises these signals, so that they may come from outside
+    assert answer.get("cause") == ("killed" if reason.endswith(("l 9", "l 15")) else None)
+    assert not any(capfd.readouterr())
     with light.process() as worker:
         assert worker.ask(60, do="") == {"outcome": "ok"}
 
 
-def test_a_worker_that_leaves_is_reported_with_its_last_words(light, capfd):
+@pytest.mark.parametrize("does", ["import os; os.fork()", "import os; os.close(1); os.close(2)"])
+def test_what_a_process_may_do_costs_nothing(light, does):
     with light.process() as worker:
-        answer = worker.ask(60, do=odd("leave"))
-        assert answer["outcome"] == "crashed"
-        assert "exit 3" in answer["reason"]
-        assert answer["reason"].endswith("last words")
-    assert "rubbish" not in "".join(capfd.readouterr())
+        assert worker.ask(60, do=does) == {"outcome": "ok"}
+        assert worker.ask(60, do="answer['more'] = 1")["more"] == 1
+
+
+def test_what_a_process_prints_takes_no_room(light):
+    with light.process() as worker:
+        asked = "import os\nfor _ in range(1 << 9): os.write(1, bytes(1 << 16))"
+        assert worker.ask(60, do=asked) == {"outcome": "ok"}
+        files = [path for path in light.folder.rglob("*") if path.is_file()]
+        assert sum(path.stat().st_size for path in files) < 1 << 16
+        assert len(worker.printed) == LOG_BYTES
+
+
+def test_a_process_that_prints_while_it_is_read_is_ended_in_time(light):
+    ours, theirs = socket.socketpair()
+    endless, printing = socket.socketpair()
+    with ours, theirs, endless, printing:
+        printing.setblocking(False)
+        worker = Process(light, 0, ours, ours, endless)
+        worker.listen = lambda: printing.send(bytes(endless.recv(1 << 16)))
+        printing.send(b"x")
+        assert worker.line(0.01) == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_question_to_a_process_that_was_killed_is_asked_once_more(light, tmp_path, number):
+    killed = (
+        "import os, pathlib; seen = pathlib.Path({!r}); seen.write_text(seen.read_text() + '.')"
+    )
+    killed += "; len(seen.read_text()) <= {} and os.kill(os.getpid(), {})"
+    for times, outcome in ((1, "ok"), (2, "crashed")):
+        (seen := tmp_path / f"{times}").touch()
+        asked = killed.format(str(seen), times, int(number))
+        assert light.ask(60, do=asked)["outcome"] == outcome
+        assert len(seen.read_text()) == 2
+
+
+STARTS = """
+import os, subprocess, time
+with open({file!r}, "a") as started:
+    for _ in range(40):
+        if {new_session}:
+            pid = subprocess.Popen(["sleep", "600"], start_new_session=True, env={{}}).pid
+        else:  # forked twice, so that its parent has gone
+            ours, theirs = os.pipe()
+            if os.fork() == 0:
+                if (pid := os.fork()) == 0:
+                    os.execve("/bin/sleep", ["sleep", "600"], {{}})
+                os.write(theirs, str(pid).encode())
+                os._exit(0)
+            os.wait()
+            os.close(theirs)
+            with open(ours) as pid_file:
+                pid = int(pid_file.read())
+        print(pid, file=started, flush=True)
+{then}
+"""
+THEN = {"answer": "", "die": "os.kill(os.getpid(), 9)", "leave": "os._exit(3)", "hang": SLEEP}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
@@ -100,7 +171,8 @@ def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_reported(light, t
     started = tmp_path / "started"
     started.touch()
     with light.process() as worker:
-        answer = worker.ask(2 if then == "hang" else 60, do=odd(how, then, started))
+        starts = {"file": str(started), "new_session": how == "session", "then": THEN[then]}
+        answer = worker.ask(2 if then == "hang" else 60, do=STARTS.format(**starts))
         if then == "answer":
             end = "from attnbench.measure.server import end_children as end"
             assert worker.ask(60, do=f"{end}; answer['left'] = end()")["left"] == 40
@@ -127,13 +199,14 @@ def alive(started):
 def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_path):
     """It is killed while its worker hangs."""
     started = tmp_path / "started"
+    starts = STARTS.format(file=str(started), new_session=False, then=SLEEP)
     script = tmp_path / "parent.py"
     script.write_text(
         "from pathlib import Path\n"
         "from attnbench.api.measuring import SCRIPT, Pool\n"
         "with Pool(SCRIPT, module='obeying') as server, server.process() as worker:\n"
         f"    Path({str(started)!r}).write_text(f'{{server.program.pid}} {{worker.pid}}\\n')\n"
-        f"    worker.ask(1e9, do={odd('twice', 'hang', started)!r})\n"
+        f"    worker.ask(1e9, do={starts!r})\n"
     )
     env = light_environment(tmp_path / "modules")
     parent = subprocess.Popen([sys.executable, str(script)], env=env)
@@ -240,6 +313,57 @@ def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(light):
         with light.process() as fresh:
             assert idle.ask(60, do="")["cause"] == "killed", "it is no worker of the new one"
             assert fresh.ask(60, do="") == {"outcome": "ok"}
+
+
+def test_a_server_that_is_killed_while_it_imports_is_started_once_more(tmp_path, monkeypatch):
+    once = tmp_path / "once"
+    text = f"import os\ntry:\n    open({str(once)!r}, 'x')\n    os.kill(os.getpid(), 9)\n"
+    text += "except FileExistsError:\n    set_num_threads = int\n"
+    monkeypatch.setitem(MODULES, "torch/__init__.py", text)
+    with light_server(tmp_path / "modules", monkeypatch) as server, server.process() as worker:
+        assert worker.ask(60, do="") == {"outcome": "ok"}
+    assert once.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
+def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(light, monkeypatch):
+    light.wait()
+    light.program.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, light.program.pid, os.WSTOPPED | os.WNOWAIT)
+    over = pytest.raises(OverBudget, match="ended before a process was started")
+    with light.until(time.monotonic() + 0.1), over:
+        light.process()
+    start = light.start
+
+    def anew():
+        monkeypatch.setattr(pool, "STUCK_S", 60.0)
+        start()
+
+    monkeypatch.setattr(light, "start", anew)
+    monkeypatch.setattr(pool, "STUCK_S", 0.1)
+    monkeypatch.setattr(pool, "GRACE_S", 0.1)
+    with light.process() as worker:
+        assert worker.ask(60, do="") == {"outcome": "ok"}, "it is started anew"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")
+def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    slow = f"import os, time\nopen({str(begun)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    install(tmp_path, {"torch/__init__.py": slow})
+    code = (
+        "import time\n"
+        "from attnbench.api.measuring import SCRIPT, Pool\n"
+        "server = Pool(SCRIPT)\n"
+        "time.sleep(600)\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), os.getcwd()])
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
+    file = os.pidfd_open(int(begun.read_text()))
+    parent.kill()
+    parent.wait()
+    assert ends(file), "it outlived its parent"
 
 
 def test_a_server_that_is_closed_starts_nothing(light):

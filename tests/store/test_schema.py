@@ -14,7 +14,6 @@ from attnbench.records import (
     CardFacts,
     Environment,
     Planned,
-    Prediction,
     Request,
     Run,
     Sample,
@@ -40,7 +39,7 @@ HOSTILE = (
 
 def anything(hint: Any) -> st.SearchStrategy[Any]:
     """Any value of an annotation that is within its bounds, every field of a record drawn."""
-    if is_dataclass(hint) or hint in (Sample, Prediction):
+    if is_dataclass(hint) or hint is Sample:
         hints = get_type_hints(hint, include_extras=True)
         return st.builds(hint, **{name: anything(h) for name, h in hints.items()})
     origin, inner = get_origin(hint), get_args(hint)
