@@ -95,10 +95,12 @@ def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
     lost = cases[cases["outcome"] != Outcome.OK]
     for (mode, series), own in lost.groupby(["mode", "series"], sort=False):
         own = own.sort_values("seq_len", kind="stable")
-        for (outcome, cause), alike in own.groupby(["outcome", "cause"], sort=False):
-            texts = (str(mode), str(series), str(outcome), str(cause))
+        # a cause has the name of the outcome that it follows from
+        why = own["cause"].where(own["cause"] != "", own["outcome"])
+        for _, alike in own.groupby(why, sort=False):
+            outcome, cause, reason = map(str, alike[["outcome", "cause", "reason"]].iloc[0])
             lengths = tuple(map(int, alike["seq_len"]))
-            yield Unmeasured(*texts, lengths, str(alike["reason"].iloc[0]))
+            yield Unmeasured(str(mode), str(series), outcome, cause, lengths, reason)
 
 
 def rows(

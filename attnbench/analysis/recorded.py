@@ -1,4 +1,4 @@
-"""What the cases of a `summary` show besides their costs: accuracy, kernels, types."""
+"""What the cases of a `summary` show besides their costs: accuracy and number types."""
 
 from attnbench.analysis.summary import Frame
 from attnbench.records import ITEM_BYTES
@@ -12,16 +12,6 @@ def precision(cases: Frame) -> Frame:
     known = cases[cases["error"].notna()]
     worst = known.groupby(["mechanism", "form", "options", "sizes"], sort=False)["error"].max()
     return worst.reset_index().sort_values("error", ascending=False, kind="stable")
-
-
-def kernels(cases: Frame) -> Frame:
-    """The kernels of fused attention, one row for each that a series used in a mode.
-
-    Columns: series, form, mode, attention_kernel; lengths, their number; shortest and longest.
-    """
-    groups = ["series", "form", "mode", "attention_kernel"]
-    found = cases[cases["attention_kernel"] != ""].groupby(groups, sort=False)["seq_len"]
-    return found.agg(lengths="count", shortest="min", longest="max").reset_index()
 
 
 def other_types(cases: Frame) -> dict[tuple[str, str], list[str]]:

@@ -47,11 +47,6 @@ class Analysis:
         """`recorded.precision` of the cases."""
         return recorded.precision(self.cases)
 
-    @cached_property
-    def kernels(self) -> Frame:
-        """`recorded.kernels` of the cases."""
-        return recorded.kernels(self.cases)
-
     @property
     def modes(self) -> list[str]:
         """The modes of the cases, in the order of the plan."""

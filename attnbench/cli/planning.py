@@ -14,7 +14,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import split
 from attnbench.fleet.folder import script
 from attnbench.records import Case, Planned, Request
-from attnbench.render.cases import plan_tables
+from attnbench.render.cases import plan_table, plan_total
 from attnbench.run.order import Foreseen, foresee
 from attnbench.run.pool import Pool
 from attnbench.statistics.curves import size_names
@@ -46,11 +46,9 @@ def foretell(asked: "Asked", request: Request, plan: Sequence[Planned], as_json:
         rows = [case_row(planned, found) for planned in plan]
         console.data({**whole, "memory_bytes": memory_bytes, "cases": rows})
         return
-    for table in plan_tables(plan, request, found, memory_bytes, size_names(plan)):
-        console.show(table)
-        console.out().print()
-    if line:
-        console.out().print(line)
+    console.show(plan_table(plan, request, found, size_names(plan)))
+    total = plan_total(plan, request, found, memory_bytes)
+    console.out().print("", *filter(None, (total, line)), sep="\n")
     if on and shards:
         print(script(asked.folder, shards, cluster.command(asked.options, request.device)))
 

@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import groupby
 from math import inf
 from operator import attrgetter
 
@@ -192,26 +190,19 @@ def _faster_from(row: Row) -> Cell:
 
 
 def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
-    """A row for each series and mode, with reasons; `every` are the lengths of the plan."""
-    rows = []
-    for (series, mode), own in groupby(missing, attrgetter("series", "mode")):
-        reasons: dict[str, list[int]] = {}
-        for lost in sorted(own, key=attrgetter("lengths")):
-            reasons.setdefault(_reason(lost), []).extend(lost.lengths)
-        parts = (
-            f"{', '.join(between(sorted(lengths), every, units.tick, '–'))} ({reason})"
-            for reason, lengths in reasons.items()
-        )
-        rows.append({"series": series, "mode": mode, "lengths": ", ".join(parts)})
-    columns = {"Mechanism": "series", "Mode": "mode", "Lengths": "lengths"}
-    found = table(
-        rows,
-        [Column.words(heading, name) for heading, name in columns.items()],
+    """A row for each series, mode and reason; `every` are the lengths of the plan."""
+    return table(
+        missing,
+        [
+            Column("Mechanism", lambda lost: words(lost.series), "series"),
+            Column("Mode", lambda lost: words(lost.mode)),
+            Column("Lengths", lambda lost: words(", ".join(between(lost.lengths, every)))),
+            Column("Reason", lambda lost: words(_reason(lost))),
+        ],
         name="not_measured",
         title="Not measured",
+        note="cases.csv has every case, with its reason in full and its predicted cost.",
     )
-    note = "outcomes.csv has every case, with its reason in full and its predicted cost."
-    return replace(found, note=note) if rows else found
 
 
 def _reason(lost: Unmeasured) -> str:
@@ -226,12 +217,7 @@ def _ended(lost: Unmeasured) -> str:
     return outcome_phrase(lost.outcome, lost.cause).removeprefix("over ")
 
 
-def between(
-    lengths: Sequence[int],
-    every: Sequence[int],
-    text: Callable[[int], str] = units.count,
-    to: str = " to ",
-) -> list[str]:
+def between(lengths: Sequence[int], every: Sequence[int]) -> list[str]:
     """`128 to 512`, `4,096`: a text for each run of lengths that are neighbours in `every`."""
     runs: list[list[int]] = []
     for length in lengths:
@@ -239,4 +225,4 @@ def between(
             runs[-1].append(length)
         else:
             runs.append([length])
-    return [to.join(dict.fromkeys((text(run[0]), text(run[-1])))) for run in runs]
+    return [units.between(run[0], run[-1]) for run in runs]

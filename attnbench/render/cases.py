@@ -9,66 +9,46 @@ from attnbench.records import MISSING, Cause, Outcome, Planned, Request
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
-    from attnbench.analysis.summary import Frame
     from attnbench.run.order import Foreseen
 
-# the columns of what was not measured
-OUTCOMES = (
-    *("series", "mode", "seq_len", "outcome", "reason"),
-    *("predicted_s", "predicted_lo_s", "predicted_hi_s", "predicted_bytes"),
-)
 FACTOR = 3  # by which first predictions are often too high or too low
 
-# why a case was not measured, in the cell of a table
+# why a case was not measured, in the cell of a table, by its cause, or else its outcome
 ENDINGS: Mapping[str, str] = MappingProxyType({
     Outcome.OK: "not measured",  # only the memory is missing
-    Outcome.OOM: "out of memory",
-    Outcome.TIMEOUT: "timed out",
+    Outcome.OOM: "out of memory",  # and `Cause.OOM`
+    Outcome.TIMEOUT: "timed out",  # and `Cause.TIMEOUT`
     Outcome.CRASHED: "crashed",
     Outcome.FAILED: "failed",
     Outcome.UNSUPPORTED: "cannot run",
     Outcome.SKIPPED: "skipped",
     MISSING: "not run",
-})  # fmt: skip
-CAUSES: Mapping[str, str] = MappingProxyType({
     Cause.BUDGET: "over budget",
     Cause.CASE_TIMEOUT: "over time limit",
     Cause.MEMORY_LIMIT: "over memory",
-    Cause.OOM: "out of memory",
-    Cause.TIMEOUT: "timed out",
     Cause.KILLED: "killed",
 })  # fmt: skip
 
 
 def outcome_phrase(outcome: str, cause: str) -> str:
     """Why a case was not measured, in two or three words; never empty."""
-    return CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING]
+    return ENDINGS.get(cause or outcome) or ENDINGS[MISSING]
 
 
-def plan_tables(
-    plan: Sequence[Planned],
-    request: Request,
-    foreseen: "Foreseen",
-    memory_bytes: int | None,
-    sizes: Mapping[str, str],
-) -> list[Table]:
-    """What a dry run shows: the cases, and the total.
-
-    `memory_bytes` are available; `sizes` are those that differ, by the key of each case.
-    """
+def plan_table(
+    plan: Sequence[Planned], request: Request, foreseen: "Foreseen", sizes: Mapping[str, str]
+) -> Table:
+    """The cases of a dry run; `sizes` are those that differ, by the key of each case."""
     w = plan[0].case.workload
     common = "" if request.variants else f" (D{w.width}-H{w.heads}/{w.level}/{w.dtype}/{w.device})"
-
-    def series(planned: Planned) -> Cell:
-        return words(f"{planned.case.series} {sizes[planned.case.key]}".strip())
 
     def time(planned: Planned) -> Cell:
         return _cost(planned, foreseen.seconds.get(planned.case.key), units.seconds)
 
-    cases = table(
+    return table(
         plan,
         [
-            Column("Mechanism", series),
+            Column("Mechanism", lambda p: words(f"{p.case.series} {sizes[p.case.key]}".strip())),
             Column("Mode", lambda planned: words(planned.case.workload.mode)),
             Column("N", lambda planned: number(planned.case.workload.seq_len, units.count)),
             Column("Time per iteration", time),
@@ -79,34 +59,23 @@ def plan_tables(
         title=f"Plan{common}",
         leading=3,
     )
-    return [cases, _total(plan, request, foreseen, memory_bytes)]
 
 
-def _total(
+def plan_total(
     plan: Sequence[Planned], request: Request, foreseen: "Foreseen", memory_bytes: int | None
-) -> Table:
+) -> str:
+    """What a sweep needs in all; `memory_bytes` are available, if that is known."""
     peaks = [p.predicted_bytes for p in plan if p.case.key in foreseen.rounds and p.declared]
     available = "" if memory_bytes is None else f" of {units.size(memory_bytes)} available"
     budget = "none" if request.budget_s is None else units.seconds(request.budget_s)
     counts = sorted(foreseen.rounds.values()) or [0]
-    rounds = units.between(counts[0], counts[-1])
-    values = {
-        "Total time": f"{units.seconds(foreseen.total_s)}; budget: {budget}",
-        "Cases measured": f"{len(foreseen.rounds)} of {len(plan)}",
-        "Rounds": f"{rounds}; {units.many(sum(counts), 'visit')}",
-        "Largest peak memory": units.size(max(peaks, default=0)) + available,
-    }
-    return table(
-        values.items(),
-        [
-            Column("Prediction", lambda row: words(row[0])),
-            Column("Value", lambda row: words(row[1])),
-        ],
-        name="total",
-        title="Total",
-        note="Predicted from FLOPs and bytes at assumed rates, before anything is measured: often"
-        f" wrong by a factor of up to {FACTOR}. The total includes starting processes, building,"
-        " warm-up and measuring memory, but not the report. Nothing was run.",
+    return (
+        f"Total time: {units.seconds(foreseen.total_s)}; budget: {budget}. Measured:"
+        f" {len(foreseen.rounds)} of {units.many(len(plan), 'case')}, rounds:"
+        f" {units.between(counts[0], counts[-1])}. Largest peak memory:"
+        f" {units.size(max(peaks, default=0))}{available}. Predicted from FLOPs and bytes at"
+        f" assumed rates, before anything is measured: often wrong by a factor of up to {FACTOR}."
+        " Includes starting processes and warm-up, but not the report. Nothing was run."
     )
 
 
@@ -124,10 +93,4 @@ def _measured(planned: Planned, foreseen: "Foreseen") -> str:
     run = foreseen.left_out.get(key)
     if run and run.outcome is not Outcome.UNSUPPORTED:
         return outcome_phrase(run.outcome, run.cause or "")
-    return run.reason if run else planned.refusal or "in another shard"
-
-
-def outcomes(summary: "Frame") -> "Frame":
-    """Every case that was not measured in full, with the reason and its predicted cost."""
-    lost = summary[summary["outcome"] != Outcome.OK]
-    return lost[[*OUTCOMES]]
+    return run.reason if run else planned.refusal

@@ -1,6 +1,6 @@
 """Tables of what cases cost, with a row for each series and a column for each length.
 
-Also the accuracy of each form, and the kernels of fused attention that ran.
+Also the accuracy of each form.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,6 @@ MARKS = MappingProxyType({
     "shows_launches": ("L", "“lL” marks those whose times include launches: they are not ranked."),
     "filled": (" f", "“f” marks steps from states filled with random numbers, without a prompt."),
 })  # fmt: skip
-SDPA = "scaled_dot_product_"  # prefix of torch's attention operators
 
 
 def batch(cases: Frame, tokens: int | None) -> str:
@@ -243,23 +242,4 @@ def precision(errors: Frame, dtype: str) -> Table:
         " equations as written, in float64 with the same parameters, input and random draws. It"
         " includes changes of a hash or another discrete choice by rounding. The CSV file has the"
         " relative error.",
-    )
-
-
-def kernels(used: Frame) -> Table:
-    """The kernels of fused attention that ran, a row for each that a series used in a mode."""
-    return table(
-        used.to_dict("records"),
-        [
-            Column.words("Mechanism", "series"),
-            Column.words("Form", "form"),
-            Column.words("Mode", "mode"),
-            Column("N", lambda row: words(units.between(row["shortest"], row["longest"])), "n"),
-            Column("Operator", lambda row: words(row["attention_kernel"].replace(SDPA, ""))),
-        ],
-        name="kernels",
-        title="Kernels of fused attention",
-        note="As torch's profiler recorded them: flash, efficient and cudnn never store the"
-        " weights, math does. Forms that are not listed call no fused attention, or run it in"
-        " code that torch compiled.",
     )

@@ -10,7 +10,6 @@ from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.records import PASSES, Sweep
 from attnbench.render import charts, cost_tables, delimited, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
-from attnbench.render.cases import outcomes
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.figures import cost_figure, decode_figure
@@ -42,7 +41,6 @@ def report_files(
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
     sheets["cases.csv"] = delimited.frame(recorded)
-    sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
     described = captions(cases, sweep)
     pictures = {
         f"{stem}.{end}": saved(figure, end)
@@ -125,8 +123,6 @@ def _tables(analysis: Analysis) -> Iterator[Table]:
     if len(analysis.precision):
         dtypes = " and ".join(dict.fromkeys(cases["dtype"]))
         yield cost_tables.precision(analysis.precision, dtypes)
-    if len(analysis.kernels):
-        yield cost_tables.kernels(analysis.kernels)
     yield not_measured(found.missing, found.lengths)
 
 

@@ -4,13 +4,13 @@ import math
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Self
 
 import rich.table
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.text import Text
 
 from attnbench import units
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 GAP = 2  # after a column
 INDENT = 2  # of lines of prose after the first
 LEAST_RATIO = 0.05  # of times, as a logarithm, that is told after one visit
+TOLD = 4  # series in a line
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
 
@@ -35,43 +36,39 @@ def table(table: Table, width: int) -> RenderableType:
     kept = [i for i in range(len(table.columns)) if i not in table.unmeasured]
     kept = kept if len(kept) > 1 else [*range(len(table.columns))]
     leading, left = kept[: table.leading], kept[table.leading :]
-    needed = [_needed(table, i, width // 2) for i in range(len(table.columns))]
-    room = width - sum(needed[i] + GAP for i in leading)
-    parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
-    while table.rows and (left or len(parts) == 1):
-        ends = accumulate(needed[i] + GAP for i in left)
-        fits = max(1, sum(end - GAP <= room for end in ends))
-        if len(parts) > 1:
-            parts.append(Text())
-        parts.append(_grid(table, [*leading, *left[:fits]], needed))
+    parts: list[RenderableType] = []
+    while table.rows and (left or not parts):
+        fits = len(left)
+        while fits > 1 and _least(_grid(table, [*leading, *left[:fits]], width)) > width:
+            fits -= 1
+        parts += [Text(), _grid(table, [*leading, *left[:fits]], width)]
         left = left[fits:]
-    parts += [] if table.rows else [Text("none")]
-    return Group(*parts, *([Text(clean(table.note), style="dim")] if table.note else ()))
+    note = [Text(clean(table.note), style="dim")] if table.note else []
+    return Group(Text(clean(table.title), style="bold"), *(parts[1:] or [Text("none")]), *note)
 
 
-def _needed(table: Table, column: int, most: int) -> int:
-    """The least width of a column; that of the first is at `most` what it may take of the whole."""
-    texts = [clean(row[column].text) for row in table.rows]
-    heading = clean(table.columns[column])
-    if column == 0:
-        return min(most, max(map(cell_len, [heading, *texts])))
-    whole = texts if table.aligned[column] else " ".join(texts).split()
-    return max(map(cell_len, [*whole, *heading.split()]), default=1)
-
-
-def _grid(table: Table, columns: Sequence[int], needed: Sequence[int]) -> rich.table.Table:
+def _grid(table: Table, columns: Sequence[int], width: int) -> rich.table.Table:
+    """These columns, of which the first takes at most half the width."""
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for i in columns:
-        number = i > 0 and table.aligned[i]
+        number, heading = i > 0 and table.aligned[i], clean(table.columns[i])
+        texts = [*(clean(row[i].text) for row in table.rows), *heading.split()]
         grid.add_column(
-            Text(clean(table.columns[i])),
+            Text(heading),
             justify="right" if number else "left",
             overflow="fold",
-            width=needed[i] if number else None,
+            width=max(map(cell_len, texts)) if number else None,
+            max_width=None if i else width // 2,
         )
     for row in table.rows:
         grid.add_row(*(Text(clean(row[i].text)) for i in columns))
     return grid
+
+
+def _least(grid: rich.table.Table) -> int:
+    """The least width in which no number and no word is broken."""
+    screen = Console(width=1_000)
+    return Measurement.get(screen, screen.options, grid).minimum
 
 
 def prose(lines: Iterable[str], width: int) -> Text:
@@ -122,17 +119,16 @@ class ProgressLine:
         self.show(now.running, f"N={now.seq_len:,} {now.mode}", counts, now.left_s)
 
     def first_times(self, timed: "Sequence[Timed]", stage: str, names: Mapping[str, str]) -> None:
-        """A line that stays: a block's series with their times, as many as the width has room for.
+        """A line that stays: the first `TOLD` of a block's series with their times.
 
         `N = 1,024 training   Fastformer 290 ms   Transformer 945 ms, 3.3× slower`.
         """
         texts = [f"{names[series]} {units.seconds(s)}{_slower(log)}" for series, s, log in timed]
-        for shown in range(len(texts), 0, -1):
-            more = [f"… and {len(texts) - shown} more"] * (shown < len(texts))
-            line = clean("   ".join((stage, *texts[:shown], *more)))
-            if cell_len(line) <= self.console.width or shown == 1:
-                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-                return
+        if more := len(texts[TOLD:]):
+            texts[TOLD:] = [f"… and {more} more"]
+        if texts:
+            line = clean("   ".join((stage, *texts)))
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, running: str, stage: str, counts: str, left_s: float) -> None:
         """Show the time spent, of how much, what is done, and what is running."""

@@ -135,7 +135,7 @@ def test_cuda_graphs_are_captured_where_that_is_possible(second):
     }
     assert second.sweep.request.settings.cuda_graphs
     assert "CUDA graphs" in second.page
-    outcomes = (second.folder / "outcomes.csv").read_text()
+    outcomes = (second.folder / "cases.csv").read_text()
     assert "operation not permitted when stream is capturing" in outcomes
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.records import Mode
-from attnbench.render.cases import plan_tables
+from attnbench.render.cases import plan_table, plan_total
 from attnbench.run.order import foresee
 from attnbench.statistics.curves import size_names
 from tests.render.test_writers import printed
@@ -18,7 +18,8 @@ OTHER = planned("odd", 128, 10**8, refusal="it cannot", mode=Mode.TRAINING)
 
 def tables(request, plan, memory_bytes=8 * GIB):
     found = foresee(request, plan, memory_bytes)
-    return found, plan_tables(plan, request, found, memory_bytes, size_names(plan))
+    cases = plan_table(plan, request, found, size_names(plan))
+    return found, cases, plan_total(plan, request, found, memory_bytes)
 
 
 def texts(table):
@@ -26,29 +27,27 @@ def texts(table):
 
 
 def test_the_total_the_budget_and_the_memory_are_shown():
-    _, (*_, total) = tables(replace(REQUEST, budget_s=600.0), PLAN)
-    values = dict(texts(total))
-    assert values["Total time"].endswith("; budget: 10.0 min")
-    assert values["Largest peak memory"] == "1000 B of 8.000 GiB available"
-    assert values["Cases measured"] == "6 of 6"
-    _, (*_, total) = tables(REQUEST, PLAN, None)
-    assert dict(texts(total))["Total time"].endswith("; budget: none")
-    assert "available" not in dict(texts(total))["Largest peak memory"]
+    *_, total = tables(replace(REQUEST, budget_s=600.0), PLAN)
+    assert "; budget: 10.0 min. Measured: 6 of 6 cases, rounds: 3. Largest" in total
+    assert "Largest peak memory: 1000 B of 8.000 GiB available." in total
+    *_, total = tables(REQUEST, PLAN, None)
+    assert "; budget: none." in total
+    assert "available" not in total
 
 
 def test_what_is_left_out_has_a_reason():
     plan = (*PLAN, OTHER)
-    found, (cases, _) = tables(replace(REQUEST, budget_s=6.0), plan)
+    found, cases, _ = tables(replace(REQUEST, budget_s=6.0), plan)
     assert len(found.left_out) == sum("round" not in row[-1] for row in texts(cases)) > 1
     assert {row[-1] for row in texts(cases)} >= {"over budget", "it cannot", "1 round"}
 
 
 def test_what_cannot_run_has_a_reason_instead_of_costs():
     refused = tuple(planned("odd", n, 10**8, refusal="it cannot") for n in (128, 256))
-    _, (cases, *_) = tables(REQUEST, (*PLAN, *refused))
+    _, cases, _ = tables(REQUEST, (*PLAN, *refused))
     assert [row[3:] for row in texts(cases)[-2:]] == [["–", "–", "it cannot"]] * 2
     assert "–" not in texts(cases)[0]
-    _, (alone, *_) = tables(REQUEST, refused)
+    _, alone, _ = tables(REQUEST, refused)
     text = printed(alone, 160)
     assert "it cannot" not in text.splitlines()[0]
     assert text.count("it cannot") == 2
@@ -56,9 +55,9 @@ def test_what_cannot_run_has_a_reason_instead_of_costs():
 
 def test_what_a_module_without_a_card_costs_is_unknown():
     plan = (*PLAN, replace(planned("mine", 128, 10**8, size=1 << 40), declared=False))
-    _, (cases, total) = tables(REQUEST, plan)
+    _, cases, total = tables(REQUEST, plan)
     assert texts(cases)[-1][3:] == ["unknown", "unknown", "3 rounds"]
-    assert dict(texts(total))["Largest peak memory"].startswith("1000 B")
+    assert "Largest peak memory: 1000 B" in total
 
 
 @pytest.mark.parametrize("width", [50, 60, 80])
@@ -69,7 +68,7 @@ def test_on_a_narrow_terminal_every_line_of_the_plan_says_of_which_case_it_is(wi
         for mode in Mode
         for n in (1024, 65536)
     )
-    lines = printed(tables(REQUEST, plan)[1][0], width).splitlines()
+    lines = printed(tables(REQUEST, plan)[1], width).splitlines()
     numbers = [line for line in lines if re.search(r"\d (ms|s|min|B)\b", line)]
     assert len(numbers) >= len(plan)
     for line in numbers:
@@ -79,6 +78,6 @@ def test_on_a_narrow_terminal_every_line_of_the_plan_says_of_which_case_it_is(wi
 
 
 def test_what_all_cases_share_is_in_the_title():
-    _, (cases, *_) = tables(REQUEST, PLAN)
+    _, cases, _ = tables(REQUEST, PLAN)
     assert cases.title == "Plan (D256-H16/attention/float32/cpu)"
     assert texts(cases)[0][0] == "slow:eager"

@@ -2,9 +2,7 @@
 
 import io
 import math
-import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, Group
@@ -48,26 +46,22 @@ def test_a_log_gets_one_line_for_each_stage_in_which_something_was_done():
     assert out.getvalue().splitlines() == [*lines]
 
 
-TIMED = [Timed("fastformer", 0.29, 0.0), Timed("a", 0.3, math.log(1.04)),
-         Timed("transformer", 0.945, math.log(3.3)), Timed("\x1b[1m", 2.0, None)]  # fmt: skip
+TIMED = [
+    Timed("fastformer", 0.29, 0.0), Timed("a", 0.3, math.log(1.04)),
+    Timed("transformer", 0.945, math.log(3.3)), Timed("\x1b[1m", 2.0, None),
+    Timed("b", 3.0, None), Timed("c", 3.0, None),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("width", "text"),
-    [
-        (160, "N = 1,024 training   Fastformer 290 ms   A 300 ms   Transformer 945 ms,"
-              " 3.3× slower   \\x1b[1m 2.00 s"),
-        (80, "N = 1,024 training   Fastformer 290 ms   A 300 ms   … and 2 more"),
-        (20, "N = 1,024 training   Fastformer 290 ms   … and 3 more"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("terminal", [True, False])
-def test_first_times_are_one_line_that_stays(terminal, width, text):
+def test_first_times_are_one_line_that_stays():
     out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=terminal, color_system=None)
+    console = Console(file=out, width=160, force_terminal=True, color_system=None)
     names = {each.series: each.series.capitalize() for each in TIMED}
     with ProgressLine(console, clock=lambda: 0.0) as line:
         line.first_times(TIMED, "N = 1,024 training", names)
         line.first_times([], "N = 2,048 training", names)
-    assert text in re.sub(r"\x1b\[[?\d]+[A-Za-z]", "", out.getvalue()).splitlines()
+    assert (
+        "N = 1,024 training   Fastformer 290 ms   A 300 ms   Transformer 945 ms, 3.3× slower"
+        "   \\x1b[1m 2.00 s   … and 2 more\n"
+    ) in out.getvalue()
     assert "2,048" not in out.getvalue()
