@@ -10,7 +10,7 @@ from attnbench.analysis.report import analyse
 from attnbench.records import Cause, Outcome, Part, Run, Sweep
 from attnbench.render.comparison import changes
 from attnbench.statistics.verdict import Verdict
-from tests.sweeps import changed, environment, sweep
+from tests.sweeps import changed, decoded, environment, sweep
 
 QUIET = sweep(restart=0.005, noise=0.002)
 
@@ -108,3 +108,12 @@ def test_one_round_in_either_sweep_gives_no_verdict_of_change():
         assert set(times["verdict"]) == {Verdict.UNSURE}
         assert times["low"].isna().all()
         assert "After one round no time is called slower or faster" in changes(found).note
+
+
+def test_two_sweeps_differ_in_the_bytes_of_their_states():
+    grows = {"transformer": lambda n: 2048 * n}
+    sizes = ({**grows, "fastformer": lambda n, size=size: size} for size in (4096, 4097))
+    rows = compared(*(decoded(states, lengths=(128, 512)) for states in sizes)).rows
+    states = rows[rows["metric"] == "state_bytes"].groupby("series")["verdict"].unique()
+    assert states["transformer:eager"] == ["same"]
+    assert states["fastformer:eager"] == ["slower"]

@@ -24,16 +24,13 @@ def crossing(lengths, logs, errors, df: float) -> Crossover:
     return find_crossover(curve)
 
 
-def test_a_straight_crossing_is_found_between_the_lengths():
+def test_a_straight_crossing_is_found_between_the_lengths_and_exact_metrics_cross_at_a_point():
     found = crossing(LENGTHS, np.log(700 / LENGTHS), NONE + 0.05, 40)
     assert found.answer is CrossoverKind.FROM
     assert found.length == pytest.approx(700)
     assert found.low < 700 < found.high
-
-
-def test_exact_metrics_cross_at_a_point():
-    found = crossing(LENGTHS, np.log(700 / LENGTHS), NONE, np.inf)
-    assert found.low == found.length == found.high
+    exact = crossing(LENGTHS, np.log(700 / LENGTHS), NONE, np.inf)
+    assert exact.low == exact.length == exact.high
 
 
 @pytest.mark.parametrize("at", [128, 512, 3000])
@@ -46,20 +43,20 @@ def test_a_crossing_at_a_measured_length_is_that_length(at):
     assert within.length == 128
 
 
-def test_cheaper_everywhere_is_always_and_more_expensive_at_the_end_is_never():
-    assert crossing(LENGTHS, NONE - 1, NONE + 0.1, 40).answer is CrossoverKind.ALWAYS
-    assert crossing(LENGTHS, NONE + 1, NONE + 0.1, 40).answer is CrossoverKind.NEVER
-    assert crossing(LENGTHS, np.log(LENGTHS / 700), NONE, 40).answer is CrossoverKind.NEVER
-
-
-def test_equal_costs_never_cross():
-    assert crossing(LENGTHS, NONE, NONE, np.inf).answer is CrossoverKind.NEVER
-
-
-def test_noise_at_the_end_and_unknown_errors_leave_the_crossing_open():
-    assert crossing(LENGTHS, NONE - 0.1, NONE + 0.5, 40).answer is CrossoverKind.UNCLEAR
-    assert crossing(LENGTHS, NONE - 0.1, NONE * np.nan, 40).answer is CrossoverKind.UNCLEAR
-    assert crossing(LENGTHS[:0], NONE[:0], NONE[:0], 40).answer is CrossoverKind.UNCLEAR
+@pytest.mark.parametrize(
+    ("logs", "errors", "answer"),
+    [
+        (NONE - 1, NONE + 0.1, CrossoverKind.ALWAYS),
+        (NONE + 1, NONE + 0.1, CrossoverKind.NEVER),
+        (np.log(LENGTHS / 700), NONE, CrossoverKind.NEVER),
+        (NONE, NONE, CrossoverKind.NEVER),  # equal costs
+        (NONE - 0.1, NONE + 0.5, CrossoverKind.UNCLEAR),
+        (NONE - 0.1, NONE * np.nan, CrossoverKind.UNCLEAR),
+        (NONE[:0], NONE[:0], CrossoverKind.UNCLEAR),
+    ],
+)
+def test_answers_without_a_length(logs, errors, answer):
+    assert crossing(LENGTHS[: len(logs)], logs, errors, 40).answer is answer
 
 
 def test_only_the_last_crossing_counts():

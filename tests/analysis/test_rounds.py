@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.statistics.ratios import final, independent, means, so_far
-from tests.benchmarks.coverage import ONE_LAYOUT, SITUATIONS, UNSTEADY, simulated, spells, stopped
+from attnbench.records import Origin, Outcome, Part, Run, Sample, Shard
+from attnbench.statistics.estimate import half_widths
+from attnbench.statistics.ratios import final, independent, means, numbered, processes, so_far
+from tests.benchmarks.coverage import ONE_LAYOUT, SITUATIONS, UNSTEADY, simulated, stopped
 
+SAMPLE = Sample(1, 1.0, 1.0, None, 1.0, 0.0, 0.0, 0)
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
 
 
@@ -53,34 +56,21 @@ def test_measured_ratios_have_a_mean_and_repeated_ones_an_error(given_):
     )
 
 
-@given(measured(), st.sampled_from([-1.0, 0.25, -8.0]))
-def test_ratios_of_another_size_or_sign_have_errors_of_that_size(given_, factor: float):
-    logs, pairs = given_
-    found, scaled = means(logs, pairs), means(factor * logs, pairs)
-    assert scaled.log == pytest.approx(factor * found.log, nan_ok=True)
-    assert scaled.se == pytest.approx(abs(factor) * found.se, nan_ok=True)
-    assert scaled.df == pytest.approx(found.df, nan_ok=True)
-
-
-@given(measured(), st.integers(-GRID, GRID))
-def test_errors_do_not_depend_on_the_ratio_itself(given_, shift: int):
-    logs, pairs = given_
-    moved = logs.copy()
-    moved[0] += shift
-    found, other = means(logs, pairs), means(moved, pairs)
-    assert other.log[0] == pytest.approx(found.log[0] + shift, nan_ok=True)
-    assert other.se == pytest.approx(found.se, nan_ok=True, abs=1e-9)
-
-
-@given(measured(), st.randoms(use_true_random=False))
-def test_the_order_of_rounds_and_of_blocks_does_not_matter(given_, draw):
+@given(
+    measured(),
+    st.sampled_from([-1.0, 0.25, -8.0]),
+    st.integers(-GRID, GRID),
+    st.randoms(use_true_random=False),
+)
+def test_size_sign_and_order_of_ratios_change_errors_only_in_size(given_, factor, shift, draw):
     logs, pairs = given_
     rounds, blocks = list(range(logs.shape[2])), list(range(logs.shape[0]))
     draw.shuffle(rounds)
     draw.shuffle(blocks)
-    found, other = means(logs, pairs), means(logs[blocks][:, :, rounds], pairs)
-    for one, two in ((found.log, other.log), (found.se, other.se), (found.df, other.df)):
-        assert two == pytest.approx(one[blocks], nan_ok=True)
+    found, other = means(logs, pairs), means((factor * logs + shift)[blocks][:, :, rounds], pairs)
+    assert other.log == pytest.approx(factor * found.log[blocks] + shift, nan_ok=True)
+    assert other.se == pytest.approx(abs(factor) * found.se[blocks], nan_ok=True, abs=1e-9)
+    assert other.df == pytest.approx(found.df[blocks], nan_ok=True)
 
 
 def test_one_pair_in_one_block_has_the_textbook_error_of_a_mean():
@@ -149,13 +139,29 @@ def test_intervals_of_a_single_layout_would_contain_the_truth_in_half_of_sweeps(
     assert held.mean() < 0.6
 
 
-def test_simulated_probes_are_as_like_their_laps_as_measured_ones():
+@pytest.mark.parametrize(("series", "blocks", "shards"), [(2, 8, 3), (4, 20, 2)])
+def test_intervals_of_a_divided_sweep_contain_the_truth(series, blocks, shards):
+    """Each shard has processes of its own, which differ by twice the noise."""
     rng = np.random.default_rng(0)
-    situation = SITUATIONS["slow core"]
-    slow = spells(situation, 20, 500, 4, rng)
-    laps = slow + 0.02 * rng.standard_normal(slow.shape)
-    probes = slow + situation.probe * rng.standard_normal(slow.shape)
-    assert 0.8 < np.corrcoef(laps.ravel(), probes.ravel())[0, 1] < 0.95
+    cases = {f"{k}": f"{k}" for k in range(blocks)}
+    runs = [
+        Run(case=key, part=Part.TIME, round=r, outcome=Outcome.OK, samples=(SAMPLE,),
+            origin=Origin(shard=Shard(1 + int(key) % shards, shards)))
+        for key in cases for r in range(3)
+    ]  # fmt: skip
+    found = processes(runs, cases)
+    sets, pairs = numbered(found.values()), list(combinations(range(series), 2))
+    assert len(sets) == 3 * shards
+    held = []
+    for _ in range(120):
+        process = 0.01 * rng.standard_normal((series, len(sets)))
+        logs = np.full((blocks, len(pairs), len(sets)), np.nan)
+        for (key, _), own in found.items():
+            seconds = process[:, sets[own]] + 0.005 * rng.standard_normal(series)
+            logs[int(key), :, sets[own]] = [seconds[a] - seconds[b] for a, b in pairs]
+        log, se, df, _ = (values.ravel() for values in means(logs, pairs))
+        held += [np.abs(log) <= half_widths(se, df)]
+    assert 0.935 < np.mean(held) < 0.985
 
 
 @pytest.mark.parametrize("name", ["drift", "processes", "all"])

@@ -63,21 +63,17 @@ def test_series_that_differ_are_told_apart():
 
 def test_one_round_compares_nothing():
     whole = sweeps.sweep(("fastformer", "longformer"), rounds=1, **{**FEW, "samples": 9})
-    margin = analyse(whole).standings.margin(
-        "longformer:eager", "fastformer:eager", "training", 512
-    )
+    found = analyse(whole).standings
+    margin = found.margin("longformer:eager", "fastformer:eager", "training", 512)
     assert margin.factor > 2
     assert not margin.known
     assert not margin.costs_more
 
 
-def test_one_pair_in_one_block_has_the_interval_of_student():
+def test_one_block_has_the_intervals_of_student_and_of_tukeys_tables():
     for df in (1.0, 3.0, 20.0, math.inf):
         (factor,) = joint_quantiles((2,), np.array([df]))
         assert factor == pytest.approx(student_quantile(0.95, df), rel=1e-4)
-
-
-def test_one_block_has_the_intervals_of_tukeys_tables():
     for series, df, printed in ((3, 10, 3.877), (5, 2, 10.88), (10, 20, 5.008)):
         (factor,) = joint_quantiles((series,), np.array([df]))
         assert factor * math.sqrt(2) == pytest.approx(printed, abs=0.006)

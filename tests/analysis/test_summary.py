@@ -6,26 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from attnbench.analysis.scaling import scaling
 from attnbench.analysis.summary import summary
 from attnbench.records import MISSING, Clock, Mode, Outcome, Part, Run, Sample, Workload
 from attnbench.store.journal import load
-from tests.sweeps import LENGTHS, altered, censored, on_gpu, seconds, sweep
+from tests.sweeps import LENGTHS, altered, censored, decoded, on_gpu, seconds, sweep
 
 
-def test_there_is_one_row_per_case_of_the_plan_in_its_order():
-    whole = sweep()
+def test_a_row_per_case_of_the_plan_has_the_times_of_its_samples():
+    whole = sweep(restart=0.0, noise=0.0)
     found = summary(whole)
     assert list(found["key"]) == [line.case.key for line in whole.plan]
     assert list(found["case"]) == [str(line.case) for line in whole.plan]
-
-
-def test_times_are_those_of_the_samples():
-    whole = sweep(restart=0.0, noise=0.0)
-    found = summary(whole)
     measured = found[found["outcome"] == "ok"]
-    for line, time in zip(whole.plan, found["time_s"], strict=True):
-        if not math.isnan(time):
-            assert time == pytest.approx(seconds(line.case.mechanism, line.case.workload))
+    truth = [seconds(line.case.mechanism, line.case.workload) for line in whole.plan]
+    np.testing.assert_allclose(measured["time_s"], np.array(truth)[measured.index])
     assert (measured["time_lo_s"] <= measured["time_s"] * 1.0000001).all()
     assert np.allclose(measured["token_s"] * measured["tokens"], measured["time_s"])
     assert np.allclose(
@@ -126,18 +121,13 @@ def test_the_clock_of_the_times_is_said():
         assert ({*found["clock"]}, {*found["threads"]}) == ({clock}, {threads})
 
 
-def test_the_device_clock_is_the_time_where_there_is_one():
-    row = summary(on_gpu(Sample(4, 1.0, 1.0, 0.2, 1.0, 0.0, 0.0))).iloc[0]
-    assert row["time_s"] == pytest.approx(0.05)
-    assert row["wall_s"] == pytest.approx(0.25)
-
-
-def test_the_wall_time_of_a_gpu_is_without_holds():
+def test_the_time_of_a_gpu_is_its_own_and_its_wall_time_is_without_holds():
+    plain = Sample(4, 1.0, 1.0, 0.2, 1.0, 0.0, 0.0)
     held = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.4, unheld_s=0.11)
-    row = summary(on_gpu(held)).iloc[0]
-    assert row["time_s"] == pytest.approx(0.05)
-    assert row["wall_s"] == pytest.approx(0.11)
-    assert row["enqueue_s"] == pytest.approx(0.1)
+    names = ["time_s", "wall_s", "enqueue_s"]
+    for sample, times in ((plain, (0.05, 0.25, math.nan)), (held, (0.05, 0.11, 0.1))):
+        row = summary(on_gpu(sample)).iloc[0][names]
+        assert tuple(row) == pytest.approx(times, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -170,34 +160,25 @@ def test_memory_is_the_largest_of_the_passes():
     assert row["allocated_peak_bytes"] > 1e6
 
 
-def best_form(mechanism: str, workload: Workload) -> str:
-    return "folded" if mechanism == "fastformer" and workload.seq_len > 256 else "eager"
+def test_forms_of_one_workload_are_curves_and_a_default_that_changes_with_length_is_one():
+    def best(mechanism: str, workload: Workload) -> str:
+        return "folded" if mechanism == "fastformer" and workload.seq_len > 256 else "eager"
 
-
-def test_a_default_form_that_changes_with_length_is_one_curve():
-    found = summary(sweep(("fastformer", "transformer"), form=best_form))
+    found = summary(sweep(("fastformer", "transformer"), form=best))
     assert list(dict.fromkeys(found["series"])) == ["fastformer", "transformer:eager"]
     assert set(found.loc[found["series"] == "fastformer", "form"]) == {"eager", "folded"}
-
-
-def test_several_forms_of_one_workload_are_separate_curves():
     found = summary(sweep(("fastformer:eager", "fastformer:folded"), lengths=LENGTHS[:2]))
     assert list(dict.fromkeys(found["series"])) == ["fastformer:eager", "fastformer:folded"]
 
 
-def test_an_empty_sweep_is_an_empty_summary():
-    whole = sweep(("fastformer",))
-    assert summary(replace(whole, plan=(), runs=())).empty
-
-
-def test_nothing_but_failures_is_still_a_table():
+def test_an_empty_sweep_and_nothing_but_failures_are_tables():
     def end(case):
         stop = censored(case)
-        return stop or Run(
-            case=case.key, part=Part.TIME, round=0, outcome=Outcome.TIMEOUT, reason="over 120 s"
-        )
+        return stop or Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.TIMEOUT)
 
-    found = summary(sweep(end=end))
+    whole = sweep(end=end)
+    assert summary(replace(whole, plan=(), runs=())).empty
+    found = summary(whole)
     assert found["time_s"].isna().all()
     assert (found["outcome"] != "ok").all()
 
@@ -226,3 +207,14 @@ def test_neither_a_fixed_batch_nor_a_step_is_scaled_to_the_tokens_of_the_sweep()
     step = sweep(("fastformer",), lengths=(128,), modes=(Mode.DECODE,))
     scales = [set(summary(each)["batch_scale"]) for each in (fixed, step)]
     assert scales == [{1.0}, {1.0}]
+
+
+def test_a_step_gives_one_token_of_each_sequence():
+    whole = decoded({"transformer": lambda n: 2048 * n, "fastformer": lambda n: 4096})
+    for found, tokens in (
+        (summary(whole), "batch"),
+        (summary(sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))), "tokens"),
+    ):
+        np.testing.assert_allclose(found["tokens_per_s"] * found["time_s"], found[tokens])
+    times = scaling(summary(whole), ("time_s",)).set_index("mechanism")
+    assert times.loc["fastformer", "exponent"] == pytest.approx(0, abs=0.05)

@@ -36,16 +36,14 @@ def test_the_fastest_comes_first_and_times_are_of_the_tokens_of_a_batch():
 
 def test_the_ratio_is_that_of_the_times_shown():
     """Of each pair of laps the faster one counts; the slower ones are far slower."""
-    uneven = {name: replace(run(name), samples=spread(run(name))) for name in ("slow", "fast")}
-    runs = {name: (own,) for name, own in uneven.items()}
-    fast, slow = timed(BLOCK, ("slow", "fast"), runs, None, {})
+
+    def uneven(own):
+        first, second = own.samples
+        return (replace(own, samples=(first, second._replace(wall_s=9.0, cpu_s=9.0))),)
+
+    fast, slow = told("slow", "fast", slow=uneven(run("slow")), fast=uneven(run("fast")))
     assert (fast.seconds, slow.seconds) == pytest.approx((0.1, 0.3))
     assert slow.log_ratio == pytest.approx(math.log(slow.seconds / fast.seconds))
-
-
-def spread(own):
-    first, second = own.samples
-    return first, second._replace(wall_s=9.0, cpu_s=9.0)
 
 
 def test_what_is_suspect_is_not_told():
