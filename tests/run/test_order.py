@@ -171,16 +171,6 @@ def test_what_did_not_fit_comes_once_the_rest_is_decided():
     assert run.outcome is Outcome.OK
 
 
-def test_what_never_fits_is_stored_with_what_was_predicted_of_it():
-    plan = [*PLAN, planned("long", 512, 10**12)]
-    machine = Machine(lambda case: 0.1)
-    agenda = sweep(machine, plan, replace(REQUEST, budget_s=60.0, case_timeout_s=None))
-    (run,) = (run for run in machine.stored if run.case == plan[-1].case.key)
-    assert (run.outcome, run.cause) == (Outcome.SKIPPED, Cause.BUDGET)
-    assert "predicted" in run.reason
-    assert agenda.over_budget
-
-
 REFUSED = planned("odd", 128, 10**8, refusal="it cannot")
 LARGE = planned("large", 256, 10**8, size=2 * GIB)
 LONG = planned("long", 128, 10**13)
@@ -202,6 +192,7 @@ def test_a_dry_run_foresees_what_a_sweep_does_where_predictions_are_exact(budget
     assert found.total_s == pytest.approx(machine.now - 50.0 + LOADING_S + PEAKS_S, rel=0.2)
     others = {run.case: run for run in machine.stored if run.case not in timed}
     assert found.left_out == others
+    assert not {REFUSED.case, LARGE.case, LONG.case} & {case for _, case, _ in machine.asked}
     assert found.left_out[REFUSED.case.key].outcome is Outcome.UNSUPPORTED
     assert found.left_out[LARGE.case.key].cause is Cause.MEMORY_LIMIT
     assert found.left_out[LONG.case.key].cause is Cause.CASE_TIMEOUT

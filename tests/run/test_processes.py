@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.api.measuring import SCRIPT, own_server
+from attnbench.api.measuring import SCRIPT
 from attnbench.errors import CannotRun, OverBudget
 from attnbench.records import Case, Level, Workload
 from attnbench.run import pool, process
@@ -29,35 +29,10 @@ def build(mechanism="transformer", form="eager"):
     return {"do": "build", **asdict(Case(mechanism=mechanism, form=form, workload=workload))}
 
 
-@pytest.fixture(scope="module")
-def server():
-    with own_server(1) as server:
-        yield server
-
-
 @pytest.fixture
 def light(tmp_path, monkeypatch):
     with light_server(tmp_path / "modules", monkeypatch) as server:
         yield server
-
-
-def test_a_case_is_built_timed_and_measured(server):
-    with server.process() as worker:
-        assert worker.ask(60, **build())["outcome"] == "ok"
-        iterations, wall, *_ = worker.ask(60, do="lap", iterations=3)["sample"]
-        assert (iterations, wall > 0) == (3, True)
-        assert worker.ask(60, do="finish")["needs_new_process"] is False
-    with server.process(measures_memory=True) as worker:
-        answer = worker.ask(60, **{**build(), "do": "measure_memory"})
-        assert answer["values"]["allocated_peak_bytes"] > 0
-
-
-def test_what_a_mechanism_raises_is_an_answer(server):
-    with server.process() as worker:
-        answer = worker.ask(60, **build("no_such_mechanism"))
-        assert answer["outcome"] == "failed"
-        assert "no_such_mechanism" in answer["reason"]
-        assert worker.ask(60, **build())["outcome"] == "ok", "the process goes on"
 
 
 SLEEP = "import time; time.sleep(600)"
@@ -266,12 +241,18 @@ def test_a_tree_with_this_package_is_measured_by_its_own_code(tmp_path):
     with Pool(SCRIPT, seed=0) as server, server.process(tmp_path) as worker:
         forms = worker.ask(60.0, do="forms", mechanism="transformer")["forms"]
         asked = build("fastformer") | {"warmup_s": 0.01}
-        answers = [worker.ask(60.0, **asked), worker.ask(60.0, do="lap", iterations=1)]
-        answers += [worker.ask(60.0, **{**build("fastformer"), "do": "measure_memory"})]
+        unknown = worker.ask(60.0, **build("no_such_mechanism"))
+        weigh = build("fastformer") | {"do": "measure_memory"}
+        more = {"do": "lap", "iterations": 3}, {"do": "finish"}, weigh
+        answers = [worker.ask(60.0, **asked) for asked in (asked, *more)]
         own = Path(worker.ask(60.0, do="name")["file"])
     assert "older" in forms
     assert own.is_relative_to(tmp_path)
-    assert [answer["outcome"] for answer in answers] == ["ok"] * 3, answers
+    assert "no_such_mechanism" in unknown["reason"]
+    assert [answer["outcome"] for answer in (unknown, *answers)] == ["missing", *["ok"] * 4]
+    assert answers[1]["sample"][0] == 3
+    assert answers[2]["needs_new_process"] is False
+    assert answers[3]["values"]["allocated_peak_bytes"] > 0
 
 
 PLACE = """

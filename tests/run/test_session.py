@@ -35,16 +35,24 @@ def unweighed(case, do):
     return {"outcome": "failed", "reason": ""} if do == "measure_memory" else None
 
 
-def test_every_case_is_visited_in_every_round_and_measured_once():
-    machine = Machine()
-    sweep(machine)
-    assert set(outcomes(machine)) == {
-        (line.case.key, part, round_)
-        for line in PLAN
-        for part, rounds in ((Part.TIME, 3), (Part.MEMORY, 1))
-        for round_ in range(rounds)
-    }
+def test_every_case_is_visited_in_every_round_and_weighed_once_in_a_process_of_its_own():
+    machine, started = Machine(), []
+
+    def start(series, *, round_, measures_memory=False):
+        started.append((series, None if measures_memory else round_))
+        return machine.start(series)
+
+    agenda = sweep(machine, start=start)
+    parts = [(Part.MEMORY, 0), *((Part.TIME, round_) for round_ in range(3))]
+    assert set(outcomes(machine)) == {(p.case.key, *part) for p in PLAN for part in parts}
     assert len(machine.stored) == len(PLAN) * 4
+    # each round has its memory layout; a profiler that has run slows a process
+    each = {(f"{name}:eager", r): 1 for name in ("slow", "fast") for r in range(3)}
+    assert Counter(started) == each | {("slow:eager", None): 3, ("fast:eager", None): 3}
+    pids = {do: {pid for d, _, pid in machine.asked if d == do} for do in ("lap", "measure_memory")}
+    assert not pids["lap"] & pids["measure_memory"]
+    laps_s = sum(sample.wall_s for run in machine.stored for sample in run.samples)
+    assert agenda.useful_s == pytest.approx(laps_s), "warm-up is not measuring"
 
 
 def test_workers_are_told_which_states_to_fill():
@@ -69,14 +77,6 @@ def test_a_block_is_reported_as_soon_as_its_series_were_timed():
     assert runs_of == agenda.runs_of(block)
 
 
-def test_only_laps_count_as_measuring():
-    """Not warm-up, of which each visit reports as much as an iteration takes."""
-    machine = Machine()
-    agenda = sweep(machine)
-    laps_s = sum(sample.wall_s for run in machine.stored for sample in run.samples)
-    assert agenda.useful_s == pytest.approx(laps_s)
-
-
 def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_longer_lengths():
     ends = iter(["unexamined"] * 2 + ["examined"] * 99)
 
@@ -97,31 +97,6 @@ def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_lon
     assert not any(asked["suspicious"] for asked in machine.builds), "tests look for it"
 
 
-def test_the_memory_of_each_case_takes_a_process_of_its_own():
-    machine = Machine()
-    sweep(machine)
-    assert Counter(machine.started) == {
-        (series, measures_memory): 3
-        for series in ("slow:eager", "fast:eager")
-        for measures_memory in (False, True)
-    }
-    pids = {do: {pid for d, _, pid in machine.asked if d == do} for do in ("lap", "measure_memory")}
-    assert not pids["lap"] & pids["measure_memory"], "a profiler that has run slows a process"
-    weighed = [case for do, case, _ in machine.asked if do == "measure_memory"]
-    assert len(weighed) == len(PLAN)
-
-
-def test_processes_have_the_memory_layout_of_their_round():
-    machine, rounds = Machine(), []
-
-    def start(series, *, round_, measures_memory=False):
-        rounds.extend([] if measures_memory else [round_])
-        return machine.start(series)
-
-    sweep(machine, start=start)
-    assert Counter(rounds) == {0: 2, 1: 2, 2: 2}
-
-
 def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order():
     machine = Machine()
     plan = tuple(planned(name, n, 10**8) for name in ("a", "b") for n in (2**k for k in range(9)))
@@ -137,15 +112,6 @@ def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order(
     assert orders[0] == sorted(orders[0])
     assert sorted(orders[1]) == sorted(orders[2]) == orders[0]
     assert len({tuple(order) for order in orders}) == 3
-
-
-def test_a_refused_case_is_written_with_its_reason_and_not_run():
-    machine = Machine()
-    refused = planned("odd", 128, 1, refusal="it has no causal form")
-    sweep(machine, (*PLAN, refused))
-    run = outcomes(machine)[refused.case.key, Part.TIME, 0]
-    assert (run.outcome, run.reason) == (Outcome.UNSUPPORTED, "it has no causal form")
-    assert refused.case not in [case for _, case, _ in machine.asked]
 
 
 @pytest.mark.parametrize(("tunes", "outcome"), [(False, Outcome.TIMEOUT), (True, Outcome.OK)])

@@ -27,13 +27,6 @@ def start_writer(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def test_two_writers_in_one_process_are_one_too_many(tmp_path):
-    said = f"by process {os.getpid()}; wait for it to end"
-    with opened(tmp_path), pytest.raises(SweepBusy, match=said):
-        opened(tmp_path)
-    opened(tmp_path).close()
-
-
 def test_two_processes_never_write_one_folder(tmp_path):
     with start_writer(tmp_path, 1, "wait") as other:
         assert other.stdout.readline() == "0\n"

@@ -68,19 +68,6 @@ def test_a_run_with_an_impossible_value_is_set_aside_and_the_rest_is_used(bad):
     assert said.endswith("; set aside")
 
 
-@pytest.mark.parametrize("name", ["batch", "seq_len", "width", "heads", "padding", "level"])
-@pytest.mark.parametrize("value", [0.5, -1, None, "x", float("nan")])
-def test_a_case_with_an_impossible_size_is_set_aside(name, value):
-    if (name, value) == ("padding", 0.5):
-        return
-    data = json.loads(json.dumps(schema.unseal(LINES[5]).data))
-    data["case"]["workload"][name] = value
-    bad_line = schema.seal(schema.Entry("case", "", data))
-    sweep = parse(b"".join([*LINES[:5], bad_line]), "it")
-    assert len(sweep.plan) == 1
-    assert f"`$.case.workload.{name}`; set aside" in sweep.warnings[0]
-
-
 @pytest.mark.parametrize("version", [schema.SCHEMA - 1, schema.SCHEMA + 1])
 def test_a_journal_of_another_schema_is_refused_with_the_version_that_reads_it(version):
     first, *rest = SMALL.splitlines(keepends=True)

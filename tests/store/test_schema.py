@@ -104,6 +104,7 @@ def test_only_differences_and_temperatures_may_be_negative():
 FEW = load(RECORDED)
 RUN = next(run for run in FEW.runs if run.samples)
 CARD, LINE = FEW.cards[0], FEW.plan[0]
+CASE = LINE.case
 
 
 @pytest.mark.parametrize("value", [1e99, 1e-11, 2.5, float(1 << 54)])
@@ -121,9 +122,14 @@ def test_what_is_counted_is_whole_and_not_beyond_any_machine(name, value):
         replace(RUN, samples=(RUN.samples[0]._replace(iterations=10**40),)),
         replace(RUN, samples=(RUN.samples[0]._replace(wall_s=100.0),), elapsed_s=0.7),
         replace(LINE, parameters=10**40),
-        replace(LINE, case=replace(LINE.case, workload=replace(LINE.case.workload, batch=10**40))),
-        replace(LINE, case=replace(LINE.case, workload=replace(LINE.case.workload, dtype="abc"))),
-        replace(LINE, case=replace(LINE.case, options=(("rank", float("inf")),))),
+        *(
+            replace(
+                LINE, case=replace(LINE.case, workload=replace(LINE.case.workload, **{name: n}))
+            )
+            for name in ("batch", "seq_len", "width", "heads", "padding", "level", "dtype")
+            for n in (-1, None, "x", float("nan"), 10**40)
+        ),
+        replace(LINE, case=replace(CASE, options=(("rank", float("inf")),))),
         replace(CARD, year=-1),
         replace(CARD, time_exponent=-1.0),
         replace(CARD, memory_exponent=1e99),
@@ -143,19 +149,6 @@ def test_no_text_ends_a_line_or_leaves_ascii(text):
     assert line.count(b"\n") == 1
     assert schema.unseal(line) == Entry("end", NOW, {text: text})
     assert json.loads(line)["data"] == {text: text}
-
-
-@UNTIMED
-@given(st.data())
-def test_any_changed_byte_is_noticed(data):
-    line = schema.seal(Entry("end", NOW, {"outcome": "finished"}))[:-1]
-    at = data.draw(st.integers(0, len(line) - 1))
-    byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != line[at]))
-    changed = line[:at] + bytes([byte]) + line[at + 1 :]
-    if changed.strip() == line:
-        return
-    with pytest.raises(ValueError, match=r"not a whole line|checksum does not match"):
-        schema.unseal(changed)
 
 
 @UNTIMED
