@@ -31,14 +31,10 @@ def answers(*words):
     return out.getvalue().split()
 
 
-def test_every_mechanism_and_group_is_offered():
-    assert answers("sweep", "--models", "") == [*names(), *GROUPS]
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("sweep", "--models", "linf"), ["linformer"]),
+        (("sweep", "--models", ""), [*names(), *GROUPS]),
         (("sweep", "--models", "fastformer,@fi"), ["fastformer,@fig2"]),
         (("sweep", "--mode", ""), ["training", "inference", "decode", "both"]),
         (("sweep", "--dtype", "fp32,b"), ["fp32,bfloat16", "fp32,bf16"]),
@@ -75,11 +71,9 @@ def test_the_help_has_words_for_values_and_no_types_or_bounds(verb):
 def test_the_help_shows_every_option_in_its_group_with_its_default():
     shown = here("sweep", "--help", COLUMNS="80").stdout
     flat = " ".join(shown.split())
-    titles = [option.panel for option in options().values()]
-    assert all(f"\n{title}:\n" in shown for title in titles)
     for name, option in options().items():
         start = shown.index(f"\n{option.panel}:\n")
         assert shown.find(f"  --{name.replace('_', '-')} ", start) > 0 or option.flag, name
-        if option.chosen:
-            assert f"[default: {option.chosen}]" in flat, name
+        assert not option.chosen or f"[default: {option.chosen}]" in flat, name
     assert "[default: 128..65536:x2]" in flat
+    assert "[default: 0]" in flat

@@ -3,13 +3,13 @@
 import errno
 import io
 import re
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr
 
 import pytest
 
 from attnbench.cli import console, main, verbs
 from attnbench.errors import CannotRun
-from tests.cli.commands import attnbench, python, refused
+from tests.cli.commands import here, python, refused
 
 FIRST = """
 import sys
@@ -19,34 +19,17 @@ def begin(doing):
     print(doing, file=sys.stderr)
     sys.exit(9 if "torch" in sys.modules or "pandas" in sys.modules else 7)
 console.begin = begin
-sys.argv = ["attnbench", *{arguments!r}]
+sys.argv = "attnbench {words}".split()
 main()
 """
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["sweep"],
-        ["models"],
-        ["doctor"],
-        ["check", "--base", "HEAD"],
-        ["explain", "fnet", "local", "--length", "16"],
-    ],
-    ids=lambda arguments: arguments[0],
+    "words",
+    ["sweep", "models", "doctor", "check --base HEAD", "explain fnet local --length 16"],
 )
-def test_a_verb_says_what_it_does_before_anything_heavy_is_loaded(arguments):
-    assert python("-c", FIRST.format(arguments=arguments), code=7).stderr.strip()
-
-
-def run(monkeypatch, *arguments):
-    """Exit code and errors of the program in this process; it prints nothing else."""
-    monkeypatch.setattr(main.sys, "argv", ["attnbench", *arguments])
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = main.run()
-    assert out.getvalue() == ""
-    return code, err.getvalue()
+def test_a_verb_says_what_it_does_before_anything_heavy_is_loaded(words):
+    assert python("-c", FIRST.format(words=words), code=7).stderr.strip()
 
 
 @pytest.fixture
@@ -58,7 +41,10 @@ def ends(monkeypatch):
             raise error
 
         monkeypatch.setattr(verbs.doctor, "doctor", doctor)
-        return run(monkeypatch, "doctor")
+        monkeypatch.setattr(main.sys, "argv", ["attnbench", "doctor"])
+        with redirect_stderr(io.StringIO()) as err:
+            code = main.run()
+        return code, err.getvalue()
 
     return ended
 
@@ -106,8 +92,7 @@ def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words):
 
 
 def test_without_a_verb_the_help_is_shown():
-    done = attnbench(code=2)
-    assert "Commands:" in done.stderr
+    assert "Commands:" in here(code=2).stderr
 
 
 def test_a_newline_in_the_name_of_a_folder_is_shown_and_not_printed(capsys):

@@ -7,7 +7,6 @@ import pytest
 
 import attnbench
 from attnbench.analysis.warnings import mixed_causality
-from attnbench.api.measuring import refuse_empty
 from attnbench.cli.planning import foretell
 from attnbench.cli.sweep import Asked
 from attnbench.cli.sweep_output import (
@@ -17,7 +16,6 @@ from attnbench.cli.sweep_output import (
 )
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
-from attnbench.records import Outcome, Part, Run
 from attnbench.store.journal import Journal
 from attnbench.store.schema import Start
 from tests import sweeps
@@ -72,33 +70,6 @@ def test_the_clock_is_said_before_anything_is_measured(changes, words):
 SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A sweep of which nothing but the plan is stored."""
-    made = sweeps.sweep(("fastformer",), lengths=(128,))
-    with Journal(tmp_path, Start(made.request, made.sessions[0])) as journal:
-        journal.append(*made.cards, *made.plan)
-        yield tmp_path, journal, made
-
-
-def refused(line, reason):
-    return Run(
-        case=line.case.key, part=Part.TIME, round=0, outcome=Outcome.UNSUPPORTED, reason=reason
-    )
-
-
-def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
-    path, journal, made = folder
-    with pytest.raises(CannotRun, match=r"0 of \d cases ran; nothing was planned"):
-        refuse_empty(path)
-    journal.append(refused(made.plan[0], "no causal form"))
-    found = r"0 of 2 cases ran; fastformer:eager: no causal form; attnbench report '"
-    with pytest.raises(CannotRun, match=found):
-        refuse_empty(path)
-    journal.append(made.runs[0])
-    refuse_empty(path)
-
-
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
 def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would(as_json):
     made = sweeps.sweep(("fastformer",), lengths=(128,))
@@ -109,30 +80,28 @@ def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would(as
     foretell(asked, made.request, [*plan[1:], made.plan[0]], bool(as_json))
 
 
-def test_the_advice_after_a_signal_is_true(folder, tmp_path):
-    path, *_ = folder
+def test_the_advice_after_a_signal_is_true(tmp_path):
     assert interruption_message(tmp_path / "missing") == "nothing was measured"
-    said = f"what was measured is kept; attnbench sweep --resume '{path}' continues"
-    assert interruption_message(path) == said
+    made = sweeps.sweep(("fastformer",), lengths=(128,))
+    with Journal(tmp_path, Start(made.request, made.sessions[0])) as journal:
+        journal.append(*made.cards, *made.plan)
+    said = f"what was measured is kept; attnbench sweep --resume '{tmp_path}' continues"
+    assert interruption_message(tmp_path) == said
 
 
 def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
-    done = here(
-        *("sweep", "--models", "fastformer", "--causal", "--lengths", "16", *SMALL),
-        *("--out", tmp_path),
-        code=2,
-    )
-    assert "attnbench: nothing was measured: 0 of 2 cases ran; " in done.stderr
+    words = ("--models", "fastformer", "--causal", "--lengths", "16", "--out", tmp_path)
+    done = here("sweep", *words, *SMALL, code=2)
+    assert "attnbench: nothing was measured: 0 of 2 cases ran; fastformer:eager: " in done.stderr
+    assert f"; attnbench report '{tmp_path}' lists all, and why" in done.stderr
     assert "figures and tables" not in done.stderr
     assert {file.name for file in tmp_path.iterdir()} == {"sweep.jsonl", "sweep.toml"}
 
 
 def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
-    done = here(
-        *("sweep", "--mode", "decode", "--lengths", "1,16,64"),
-        *("--models", "grouped_query[kv_heads=2],retention,fnet", "--batch", "3"),
-        *("--width", "16", "--heads", "2", "--quick", "--device", "cpu", "--out", tmp_path),
-    )
+    models = ("--models", "grouped_query[kv_heads=2],retention,fnet", "--batch", "3")
+    small = ("--width", "16", "--heads", "2", "--quick", "--device", "cpu", "--out", tmp_path)
+    done = here("sweep", "--mode", "decode", "--lengths", "1,16,64", *models, *small)
     assert {"decode.png", "state_decode.csv"} <= {file.name for file in tmp_path.iterdir()}
     assert not (tmp_path / "fig2.png").exists()
     assert "cannot decode: every output is a sum" in done.stdout

@@ -21,15 +21,10 @@ VERBS = {
     "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),
 }  # fmt: skip
 PLACES = {
-    "file/below": "; move the file that is in the way",
     "file/far/below": "; move the file that is in the way",
-    "x" * 300: "; choose a shorter name",
     "\udcff" * 300: "; choose a shorter name",
 }
-
-
-# these start processes
-LONG = ("sweep", "shard", "trace")
+LONG = ("sweep", "shard", "trace")  # these start processes
 
 
 @pytest.mark.parametrize(
