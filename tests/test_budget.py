@@ -21,13 +21,13 @@ SLACK = 60  # lines by which a room may stay below its number
 LINES = {
     "cli": (1_960, 1_000),
     "api": (440, 170),
-    "gate": (1_400, 1_200),
+    "gate": (1_440, 1_200),
     "claims": (350, 350),
-    "render": (3_030, 1_700),
+    "render": (3_040, 1_700),
     "render/web": (520, 520),
     "workloads": (1_130, 650),
     "kvbytes": (570, 460),
-    "measure": (1_930, 910),
+    "measure": (2_010, 910),
     "analysis": (1_720, 1_240),
     "fleet": (490, 440),
     "catalogue": (600, 450),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (30_380, 22_000)
-ALL = (23_680, 17_500)  # of the package
+TESTS = (30_410, 22_000)
+ALL = (23_790, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -129,6 +129,7 @@ class CheckedCase:
     workload: Workload | None = None
     further: bool = False
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
+    outputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # answers on them, by side
     batch: int | None = None  # the timed batch, not the counted one
     looks: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
 

@@ -17,7 +17,8 @@ from attnbench.metrics import COUNTED, RACED, TABLE, TIME
 from attnbench.records import Cause, Outcome
 from attnbench.statistics.verdict import Verdict, count_verdict
 
-RUNS = "runs"  # a metric of findings, in addition to the keys of `metrics.TABLE`
+# metrics of findings, in addition to the keys of `metrics.TABLE`; outputs only where they differ
+RUNS, OUTPUTS = "runs", "outputs"
 
 TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
 
@@ -152,6 +153,7 @@ def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding
     if not_both := runs(case.name, case.label, base, head):
         yield not_both
         return
+    yield from computed(case)
     for name in COUNTED:
         a, b = base.values.get(name), head.values.get(name)
         if a is not None or b is not None:
@@ -166,6 +168,23 @@ def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding
                 verdict=verdict,
                 fails=verdict is Verdict.SLOWER,
             )
+
+
+def computed(case: CheckedCase) -> Iterator[Finding]:
+    """The finding where the outputs or gradients of the two sides differ, or were not compared."""
+    base, head = (case.outputs.get(side, {}) for side in (BASE, HEAD))
+    about: dict[str, Any] = {"mechanism": case.name, "case": case.label, "metric": OUTPUTS}
+    if lost := [answer for answer in (base, head) if answer and answer["outcome"] != Outcome.OK]:
+        reason = f"outputs were not compared: {lost[0]['reason']}"
+        yield Finding(verdict=Verdict.UNSURE, reason=reason, **about)
+    elif head and head["error"] > (allowed := head["allowed"]):
+        reason = f"{head['what']} differs by {head['error']:.2g} of the largest"
+        reason += f"; {allowed:.2g} is allowed"
+        if base["drawn"] > allowed:
+            reason += ", but random draws may have come in another order"
+            yield Finding(verdict=Verdict.UNSURE, reason=reason, **about)
+        else:
+            yield Finding(verdict=Verdict.DIFFERENT, reason=reason, fails=True, **about)
 
 
 def judged(

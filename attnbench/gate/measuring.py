@@ -84,7 +84,8 @@ class Failed(Exception):
 def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
     """Count every case on every side, in one process of each; what is killed, once more.
 
-    A process that a case spoils is replaced. Raises `OverBudget` if no case was counted.
+    Outputs of two sides are compared. A process that a case spoils is replaced. Raises
+    `OverBudget` if no case was counted.
     """
     workers: dict[str, Process] = {}
     late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
@@ -100,6 +101,8 @@ def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
                         workers[side] = runner.loaded(side, trees[side], measures_memory=True)
                         stack.callback(workers[side].end)
                     answer = workers[side].ask(COUNT_TIMEOUT_S, **asked)
+                    if answer["outcome"] == Outcome.OK and len(trees) > 1:
+                        compute(case, side, workers[side], runner)
                 except OverBudget:
                     if case is cases[0]:
                         raise
@@ -110,6 +113,14 @@ def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
                 if not counted.killed:
                     break
             case.counted[side] = counted.blamed(side)
+
+
+def compute(case: CheckedCase, side: str, worker: Process, runner: Runner) -> None:
+    """Compare what the case computes on one input with what it does on base, if it did there."""
+    if case.workload and (side == BASE or case.outputs.get(BASE, {}).get("outcome") == Outcome.OK):
+        asked = {"path": str(runner.server.folder / "outputs"), "keeps": side == BASE}
+        about = case.build_request()
+        case.outputs[side] = worker.ask(COUNT_TIMEOUT_S, do="outputs", **asked, **about)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,13 @@ from attnbench.attention.card import Card
 from attnbench.attention.contract import Unusable
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device
-from attnbench.measure import allocator
+from attnbench.measure import allocator, parity
 from attnbench.measure.built import Built, Timing
 from attnbench.measure.cards import Cards, Unmeasured, is_out_of_memory, sources
 from attnbench.measure.environment import environment
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
 from attnbench.measure.server import described, end_children
+from attnbench.measure.subject import subject_of
 from attnbench.records import Case
 from attnbench.run.process import Answer, left_running
 
@@ -137,6 +138,14 @@ class Worker:
         needs_new_process = not asked.get("checked") or bool(self.changes())
         about = {"form": case.form, "case": str(case), "needs_new_process": needs_new_process}
         return {"values": values, "notes": notes, **about}
+
+    def outputs(self, path: str, keeps: bool, **asked: Any) -> Answer:
+        """Keep in a file what a case computes, or compare it with what is kept there."""
+        card, _, case, _ = self.resolved(asked)
+        subject = subject_of(card, case, self.seed)
+        return (
+            parity.keep(subject, path) if keeps else parity.compare(subject, card.tolerance, path)
+        )
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, and trace it to `path`."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.gate.finding import RUNS, Finding, Report
+from attnbench.gate.finding import OUTPUTS, RUNS, Finding, Report
 from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Better, Metric, Unit
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Column, Table, clean, quantity, table, words
@@ -73,7 +73,7 @@ def _first(report: Report, findings: Sequence[Finding]) -> str:
 
 def sentence(finding: Finding) -> str:
     """One finding in one line."""
-    if finding.metric == RUNS:
+    if finding.metric not in TABLE:
         return f"{clean(finding.case)}: {clean(finding.reason)}"
     metric, values = TABLE[finding.metric], " to ".join(_values(finding))
     parts = [f"{clean(finding.case)}: {metric.label} {label(finding)}"]
@@ -103,6 +103,7 @@ def tables(report: Report) -> tuple[Table, ...]:
     """Raced metrics of every case; counts that changed; what was not compared; failures first."""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
     ran = [f for f in findings if f.metric == RUNS]
+    computed = [f for f in findings if f.metric == OUTPUTS]
     counted = [f for f in findings if f.metric in COUNTED]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
     shown = [
@@ -114,6 +115,7 @@ def tables(report: Report) -> tuple[Table, ...]:
             title="Counted",
             note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same",
         ),
+        table(computed, (CASE, REASON), name="outputs", title="Outputs and gradients"),
         table(ran, (CASE, REASON), name="runs", title="Not compared"),
     ]
     return tuple(one for one in shown if one.rows)
@@ -149,7 +151,7 @@ def method(report: Report) -> Iterator[str]:
     plan, (first, second) = how.plan, how.plan.looks
     if any(finding.metric in COUNTED for finding in report.findings):
         sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
-        yield f"Counted at {sizes}, {plan.dtype}."
+        yield f"Counts, outputs and gradients are those at {sizes}, {plan.dtype}."
     if how.worst_floor is not None:
         yield (
             f"Timed by {how.clock} in up to {first} pairs of fresh processes, and in up to"
@@ -168,7 +170,7 @@ def label(finding: Finding) -> str:
     """The verdict in words; what is suspected is not just unsure."""
     if finding.suspected:
         return "suspected"
-    if finding.metric == RUNS:
+    if finding.metric not in TABLE:
         return str(finding.verdict)
     return verdict_label(finding.verdict, TABLE[finding.metric])
 
@@ -191,7 +193,8 @@ def _values(finding: Finding) -> list[str]:
 
 def _failed(report: Report) -> str:
     """`2 slower, 1 larger`: cases of each kind."""
-    found: dict[str, set[str]] = {kind: set() for kind in ("slower", "larger", "failing")}
+    kinds = ("slower", "larger", "different", "failing")
+    found: dict[str, set[str]] = {kind: set() for kind in kinds}
     for finding in report.failures:
         found["failing" if finding.metric == RUNS else label(finding)].add(finding.case)
     return ", ".join(f"{len(cases)} {kind}" for kind, cases in found.items() if cases)

@@ -24,6 +24,7 @@ class Verdict(StrEnum):
     FASTER = "faster"  # or smaller
     SAME = "same"
     UNSURE = "unsure"
+    DIFFERENT = "different"  # outputs
     MISSING = "missing"  # one of the two was not measured
 
 

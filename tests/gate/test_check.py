@@ -289,3 +289,34 @@ def test_a_base_that_is_missing_or_cannot_be_checked_out(repository, server):
     (repository.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(CannotRun, match="git checkout-index failed"):
         check(repository, server)
+
+
+@pytest.mark.parametrize(
+    ("lines", "mode", "found", "words"),
+    [
+        ("weights = weights[..., :] * 1.001", Mode.INFERENCE, "different", "the output differs by"),
+        ("weights = weights.detach()", Mode.TRAINING, "different", "the gradient of "),
+        ("weights = (weights + 1e-9) - 1e-9", Mode.TRAINING, "same", ""),
+        ("weights = torch.nn.functional.dropout(weights, 0.1)", Mode.INFERENCE, "unsure", "draws"),
+    ],
+    ids=["output", "gradient", "rounding", "draws"],
+)
+def test_what_computes_something_else_is_found(lines, mode, found, words, repository, server):
+    if found == "unsure":
+        repository.write("small.py", planted("v = torch.nn.functional.dropout(v, 0.1)"))
+        repository.commit("draws")
+    repository.write("small.py", planted(lines))
+    report = check(repository, server, replace(COUNTING, modes=(mode,)))
+    of = [finding for finding in report.findings if finding.metric == "outputs"]
+    assert [finding.verdict for finding in of] == [found] * (found != "same")
+    assert all(words in finding.reason for finding in of)
+    assert ("outputs" in failing(report)) == (found == "different")
+
+
+def test_parameters_of_other_names_are_not_compared(repository, server):
+    more = "    def __init__(self, *a):\n        super().__init__(*a)\n"
+    more += "        self.b = torch.nn.Linear(1, 1)\n\n"
+    repository.write("small.py", MECHANISM.replace("    def attend", f"{more}    def attend"))
+    found = {f.metric: f for f in check(repository, server).findings}
+    assert found["outputs"].verdict == "unsure"
+    assert found["outputs"].reason.endswith("its parameters have other names or shapes")

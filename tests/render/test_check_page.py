@@ -29,6 +29,7 @@ SLOWER = finding(
 LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio=2.0, fails=True)
 UNSURE = finding(ratio=1.5, verdict="unsure", reason="suspected at first, not confirmed")
 BROKEN = finding("runs", "missing", reason="failed on head only: it broke", fails=True)
+DIFFERENT = finding("outputs", "different", reason="the output differs by 0.1", fails=True)
 NEITHER = finding(
     "runs", "missing", reason="on neither side: there is no file x.py", unchecked=True
 )
@@ -51,6 +52,7 @@ def report(*findings, **more):
         (report(), "nothing to check: no mechanism loads a changed file"),
         (report(SLOWER, LARGER, BROKEN), "FAILED: 1 slower, 1 larger, 1 failing of 1 case"),
         (report(SLOWER, OTHER, SAME), "FAILED: 2 slower of 2 cases"),
+        (report(DIFFERENT, SAME), "FAILED: 1 different of 1 case"),
         (report(UNSURE), "UNSURE: 1 of 1 case"),
         (report(NEITHER, SAME), f"NOT CHECKED: {CASE}: on neither side: there is no file x.py"),
         (
@@ -189,7 +191,8 @@ def test_functions_have_calls_and_no_batch():
 
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
     assert check_page.page(report(SLOWER, SAME, conditions=CONDITIONS)).splitlines()[-1] == (
-        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. Timed by process CPU time in up to"
+        "Counts, outputs and gradients are those at c = 1,024 tokens, D = 256, H = 16, float32."
+        " Timed by process CPU time in up to"
         " 10 pairs of fresh processes, and in up to 16 more where that leaves doubt; changes below"
         " 2.0 % are ignored; base differed from base by at most 0.2 %. The check took 48.1 s."
     )
