@@ -84,16 +84,6 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
-def triton(session: nox.Session) -> None:
-    """Triton kernels by its interpreter, which needs no GPU, and their compilation for one."""
-    session.install("-e", ".", *groups("test", "triton"))
-    session.env["TRITON_INTERPRET"] = "1"
-    session.run(
-        "pytest", "-W", "default", "-m", "not faults", "tests/attention/kernels", *session.posargs
-    )
-
-
-@nox.session
 def lint(session: nox.Session) -> None:
     """Lint and format, with ruff."""
     session.install(*groups("lint"))

@@ -57,7 +57,6 @@ DOORS = {
     "typer": {"cli"},
     "pynvml": {"devices/nvml.py"},
     "ray": {"fleet/ray.py"},
-    "triton": {"attention/kernels/pooling.py"},
 }
 
 ANALYSING = ("attnbench.analysis", "attnbench.statistics")

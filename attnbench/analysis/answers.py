@@ -10,7 +10,6 @@ import pandas as pd
 from attnbench.analysis.scaling import CrossoverKind
 from attnbench.analysis.standings import Standings, Winner, comparable, winners
 from attnbench.analysis.suspects import rankable
-from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
 from attnbench.statistics.estimate import IntervalKind
@@ -43,8 +42,8 @@ class Unmeasured:
 class Answers:
     """All answers of a sweep. Without intervals, which take two rounds, no times are compared.
 
-    `seq_len` is the length of the table of answers: the chosen one, or else the longest that all
-    mechanisms reached, in some form, in all modes; None if nothing was timed.
+    `seq_len` is the length of the table of answers: the longest that all mechanisms reached, in
+    some form, in all modes; None if nothing was timed.
     """
 
     cases: int
@@ -59,18 +58,15 @@ class Answers:
     missing: tuple[Unmeasured, ...]
 
 
-def answers(cases: pd.DataFrame, standings: Standings, at_length: int | None = None) -> Answers:
-    """The answers of a sweep with this summary.
-
-    Raises `UsageError` if nothing was timed `at_length`.
-    """
+def answers(cases: pd.DataFrame, standings: Standings) -> Answers:
+    """The answers of a sweep with this summary."""
     ranked = rankable(cases)
     return Answers(
         cases=len(cases),
         timed=int((cases[TIME] > 0).sum()),
         series=tuple(map(str, dict.fromkeys(cases["series"]))),
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
-        seq_len=_length(cases, at_length),
+        seq_len=_length(cases),
         intervals=IntervalKind.ROUNDS in set(cases.loc[cases[TIME] > 0, "interval_kind"]),
         fastest=tuple(winners(ranked, TIME, standings)),
         least_memory=tuple(winners(comparable(ranked), MEMORY)),
@@ -79,15 +75,12 @@ def answers(cases: pd.DataFrame, standings: Standings, at_length: int | None = N
     )
 
 
-def _length(cases: pd.DataFrame, chosen: int | None) -> int | None:
-    """The chosen length, or the longest that the most mechanisms reached, in the most modes."""
+def _length(cases: pd.DataFrame) -> int | None:
+    """The longest length that the most mechanisms reached, in the most modes."""
     timed = cases[cases[TIME] > 0]
     alike = timed.drop_duplicates(["seq_len", "mode", "mechanism", "options", "sizes"])
     reached = Counter(map(int, alike["seq_len"]))
-    if chosen is not None and chosen not in reached:
-        known = ", ".join(map(str, sorted(reached))) or "none"
-        raise UsageError(f"no time was measured at a length of {chosen}; measured: {known}")
-    return chosen or max(reached, key=lambda n: (reached[n], n), default=None)
+    return max(reached, key=lambda n: (reached[n], n), default=None)
 
 
 def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:

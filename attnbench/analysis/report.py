@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-import numpy as np
-
 from attnbench.analysis import recorded, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, one_order, speedups
@@ -19,7 +17,6 @@ from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import warnings
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Clock, Sweep, split_sizes
-from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
@@ -35,7 +32,6 @@ class Analysis:
     sweep: Sweep
     cases: Frame  # of `summary`
     against: tuple[str, ...] = ()  # the series chosen to compare with, one for each of the sizes
-    at_length: int | None = None  # the length chosen for the answers
 
     @cached_property
     def ratios(self) -> Ratios:
@@ -76,7 +72,7 @@ class Analysis:
     @cached_property
     def answers(self) -> Answers:
         """What the sweep found."""
-        return answers(self.cases, self.standings, self.at_length)
+        return answers(self.cases, self.standings)
 
     @cached_property
     def rows(self) -> Frame:
@@ -92,8 +88,8 @@ class Analysis:
 
     @cached_property
     def crossovers(self) -> Frame:
-        """`scaling.crossovers` of times; only those with the chosen series, if any."""
-        return crossovers(rankable(self.cases), baselines=self.against, ratios=self.ratios)
+        """`scaling.crossovers` of times."""
+        return crossovers(rankable(self.cases), self.ratios)
 
     @cached_property
     def crossings(self) -> Frame:
@@ -104,19 +100,6 @@ class Analysis:
     def exponents(self) -> Frame:
         """`scaling.scaling` of the cases."""
         return scaling.scaling(self.judged)
-
-    @property
-    def nodes(self) -> list[str]:
-        """Where a divided sweep ran, in the order of its runs; none if it was not divided."""
-        origins = (run.origin for run in self.sweep.runs)
-        return list(dict.fromkeys(origin.node for origin in origins if origin.shard))
-
-    @property
-    def process_spread(self) -> float | None:
-        """The standard deviation of a log time between processes; None after one round."""
-        if IntervalKind.ROUNDS not in set(self.cases["interval_kind"]):
-            return None
-        return float((self.cases["time_log_se"] * np.sqrt(self.cases["rounds"])).median())
 
     @property
     def wall_factor(self) -> float | None:
@@ -137,16 +120,13 @@ class Analysis:
         return tuple(warnings(self.sweep, self.cases))
 
 
-def analyse(sweep: Sweep, against: str | None = None, at_length: int | None = None) -> Analysis:
+def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
     """The analysis of a sweep; `against` is the mechanism or series to compare with.
 
-    Its answers are given `at_length`, by default the longest that all mechanisms reached. Raises
-    `UnknownMechanism` with the known names if the sweep lacks the mechanism; its `answers` raise
-    `UsageError` if nothing was timed at the length.
+    Raises `UnknownMechanism` with the known names if the sweep lacks the mechanism.
     """
     cases = summary.summary(sweep)
-    series = _series(cases, against) if against else ()
-    return Analysis(sweep=sweep, cases=cases, against=series, at_length=at_length)
+    return Analysis(sweep=sweep, cases=cases, against=_series(cases, against) if against else ())
 
 
 def _series(cases: Frame, name: str) -> tuple[str, ...]:

@@ -119,10 +119,8 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
     return pd.DataFrame(rows, columns=[*columns, "from_len", "to_len", "lengths", "tail"])
 
 
-def crossovers(
-    summary: pd.DataFrame, baselines: Collection[str] = (), ratios: Ratios | None = None
-) -> pd.DataFrame:
-    """One row per mode and ordered pair of series of equal sizes; only with `baselines`, if given.
+def crossovers(summary: pd.DataFrame, ratios: Ratios | None = None) -> pd.DataFrame:
+    """One row per mode and ordered pair of series of equal sizes.
 
     Columns: mode, series, other, answer, length, low, high (of the length), from_len, to_len (of
     the lengths at which both were timed). `series` is the faster one from `length` on.
@@ -130,9 +128,8 @@ def crossovers(
     rows, order = [], [*dict.fromkeys((*summary["mode"], *summary["series"]))]
     both = [one for pair in pairs(summary, ratios) for one in (pair, pair.turned())]
     for mode, a, b, curve, _ in sorted(both, key=lambda pair: [*map(order.index, pair[:3])]):
-        if not baselines or {a, b} & {*baselines}:
-            answer, *ends = find_crossover(curve)
-            rows.append((mode, a, b, str(answer), *ends, *_extent(curve)[:2]))
+        answer, *ends = find_crossover(curve)
+        rows.append((mode, a, b, str(answer), *ends, *_extent(curve)[:2]))
     columns = "mode series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
 

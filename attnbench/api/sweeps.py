@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from os import PathLike
@@ -25,7 +25,7 @@ from attnbench.render.terminal import watched_line
 from attnbench.run.sweep import Progress
 from attnbench.store import output
 from attnbench.store.journal import load_results
-from attnbench.workloads import axes, reading
+from attnbench.workloads import reading
 from attnbench.workloads.axes import FORMATS
 from attnbench.workloads.options import options as known_options
 from attnbench.workloads.options import read
@@ -85,14 +85,12 @@ class Sweep:
         """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
         return self._analysis.cases.drop(columns=[*KEYS])
 
-    def answer(self, at_length: int | str | None = None) -> Answer:
+    def answer(self) -> Answer:
         """What the sweep found, in Markdown: a sentence for each question, warnings, one table.
 
-        The table is that of one length, by default the longest that all mechanisms reached. Raises
-        `UsageError` if nothing was timed there.
+        The table is that of the longest length that all mechanisms reached.
         """
-        length = None if at_length is None else axes.size(str(at_length), "at_length")
-        analysis = replace(self._analysis, at_length=length)
+        analysis = self._analysis
         said = [": ".join(pair) for pair in sentences(analysis.answers).items()]
         said += [f"Warning: {line}" for line in warnings(analysis)]
         shown = named([answer(analysis)], analysis.answers.series)
@@ -118,8 +116,7 @@ class Sweep:
         The time of a sweep that only decodes is that of a step, above the bytes of the state.
         Raises `UsageError` if that was not measured.
         """
-        from attnbench.render.figures import cost_figure, decode_figure
-        from attnbench.render.panels import saved
+        from attnbench.render.figures import cost_figure, decode_figure, saved
 
         if quantity not in QUANTITIES:
             raise UsageError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")

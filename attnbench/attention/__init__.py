@@ -6,10 +6,10 @@
     selection                attention to chosen blocks of keys
     caches, flex             states of keys and values; windows by torch's flex_attention
 
-Loads torch. The kernels in `kernels` need triton too, so forms import them when they are built.
+Loads torch.
 """
 
-from attnbench.attention import caches, flex, kernels
+from attnbench.attention import caches, flex
 from attnbench.attention.caches import Cache, Piece
 from attnbench.attention.card import Card, Cost, Exemption, Paper, Tolerance
 from attnbench.attention.contract import (
@@ -27,7 +27,6 @@ from attnbench.attention.contract import (
     merge,
     projection_flops,
     projection_parameters,
-    try_out,
 )
 from attnbench.attention.convolution import Convolved, RecurrentState, random_taps
 from attnbench.attention.decays import decay_rates

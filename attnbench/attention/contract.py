@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from attnbench.attention.caches import empty
 from attnbench.attention.primitives import widen
-from attnbench.errors import one_line
 from attnbench.records import Level, Workload
 
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"
@@ -298,27 +296,6 @@ class Recurrent(CoreAttention):
 def merge(x: Tensor) -> Tensor:
     """[B, H, N, d] to [B, N, D]."""
     return x.transpose(1, 2).flatten(2)
-
-
-def try_out(what: str, module: CoreAttention, config: Any, w: Workload) -> None:
-    """Run the core of a module on some zeros of the workload's type, in training with a backward
-    pass.
-
-    Raises `Unusable`, which names `what`, where it does not run: whether a compiled kernel and its
-    compiler work on this machine is not known before.
-    """
-    shapes = module.core_inputs(config, replace(w, batch=1, seq_len=max(16, w.heads)))
-    like = {"dtype": getattr(torch, w.dtype), "device": w.device, "requires_grad": w.trains}
-    try:
-        inputs = [torch.zeros(shape, **like) for shape in shapes]
-        with torch.set_grad_enabled(w.trains):
-            o = module.attend(*inputs, None)
-            if w.trains:
-                o.sum().backward()
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # drivers, compilers and packages raise anything
-        raise Unusable(f"{what} does not work here: {one_line(error)}") from error
 
 
 def projection_parameters(config: Any, workload: Workload) -> int:

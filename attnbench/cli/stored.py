@@ -32,9 +32,9 @@ def report(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
     formats: str = option(
         "FORMATS",
-        "File formats of figures: png, svg, pdf.",
+        "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.",
         default="png",
-        autocompletion=completer(lambda: axes.FORMATS),
+        autocompletion=completer(lambda: (*axes.FORMATS, *axes.EXPORTS)),
     ),
     json_: bool = options.as_json(),
     against: str | None = option(
@@ -43,10 +43,10 @@ def report(
     out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
-    figures = axes.listed(formats)
-    if not set(figures) <= set(axes.FORMATS):
-        raise UsageError(f"--formats {formats!r}: figures come as {', '.join(axes.FORMATS)}")
-    publish(sweep, figures, json_, against, out)
+    known, chosen = (*axes.FORMATS, *axes.EXPORTS), axes.listed(formats)
+    if not set(chosen) <= set(known):
+        raise UsageError(f"--formats {formats!r}: known are {', '.join(known)}")
+    publish(sweep, chosen, json_, against, out)
 
 
 def publish(
@@ -67,7 +67,7 @@ def publish(
     into = out or (folder if folder.is_dir() else folder.parent)
     with nothing_lost(sweep, folder):
         analysis = analyse(sweep, against)
-        tables = report_tables(analysis)
+        tables = [*report_tables(analysis)]
         console.warn(warnings(analysis))
         files = report_files(analysis, formats, tables)
         output.fill(into, files, then=INTACT)

@@ -7,8 +7,7 @@ methods that a measuring process calls.
 import sys
 import sysconfig
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -100,7 +99,9 @@ class Device(ABC):
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
     counts_energy = False  # whether `joules` may be known
+    has_tf32 = False  # whether it can also multiply float32 in TF32
     context_bytes = 0  # device memory that a process takes before any tensor, until measured
+    start_s = 0.0  # seconds until a new process can use the device, a guess
     shared = 0.85  # share of its memory that the processes of one race may use together
     gpus = 1  # that a scheduler must allocate to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
@@ -201,12 +202,6 @@ class Device(ABC):
 
     def release(self) -> None:
         """Free unused device memory that torch caches, which other processes may need."""
-
-    def arithmetics(
-        self, dtypes: Sequence[str]
-    ) -> Iterable[tuple[str, AbstractContextManager[None]]]:
-        """Other ways to multiply float32: name, and a context manager that switches to it."""
-        return ()
 
     def facts(self) -> Mapping[str, Any]:
         """Fields of `Environment` that describe the device; its memory is what is free of it."""

@@ -1,12 +1,14 @@
 """A model's configuration file as its fields; what is missing is named, not guessed."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attnbench.errors import UsageError, small_file
 
+INDEX = "model.safetensors.index.json"  # of weights in several files
 SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images, valid for both
 LARGEST = 1 << 20  # of a size; larger numbers are typos
 MOST_LAYERS = 10_000
@@ -57,6 +59,16 @@ class Fields:
     def error(self, problem: str) -> UsageError:
         """An error about this file, to be raised."""
         return UsageError(f"{self.file!r}: {problem}")
+
+
+def weight_bytes(config: Path) -> int | None:
+    """The bytes of the weights beside a configuration, None where there are none."""
+    index, alone = config.with_name(INDEX), config.with_name("model.safetensors")
+    if index.is_file():
+        with open(index, "rb") as file:  # the total comes first, before many names
+            total = re.search(rb'"total_size":\s*(\d{1,18})\b', file.read(4096))
+        return int(total[1]) if total else None
+    return alone.stat().st_size if alone.is_file() else None
 
 
 def fields(path: Path) -> Fields:

@@ -3,11 +3,12 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
 LAST = 1 << 53  # no context is longer
+ALL, INSTEAD = "all layers", "full attention in each"
 
 
 class CachePart(NamedTuple):
@@ -44,11 +45,15 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextQuery:
-    """What is asked of a model: contexts, bytes of a number, and a limit in bytes."""
+    """What is asked of a model: contexts, bytes of a number, and a limit in bytes.
+
+    The `memory` holds the `weights` too, where their bytes are known.
+    """
 
     lengths: tuple[int, ...]
     item_bytes: int
     memory: int | None = None
+    weights: int | None = None
 
 
 class Row(NamedTuple):
@@ -66,18 +71,23 @@ class Row(NamedTuple):
 
 
 def rows(layers: Sequence[Layer], query: ContextQuery) -> list[Row]:
-    """Each kind of layer as they first appear, all layers, and full attention in place of each.
+    """Each kind of layer as they first appear; all layers, also with numbers of 8 bits; full
+    attention in place of each, and the weights, where their sizes are known.
 
-    The last is left out where its size is unknown. No single kind has all the memory.
+    Recurrent states keep their type in 8 bits too. No single kind has all the memory.
     """
+    left = None if query.memory is None else query.memory - (query.weights or 0)
     alike = {kind: [x for x in layers if x.kind == kind] for kind, *_ in layers}
     found = [_row(kind, own, query, None) for kind, own in alike.items()]
-    found.append(_row("all layers", layers, query, query.memory))
+    found.append(_row(ALL, layers, query, left))
+    found.append(_row(f"{ALL}, 8 bits", layers, replace(query, item_bytes=1), left))
     full = [CachePart(layer.full) for layer in layers if layer.full]
     if full and not any(layer.full is None for layer in layers):
         instead = [Layer("", (part,), None) for part in full]
-        row = _row("full attention in each", instead, query, query.memory)
+        row = _row(INSTEAD, instead, query, left)
         found.append(row._replace(layers=len(layers)))
+    if query.weights is not None:
+        found.append(Row("weights", len(layers), 0.0, (query.weights,) * len(query.lengths), None))
     return found
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from math import inf
 
 from attnbench import units
-from attnbench.kvbytes.context import ContextQuery, Row
+from attnbench.kvbytes.context import ALL, INSTEAD, ContextQuery, Row
 from attnbench.render.grid import EMPTY, Cell, Table, number, words
 
 
 def kept(rows: Sequence[Row], query: ContextQuery, title: str) -> Table:
-    """One row per kind of layer, one for all, and full attention in place of each if known."""
+    """One row per kind of layer, and those of the whole model."""
     columns = {
         "Kind of layer": [words(row.kind) for row in rows],
         "Layers": [number(row.layers, units.count) for row in rows],
@@ -20,19 +20,22 @@ def kept(rows: Sequence[Row], query: ContextQuery, title: str) -> Table:
     if query.memory is not None:
         limit = units.round_tick(units.size(query.memory))
         columns[f"Longest in {limit}"] = [_longest(row.longest) for row in rows]
-    *_, whole, full = rows
+    sizes = {row.kind: row.at for row in rows}
+    full = sizes.get(INSTEAD, sizes[ALL])
     times = [
         f"{units.ratio(more / needed if needed else inf)} at {units.tick(length)}"
-        for length, more, needed in zip(query.lengths, full.at, whole.at, strict=True)
-        if full.kind.startswith("full attention in")
+        for length, needed, more in zip(query.lengths, sizes[ALL], full, strict=True)
     ]
-    needs = f"Full attention in each layer would need {', '.join(times)}. " if times else ""
+    needs = (
+        f"Full attention in each layer would need {', '.join(times)}. " if INSTEAD in sizes else ""
+    )
+    beside = "Weights are extra." if query.weights is None else "The memory holds the weights too."
     return Table(
         name="bytes",
         title=f"Bytes of the context: {title}",
         columns=tuple(columns),
         rows=tuple(zip(*columns.values(), strict=True)),
-        note=f"{needs}Weights are extra.",
+        note=needs + beside if INSTEAD in sizes else beside,
     )
 
 

@@ -16,9 +16,6 @@ replace ∗ by + and [·; ·] (Fig. 3); in both, q̄ shifts all logits of β ali
     y = X M                            [B, N, D] by [B, D, D]
 with one product over the tokens instead of four; Q, K, P and U are never stored.
 
-`triton` is exact, for GPUs. As p_i = q̄ ∗ k_i, both poolings are Σ softmax(w · x_i / √d) x_i, with
-w = w_q or w_k ∗ q̄; one kernel reads the tokens once for each and stores no logit.
-
 Left out: a causal form. Both poolings are global; a strictly causal one is quadratic.
 Reconstructed, as the paper gives no sizes: `concat` (w_k [2d], W_R [D, 3D]) and `share_heads`,
 which ties the projections of all heads but still computes each.
@@ -190,36 +187,6 @@ class Folded(Fastformer):
         return 4 * w.tokens * w.heads + 2 * w.batch * w.width**2
 
 
-class Triton(Fastformer):
-    def __init__(self, config: Config, workload: at.Workload) -> None:
-        super().__init__(config, workload)
-        self.to(workload.device)
-        at.try_out("the Triton kernel", self, config, workload)
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        q_bar = fused_pooling(q, self.w_q[None], mask)  # [B, H, d]
-        k_bar = q_bar * fused_pooling(k, self.w_k * q_bar, mask)
-        return k_bar[:, :, None] * v
-
-    @staticmethod
-    def needs(config: Config, w: at.Workload) -> str | None:
-        if config.interaction != "product":
-            return "the Triton kernel computes only interaction=product; use fastformer:eager"
-        return at.kernels.needs(w)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Both poolings of 64 parts at most."""
-        return 2 * w.batch * w.width * 64
-
-
-def fused_pooling(x: Tensor, w: Tensor, mask: Tensor | None) -> Tensor:
-    """Σ softmax(w · x_i / √d) x_i: [B, H, N, d] and [B or 1, H or 1, d] to [B, H, d]."""
-    from attnbench.attention.kernels.pooling import pooled
-
-    return pooled(x, w, mask, x.shape[-1] ** -0.5)
-
-
 def parameters(config: Config, w: at.Workload) -> int:
     """W_Q, W_K (W_V), W_R and the two logit vectors; W_Q, W_K, W_V are D × d for shared heads."""
     D, d = w.width, w.head_width
@@ -245,7 +212,7 @@ def exempt(config: Config) -> Mapping[at.Exemption, str]:
 
 
 CARD = at.Card(
-    forms={"eager": Fastformer, "folded": Folded, "triton": Triton},
+    forms={"eager": Fastformer, "folded": Folded},
     config=Config,
     reference=reference,
     parameters=parameters,

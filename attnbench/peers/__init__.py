@@ -13,14 +13,15 @@ except where `deviation` says otherwise.
 
 import importlib
 import warnings
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-# names only: importing peers/torch.py sets `torch` in this namespace
+import torch as pytorch  # importing peers/torch.py sets `torch` in this namespace
 from torch import Tensor, cat, nn
 
-from attnbench.attention.contract import Attention, CoreAttention, Unusable, try_out
+from attnbench.attention.contract import Attention, CoreAttention, Unusable
 from attnbench.errors import one_line
 from attnbench.records import Level, Workload
 
@@ -94,7 +95,30 @@ class Kernel(Peer, CoreAttention):
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
         self.to(workload.device)
-        try_out(f"{self.package} {installed(self.package)}", self, config, workload)
+        self.try_out(workload)
+
+    def try_out(self, w: Workload) -> None:
+        """Run the core on some zeros of the workload's type, in training with a backward pass.
+
+        Raises `Unusable` where it does not run: whether a compiled kernel and its compiler work on
+        this machine is not known before.
+        """
+        shapes = self.core_inputs(self.config, replace(w, batch=1, seq_len=max(16, w.heads)))
+        dtype = getattr(pytorch, w.dtype)
+        try:
+            inputs = [
+                pytorch.zeros(shape, dtype=dtype, device=w.device, requires_grad=w.trains)
+                for shape in shapes
+            ]
+            with pytorch.set_grad_enabled(w.trains):
+                o = self.attend(*inputs, None)
+                if w.trains:
+                    o.sum().backward()
+        except pytorch.OutOfMemoryError:
+            raise
+        except Exception as error:  # drivers, compilers and packages raise anything
+            found = f"{self.package} {installed(self.package)}"
+            raise Unusable(f"{found} does not work here: {one_line(error)}") from error
 
 
 class Layer(Peer):

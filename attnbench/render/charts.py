@@ -18,7 +18,7 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, ROWS, STATE, TIME, Unit
 from attnbench.records import PASSES
 from attnbench.render.cost_tables import batch, per_layer, timed_by
-from attnbench.render.curves import points
+from attnbench.render.figures import points
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
 from attnbench.render.names import compared_with
@@ -37,12 +37,13 @@ STEPS = MappingProxyType({
     Unit.BYTES: units.SIZES,
     Unit.FLOPS: tuple((f"{prefix}FLOP", size) for prefix, size in units.PREFIXES),
 })  # fmt: skip
-PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 
 
-def charts(analysis: Analysis) -> dict[str, Any]:
-    """Everything that the chart of one sweep can show."""
-    cases, quantities = analysis.cases, [*_costs(analysis), *_speedup(analysis)]
+def charts(analysis: Analysis) -> dict[str, Any] | None:
+    """Everything that the chart of one sweep can show; None if nothing is known of any case."""
+    cases, made = analysis.cases, (*_costs(analysis), *_speedup(analysis))
+    if not (quantities := [one for one in made if one["points"]]):
+        return None
     names, styles = labels(cases["series"]), series_styles(cases["series"])
     spec = json.loads(WEB.joinpath("chart.vl.json").read_text())
     lengths = {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))}
@@ -56,7 +57,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
         "spec": spec,
         "modes": analysis.modes,
         "series": {name: _look(name, names[name], styles[name]) for name in names},
-        "quantities": [one for one in quantities if one["points"]],
+        "quantities": quantities,
     }
 
 
@@ -68,18 +69,12 @@ def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
     for metric in ROWS:
         if not metric.offered or metric.key not in cases:
             continue
-        label, note = metric.label, f"{units.capitalised(metric.description)}."
+        label = metric.label + (of if metric.of_a_layer else "")
         if metric.key == TIME:
-            label, note = f"time per {' or '.join(per)}", ""
-        axis = label + of if metric.of_a_layer else label
-        if metric.key in (TIME, "token_s"):
-            axis = axis.replace("time", timed_by(cases), 1)
-        if metric.unit not in (*STEPS, *PLAIN):
-            axis += f", {metric.unit}"
-        if metric.interval:
-            note += f" {INTERVALS}"
+            label = f"{timed_by(cases)} per {' or '.join(per)}{of}"
+        note = f"{units.capitalised(metric.description)}."
         drawn = points(cases, metric, cases["batch_scale"] if metric.key == TIME else 1.0)
-        yield _quantity(metric.key, label, axis, drawn, note, metric.unit)
+        yield _quantity(metric.key, label, drawn, note, metric.unit)
 
 
 def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
@@ -87,25 +82,21 @@ def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
     if (found := analysis.speedups) is None:
         return
     base = compared_with(analysis.cases["series"], analysis.baselines)
-    label, note = f"speed-up over {base}", f"Above 1 is faster than {base}. {INTERVALS}"
-    axis, ratios = f"{label}, ×{per_layer(analysis.cases)}", found.assign(value=found["ratio"])
-    drawn = ratios.assign(height=found["ratio"], reason="").sort_values("seq_len")
-    yield _quantity("speedup", label, axis, drawn, note, Unit.RATIO)
+    label, ratios = f"speed-up over {base}{per_layer(analysis.cases)}", found["ratio"]
+    drawn = found.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
+    yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", Unit.RATIO)
 
 
-def _quantity(
-    key: str, label: str, axis: str, drawn: Frame, note: str, unit: Unit
-) -> dict[str, Any]:
+def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict[str, Any]:
     """A quantity against length, from its `points`; `key` names it in links."""
     drawn = drawn.dropna(subset="height")
     return {
         "key": key,
         "more": key not in COMPARED,
         "label": label,
-        "axis": axis,
         "text": _tick_text(unit),
         "base": 2 if unit is Unit.BYTES else 10,
-        "note": note,
+        "note": f"{note} {INTERVALS}" if drawn["low"].notna().any() else note,
         "log": bool((drawn["height"] > 0).all()),
         "points": [_point(row, unit) for _, row in drawn.iterrows()],
     }
@@ -114,7 +105,7 @@ def _quantity(
 def _point(row: Row, unit: Unit) -> dict[str, Any]:
     """What is drawn of a case, and its text."""
     low, high, text = row["low"], row["high"], quantity(row["height"], unit)
-    point = {name: row[name] for name in ("series", "mode")} | {"n": row["seq_len"]}
+    point = {"series": row["series"], "mode": row["mode"], "n": row["seq_len"]}
     point["value"] = _short(row["height"])
     if low < high:
         point |= {"low": _short(low), "high": _short(high)}
@@ -131,7 +122,7 @@ def _short(value: float) -> float:
 
 def _tick_text(unit: Unit) -> str:
     """The expression of a tick's text in the largest unit that it reaches: `300 ms`, `1 GiB`."""
-    text = "format(datum.value, ',~r')"
+    text = "format(datum.value, ',~r')" + (" + ' J'" if unit is Unit.JOULES else "")
     for name, size in STEPS.get(unit, ()):
         larger = f"format(datum.value / {size}, ',~r') + ' {name}'"
         text = f"datum.value >= {0.999 * size} ? {larger} : {text}"

@@ -5,19 +5,13 @@ from collections.abc import Iterable, Iterator
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
-from attnbench.records import PASSES, Clock, Environment, Level, Sweep
+from attnbench.records import PASSES, Environment, Level, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 from attnbench.workloads.requests import command
 
 LAPS = 0.01  # share of disturbed laps above which it is said
 WALL = 1.05  # ratio to CPU time above which wall time is reported too
-# under a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;
-# without other load, half-widths of sweeps were 8 to 9 % on two threads, 3.4 % on one core
-UNCERTAIN = (
-    "; other programs and uneven cores disturb this clock, and ratios are known two to ten times"
-    " less precisely than by CPU time on one core"
-)
 # measured at N = 512 of Fig. 2, as the time of a plain loop over that of a sweep
 KEPT = (
     " Freed pages stay mapped. Where they are given back, as by default, page faults lengthen times"
@@ -29,10 +23,8 @@ def conditions(analysis: Analysis) -> list[str]:
     """`origin` and the method, each a line of plain text; warnings are separate."""
     sweep = analysis.sweep
     lines = origin(sweep)
-    if nodes := analysis.nodes:
-        shards = units.many(len(sweep.shards), "shard")
-        on = units.many(len(nodes), "node")
-        lines.append(f"Divided into {shards}, on {on}: {units.few(nodes)}.")
+    if sweep.shards:
+        lines.append(f"Divided into {units.many(sweep.shards[0].of, 'shard')}.")
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
@@ -48,9 +40,7 @@ def origin(sweep: Sweep) -> list[str]:
     lines = [_asked(sweep)]
     lines += (line for session in reversed(machines.values()) for line in _machine(session))
     begun = f" on {sweep.begun[:10]}" if sweep.begun else ""
-    sessions, shards = len(sweep.sessions), any(run.origin.shard for run in sweep.runs)
-    again = f" (the last of {sessions} sessions)" if sessions > 1 and not shards else ""
-    lines.append(f"Measured{begun} by: {command(sweep.request)}{again}")
+    lines.append(f"Measured{begun} by: {command(sweep.request)}")
     return [clean(line) for line in lines]
 
 
@@ -138,14 +128,10 @@ def _how(analysis: Analysis) -> str:
         *(words for _, on, words in settings.fields_with("said") if on),
     ]
     text = f"Measured: {', '.join(parts)}"
-    if (spread := analysis.process_spread) is not None:
-        text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
     if (factor := analysis.wall_factor or 1.0) > WALL:
         text += f"; wall time was {units.plain(factor, 2)} times as long in the median"
     if (share := analysis.disturbed) > LAPS:
         text += f"; page faults or a slow core disturbed {units.percent(share)} of laps"
-    if settings.clock is Clock.WALL and settings.threads > 1 and by != "time":
-        text += UNCERTAIN
     kept = any(run.notes.get("allocator") == "pages kept" for run in runs)
     graphs = " Peaks and counts are those of iterations without graphs."
     return f"{text}.{graphs if settings.cuda_graphs else ''}{KEPT if kept else ''}"

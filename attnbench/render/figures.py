@@ -5,45 +5,71 @@ an open marker at the predicted cost. A case that cannot run has no predicted co
 note says so.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import io
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import log2
+from textwrap import fill
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.markers import CARETUP
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import STATE, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES
+from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, per_layer, timed_by
-from attnbench.render.curves import points
 from attnbench.render.grid import quantity
-from attnbench.render.panels import (
-    DPI,
-    WIDTH,
-    fixed_ticks,
-    lay_out,
-    length_axis,
-    log_ticks,
-    styled,
-)
-from attnbench.render.styles import STRONGEST, labels, mechanism_of, series_styles, tinted
+from attnbench.render.styles import labels, series_styles, tinted
+
+# The narrowest text width of the usual one-column styles (NeurIPS), in inches: no style has to
+# shrink a figure below its type size.
+WIDTH = 5.5
+DPI = 300  # of PNG
+
+# in points
+TYPE, SMALL = 7.0, 6.5  # labels; ticks and notes
+HEIGHT = 177.0  # of axes with title, ticks and label
+BESIDE, SCALE = 112.0, 49.0  # widths of a typical legend, and of a vertical scale
+LETTER, APART = 4.2, 5.6  # width of a letter of a tick, and least distance of two ticks
+EDGE = 3.0
+WIDEST = 23  # letters in a line of the legend
+
+# multiples of the powers of each base at which an axis may have ticks, from coarse to fine
+MULTIPLES: Mapping[int, tuple[tuple[float, ...], ...]] = MappingProxyType({
+    10: ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8),
+         (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)),
+    2: ((1,), (1, 1.5), (1, 1.25, 1.5, 1.75)),
+})  # fmt: skip
+FEWEST, MOST = 4, 8  # ticks, where multiples allow it
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 # predictions beyond what was measured leave the panel after this factor, so that curves keep room
 BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
-MOST = 10  # series in colour
-# of series that stay in the background
-GREY: Mapping[str, Any] = MappingProxyType({
-    "color": "#B4B4B4", "markerfacecolor": "#B4B4B4", "markeredgecolor": "#B4B4B4", "marker": ".",
-    "zorder": 1.5, "linestyle": "-",
+
+STYLE: Mapping[Any, Any] = MappingProxyType({
+    "font.size": TYPE, "text.parse_math": False, "legend.fontsize": TYPE,
+    "axes.titlesize": TYPE + 1, "axes.titlelocation": "left", "axes.linewidth": 0.6,
+    "axes.spines.top": False, "axes.spines.right": False,
+    "axes.axisbelow": True, "axes.grid": True, "grid.color": "0.88", "grid.linewidth": 0.3,
+    "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
+    "xtick.major.size": 2.3, "xtick.minor.size": 2.3, "ytick.major.size": 2.3,
+    "legend.frameon": False, "legend.labelspacing": 0.25, "legend.borderpad": 0.2,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": EDGE / 72, "figure.constrained_layout.h_pad": EDGE / 72,
+    "pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "attnbench",
 })  # fmt: skip
 
 
@@ -68,7 +94,7 @@ def cost_figure(cases: Frame, metric: Metric, tokens: int | None) -> Figure:
     panels = [
         Panel(find(mode).title, drawn[mode], axis, metric.unit) for mode in PASSES if mode in drawn
     ]
-    return _figure(panels, [*_clock(cases)] if metric.key == TIME else [], shared=True)
+    return _figure(panels, _clock(cases) if metric.key == TIME else "", shared=True)
 
 
 def decode_figure(cases: Frame, mode: str) -> Figure:
@@ -81,46 +107,65 @@ def decode_figure(cases: Frame, mode: str) -> Figure:
             ("Size of the state", STATE, "bytes"),
         )
     ]
-    said = [*_clock(cases)]
+    said = _clock(cases)
     if len(filled := own[own["filled"] & own[TIME].notna()]):
-        least = units.tick(int(filled["seq_len"].min()))
-        said.append(f"States filled without prompts from {least}.")
+        said += f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}. "
     return _figure(panels, said, across="context")
 
 
-def _clock(cases: Frame) -> Iterator[str]:
-    """`CPU time on one core.`: what times are, where it is not the time of a device."""
-    if (how := timed_by(cases)) != "time":
-        yield f"{units.capitalised(how)}."
+def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
+    """A metric of each case, times `scale`, from short to long.
+
+    Columns: series, mode, seq_len; `value`, NaN where nothing was measured, for this `reason`;
+    `guess`, a prediction there, if any; `height`, what is drawn of the two; `low` and `high`, the
+    ends of its interval or of the band of the guess.
+    """
+    found = cases.reindex(columns=[*metric.estimate[:3], *metric.prediction]).astype(float)
+    found = found.mul(scale, axis=0).set_axis(["value", "low", "high", "guess", "l", "h"], axis=1)
+    known = found["value"].notna() | (not metric.predicted)
+    guess = found["guess"].mask(known)
+    made = cases[["series", "mode", "seq_len"]].assign(
+        value=found["value"],
+        guess=guess,
+        height=found["value"].fillna(guess),
+        low=found["low"].where(known, found["l"]),
+        high=found["high"].where(known, found["h"]),
+        reason=[*map(outcome_phrase, cases["outcome"], cases["cause"])],
+    )
+    return made.sort_values("seq_len", kind="stable")
+
+
+def _clock(cases: Frame) -> str:
+    """`CPU time on one core. `: what times are, where it is not the time of a device."""
+    how = timed_by(cases)
+    return f"{units.capitalised(how)}. " if how != "time" else ""
 
 
 def _figure(
-    panels: Sequence[Panel],
-    said: Sequence[str],
-    *,
-    shared: bool = False,
-    across: str = "sequence length",
+    panels: Sequence[Panel], said: str, *, shared: bool = False, across: str = "sequence length"
 ) -> Figure:
     """The panels side by side, with what is `said` of them below; `shared` is the vertical axis.
 
     The legend has the order in which curves end in the last panel that has them.
     """
     every = pd.concat([panel.points for panel in panels])
-    grey, order = faded(every), [*ends(every).index]
-    order += [name for name in every["series"].unique() if name not in order]
+    ends = every[every["height"] > 0].groupby("series", sort=False)["height"].last()
+    order = dict.fromkeys(
+        (*ends.sort_values(ascending=False, kind="stable").index, *every["series"])
+    )
     names, styles = labels(order), series_styles(order)
-    styles |= {name: {**styles[name], **GREY} for name in grey}
     short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
     with styled():
-        figure, columns = Figure(figsize=(WIDTH, WIDTH), dpi=DPI), len(panels)
-        grid = figure.subplots(1, columns, sharey=shared, squeeze=False)[0]
+        figure, above = Figure(figsize=(WIDTH, WIDTH), dpi=DPI), False
+        grid = figure.subplots(1, len(panels), sharey=shared, squeeze=False)[0]
         for axes, panel in zip(grid, panels, strict=True):
             low, high = limits(every if shared else panel.points)
+            above |= bool((panel.points["guess"] > high).any())
             axes.set_title(panel.title)
             axes.set_yscale("log")
             for name, curve in panel.points.groupby("series", sort=False):
                 _draw(axes, curve, styles[str(name)], high)
-            length_axis(axes, map(int, panel.points["seq_len"]), columns)
+            length_axis(axes, map(int, panel.points["seq_len"]), len(panels))
             axes.set_xlabel(f"{across}{short}")
             axes.set_ylim(low, high)
             ticks = log_ticks(low, high, 2 if panel.unit is Unit.BYTES else 10)
@@ -128,62 +173,35 @@ def _figure(
             fixed_ticks(axes.yaxis, texts)
             if not (shared and axes is not grid[0]):
                 axes.set_ylabel(panel.axis)
-        tops = [axes.get_ylim()[1] for axes in grid]
-        notes = [*said, *_notes(panels, tops, names)]
-        keys = {names[name]: styles[name] for name in order if name not in grey}
-        if grey:
-            keys[f"{len(grey)} others"] = {**GREY}
-            below = ", ".join(names[name] for name in order if name in grey)
-            notes.append(f"Grey, from top to bottom: {below}.")
-        lay_out(figure, keys, notes)
+        said += " ".join(_notes(every, names, above))
+        lay_out(figure, {names[name]: styles[name] for name in order}, said)
     return figure
-
-
-def ends(drawn: Frame) -> pd.Series:
-    """The height at which the curve of each series ends in its last panel, from top to bottom."""
-    shown = drawn[drawn["height"] > 0].groupby("series", sort=False)["height"]
-    return shown.last().sort_values(ascending=False, kind="stable")
-
-
-def faded(drawn: Frame) -> frozenset[str]:
-    """The series left grey: beyond `MOST`, all but the strongest and those with the lowest ends."""
-    heights = ends(drawn)
-
-    def rank(name: str) -> tuple[bool, float]:
-        return mechanism_of(name) not in STRONGEST, heights.get(name, math.inf)
-
-    return frozenset(sorted(drawn["series"].unique(), key=rank)[MOST:])
 
 
 def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> None:
     """A curve with its intervals; predictions are light and open, and arrows if above `high`."""
     light, thin = tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
-    axes.plot(curve["seq_len"], curve["value"], **style)
-    for guessed, own in curve.dropna(subset=["low", "high"]).groupby(curve["guess"].notna()):
-        colour, width = (light, thin) if guessed else (style["color"], style["linewidth"])
-        bars = own["seq_len"], own["low"], own["high"]
-        axes.vlines(*bars, color=colour, linewidth=width, alpha=0.6, zorder=1)
-    known = curve["guess"].isna()
+    length, known = curve["seq_len"], curve["guess"].isna()
+    axes.plot(length, curve["value"], **style)
+    colours = [style["color"] if measured else light for measured in known]
+    axes.vlines(length, curve["low"], curve["high"], colours, linewidth=thin, alpha=0.6, zorder=1)
     if known.all():
         return
     joined = ~(known & known.shift(fill_value=True) & known.shift(-1, fill_value=True))
     marked: dict[str, Any] = {"color": light, "zorder": 2, "linestyle": "none"}
     heights = curve["height"].where(joined)
-    axes.plot(curve["seq_len"], heights, **marked | {"linestyle": ":", "linewidth": thin})
+    axes.plot(length, heights, **marked | {"linestyle": ":", "linewidth": thin})
     axes.plot(
-        curve["seq_len"], curve["guess"], **marked, marker=style["marker"], markerfacecolor="white",
+        length, curve["guess"], **marked, marker=style["marker"], markerfacecolor="white",
         markersize=0.85 * style["markersize"], markeredgewidth=0.7 * style["markeredgewidth"],
     )  # fmt: skip
-    above = curve["seq_len"][curve["guess"] > high]
+    above = length[curve["guess"] > high]
     size = 1.2 * style["markersize"]
     axes.plot(above, [high] * len(above), **marked, marker=CARETUP, markersize=size)
 
 
-def _notes(
-    panels: Sequence[Panel], tops: Sequence[float], names: Mapping[str, str]
-) -> Iterator[str]:
+def _notes(every: Frame, names: Mapping[str, str], above: bool) -> Iterator[str]:
     """What is missing in panels, and what open markers, arrows and bars are, if any."""
-    every = pd.concat([panel.points for panel in panels])
     lost = every[every["height"].isna()]
     for why, own in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
         which = ", ".join(names[name] for name in own["series"].unique())
@@ -191,7 +209,7 @@ def _notes(
     guessed = every[every["guess"].notna()]
     if len(guessed):
         yield f"Open markers: predicted ({', '.join(guessed['reason'].unique())})."
-    if any((p.points["guess"] > top).any() for p, top in zip(panels, tops, strict=True)):
+    if above:
         yield "Arrows: predictions above the axis."
     if every["low"].notna().any():
         yield "Bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
@@ -209,3 +227,80 @@ def limits(drawn: Frame) -> tuple[float, float]:
     # a flat curve looks flat, and there is room for distinct tick labels
     wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
     return low / wider, high * wider
+
+
+def length_axis(axes: Axes, lengths: Iterable[int], columns: int) -> None:
+    """Lengths along the bottom of one of so many panels side by side, with a tick for each.
+
+    The last and first have texts, and as many others as there is room for, the longest first.
+    """
+    whole = sorted(set(lengths))
+    texts = {n: units.tick(n) for n in whole}
+    width = (72 * WIDTH - BESIDE) / columns - SCALE
+    apart = (LETTER * max(map(len, texts.values())) + APART) / width
+    octaves = log2(whole[-1] / whole[0]) or 1
+    shown = [*dict.fromkeys((whole[-1], whole[0]))]
+    for n in whole[::-1]:
+        if all(abs(log2(n / other)) > apart * octaves for other in shown):
+            shown.append(n)
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(whole[0] / 1.15, whole[-1] * 1.15)
+    fixed_ticks(axes.xaxis, {n: texts[n] for n in shown})
+    axes.xaxis.set_minor_locator(FixedLocator(whole))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def fixed_ticks(axis: Any, texts: Mapping[Any, str]) -> None:
+    """Ticks at these values alone, with these texts."""
+    axis.set_major_locator(FixedLocator([*texts]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: texts.get(value, "")))
+
+
+def log_ticks(low: float, high: float, base: int) -> list[float]:
+    """Round values within the bounds, the coarsest of which there are at least `FEWEST`.
+
+    With base 2 all are sums of few powers of two, so that sizes are round in binary units.
+    """
+    ticks: list[float] = []
+    for subs in MULTIPLES[base]:
+        values = LogLocator(base, subs, numticks=MOST).tick_values(low, high)
+        ticks = [float(tick) for tick in values if low <= tick <= high]
+        if len(ticks) >= FEWEST:
+            break
+    return ticks
+
+
+def lay_out(figure: Figure, keys: Mapping[str, Mapping[str, Any]], note: str) -> None:
+    """Add a legend of `keys`, styles of lines by their texts, and a note, and make room for both.
+
+    The axes have scales and ticks.
+    """
+    legend = figure.legend(
+        [Line2D([], [], **style) for style in keys.values()],
+        [fill(text, WIDEST) for text in keys],
+        loc="outside right upper",
+    )
+    said = figure.supxlabel(
+        note, x=EDGE / 72 / WIDTH, ha="left", wrap=True, fontsize=SMALL, color="0.25"
+    )
+    beside, below = (72 * each.get_window_extent().height / DPI for each in (legend, said))
+    figure.set_figheight((below + max(HEIGHT, beside + TYPE)) / 72)
+
+
+def saved(figure: Figure, suffix: str) -> bytes:
+    """The figure as a file without dates, so that equal sweeps give equal bytes."""
+    none = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    target = io.BytesIO()
+    with styled():
+        figure.savefig(target, format=suffix, metadata=none[suffix])
+    return target.getvalue()
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The context in which every figure is made and saved."""
+    with matplotlib.rc_context({**STYLE}), warnings.catch_warnings():
+        # names may use letters that the font lacks; they show as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield

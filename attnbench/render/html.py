@@ -17,7 +17,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from attnbench.render import delimited
 from attnbench.render.grid import Table, clean
 
 WEB = Path(__file__).with_name("web")
@@ -32,7 +31,6 @@ def page(
     tables: Sequence[Table],
     *,
     head: Sequence[str] = (),
-    answer: Table | None = None,
     warnings: Sequence[str] = (),
     conditions: Sequence[str] = (),
     answers: Mapping[str, str] = MappingProxyType({}),
@@ -43,12 +41,10 @@ def page(
     """The whole document.
 
     `head` are lines below the name, followed by what was found: `answers`, sentences by their
-    headings, and the table `answer`. `pictures` are PNG files by their captions; `charts` is the
-    data of `charts.charts`. `files` are the CSV files that the page offers besides those of its
-    tables.
+    headings, and the first of the tables. `pictures` are PNG files by their captions; `charts` is
+    the data of `charts.charts`. `files` are the CSV files that the page offers, by their names:
+    those of tables stand beside them.
     """
-    if charts is not None and not charts["quantities"]:
-        charts = None  # nothing was measured or predicted
     if charts is not None and not VEGA.is_file():
         charts, warnings = None, [*warnings, NO_CHARTS]
     style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
@@ -57,22 +53,17 @@ def page(
         vega, data = VEGA.read_bytes(), json.dumps(charts, ensure_ascii=False, allow_nan=False)
         packed = {"data": gzip.compress(data.encode("utf-8", "replace"), mtime=0), "vega": vega}
         scripts.append(gzip.decompress(vega))
-    own = [*tables, *filter(None, [answer])]
-    offered = {f"{table.name}.csv": delimited.table(table) for table in own} | {**files}
     text = _template().render(
         name=name,
-        head=" ".join(head),
-        answer=answer,
+        head=head,
         tables=tables,
         warnings=warnings,
         conditions=conditions,
         answers=answers,
-        pictures={
-            caption: f"data:image/png;base64,{_base64(p)}" for caption, p in pictures.items()
-        },
+        pictures=pictures,
         charts=charts,
-        files={file: f"data:text/csv;base64,{_base64(csv)}" for file, csv in offered.items()},
-        packed={key: _base64(content) for key, content in packed.items()},
+        files=files,
+        packed=packed,
         policy=policy(style.encode(), scripts),
         style=style,
         script=script,
@@ -99,7 +90,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
-    environment.filters["clean"] = clean
+    environment.filters |= {"clean": clean, "base64": _base64}
     return environment.get_template("page.html")
 
 

@@ -8,15 +8,14 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.records import PASSES, Sweep
-from attnbench.render import charts, cost_tables, delimited, html, latex, markdown
+from attnbench.render import charts, cost_tables, delimited, exports, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
-from attnbench.render.figures import cost_figure, decode_figure
+from attnbench.render.figures import cost_figure, decode_figure, saved
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named
-from attnbench.render.panels import saved
 from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
@@ -31,12 +30,13 @@ def report_files(
     formats: Sequence[str] = ("png",),
     tables: Sequence[Table] = (),
 ) -> dict[str, bytes]:
-    """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
+    """File name to content: figures and exports in each of `formats`, tables, all cases.
 
-    `tables` are those of `report_tables` unless given.
+    The formats are png, svg and pdf, and those of `exports`. `tables` are those of `report_tables`
+    unless given.
     """
     sweep, cases = analysis.sweep, analysis.cases
-    tables = tables or report_tables(analysis)
+    tables = tables or [*report_tables(analysis)]
     answers, warned, said = sentences(analysis.answers), warnings(analysis), conditions(analysis)
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
@@ -46,19 +46,20 @@ def report_files(
         f"{stem}.{end}": saved(figure, end)
         for stem, figure in ((stem, drawn(stem, analysis)) for stem in described)
         for end in dict.fromkeys((*formats, "png"))  # a page shows the PNG
+        if end not in exports.FORMATS
     }
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
     shown = [file for file in files if file.endswith(".png")]
-    first, *rest = labelled = named(tables, cases["series"])
+    files |= exports.files(analysis, formats)
+    labelled = named(tables, cases["series"])
     lines = map(": ".join, answers.items())
     files["tables.md"] = markdown.page(sweep.name, lines, warned, said, shown, labelled)
     files |= {file: text.encode() for file, text in latex.files(labelled).items()}
     head = origin(sweep)
     files["report.html"] = html.page(
         sweep.name,
-        rest,
+        labelled,
         head=head,
-        answer=first,
         answers=answers,
         warnings=warned,
         conditions=[line for line in said if line not in head],
@@ -96,12 +97,8 @@ def drawn(stem: str, analysis: Analysis) -> "Figure":
     return decode_figure(analysis.cases, stem)
 
 
-def report_tables(analysis: Analysis) -> list[Table]:
+def report_tables(analysis: Analysis) -> Iterator[Table]:
     """Every table of the report, in reading order; the first is that of the answers."""
-    return [*_tables(analysis)]
-
-
-def _tables(analysis: Analysis) -> Iterator[Table]:
     cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
     modes, cards, bases = analysis.modes, analysis.sweep.cards, analysis.baselines
     yield answer(analysis)
@@ -131,7 +128,5 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {"answer", "not_measured", *(f"latency_{mode}" for mode in analysis.modes)}
-    if analysis.against:
-        names.add("crossovers")
-    return [table for table in tables if table.name in names and table.rows]
+    shown = ("answer", "latency_", "not_measured", *(["crossovers"] if analysis.against else ()))
+    return [table for table in tables if table.name.startswith(shown) and table.rows]

@@ -11,8 +11,6 @@ from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
-import numpy as np
-
 from attnbench.records import split_sizes
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
@@ -54,8 +52,6 @@ NAMES: Mapping[str, str] = MappingProxyType({
 MECHANISMS = tuple(NAMES)
 STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with
 PERIOD = 300  # positions after which hue, shade, marker and line repeat together
-
-BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
 
 
 def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -115,13 +111,8 @@ def mechanism_style(mechanism: str) -> dict[str, Any]:
 
 
 def on_dark(colour: str) -> str:
-    """The colour, lightened as far as a dark page needs; greys change places with light ones."""
-    levels = _levels(colour)
-    if np.ptp(levels) == 0:
-        levels = 0.92 - 0.6 * levels
-    while _luminance(levels) < BRIGHT:
-        levels = levels + 0.05 * (1 - levels)
-    return _hex(levels)
+    """The colour on a dark page, where all have a contrast of 4 to 1; black is almost white."""
+    return "#E6E6E3" if colour == "#000000" else tinted(colour, 0.4)
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
@@ -151,19 +142,5 @@ def _candidates(series: str) -> list[str]:
 
 def tinted(colour: str, amount: float, target: float = 1.0) -> str:
     """The colour moved towards white, or towards black with a target of 0."""
-    return _hex(_levels(colour) * (1 - amount) + target * amount)
-
-
-def _luminance(levels: np.ndarray) -> float:
-    """Relative luminance as in the Web Content Accessibility Guidelines 2.1."""
-    linear = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
-    return float(linear @ (0.2126, 0.7152, 0.0722))
-
-
-def _levels(colour: str) -> np.ndarray:
-    """Red, green and blue from 0 to 1."""
-    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-
-
-def _hex(levels: np.ndarray) -> str:
-    return "#" + "".join(f"{round(255 * level):02X}" for level in levels)
+    levels = (int(colour[i : i + 2], 16) * (1 - amount) + 255 * amount * target for i in (1, 3, 5))
+    return "#" + "".join(f"{round(level):02X}" for level in levels)

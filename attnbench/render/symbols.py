@@ -6,7 +6,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from attnbench import units
 from attnbench.records import CardFacts, Option
 from attnbench.render.grid import Table
 from attnbench.render.printed import printed_costs
@@ -16,10 +15,9 @@ if TYPE_CHECKING:
 
 # a letter, with its index
 SYMBOL = re.compile(r"[A-Za-zα-ω](?:_[a-z]+)?")
-LENGTH, WIDTH = "sequence length", "width"
-GENERAL: Mapping[str, str] = MappingProxyType({
-    "N": LENGTH, "n": LENGTH, "d": WIDTH, "D": WIDTH, "d_h": WIDTH,
-})  # fmt: skip
+GENERAL: Mapping[str, str] = MappingProxyType(
+    {**dict.fromkeys(("N", "n"), "sequence length"), **dict.fromkeys(("d", "D", "d_h"), "width")}
+)
 
 
 def explained(table: Table, cases: "Frame", cards: Sequence[CardFacts]) -> Table:
@@ -28,24 +26,16 @@ def explained(table: Table, cases: "Frame", cards: Sequence[CardFacts]) -> Table
         formulas = [(card.mechanism, card.complexity) for card in cards]
     else:
         formulas = [(c.mechanism, c.printed) for c in printed_costs() if c.table == table.name]
-    sizes = {
-        LENGTH: units.between(min(cases["seq_len"]), max(cases["seq_len"])),
-        WIDTH: " and ".join(map(str, sorted(set(cases["width"])))),
-    }
     facts = {card.mechanism: card for card in cards}
     settings = cases.groupby("mechanism")["options"].unique()
-    general, own = [], []
+    found: dict[str, bool] = {}  # whether a mechanism has its own meaning of the symbol
     for name, formula in formulas:
-        by_symbol = facts[name].symbols if name in facts else {}
-        defaults = facts[name].options if name in facts else {}
-        for text in settings.get(name, ()):
-            given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-            for symbol, meaning in meanings(formula, by_symbol, {**defaults, **given}):
-                if symbol in by_symbol:
-                    own.append(f"{symbol} of {name}: {meaning}")
-                else:
-                    general.append(f"{symbol}: {meaning} ({sizes[meaning]})")
-    legend = "; ".join(dict.fromkeys(general + own))
+        for text in settings.get(name, ()) if name in facts else ():
+            options = {**facts[name].options, **dict(re.findall(r"(\w+)=([^,]*)", text))}
+            for symbol, meaning in meanings(formula, facts[name].symbols, options):
+                own = symbol in facts[name].symbols
+                found[f"{symbol} of {name}: {meaning}" if own else f"{symbol}: {meaning}"] = own
+    legend = "; ".join(sorted(found, key=lambda line: found[line]))
     return replace(table, note=f"Symbols: {legend}. {table.note}") if legend else table
 
 

@@ -77,7 +77,7 @@ class Agenda:
             warmup_s = min(settings.warmup_s, FIRST_WARMUP * share_s)
             self.first = replace(settings, sample_s=samples_s, warmup_s=warmup_s)
         rates = self.rates or assumed_rates(self.request)
-        self.costs = Costs(self.plan, rates, self.device.context_bytes)
+        self.costs = Costs(self.plan, rates, self.device.context_bytes, self.device.start_s)
         self.finished = {(run.case, run.part, run.round) for run in self.earlier}
         cases = {planned.case.key: planned for planned in self.plan}
         for run in self.earlier:

@@ -59,17 +59,21 @@ class Costs:
     them the nearest lengths count: the first guess is multiplied by the median ratio of their
     measured times to their first guesses. Peak bytes are predicted from the same form at the
     nearest measured length. `names` gives the series of each case, `rates` the peaks of the
-    machine. A process takes `context_bytes` of the device before any tensor.
+    machine. A process takes `context_bytes` of the device before any tensor, and `start_s` before
+    it can use it; of all that it times only the first case has to wait.
     """
 
     def __init__(
-        self, plan: Sequence[Planned], rates: Rates | None = None, context_bytes: float = 0.0
+        self,
+        plan: Sequence[Planned],
+        rates: Rates | None = None,
+        context_bytes: float = 0.0,
+        start_s: float = 0.0,
     ) -> None:
-        self.names, self.rates, self.context_bytes = (
-            series_names(plan),
-            rates or ASSUMED,
-            context_bytes,
-        )
+        self.names, self.rates = series_names(plan), rates or ASSUMED
+        self.context_bytes, self.start_s = context_bytes, start_s
+        # of each case
+        self.share_s = start_s * len({*self.names.values()}) / max(1, len(self.names))
         self.times: dict[str, float] = {}  # measured, of one iteration, by case
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
         self.walls: dict[str, list[float]] = {}  # wall time over time, by series
@@ -123,7 +127,10 @@ class Costs:
 
     def overhead_s(self, part: Part) -> float:
         """Seconds of a process besides its iterations: measured if possible, else assumed."""
-        return median(self.overheads.get(part) or [OVERHEAD_S[part]])
+        known = self.overheads.get(part)
+        if part is Part.TIME:  # most of what is known are visits to later cases
+            return self.share_s + median(known or [OVERHEAD_S[part]])
+        return median(known or [self.start_s + OVERHEAD_S[part]])
 
     def groups(self, planned: Planned, part: Part) -> tuple[Group, ...]:
         """Groups of cases whose times, or peaks, predict those of this one, nearest first.

@@ -9,7 +9,6 @@ from attnbench.analysis.answers import Unmeasured
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import CrossoverKind
-from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
 from tests.sweeps import altered, sweep
@@ -170,13 +169,6 @@ def test_a_slower_form_of_the_same_function_does_not_hold_the_table_back():
     series = ("transformer:eager", "transformer:sdpa", "fastformer")
     assert analyse(sweep(series, lengths=SHORT, end=end)).answers.seq_len == 2048
     assert analyse(sweep(series[::2], lengths=SHORT, end=end)).answers.seq_len == 128
-
-
-def test_another_measured_length_is_chosen_and_one_that_was_not_is_refused():
-    whole = sweep(("transformer", "fastformer"), lengths=SHORT, **QUIET)
-    assert set(analyse(whole, at_length=512).rows["seq_len"]) == {512}
-    with pytest.raises(UsageError, match="at a length of 500; measured: 128, 512, 2048"):
-        repr(analyse(whole, at_length=500).answers)
 
 
 def test_of_what_nothing_was_timed_there_is_no_length():

@@ -51,8 +51,8 @@ def test_a_stack_is_compared_per_layer():
         assert "per layer" in titles[name], name
     assert "per layer" in titles["crossovers"]
     assert "per layer" in ranking(recommend(found, 512)).title
-    axes = {one["key"]: one["axis"] for one in charts(found)["quantities"]}
-    of = {key for key, axis in axes.items() if "per layer" in axis}
+    texts = {one["key"]: one["label"] for one in charts(found)["quantities"]}
+    of = {key for key, text in texts.items() if "per layer" in text}
     assert of >= {"tokens_per_s", "state_bytes", "speedup"}
     assert "flops" not in of
 

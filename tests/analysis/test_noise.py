@@ -66,12 +66,8 @@ def test_the_clock_and_what_wall_time_was_beside_it_are_said():
     assert line.startswith("Measured: CPU time on one core, 3 rounds")
     assert "wall time was 2.0 times as long in the median" in line
     assert "wall time" not in measured(on_one_core(sweep(("fastformer",)), waited=0.0))
-
-
-def test_what_several_threads_cost_in_certainty_is_said():
-    line = measured(sweep(("fastformer",)))
-    assert line.startswith("Measured: wall time on 2 threads, 3 rounds")
-    assert "less precisely than by CPU time on one core" in line
+    threads = measured(sweep(("fastformer",)))
+    assert threads.startswith("Measured: wall time on 2 threads, 3 rounds")
 
 
 def test_a_mechanism_that_cpu_time_does_not_see_is_named_and_gains_nothing():

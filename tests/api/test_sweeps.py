@@ -87,10 +87,6 @@ def test_a_sweep_says_what_it_found():
     assert sweep.answer().startswith("- Fastest")
     assert sweep.answer()._repr_markdown_() == repr(sweep.answer())
     assert sweep.answer().count("## The answer at N = ") == 1
-    shortest = int(sweep.cases["seq_len"].min())
-    assert f"## The answer at N = {shortest} (" in sweep.answer(at_length=shortest)
-    with pytest.raises(UsageError, match="at a length of 5; measured: "):
-        sweep.answer(at_length=5)
     assert not {"key", "match", "sizes"} & set(sweep.cases)
     assert len(sweep.cases) == len(stored(CROSSED).plan)
     assert len(sweep.ratios())

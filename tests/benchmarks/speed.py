@@ -160,8 +160,8 @@ def measured(rows, device_name, seconds):
     context, found, loads = multiprocessing.get_context("forkserver"), {}, []
     imported = {row.theirs.module for row in rows if row.label}
     context.set_forkserver_preload(["tests.benchmarks.speed", *imported])  # once for all processes
-    ends, left = time.monotonic() + seconds, len(MODES) * len(rows)
     reached = alone(context, peaks, device_name)
+    ends, left = time.monotonic() + seconds, len(MODES) * len(rows)
     for row in sorted(rows, key=lambda row: row.workload.seq_len):
         found[row] = dict.fromkeys(MODES, Found(reason="no time was left"))
         for mode in MODES:
@@ -270,6 +270,8 @@ def summary(mode, found):
     of_mode = {row: cells[mode] for row, cells in found.items()}
     ratios = [one.ratios for one in of_mode.values() if one.ratios]
     overs = {row.head: one.over for row, one in of_mode.items() if not math.isnan(one.over)}
+    if not overs:
+        return f"{mode}: nothing was measured"
     said = f"{mode}: {statistics.median(overs.values()):.1f} times the floor in the median"
     if ratios:
         mean = statistics.geometric_mean(map(statistics.median, ratios))

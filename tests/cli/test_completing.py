@@ -38,7 +38,7 @@ def answers(*words):
         (("sweep", "--models", "fastformer,@fi"), ["fastformer,@fig2"]),
         (("sweep", "--mode", ""), ["training", "inference", "decode", "both"]),
         (("sweep", "--dtype", "fp32,b"), ["fp32,bfloat16", "fp32,bf16"]),
-        (("report", "--formats", "png,p"), ["png,png", "png,pdf"]),
+        (("report", "--formats", "png,p"), ["png,png", "png,pdf", "png,pyperf"]),
         (("sweep", "--on", ""), ["slurm", "ray"]),
         (("sweep", "--case"), ["--case-timeout"]),
         (("models", "fastf"), ["fastformer"]),

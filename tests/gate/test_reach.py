@@ -136,7 +136,6 @@ def package(tmp_path):
         ("mechanisms/linformer.py", ["linformer"]),
         ("attention/contract.py", ALL),
         ("cli/main.py", []),
-        pytest.param("attention/kernels/pooling.py", ["fastformer"], marks=pytest.mark.long),
         pytest.param("devices/kinds/cpu.py", ALL, marks=pytest.mark.long),
         pytest.param("peers/linformer.py", [], marks=pytest.mark.long),
     ],

@@ -35,7 +35,7 @@ PATIENCE = 20.0  # factor of all limits of time where the script is tried
 # one form of each kind that torch compiles, for which there is time
 COMPILED = "[transformer-0 or [fastformer-0 or [longformer-0 or [bigbird-0"
 # fused forms first: what is left out for want of time is named last
-LAYERS = "transformer:flex,transformer:sdpa,fastformer:triton,fastformer,longformer:flex,longformer"
+LAYERS = "transformer:flex,transformer:sdpa,fastformer,longformer:flex,longformer"
 DECODERS = (
     "transformer,grouped_query,latent,linear_transformer,mamba2,gated_delta_net,sliding_window"
 )

@@ -1,7 +1,7 @@
 """Stored sweeps and baselines in which every text means harm to whoever shows it."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,16 @@ FIXED = (
 )
 
 
-def stored(folder: Path, seed: int, nasty: Sequence[str] = NASTY) -> None:
+def stored(folder: Path, seed: int) -> None:
     """A sweep in the folder whose texts all begin with one of the nasty ones."""
     driving.write(folder, sweep())
     file = folder / FILE
     entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
-    spoiled = [replace(entry, data=spoil(entry.data, str(seed), nasty)) for entry in entries]
+    spoiled = [replace(entry, data=spoil(entry.data, str(seed))) for entry in entries]
     made = b"".join(map(schema.seal, spoiled))
     # and lines that say in their own words what is wrong
-    odd = schema.Entry(nasty[seed % len(nasty)] + "kind", nasty[0], {nasty[0]: list(nasty)})
-    file.write_bytes(made + schema.seal(odd) + nasty[0].encode("utf-8", "replace") + b"\n")
+    odd = schema.Entry(NASTY[seed] + "kind", NASTY[0], {NASTY[0]: list(NASTY)})
+    file.write_bytes(made + schema.seal(odd) + NASTY[0].encode() + b"\n")
 
 
 def sweep() -> Any:
@@ -56,10 +56,9 @@ def sweep() -> Any:
         if case.mechanism == "linformer":
             long = case.workload.seq_len > 128
             outcome = Outcome.FAILED if long else Outcome.SKIPPED
-            run = Run(
-                case=case.key, part=Part.TIME, round=0, outcome=outcome, reason="for a reason"
-            )
-            return replace(run, notes={"changed": "the threads", "backend": "flash"})
+            notes = {"changed": "the threads", "backend": "flash"}
+            about: Any = {"part": Part.TIME, "round": 0, "reason": "for a reason"}
+            return Run(case=case.key, outcome=outcome, notes=notes, **about)
         return None
 
     machine = sweeps.environment(cuda="12", driver="5", notes={"clock": "wall", "throttle": "no"})
@@ -76,24 +75,18 @@ def sweep() -> Any:
     return replace(made, runs=runs, finished=False)
 
 
-def spoil(data: Any, seed: str, nasty: Sequence[str]) -> Any:
+def spoil(data: Any, seed: str) -> Any:
     """The data with harm in front of each text; the same text always gets the same."""
     match data:
         case str():
-            return random.Random(seed + data).choice(nasty) + data
+            return random.Random(seed + data).choice(NASTY) + data
         case Mapping():
-            free = inner_key(data)
+            # the keys are words of a mechanism or machine, not the names of fields
+            free = bool({"changed", "backend", "clock", "bias", "operators"} & set(data))
             return {
-                spoil(key, seed, nasty) if free else key: (
-                    value if key in FIXED else spoil(value, seed, nasty)
-                )
+                spoil(key, seed) if free else key: value if key in FIXED else spoil(value, seed)
                 for key, value in data.items()
             }
         case list() | tuple():
-            return [spoil(value, seed, nasty) for value in data]
+            return [spoil(value, seed) for value in data]
     return data
-
-
-def inner_key(data: Mapping[str, Any]) -> bool:
-    """Whether the keys are words of a mechanism or machine, not the names of fields."""
-    return bool({"changed", "backend", "clock", "bias", "operators"} & set(data))

@@ -112,65 +112,36 @@ def harmless(folder: Path) -> None:
             CHECKS[path.suffix](path.read_bytes())
 
 
-def shown(place: Path, seed: int, nasty=hostile.NASTY) -> None:
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_stored_sweep_commands_what_shows_it(seed, tmp_path):
     """Every verb that reads sweeps over two of them, in folders that are named for harm."""
+    place = tmp_path / "deep" / "er"
     one, two = place / "<b>|[x](y)\x1b[31m\u202e=1", place / "[bold]$x$\n"
-    hostile.stored(one, seed, nasty)
-    hostile.stored(two, seed, nasty)
-    before = {path for path in place.parent.rglob("*") if path.is_dir()}
+    place.mkdir(parents=True)
+    hostile.stored(one, seed)
+    hostile.stored(two, seed)
+    before = {path for path in tmp_path.rglob("*") if path.is_dir()}
+    words = (
+        (0, "report", one.name, "--formats", "png,svg"),
+        (0, "report", two.name, "--json"),
+        (2, "report", one.name, "--against", hostile.NASTY[7]),
+        (0, "claims", one.name),
+        (0, "recommend", one.name, "--length", "128"),
+        (0, "compare", one.name, two.name),
+        (0, "compare", one.name, two.name, "--json"),
+        (2, "sweep", "--models", "fastformer", "--resume", one.name, "--device", "cpu"),
+    )
     with driving.inside(place), driving.unmeasured():
-        terminal(driving.run("report", one.name, "--formats", "png,svg"))
-        terminal(driving.run("claims", one.name))
-        terminal(driving.run("recommend", one.name, "--length", "128"))
-        ended = driving.run("report", two.name, "--json")
-        terminal(ended)
-        assert json.loads(ended.out)
-        terminal(driving.run("compare", one.name, two.name))
-        ended = driving.run("compare", one.name, two.name, "--json")
-        json.loads(ended.out)
-        ended = driving.run("report", one.name, "--against", hostile.NASTY[7])
-        terminal(ended)
-        assert ended.code == 2
-    assert {path for path in place.parent.rglob("*") if path.is_dir()} == before
+        for code, *arguments in words:
+            ended = driving.run(*arguments)
+            assert ended.code == code, ended.err
+            terminal(ended)
+            assert "--json" not in arguments or json.loads(ended.out)
+    assert {path for path in tmp_path.rglob("*") if path.is_dir()} == before
     assert {path.name for path in place.iterdir()} == {one.name, two.name}
     for folder in (one, two):
         assert (folder / "report.html").exists()
         harmless(folder)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_no_stored_sweep_commands_what_shows_it(seed, tmp_path):
-    place = tmp_path / "deep" / "er"
-    place.mkdir(parents=True)
-    shown(place, seed)
-
-
-@pytest.mark.parametrize("width", ["30", "120"])
-def test_a_terminal_of_any_width_is_commanded_by_nothing(width, tmp_path, monkeypatch):
-    """A real terminal's control codes are those of styles, which rich writes itself."""
-    hostile.stored(tmp_path / "s", 4)
-    with driving.inside(tmp_path):
-        monkeypatch.setenv("COLUMNS", width)
-        monkeypatch.setenv("FORCE_COLOR", "1")
-        for verb in (("report", "s"), ("compare", "s", "s"), ("claims", "s")):
-            ended = driving.run(*verb)
-            assert ended.code == 0
-            bare = re.sub(r"\x1b\[[0-9;]*m", "", ended.out + ended.err)
-            assert not driving.COMMANDS.search(bare)
-
-
-def test_a_resume_refuses_stored_options_without_obeying_them(tmp_path):
-    hostile.stored(tmp_path / "s", 5)
-    before = (tmp_path / "s" / "sweep.jsonl").read_bytes()
-    with driving.inside(tmp_path):
-        ended = driving.run("sweep", "--models", "fastformer", "--resume", "s",
-                            "--device", "cpu")  # fmt: skip
-    terminal(ended)
-    assert ended.code == 2
-    said = [line for line in ended.err.splitlines() if not line.endswith("reading mechanisms …")]
-    assert len(said) == 1
-    assert "--device" in said[0]
-    assert (tmp_path / "s" / "sweep.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("path", ["../evil.py", "{tmp}/evil.py", "a/../../evil.py", "\0.py"])

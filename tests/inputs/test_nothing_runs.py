@@ -67,10 +67,3 @@ def test_modules_are_loaded_by_name_in_few_places():
     texts = {where(path): path.read_text() for path in FILES}
     found = {name for name, text in texts.items() if re.search(r"(import|exec)_module\(", text)}
     assert found <= RUNS
-
-
-def test_the_paper_wing_loads_no_module_at_all():
-    for room in ("store", "statistics", "analysis", "claims", "render"):
-        for path in sorted((ROOT / room).rglob("*.py")):
-            text = path.read_text().replace("from importlib.resources import files", "")  # data
-            assert "importlib" not in text, path

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from attnbench.attention.card import LARGEST
 from attnbench.catalogue.registry import card, names
 from attnbench.errors import BadAxis, UnknownOption, UsageError
-from attnbench.records.selection import Selection, mechanisms, parts
+from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
-from attnbench.workloads.presets import expand
 from tests.cases import NAMES, OPTIONS
 from tests.inputs import texts, values
 
@@ -56,13 +55,6 @@ def test_no_expression_grows_without_bound(text):
     assert len(axes.lengths("1..1000:+1")) == axes.MOST
 
 
-@given(TEXT)
-def test_sizes_and_times_are_positive_and_finite_or_refused(text):
-    size, time = parsed(axes.size, text), parsed(axes.seconds, text)
-    assert size is None or 1 <= size <= 1 << 53
-    assert time is None or 0 < time < 1e13
-
-
 @given(TEXT | values.models())
 @example("a" + "[" * 50)
 @example("a,[,],b")
@@ -80,16 +72,6 @@ def test_long_lists_are_parted_in_one_pass():
     assert parts("[" * 120_000, "--models") == ["[" * 120_000]
 
 
-@given(TEXT | values.models())
-def test_a_selection_or_a_refusal(text):
-    for part in parsed(lambda text: parts(text, "--models"), text) or [text]:
-        found = parsed(Selection.read, part)
-        if found is not None:
-            assert found.name
-            chosen = [name for name, _ in found.options]
-            assert len(chosen) == len(set(chosen))
-
-
 SELECTIONS = st.builds(
     Selection,
     name=NAMES,
@@ -104,13 +86,6 @@ def test_a_selection_that_prints_parses_back(chosen):
     assert found == chosen
     kinds = [[type(value) for _, value in each.options] for each in (found, chosen)]
     assert kinds[0] == kinds[1]
-
-
-@given(TEXT | values.models())
-def test_a_group_or_pattern_expands_to_known_names_or_is_refused(text):
-    for chosen in parsed(expand, text) or ():
-        assert all(n in names() or ".py:" in n for n in mechanisms(chosen.name))
-        assert parsed(expand, chosen.name)
 
 
 @given(st.sampled_from(names()), st.data())

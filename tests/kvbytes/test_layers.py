@@ -219,7 +219,7 @@ def stored(name, *lengths):
 
 def test_kimi_linear_keeps_what_was_worked_out_by_hand():
     """20 layers of delta rule, whose state is float32, and 7 of latent attention."""
-    linear, latent, all_layers, full = stored("kimi-linear-48b", 32 << 10, 128 << 10, 1 << 20)
+    linear, latent, all_layers, _, full = stored("kimi-linear-48b", 32 << 10, 128 << 10, 1 << 20)
     assert linear.layers == 20
     assert linear.at[0] == 20 * (32 * 128 * 128 * 4 + 3 * 3 * 32 * 128 * 2)  # 41.4 MiB
     assert latent.per_token == all_layers.per_token == 7 * 576 * 2 == 8_064
@@ -227,7 +227,7 @@ def test_kimi_linear_keeps_what_was_worked_out_by_hand():
 
 
 def test_deepseek_v4_flash_keeps_what_was_worked_out_by_hand():
-    heavy, sparse, all_layers, _ = stored("deepseek-v4-flash", 1 << 20)
+    heavy, sparse, all_layers, *_ = stored("deepseek-v4-flash", 1 << 20)
     assert (heavy.layers, heavy.per_token) == (23, 23 * 512 * 2 / 128)
     assert (sparse.layers, sparse.per_token) == (20, 20 * (512 + 128) * 2 / 4)
     assert all_layers.per_token == 6_584
@@ -236,7 +236,7 @@ def test_deepseek_v4_flash_keeps_what_was_worked_out_by_hand():
 
 
 def test_qwen_keeps_keys_and_values_in_a_quarter_of_its_layers():
-    *_, all_layers, full = stored("qwen3.5-27b", 32 << 10)
+    *_, all_layers, _, full = stored("qwen3.5-27b", 32 << 10)
     assert all_layers.per_token == 65_536
     assert full.per_token == 262_144
 

@@ -61,11 +61,6 @@ class NumpyNoise(Usual):
         return self.mixed(x) + 0.1 * torch.from_numpy(noise)
 
 
-class PythonNoise(Usual):
-    def forward(self, x):
-        return self.mixed(x) * (1 + 0.1 * random.random())
-
-
 class InPlace(Usual):
     def forward(self, x):
         y = self.mixed(x)
@@ -91,20 +86,6 @@ class CachedMasks(Usual):
         return (self.masks[N]).softmax(-1) @ self.value(x)
 
 
-class Autocasts(Usual):
-    def forward(self, x):
-        with torch.autocast("cpu", torch.bfloat16):
-            return self.mixed(x).float()
-
-
-class Compiled(Usual):
-    def prepare(self):
-        self.run = torch.compile(self.mixed, backend="eager")
-
-    def forward(self, x):
-        return self.run(x)
-
-
 class ThreadPool(Usual):
     def prepare(self):
         self.pool = ThreadPoolExecutor(2)
@@ -118,17 +99,6 @@ class ThreadPool(Usual):
 
         v = torch.cat(list(self.pool.map(part, x.chunk(2, 1))), 1)
         return v + v.mean(1, keepdim=True)
-
-
-class Numpy(Usual):
-    def forward(self, x):
-        mean = torch.from_numpy(x.detach().numpy().mean(1, keepdims=True))
-        return self.value(x) + mean
-
-
-class Hooks(Usual):
-    def prepare(self):
-        self.value.register_forward_hook(lambda module, args, y: 2 * y)
 
 
 class Threads(Usual):
@@ -148,16 +118,6 @@ class InferenceMode(Usual):
 
 
 # how it computes
-
-
-class Float64(Usual):
-    def forward(self, x):
-        return (self.value(x) + x.double().mean(1, keepdim=True)).to(x.dtype)
-
-
-class Fourier(Usual):
-    def forward(self, x):
-        return self.value(torch.fft.fft2(x).real) / x.shape[1] ** 0.5
 
 
 class Sparse(Usual):
@@ -180,26 +140,6 @@ class Pads(Usual):
         return (blocks + blocks.mean(2, keepdim=True)).view(B, -1, D)[:, :N]
 
 
-class Branches(Usual):
-    def forward(self, x):
-        return self.mixed(x) if x.sum() > 0 else self.mixed(x).tanh()
-
-
-class NonContiguous(Usual):
-    def forward(self, x):
-        return self.mixed(x).transpose(1, 2).contiguous().transpose(1, 2)
-
-
-class Expands(Usual):
-    def forward(self, x):
-        return self.value(x).mean(1, keepdim=True).expand_as(x)
-
-
-class Vmaps(Usual):
-    def forward(self, x):
-        return torch.vmap(lambda one: self.value(one) + one.mean(0))(x)
-
-
 class Mixes(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -209,68 +149,7 @@ class Mixes(nn.Module):
         return self.value(x) + self.value(x).mean(1, keepdim=True)
 
 
-class Traced(Usual):
-    def prepare(self):
-        with warnings.catch_warnings(action="ignore"):
-            self.module = torch.jit.trace(Mixes(self.width), torch.zeros(2, 32, self.width))
-
-    def forward(self, x):
-        return self.module(x)
-
-
-class Checkpoints(Usual):
-    def forward(self, x):
-        return checkpoint(self.mixed, x, use_reentrant=False)
-
-
 # what layers it has
-
-
-class Dropout(Usual):
-    def prepare(self):
-        self.dropout = nn.Dropout(0.3)
-
-    def forward(self, x):
-        return self.dropout(self.mixed(x))
-
-
-class BatchNorm(Usual):
-    def prepare(self):
-        self.norm = nn.BatchNorm1d(self.width)
-
-    def forward(self, x):
-        return self.norm(self.mixed(x).transpose(1, 2)).transpose(1, 2)
-
-
-class MultiHead(Usual):
-    def prepare(self):
-        self.attention = nn.MultiheadAttention(self.width, self.heads, batch_first=True)
-
-    def forward(self, x):
-        return self.attention(x, x, x)
-
-
-class EncoderLayer(Usual):
-    def prepare(self):
-        self.layer = nn.TransformerEncoderLayer(self.width, self.heads, batch_first=True)
-
-    def forward(self, x):
-        return self.layer(x)
-
-
-class WeightNorm(Usual):
-    def prepare(self):
-        self.value = parametrizations.weight_norm(self.value)
-
-
-class SpectralNorm(Usual):
-    def prepare(self):
-        self.value = parametrizations.spectral_norm(self.value)
-
-
-class FrozenProjection(Usual):
-    def prepare(self):
-        self.value.weight.requires_grad_(False)
 
 
 class StoppedStatistics(Usual):
@@ -278,29 +157,6 @@ class StoppedStatistics(Usual):
         with torch.no_grad():
             scale = x.square().mean((1, 2), keepdim=True).sqrt()
         return self.mixed(x / scale)
-
-
-class OnlyWhenCausal(Usual):
-    """Has a parameter that only its causal form uses."""
-
-    def prepare(self):
-        self.decay = nn.Parameter(torch.ones(self.heads))
-
-
-class ReZero(Usual):
-    def prepare(self):
-        self.gate = nn.Parameter(torch.zeros(()))
-
-    def forward(self, x):
-        return x + self.gate * self.mixed(x)
-
-
-class ZeroGates(Usual):
-    def prepare(self):
-        self.gate = nn.Parameter(torch.zeros(self.width))
-
-    def forward(self, x):
-        return x + self.gate * self.mixed(x)
 
 
 class ZeroOutput(Usual):
@@ -411,13 +267,6 @@ class StochasticDepth(Usual):
         return x + self.mixed(x)
 
 
-class DropsPath(Usual):
-    """Leaves out, without a residual, what stochastic depth skips."""
-
-    def forward(self, x):
-        return self.mixed(x) * (not self.training or float(torch.rand(())) > 0.2)
-
-
 # what it remembers
 
 
@@ -462,6 +311,77 @@ class Anneals(Usual):
         return self.mixed(x) / (1 + 0.01 * self.calls)
 
 
+# what takes one line: the forward pass, and before it what the module is made of
+
+
+def traced(width):
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.trace(Mixes(width), torch.zeros(2, 32, width))
+
+
+def autocast(m, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return m.mixed(x).float()
+
+
+FORWARDS = {
+    "PythonNoise": lambda m, x: m.mixed(x) * (1 + 0.1 * random.random()),
+    "Autocasts": autocast,
+    "Numpy": lambda m, x: m.value(x) + torch.from_numpy(x.detach().numpy().mean(1, keepdims=True)),
+    "Float64": lambda m, x: (m.value(x) + x.double().mean(1, keepdim=True)).to(x.dtype),
+    "Fourier": lambda m, x: m.value(torch.fft.fft2(x).real) / x.shape[1] ** 0.5,
+    "Branches": lambda m, x: m.mixed(x) if x.sum() > 0 else m.mixed(x).tanh(),
+    "NonContiguous": lambda m, x: m.mixed(x).transpose(1, 2).contiguous().transpose(1, 2),
+    "Expands": lambda m, x: m.value(x).mean(1, keepdim=True).expand_as(x),
+    "Vmaps": lambda m, x: torch.vmap(lambda one: m.value(one) + one.mean(0))(x),
+    "Checkpoints": lambda m, x: checkpoint(m.mixed, x, use_reentrant=False),
+    # leaves out, without a residual, what stochastic depth skips
+    "DropsPath": lambda m, x: m.mixed(x) * (not m.training or float(torch.rand(())) > 0.2),
+}
+residual = lambda m, x: x + m.part * m.mixed(x)  # noqa: E731
+alone = lambda m, x: m.part(x)  # noqa: E731
+PARTS = {
+    "Compiled": (lambda m: torch.compile(m.mixed, backend="eager"), alone),
+    "Traced": (lambda m: traced(m.width), alone),
+    "Dropout": (lambda m: nn.Dropout(0.3), lambda m, x: m.part(m.mixed(x))),
+    "BatchNorm": (
+        lambda m: nn.BatchNorm1d(m.width),
+        lambda m, x: m.part(m.mixed(x).transpose(1, 2)).transpose(1, 2),
+    ),
+    "MultiHead": (
+        lambda m: nn.MultiheadAttention(m.width, m.heads, batch_first=True),
+        lambda m, x: m.part(x, x, x),
+    ),
+    "EncoderLayer": (
+        lambda m: nn.TransformerEncoderLayer(m.width, m.heads, batch_first=True),
+        alone,
+    ),
+    "Hooks": (
+        lambda m: m.value.register_forward_hook(lambda module, args, y: 2 * y),
+        Usual.forward,
+    ),
+    "WeightNorm": (lambda m: parametrizations.weight_norm(m.value), Usual.forward),
+    "SpectralNorm": (lambda m: parametrizations.spectral_norm(m.value), Usual.forward),
+    "FrozenProjection": (lambda m: m.value.weight.requires_grad_(False), Usual.forward),
+    # a parameter that only its causal form uses
+    "OnlyWhenCausal": (lambda m: nn.Parameter(torch.ones(m.heads)), Usual.forward),
+    "ReZero": (lambda m: nn.Parameter(torch.zeros(())), residual),
+    "ZeroGates": (lambda m: nn.Parameter(torch.zeros(m.width)), residual),
+}
+
+
+def made(name, forward, part=None):
+    """A kind with such a forward pass, and a part that is made of the module."""
+
+    def prepare(self):
+        if part:
+            self.part = part(self)
+
+    return type(name, (Usual,), {"forward": forward, "prepare": prepare})
+
+
+globals().update({name: made(name, forward) for name, forward in FORWARDS.items()})
+globals().update({name: made(name, forward, part) for name, (part, forward) in PARTS.items()})
 KINDS = [
     name for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Usual)
 ]

@@ -147,7 +147,7 @@ def peer(name, monkeypatch, **library):
     """The form of the package and `eager`, with the same parameters, and without its kernels."""
     card, form = registry.card(name), fla.FORMS[name]
     monkeypatch.setattr(form, "imported", classmethod(lambda cls: SimpleNamespace(**library)))
-    monkeypatch.setattr("attnbench.peers.try_out", lambda *_: None)
+    monkeypatch.setattr("attnbench.peers.Kernel.try_out", lambda *_: None)
     w = Workload(batch=B, seq_len=N, width=H * D, heads=H, level=Level.ATTENTION, causal=True)
     theirs, ours = form(card.config(), w), card.forms["eager"](card.config(), w)
     ours.load_state_dict(theirs.state_dict())

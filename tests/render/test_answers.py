@@ -228,9 +228,13 @@ def test_a_failure_is_told_with_its_reason():
 
 def test_the_answer_says_how_much_slower_and_from_where_on_faster():
     """At 512 tokens Longformer takes 1.7 times as long as the Transformer, from 1,600 on less."""
-    whole = sweep(("transformer", "fastformer", "longformer"), **QUIET)
-    rows = cells(answer(analyse(whole, at_length=512)))
-    assert list(rows) == ["fastformer:eager", "transformer:eager", "longformer:eager"]
+
+    def end(case):  # so that 512 is the longest length of all three
+        run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.TIMEOUT)
+        return run if (case.mechanism, case.workload.seq_len) == ("fastformer", 2048) else None
+
+    whole = sweep(("transformer", "fastformer", "longformer"), **QUIET, end=end)
+    rows = cells(answer(analyse(whole)))
     slow = rows["longformer:eager"]
     assert re.match(r"1\.6\d× slower \[1\.\d+, 1\.\d+\]", slow[VERSUS].text)
     assert slow[VERSUS].value == pytest.approx(0.592, rel=0.01)
@@ -250,7 +254,7 @@ def test_decoding_is_answered_with_the_state_of_a_sequence():
 def test_series_are_named_as_in_figures_and_written_in_full_once():
     names = ("transformer:eager", "transformer:sdpa", "longformer")
     analysis = analyse(sweep(names, **QUIET))
-    found, *times = named(report_tables(analysis)[:3], analysis.answers.series)
+    found, *times = named([*report_tables(analysis)][:3], analysis.answers.series)
     rows = {row[0].text for row in found.rows}
     assert rows == {"Transformer (eager)", "Transformer (sdpa)", "Longformer"}
     assert found.note.endswith("In full: longformer:eager.")

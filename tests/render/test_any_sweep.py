@@ -134,7 +134,7 @@ def shown(tables, analysis, width):
 def test_every_table_file_and_answer_is_made_of_any_sweep(whole, data):
     names = [None, *dict.fromkeys(planned.case.mechanism for planned in whole.plan)]
     analysis = analyse(whole, data.draw(st.sampled_from(names)))
-    tables = page.report_tables(analysis)
+    tables = [*page.report_tables(analysis)]
     with patch.object(page, "saved", lambda *what: b""), patch.object(page, "drawn"):
         page.report_files(analysis, tables=tables)
     shown(page.headlines(analysis, tables), analysis, data.draw(st.integers(30, 200)))

@@ -148,7 +148,7 @@ def test_every_choice_is_drawn_without_a_complaint(opened):
     assert not page.locator(".static").first.is_visible()
     first, more = page.locator("[name=show] optgroup").all()
     compared = first.locator("option").all_inner_texts()
-    assert compared[0] == "time per batch of 8,192 tokens"
+    assert compared[0] == "wall time on 2 threads per batch of 8,192 tokens"
     assert "speed-up over Transformer" in compared
     assert len(compared) <= 10
     assert "operators" in more.locator("option").all_inner_texts()
@@ -376,7 +376,7 @@ def test_what_screen_readers_need_is_there(opened):
     assert unnamed == 0
     drawn = page.locator("#plots [role=graphics-document]").first
     assert drawn.get_attribute("aria-label") == (
-        "time per batch of 8,192 tokens against sequence length, training"
+        "wall time on 2 threads per batch of 8,192 tokens against sequence length, training"
     )
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(e => e.tagName)")
     assert levels[0] == "H1"

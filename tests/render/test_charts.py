@@ -51,7 +51,7 @@ def test_what_people_compare_is_offered_and_no_condition_of_the_measurement(data
 
 
 def test_points_are_the_cases_with_their_predictions(found, data):
-    points = quantity(data, "time per batch")["points"]
+    points = quantity(data, "wall time on 2 threads")["points"]
     cases = found.cases.reset_index()
     for point in points:
         (row,) = cases[
@@ -78,7 +78,7 @@ def test_what_has_a_zero_has_no_logarithmic_axis(found):
     cases = found.cases.assign(saved_bytes=np.where(found.cases["seq_len"] == 128, 0.0, 5.0))
     made = charts(replace(found, cases=cases))
     assert not quantity(made, "saved for backward")["log"]
-    assert quantity(made, "time per batch")["log"]
+    assert quantity(made, "wall time on 2 threads")["log"]
 
 
 @pytest.mark.parametrize("marker", MARKERS)

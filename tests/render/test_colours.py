@@ -5,12 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from attnbench.analysis.summary import summary
-from attnbench.render.curves import points
-from attnbench.render.figures import faded
 from attnbench.render.styles import MECHANISMS, on_dark, series_styles
-from attnbench.store.journal import load
-from tests.render.test_figures import STORED, TIME
 
 # Machado, Oliveira and Fernandes (2009), severity 1.0, of linear red, green and blue
 DEUTERANOPIA = np.array([
@@ -56,11 +51,3 @@ def test_the_mechanisms_of_fig_2_are_told_apart_by_colour_alone(shown):
 
 def test_any_two_mechanisms_are_told_apart():
     assert [*alike(series_styles(MECHANISMS))] == []
-
-
-@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
-def test_series_that_share_a_panel_are_told_apart(folder):
-    cases = summary(load(folder))
-    styles = series_styles(cases["series"])
-    coloured = {name: styles[name] for name in {*styles} - faded(points(cases, TIME))}
-    assert [*alike(coloured)] == []

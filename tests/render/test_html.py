@@ -65,9 +65,8 @@ def one(name: str) -> Table:
 def test_a_name_is_shown_literally(name: str):
     made = html.page(
         name,
-        [one(name)],
+        [replace(one(name), name="answer"), one(name)],
         head=[name],
-        answer=replace(one(name), name="answer"),
         warnings=["w", name],
         conditions=[name],
         answers={name: name},
@@ -126,7 +125,7 @@ def test_only_the_style_and_scripts_of_the_page_may_run():
 
 
 def test_files_of_the_tables_are_in_the_page():
-    made = html.page("s", [one("x")]).decode()
+    made = html.page("s", [one("x")], files={"t.csv": delimited.table(one("x"))}).decode()
     (content,) = re.findall(r'download="t.csv" href="data:text/csv;base64,([^"]*)"', made)
     assert b64decode(content) == delimited.table(one("x"))
 
@@ -139,13 +138,18 @@ def test_numbers_carry_their_value_for_sorting():
 def test_answers_then_warnings_then_tables():
     found = {"Found": "fastest"}
     made = html.page(
-        "s", [one("t")], head=["on"], warnings=["busy"], answers=found, conditions=["asked"]
+        "s",
+        [one("a"), one("t")],
+        head=["on"],
+        warnings=["busy"],
+        answers=found,
+        conditions=["asked"],
     )
     text = made.decode()
     read = ("s", "on", "Found", "fastest", "1 warning: busy", "t", "asked")
     places = [text.index(f">{each}</") for each in read]
     assert places == sorted(places)
-    assert 'class="warnings"' not in html.page("s", []).decode()
+    assert 'class="warnings"' not in html.page("s", [one("t")]).decode()
 
 
 def test_figures_are_embedded_whichever_formats_were_asked_for():

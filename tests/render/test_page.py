@@ -21,9 +21,7 @@ from attnbench.metrics import TABLE
 from attnbench.records import MISSING, Cause, Level, Outcome, Part, Run, Sample, Settings
 from attnbench.render import conditions, cost_tables, page, styles
 from attnbench.render.cases import ENDINGS, outcome_phrase
-from attnbench.render.curves import points
-from attnbench.render.figures import cost_figure
-from attnbench.render.panels import log_ticks, saved
+from attnbench.render.figures import cost_figure, log_ticks, points, saved
 from tests.sweeps import altered, changed, environment, on_gpu, sweep
 
 SWEPT = ("fastformer", "transformer", "longformer")

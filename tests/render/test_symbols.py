@@ -66,8 +66,7 @@ def test_a_card_explains_symbols_of_its_own():
     table = Table(name="complexity", title="", columns=(), rows=(), note="End.")
     note = explained(table, analysis.cases, cards).note
     assert note == (
-        "Symbols: N: sequence length (128 to 65,536);"
-        " q of longformer: queries of a group (window=16). End."
+        "Symbols: N: sequence length; q of longformer: queries of a group (window=16). End."
     )
 
 
@@ -75,7 +74,7 @@ def test_the_tables_of_a_report_explain_their_symbols_with_the_values_used():
     tables = {table.name: table for table in report_tables(analyse(load("reports/cpu-fig2")))}
     for name in ("complexity", "fastformer_table7"):
         note = tables[name].note
-        assert note.startswith("Symbols: N: sequence length (128 to 65,536); d: width (256); ")
+        assert note.startswith("Symbols: N: sequence length; d: width; ")
         assert "ε of linformer: error of the projection, which sets the rank (rank=16)" in note
         assert (
             "K of longformer: tokens that a query attends to (window=16, global_tokens=16)" in note

@@ -173,6 +173,18 @@ def test_the_context_of_each_process_on_a_gpu_counts_until_it_is_measured_and_af
     assert costs.needed_bytes(case) == MARGIN * (GIB + 300e6)
 
 
+def test_a_process_on_a_gpu_starts_once_for_all_that_it_times_and_for_each_memory():
+    plan = [planned("fast", n, 10**8) for n in (128, 256, 512, 1024)]
+    start_s = find("cuda").start_s
+    costs, free = (Costs(plan, start_s=s) for s in (start_s, 0.0))
+    later = [costs.overhead_s(part) - free.overhead_s(part) for part in (Part.TIME, Part.MEMORY)]
+    assert later == pytest.approx([start_s / 4, start_s])
+    for known in (costs, free):
+        known.overheads = {part: [0.2, 0.3, start_s] for part in Part}
+    assert costs.overhead_s(Part.TIME) == pytest.approx(0.3 + start_s / 4)
+    assert costs.overhead_s(Part.MEMORY) == free.overhead_s(Part.MEMORY) == 0.3
+
+
 # two need 0.4 of memory each: each runs with the small one
 SIZES = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
 

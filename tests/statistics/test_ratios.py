@@ -195,8 +195,8 @@ def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
     whole = sweep(laps)
 
     def answer(ratios: Ratios | None) -> CrossoverKind:
-        found = crossovers(summary(whole), ratios=ratios, baselines=[B])
-        return found.loc[found["series"] == A, "answer"].item()
+        found = crossovers(summary(whole), ratios)
+        return found.set_index(["series", "other"]).loc[(A, B), "answer"]
 
     assert answer(Ratios(whole)) == CrossoverKind.FROM
     assert answer(None) == CrossoverKind.UNCLEAR

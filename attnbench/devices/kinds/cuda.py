@@ -3,8 +3,8 @@
 import ctypes
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -45,7 +45,9 @@ class Cuda(Device):
     flushes_cache = True
     captures = True
     counts_energy = True
+    has_tf32 = True
     context_bytes = 600 << 20  # those of current drivers and cards take 300 to 600 MiB
+    start_s = 2.0  # for a context, cuBLAS and the first kernels
 
     def missing(self) -> str:
         if built_for("hip"):
@@ -128,12 +130,6 @@ class Cuda(Device):
         free_workspaces()
         torch.cuda.empty_cache()
 
-    def arithmetics(
-        self, dtypes: Sequence[str]
-    ) -> Iterator[tuple[str, AbstractContextManager[None]]]:
-        if "float32" in dtypes:
-            yield "tf32", allowing_tf32()
-
     def facts(self) -> Mapping[str, Any]:
         import torch
 
@@ -165,18 +161,6 @@ class Cuda(Device):
         driver().cuDeviceGetUuid_v2(number, self.index)
         text = str(UUID(bytes=number.raw))
         return nvml.PART + text if nvml.knows(nvml.PART + text) else f"GPU-{text}"
-
-
-@contextmanager
-def allowing_tf32() -> Iterator[None]:
-    """In the block, products of float32 use TF32."""
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def device_count() -> int:

@@ -66,7 +66,7 @@ function specification({ spec }, quantity, mode, points, ends) {
   const { y } = made.encoding;
   made.description = `${quantity.label} against sequence length, ${mode}`;
   made.data = { values: points };
-  y.title = quantity.axis;
+  y.title = quantity.label;
   y.axis.labelExpr = quantity.text;
   y.scale.domain = ends;
   if (quantity.log) Object.assign(y.scale, { type: "log", base: quantity.base });
