@@ -28,16 +28,12 @@ def levels():
     return by_level([at(level) for level in Level])
 
 
-def test_the_ratio_at_each_level_has_its_interval(levels):
+def test_each_level_has_its_ratio_and_counts_in_a_paragraph_and_a_table(levels):
     assert [each.level for each in levels] == ["core", "attention", "model"]
     truth = (1.6e-6 + 1024 * 1.5e-9) / 1.1e-6
     for each in levels:
         assert each.low < each.ratio < each.high
         assert each.ratio == pytest.approx(truth, rel=0.1)
-        assert each.a["series"] == "transformer:eager"
-
-
-def test_the_paragraph_says_where_it_comes_from_and_what_is_counted(levels):
     first, second, third = sentences(levels)
     assert first.startswith("transformer:eager takes 2.")
     assert "the time of fastformer:eager at level model: " in first
@@ -45,9 +41,6 @@ def test_the_paragraph_says_where_it_comes_from_and_what_is_counted(levels):
     assert " ms at level core, +" in second
     assert "operators 31 against 591" in third
     assert title(levels) == "B = 8, N = 1,024, D = 256, H = 16; inference, float32, cpu"
-
-
-def test_the_table_has_a_row_for_each_cost_and_level(levels):
     table = costs(levels)
     kinds = [(row[0].text, row[1].text) for row in table.rows]
     assert kinds[:3] == [("time, ms", level) for level in ("core", "attention", "model")]

@@ -26,11 +26,7 @@ def test_warnings_name_load_and_throttling_of_single_runs_and_what_to_do():
     said = "the machine was busy: load 3.5 on 2 cores by other programs; measure again when it is"
     assert any(line.startswith(said) for line in lines), "its own two threads are not meant"
     assert any("throttled: SwThermalSlowdown in" in line for line in lines)
-
-
-def test_the_load_of_the_sweeps_threads_is_not_a_disturbance():
-    whole = disturbed(sweep(("fastformer",)), 2.4, "", 2)
-    assert not list(warnings(analyse(whole)))
+    assert not list(warnings(analyse(disturbed(sweep(("fastformer",)), 2.4, "", 2))))
 
 
 def on_one_core(whole: Sweep, away: float = 0.0, waited: float = 0.5) -> Sweep:

@@ -45,11 +45,8 @@ def test_causal_and_full_attention_in_one_sweep_is_a_warning():
     assert "always causal" not in warned(analyse(alone))
 
 
-def test_a_quiet_sweep_has_no_warning():
-    assert analyse(sweep(("fastformer",))).warnings == ()
-
-
 def test_warnings_are_data_with_the_most_serious_first():
+    assert analyse(sweep(("fastformer",))).warnings == ()
     whole = sweep(("fastformer",), rounds=1, lengths=(128,), modes=(Mode.INFERENCE,))
     sessions = (environment(load=3.5), environment(torch="2.12.0", load=None))
     whole = replace(whole, finished=False, warnings=("line 7 was set aside",), sessions=sessions)
@@ -69,20 +66,7 @@ def test_warnings_are_data_with_the_most_serious_first():
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
 
 
-def test_a_form_of_another_package_is_named_with_what_departs():
-    whole = sweep(("fastformer", "linformer"))
-    first = whole.plan[0].case.series
-    mine = {planned.case.key for planned in whole.plan if planned.case.series == first}
-    notes = {"package": "mine 1.0", "departs": "heads share their keys"}
-    found = analyse(
-        altered(whole, lambda run: replace(run, notes=notes) if run.case in mine else run)
-    )
-    sentence = f"{first} (mine 1.0) departs from the equations: heads share their keys"
-    assert warnings(found).count(sentence) == 1
-    assert "Packages: mine 1.0." in conditions(found)
-
-
-def test_warnings_name_a_curve_of_several_forms_as_the_tables_do():
+def test_warnings_name_a_curve_of_several_forms_as_the_tables_do_and_what_departs():
     whole = sweep(("fastformer",), form=lambda _, w: "eager" if w.seq_len < 512 else "other")
     long = {planned.case.key for planned in whole.plan if planned.case.form == "other"}
 
@@ -91,13 +75,15 @@ def test_warnings_name_a_curve_of_several_forms_as_the_tables_do():
         samples = (
             s._replace(clock=Clock.CPU, cpu_s=share * s.wall_s, waited_s=0.0) for s in run.samples
         )
-        notes = {"departs": "heads share their keys"} if run.case in long else {}
-        return replace(run, samples=tuple(samples), notes=notes)
+        notes = {"package": "mine 1.0", "departs": "heads share their keys"}
+        return replace(run, samples=tuple(samples), notes=notes if run.case in long else {})
 
     found = analyse(altered(whole, change))
     assert set(found.cases["series"]) == {"fastformer"}
-    assert "fastformer () departs from the equations: heads share" in warned(found)
+    sentence = "fastformer (mine 1.0) departs from the equations: heads share their keys"
+    assert warnings(found).count(sentence) == 1
     assert "fastformer sleeps or lets other processes compute" in warned(found)
+    assert "Packages: mine 1.0." in conditions(found)
 
 
 def test_launches_and_clocks_of_a_gpu_are_warned_of():
@@ -145,7 +131,4 @@ def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():
     found = analyse(sweep(), "linformer")
     assert found.baselines == found.against == ("linformer:eager",)
     assert "linformer:eager" not in set(found.speedups["series"])
-
-
-def test_one_series_has_no_speedups():
     assert analyse(sweep(("fastformer",))).speedups is None

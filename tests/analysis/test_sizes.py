@@ -35,26 +35,26 @@ def test_what_differs_is_part_of_the_names(crossed):
     whole = sweep(("fastformer", "transformer"), lengths=(128, 256))
     assert set(series_names(whole.plan).values()) == {"fastformer:eager", "transformer:eager"}
     assert set(analyse(whole).cases["sizes"]) == {""}
+    bounds = cases.set_index("dtype")["over_bound"]
+    assert bounds["float32"].notna().all()
+    assert bounds["bfloat16"].isna().all(), "the peak of another number type is no bound"
 
 
 @pytest.mark.parametrize(
     ("field", "values", "sizes"),
     [("batch", (1, 4), ["B=1", "B=4"]), ("heads", (2, 8), ["H=2", "H=8"])],
 )
-def test_each_size_is_told_apart(field, values, sizes):
-    (planned, *_) = sweep(("fastformer",), lengths=(128,)).plan
+def test_each_size_is_told_apart_and_a_batch_that_follows_the_length_is_none(field, values, sizes):
+    whole = sweep(("fastformer",), lengths=(128, 256))
+    assert len({planned.case.workload.batch for planned in whole.plan}) == 2
+    assert set(series_names(whole.plan).values()) == {"fastformer:eager"}
+    (planned, *_) = whole.plan
     w = planned.case.workload
     plan = [
         replace(planned, case=replace(planned.case, workload=replace(w, **{field: value})))
         for value in values
     ]
     assert [*map(of, series_names(plan).values())] == sizes
-
-
-def test_a_batch_that_follows_the_length_is_no_size():
-    whole = sweep(("fastformer",), lengths=(128, 256))
-    assert len({planned.case.workload.batch for planned in whole.plan}) == 2
-    assert set(series_names(whole.plan).values()) == {"fastformer:eager"}
 
 
 def test_only_series_of_equal_sizes_are_compared(crossed):
@@ -92,12 +92,6 @@ def test_one_table_has_all(crossed):
     assert tables["speedup_inference"].title == "Speed-up over Transformer in inference"
     assert {row[2].text for row in tables["digits"].rows} == set(NAMES)
     assert "float32 and bfloat16" in tables["digits"].title
-
-
-def test_a_peak_of_another_number_type_is_no_bound(crossed):
-    bounds = crossed.cases.set_index("dtype")["over_bound"]
-    assert bounds["float32"].notna().all()
-    assert bounds["bfloat16"].isna().all()
 
 
 def test_cases_of_two_sweeps_are_matched_by_their_sizes(crossed):

@@ -114,13 +114,9 @@ def test_ratios_of_laps_taken_in_turns_are_judged(monkeypatch, lab):
     assert asked == [("fastformer:eager", "linformer:eager", str(Mode.INFERENCE))]
 
 
-def test_the_verb_prints_answers():
-    done = here("claims", STORED)
-    assert "25 claims: " in done.stdout
-    assert "agrees by count (not timed)" in done.stdout
-
-
-def test_a_file_of_ones_own_is_judged_or_refused(tmp_path):
+def test_the_verb_judges_the_shipped_claims_or_a_file_of_ones_own(tmp_path):
+    assert "25 claims: " in (shipped := here("claims", STORED).stdout)
+    assert "agrees by count (not timed)" in shipped
     file = tmp_path / "meine Behauptungen.csv"
     row = "mine,Größer.,ratio,transformer:eager,fastformer,time,inference,512,>= 2\n"
     file.write_text("id,claim,predicate,a,b,quantity,mode,lengths,value\n" + row, "utf-8-sig")
