@@ -1,6 +1,6 @@
 """Every benchmark runs, in small, and makes its page; those that measure are long, or faults.
 
-What they find is stored under `reports/`; `reports/exponents.md` follows from stored sweeps.
+What they find is stored under `reports/`.
 """
 
 import re
@@ -36,7 +36,7 @@ def test_every_benchmark_loads():
     loaded = [
         import_module(f"tests.benchmarks.{path.stem}") for path in BENCHMARKS.glob("[a-z]*.py")
     ]
-    assert len(loaded) > 7
+    assert len(loaded) > 6
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,6 @@ def test_a_benchmark_makes_its_page(benchmark):
     assert made.startswith("# ")
     assert "Made by `python" in made
     assert re.search(r"\d of \d+ intervals contain|^\| .*\d.*\|$", made, re.MULTILINE)
-
-
-def test_the_page_of_exponents_follows_from_its_sweeps():
-    sweeps = ("reports/cpu-exponents", "reports/cpu-root")
-    assert page("exponents", *sweeps) == (ROOT / "reports" / "exponents.md").read_text()
 
 
 @pytest.mark.faults

@@ -14,11 +14,6 @@ def begin(title, doc, command, *packages, device=CPU):
     """Prints the title, the command, this machine, the benchmark's docstring and versions."""
     machine = f"one thread of {processor()}" if device.name == CPU.name else device.title()
     versions = ", ".join(f"{name} {installed(name)}" for name in packages)
-    write(title, doc, command, machine, versions)
-
-
-def write(title, doc, command, machine, versions):
-    """Prints a header."""
     _, _, rest = doc.partition("\n\n")
     described = [part for part in rest.strip("\n").split("\n\n") if not part.startswith("    ")]
     print(f"# {title}\n\nMade by `{command}` on {machine}.\n")

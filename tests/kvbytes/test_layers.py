@@ -226,21 +226,6 @@ def test_kimi_linear_keeps_what_was_worked_out_by_hand():
     assert full.per_token == 27 * 576 * 2 == 31_104
 
 
-def test_deepseek_v4_flash_keeps_what_was_worked_out_by_hand():
-    heavy, sparse, all_layers, *_ = stored("deepseek-v4-flash", 1 << 20)
-    assert (heavy.layers, heavy.per_token) == (23, 23 * 512 * 2 / 128)
-    assert (sparse.layers, sparse.per_token) == (20, 20 * (512 + 128) * 2 / 4)
-    assert all_layers.per_token == 6_584
-    pools = (6_584 << 20) + 20 * 2 * 4 * (512 + 128) * 2  # and those that the next ones overlap
-    assert all_layers.at == (pools + 43 * 127 * 512 * 2,)
-
-
-def test_qwen_keeps_keys_and_values_in_a_quarter_of_its_layers():
-    *_, all_layers, _, full = stored("qwen3.5-27b", 32 << 10)
-    assert all_layers.per_token == 65_536
-    assert full.per_token == 262_144
-
-
 def test_the_token_that_looks_back_is_the_last_of_its_window(tmp_path):
     kept = counted(tmp_path, {**SMALL, "model_type": "mistral", "sliding_window": 8}, 7, 8, 9)
     assert whole(kept).at == (4 * 2 * 2 * 16 * 2 * 7,) * 3

@@ -6,8 +6,6 @@ import torch
 from attnbench.catalogue.registry import card
 from attnbench.mechanisms import (
     axial,
-    differential,
-    gated_delta_net,
     grouped_query,
     latent,
     mamba2,
@@ -49,21 +47,10 @@ def test_what_grows_with_length(found, expected):
     assert {N: found(N) for N in expected} == expected
 
 
-def test_deeper_layers_of_differential_subtract_more():
-    first = [differential.Config(layer=layer).first for layer in (0, 1, 10)]
-    assert first == sorted(first)
-    assert first[0] == pytest.approx(0.2)
-
-
 def test_decays_of_retention_in_many_heads_do_not_round_to_one():
     logs = retention.decays(torch.zeros(1, 64, dtype=torch.float32)).flatten()
     assert (logs < 0).all()
     assert logs[0].exp().item() == pytest.approx(1 - 1 / 32)
-
-
-def test_gated_delta_net_without_gate_has_values_as_wide_as_keys():
-    wider = gated_delta_net.Config
-    assert (wider(gate=False).wider, wider().wider, wider(gate=False, expand=3).wider) == (1, 2, 3)
 
 
 def test_ranks_of_rwkv7_grow_with_the_root_of_the_width():

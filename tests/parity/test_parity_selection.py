@@ -1,4 +1,4 @@
-"""Forgetting and indexed attention against public references and layers."""
+"""Indexed attention against public references and layers."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,17 +20,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def drawn(mechanism, config):
     torch.manual_seed(0)
     return [torch.randn(shape) for shape in mechanism.forms["eager"].core_inputs(config, W)]
-
-
-@pytest.mark.parametrize("form", ["eager", "sdpa"])
-def test_forgetting_attention_of_flash_linear_attention(form):
-    mechanism = card("forgetting")
-    config = mechanism.config()
-    q, k, v, f = drawn(mechanism, config)
-    o = mechanism.forms[form](config, W).attend(q, k, v, f, None)
-    swapped = (t.transpose(1, 2) for t in (q, k, v, f.sigmoid().log()))
-    expected = naive("forgetting_attn").naive_forgetting_attn(*swapped)
-    assert_close(o.transpose(1, 2), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
