@@ -26,10 +26,8 @@ def test_a_sweep_measured_in_a_notebook_shows_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in CELLS])
-    resources = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources=resources
-    ).execute()
+    how = {"kernel_name": "python3", "resources": {"metadata": {"path": str(tmp_path)}}}
+    nbclient.NotebookClient(notebook, timeout=300, **how).execute()
     outputs = [cell.outputs for cell in notebook.cells]
     assert not [o for found in outputs for o in found if o.output_type == "stream"], "it printed"
     data = [found[0].data if found else None for found in outputs]

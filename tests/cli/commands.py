@@ -82,5 +82,5 @@ def here(*arguments, code=0, cwd=".", unexpected=False, **env):
     ):
         ended = run()
     assert code in (None, ended), err.getvalue()
-    assert unexpected == ("unexpected" in err.getvalue()), err.getvalue()
+    assert unexpected == ("attnbench: unexpected" in err.getvalue()), err.getvalue()
     return subprocess.CompletedProcess(command, ended, out.getvalue(), err.getvalue())

@@ -1,22 +1,16 @@
 """The real command line in this process, up to the point where a process would be started."""
 
-import io
 import json
-import os
 import re
 import shutil
-import sys
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import typer
 
-from attnbench.cli import main
 from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
 from attnbench.gate.baseline import Baseline, Saved, dump
@@ -26,6 +20,7 @@ from attnbench.store.journal import FILE, Journal
 from attnbench.store.schema import Start
 from attnbench.workloads import reader, reading
 from tests import sweeps
+from tests.cli.commands import here
 
 CONFIGURATION = Path(__file__).parents[1] / "data" / "configurations" / "kimi-linear-48b.json"
 STARTED = "nothing is measured in this test"
@@ -37,33 +32,16 @@ COMMANDS = re.compile(f"{CONTROLS.pattern}|[\u200b-\u200f\u2028-\u202e\u2066-\u2
 LONGEST = 12_000  # characters of a refusal, which may quote a long text
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended and what it printed."""
-
-    code: Any
-    out: str
-    err: str
-
-
 def verbs() -> dict[str, list[Any]]:
     """Each verb with its options and arguments, from the command line itself."""
     tree: Any = typer.main.get_command(application())
     return {name: list(verb.params) for name, verb in tree.commands.items()}
 
 
-def run(*arguments: str) -> Ended:
-    """Run a command; a warning is an unexpected error."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["attnbench", *arguments]),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("error")
-        code = main.run()
-    return Ended(code, out.getvalue(), err.getvalue())
+def run(folder: Path, *arguments: str) -> Any:
+    """How a command ends in a folder, and what it prints; no process is started."""
+    with unmeasured():
+        return here(*arguments, code=None, cwd=folder, GIT_CEILING_DIRECTORIES=str(folder.parent))
 
 
 @contextmanager
@@ -74,7 +52,7 @@ def unmeasured() -> Iterator[None]:
         raise CannotRun(STARTED)
 
     def read(self: Pool, tree: Any = None, module: str = "", **about: Any) -> Any:
-        return Reader() if module == reading.READER else refuse()
+        return nullcontext(Reader()) if module == reading.READER else refuse()
 
     with (
         mock.patch.object(Pool, "__init__", return_value=None),
@@ -96,29 +74,6 @@ class Reader(reader.CardReader):
         if asked["do"] == "verify":  # which computes, for seconds
             raise CannotRun(STARTED)
         return json.loads(json.dumps(self.answer(**json.loads(json.dumps(asked)))))
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """There is no process to end."""
-
-
-@contextmanager
-def inside(folder: Path, **more: str) -> Iterator[None]:
-    """The folder as the current one, and nothing in the environment that a verb listens to."""
-    before, kept = Path.cwd(), dict(os.environ)
-    os.chdir(folder)
-    os.environ |= {"GIT_CEILING_DIRECTORIES": str(folder.parent), "NO_COLOR": "1"}
-    for name in [name for name in os.environ if name.startswith("GITHUB_")]:
-        del os.environ[name]
-    os.environ |= more
-    try:
-        yield
-    finally:
-        os.chdir(before)
-        os.environ.clear()
-        os.environ.update(kept)
 
 
 def furnish(folder: Path) -> None:
@@ -145,11 +100,7 @@ def write(folder: Path, sweep: Any) -> None:
         journal.append(*sweep.cards, *sweep.plan, *sweep.runs)
 
 
-def listing(folder: Path) -> dict[str, tuple[int, int]]:
+def listing(folder: Path) -> dict[Path, tuple[int, int]]:
     """Size and time of every file below the folder."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if not path.is_dir():
-            status = path.lstat()
-            found[str(path.relative_to(folder))] = status.st_size, status.st_mtime_ns
-    return found
+    files = (path for path in folder.rglob("*") if not path.is_dir())
+    return {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in files}

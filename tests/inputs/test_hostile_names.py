@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import asdict
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -20,9 +21,9 @@ from tests.render.test_html import KNOWN, Seen
 FILES = re.compile(r"[a-z][a-z0-9_]*\.(csv|md|tex|html|png|svg|pdf|jsonl)")
 
 
-def terminal(ended: driving.Ended) -> None:
-    assert not driving.COMMANDS.search(ended.out + ended.err)
-    assert "Traceback" not in ended.err
+def terminal(ended: CompletedProcess[str]) -> None:
+    assert not driving.COMMANDS.search(ended.stdout + ended.stderr)
+    assert "Traceback" not in ended.stderr
 
 
 def page(content: bytes) -> None:
@@ -131,12 +132,11 @@ def test_no_stored_sweep_commands_what_shows_it(seed, tmp_path):
         (0, "compare", one.name, two.name, "--json"),
         (2, "sweep", "--models", "fastformer", "--resume", one.name, "--device", "cpu"),
     )
-    with driving.inside(place), driving.unmeasured():
-        for code, *arguments in words:
-            ended = driving.run(*arguments)
-            assert ended.code == code, ended.err
-            terminal(ended)
-            assert "--json" not in arguments or json.loads(ended.out)
+    for code, *arguments in words:
+        ended = driving.run(place, *arguments)
+        assert ended.returncode == code, ended.stderr
+        terminal(ended)
+        assert "--json" not in arguments or json.loads(ended.stdout)
     assert {path for path in tmp_path.rglob("*") if path.is_dir()} == before
     assert {path.name for path in place.iterdir()} == {one.name, two.name}
     for folder in (one, two):
@@ -153,10 +153,9 @@ def test_a_baseline_runs_no_file_from_outside_of_the_repository(path, tmp_path):
     case = {f"{name}:eager/{workload}": {"workload": asdict(workload), "counts": {}}}
     kept = {"schema": 3, "torch": "", "cases": case}
     (repository.folder / "kept.json").write_text(json.dumps(kept))
-    with driving.inside(repository.folder), driving.unmeasured():
-        ended = driving.run("check", "--baseline", "kept.json")
-    assert ended.code == 2
-    assert "outside the repository" in ended.err or "no file" in ended.err
-    assert len(ended.err.splitlines()) == 2  # what is done, and why it is not
+    ended = driving.run(repository.folder, "check", "--baseline", "kept.json")
+    assert ended.returncode == 2
+    assert "outside the repository" in ended.stderr or "no file" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 2  # what is done, and why it is not
     terminal(ended)
     assert not (tmp_path / "ran").exists()
