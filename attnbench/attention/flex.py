@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, reduce
+from math import gcd
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attnbench.attention.contract import Attention, Flops
 from attnbench.devices.finding import find
@@ -46,21 +48,21 @@ class Window:
         if N % BLOCK:  # the last block of queries or keys is not complete
             self.full[..., -1, :] = self.full[..., :, -1] = False
 
-    def blocks(self, part: Tensor, full: Tensor | None = None) -> Any:
-        """A `BlockMask` from blocks that are used in part and in full."""
-        from torch.nn.attention.flex_attention import BlockMask
-
-        used, order = listed(part)
-        count, first = (None, None) if full is None else listed(full)
-        N = self.N, self.N
-        return BlockMask.from_kv_blocks(used, order, count, first, BLOCK, self.allowed, N)
-
     def flops(self, w: Workload) -> int:
         """q kᵀ and A v of all blocks that are visited."""
         size = (self.N - torch.arange(0, self.N, BLOCK)).clamp(max=BLOCK)
         pairs = int((self.used * size[:, None] * size).sum())
         heads = 1 if self.used.dim() == 3 else w.heads
         return 4 * w.batch * heads * w.head_width * pairs
+
+
+def block_mask(N: int, allowed: Allowed, part: Tensor, full: Tensor | None = None) -> Any:
+    """A `BlockMask` from blocks that are used in part and in full."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    used, order = listed(part)
+    count, first = (None, None) if full is None else listed(full)
+    return BlockMask.from_kv_blocks(used, order, count, first, BLOCK, allowed, (N, N))
 
 
 class Fused:
@@ -71,8 +73,9 @@ class Fused:
 
     def __init__(self, window: Window, device: str) -> None:
         used, full, self.allowed = window.used, window.full, window.allowed
-        self.blocks = window.blocks(used & ~full, full).to(device)
-        self.padded = window.blocks(used).to(device)  # padding may hide any key
+        self.blocks = block_mask(window.N, self.allowed, used & ~full, full).to(device)
+        # padding may hide any key
+        self.padded = block_mask(window.N, self.allowed, used).to(device)
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:
@@ -147,6 +150,33 @@ def within(N: int, bounds: Callable[[Tensor], Range]) -> Window:
     return Window(N, allowed, [(first, stop)], [(inner_first, inner_stop)])
 
 
+def read_chosen(
+    q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None, C: int
+) -> Tensor:
+    """As `selection.read_chosen` for C > 1, by one kernel, which visits what any query reads."""
+    N, group = q.shape[2], q.shape[1] // choice.shape[1]
+
+    def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        reads = choice[b, h // group, i, j // C] | (i // C == j // C) & (j <= i)
+        return reads if mask is None else reads & mask[b, j]
+
+    used = visited(choice, C).repeat_interleave(group, 1)
+    blocks = block_mask(N, allowed, used)
+    return kernel()(q, k, v, block_mask=blocks, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def visited(choice: Tensor, C: int) -> Tensor:
+    """Pairs of blocks with a query that reads a key, [B, K, N, M] to [B, K, n, n]."""
+    unit, N = gcd(C, BLOCK), choice.shape[2]
+    rows = pad(choice, (0, 0, 0, -N % BLOCK)).unflatten(2, (-1, BLOCK)).any(3)
+    units = rows.repeat_interleave(C // unit, -1)
+    units = pad(units, (0, -units.shape[-1] % (BLOCK // unit)))
+    chosen = units.unflatten(-1, (-1, BLOCK // unit)).any(-1)[..., : rows.shape[2]]
+    block = torch.arange(rows.shape[2], device=choice.device)
+    first = block * BLOCK // C * C // BLOCK  # with the first token of its first query's own block
+    return chosen | (block >= first[:, None]) & (block <= block[:, None])
+
+
 def queries(N: int) -> Range:
     """The first and the last query of each block, [n]; the very last may lie beyond N."""
     first = torch.arange(0, N, BLOCK)
@@ -155,6 +185,6 @@ def queries(N: int) -> Range:
 
 def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """For each row, how many blocks it uses, and the numbers of all blocks with those first."""
-    blocks = blocks.int().reshape(1, -1, *blocks.shape[-2:])
+    blocks = blocks.int()[(None,) * (4 - blocks.dim())]  # of all sequences, and of all heads
     order = blocks.argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32), order.int()

@@ -10,14 +10,15 @@ A block has C tokens. Each head chooses for itself, and the choice has no gradie
 padding out.
 
 `eager` stores the weights, which are 0 outside of J. `blocked` goes by block of keys
-(`attention.selection`): it stores none, and computes those in J only. Both score all N / C means.
-Always causal. For decoding, the state is k and v, and the sum of k in every block.
+(`attention.selection`): it stores none, and computes those in J only. `flex` lets flex_attention
+visit the blocks that any of 128 queries reads, on a GPU. All score all N / C means. Always causal.
+For decoding, the state is k and v, and the sum of k in every block.
 
 Left out: full attention in some of a model's layers.
 Source: arXiv:2502.13189, equations (4) to (6).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -124,13 +125,35 @@ class Blocked(Moba):
         return choice + 8 * w.tokens * w.width
 
 
+class Flex(at.flex.Form, Moba):
+    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
+        return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
+
+    @staticmethod
+    def visible(config: Config, w: at.Workload) -> at.flex.Window:
+        """All keys up to the query, of which it reads some."""
+        return at.flex.within(w.seq_len, lambda i: (0 * i, i + 1))
+
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """The most it may compute: the projections, scores of means, and all visible blocks."""
+        visited = super().flops(config, w)
+        return replace(visited, core=visited.core + scoring(config, w))
+
+
+def default(config: Config, w: at.Workload) -> str:
+    """On a GPU a loop over blocks mostly waits for the host."""
+    fuses = w.device != "cpu" and not w.steps and Flex.needs(config, w) is None
+    return "flex" if fuses else "blocked"
+
+
 def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q k̄ᵀ."""
     return 2 * w.tokens * -(-w.seq_len // config.block) * w.width
 
 
 CARD = at.Card(
-    forms={"eager": Moba, "blocked": Blocked},
+    forms={"eager": Moba, "blocked": Blocked, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=at.projection_parameters,
@@ -145,5 +168,5 @@ CARD = at.Card(
     cost=at.Cost("O(N²/C·d + N·n·C·d)", time=2, memory=2),
     symbols={"n": ("blocks that a query reads", "blocks"), "C": ("tokens of a block", "block")},
     examples=(Config(block=4, blocks=3), Config(block=7, blocks=2, bias=True), Config()),
-    default="blocked",
+    default=default,
 )

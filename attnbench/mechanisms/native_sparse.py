@@ -13,14 +13,15 @@ A block has C tokens. K heads of keys and values serve H / K consecutive heads, 
 has no gradient, the means do; they leave padding out. o^c is 0 where no block has ended.
 
 `eager` stores the weights of all three; `blocked` reads chosen blocks by block of keys
-(`attention.selection`), the window in blocks of w queries, and stores none. Both score all N / C
-means. Always causal. For decoding, the state is k and v, and their sums in every block.
+(`attention.selection`), the window in blocks of w queries, and stores none. `flex` lets
+flex_attention visit the blocks that any of 128 queries chose, on a GPU. All score all N / C means.
+Always causal. For decoding, the state is k and v, and their sums in every block.
 
 Left out: learned, overlapping compressions in place of means, and keys for each branch.
 Source: arXiv:2502.11089, equations (5) to (12).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -228,10 +229,10 @@ class Blocked(NativeSparse):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; means and choice as eager; chosen blocks; 2 w keys of a window."""
-        b, d = min(config.window, w.seq_len), w.head_width
-        chosen = at.chosen_flops(w.seq_len, config.block, config.blocks - 1, w.heads, d)
-        near = 4 * (w.seq_len + -w.seq_len % b) * 2 * b * w.width
-        return at.Flops(projections(config, w), scoring(config, w) + w.batch * (chosen + near))
+        count = config.blocks - 1
+        chosen = at.chosen_flops(w.seq_len, config.block, count, w.heads, w.head_width)
+        read = w.batch * (chosen + within_window(config, w))
+        return at.Flops(projections(config, w), scoring(config, w) + read)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -239,6 +240,40 @@ class Blocked(NativeSparse):
         means = -(-w.seq_len // config.block)
         masks = w.tokens * (2 * means + 4 * min(config.window, w.seq_len))
         return kv_heads(config, w) * w.tokens * means // 4 + masks + 16 * w.tokens * w.width
+
+
+class Flex(at.flex.Form, Blocked):
+    def selected(
+        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
+
+    @staticmethod
+    def visible(config: Config, w: at.Workload) -> at.flex.Window:
+        """All keys up to the query, of which it chooses some."""
+        return at.flex.within(w.seq_len, lambda i: (0 * i, i + 1))
+
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """As `blocked`, but the most it may visit of chosen blocks."""
+        visited, near = super().flops(config, w), w.batch * within_window(config, w)
+        return replace(visited, core=visited.core + scoring(config, w) + near)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        return Blocked.elements(config, w)
+
+
+def default(config: Config, w: at.Workload) -> str:
+    """On a GPU a loop over blocks mostly waits for the host."""
+    fuses = w.device != "cpu" and not w.steps and Flex.needs(config, w) is None
+    return "flex" if fuses else "blocked"
+
+
+def within_window(config: Config, w: at.Workload) -> int:
+    """FLOPs of the window of one sequence: 2 w keys of each query."""
+    b = min(config.window, w.seq_len)
+    return 4 * (w.seq_len + -w.seq_len % b) * 2 * b * w.width
 
 
 def projections(config: Config, w: at.Workload) -> int:
@@ -259,7 +294,7 @@ def parameters(config: Config, w: at.Workload) -> int:
 
 
 CARD = at.Card(
-    forms={"eager": NativeSparse, "blocked": Blocked},
+    forms={"eager": NativeSparse, "blocked": Blocked, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=parameters,
@@ -282,6 +317,6 @@ CARD = at.Card(
         Config(block=3, blocks=3, window=64, kv_heads=1, bias=True),
         Config(),
     ),
-    default="blocked",
+    default=default,
     needs=grouped_query.needs,
 )

@@ -14,7 +14,15 @@ from attnbench.attention import flex
 from attnbench.attention.flex import BLOCK
 from attnbench.catalogue import registry
 from attnbench.devices.finding import find
-from attnbench.mechanisms import bigbird, image_transformer, local, longformer, transformer
+from attnbench.mechanisms import (
+    bigbird,
+    image_transformer,
+    local,
+    longformer,
+    moba,
+    native_sparse,
+    transformer,
+)
 from attnbench.records import Mode
 from attnbench.verify.trial import same_draws, some_padding, tokens, workload
 from tests.exemptions import WIDER
@@ -52,13 +60,19 @@ CONFIGS = {
         image_transformer.Config(layout="2d"),
         image_transformer.Config(layout="2d", across=3, above=0),
     ),
+    "moba": (moba.Config(block=7), moba.Config(block=64, blocks=2), moba.Config(block=256)),
+    "native_sparse": (
+        native_sparse.Config(block=4, blocks=4, window=6, kv_heads=2),
+        native_sparse.Config(block=96, blocks=3, kv_heads=1),
+    ),
 }
+CAUSAL = {"bigbird": (False,), "moba": (True,), "native_sparse": (True,)}
 
 
 def every():
     for name, configs in CONFIGS.items():
         for index, config in enumerate(configs):
-            for causal in (False, True) if name != "bigbird" else (False,):
+            for causal in CAUSAL.get(name, (False, True)):
                 yield pytest.param(name, config, causal, id=f"{name}-{index}" + "-causal" * causal)
 
 
@@ -73,9 +87,11 @@ def afresh():
     torch.compiler.reset()
 
 
-def as_documented(q, k, v, block_mask):
+def as_documented(q, k, v, block_mask, enable_gqa=False):
     """Softmax over all keys of full blocks, and those of partial ones that the mask allows."""
     B, H, N = q.shape[:3]
+    if enable_gqa:
+        k, v = (t.repeat_interleave(H // t.shape[1], 1) for t in (k, v))
     b, h, i, j = (torch.arange(size) for size in (B, H, N, N))
     allowed = block_mask.mask_mod(b.view(-1, 1, 1, 1), h.view(-1, 1, 1), i[:, None], j)
     part = spread(block_mask.kv_num_blocks, block_mask.kv_indices, N)
