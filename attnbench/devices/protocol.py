@@ -187,7 +187,7 @@ class Device(ABC):
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         """Notes on the stopwatch's samples, for `Run.notes`."""
-        return {"allocator": "caching"}
+        return {}
 
     @abstractmethod
     def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:

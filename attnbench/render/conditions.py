@@ -116,7 +116,7 @@ def _machine(session: Environment) -> Iterator[str]:
 
 
 def _how(analysis: Analysis) -> str:
-    request, cases, runs = analysis.sweep.request, analysis.cases, analysis.sweep.runs
+    request, cases = analysis.sweep.request, analysis.cases
     settings, cuda = request.settings, any(one.cuda for one in analysis.sweep.sessions)
     by = timed_by(cases) if len(cases) else str(settings.clock)
     parts = [
@@ -132,6 +132,5 @@ def _how(analysis: Analysis) -> str:
         text += f"; wall time was {units.plain(factor, 2)} times as long in the median"
     if (share := analysis.disturbed) > LAPS:
         text += f"; page faults or a slow core disturbed {units.percent(share)} of laps"
-    kept = any(run.notes.get("allocator") == "pages kept" for run in runs)
     graphs = " Peaks and counts are those of iterations without graphs."
-    return f"{text}.{graphs if settings.cuda_graphs else ''}{KEPT if kept else ''}"
+    return f"{text}.{graphs if settings.cuda_graphs else ''}{'' if cuda else KEPT}"

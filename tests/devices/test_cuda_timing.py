@@ -19,7 +19,7 @@ from attnbench.devices.cuda_timing import (
 )
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
-from tests.measure.cases import answered, timing
+from tests.measure.cases import timing
 
 CYCLES_PER_S = 1_980_000_000
 START_S = 0.000_004  # from an event to the kernel behind it
@@ -180,9 +180,13 @@ def test_a_hold_that_was_too_short_is_followed_by_longer_ones(gpu):
     """The shortest time to enqueue, which holds follow, may be much below the usual one."""
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     slower = iteration(gpu, LAUNCH_BOUND, slower=3)
-    taken = [sample(slower, nothing, watch, 1) for _ in range(10)]
+    taken = [sample(slower, nothing, watch, 1) for _ in range(2)]
     assert watch.hides_launches
     assert taken[-1].seconds == pytest.approx(0.0002)
+    assert watch.hold > HOLD
+    for _ in range(FALL):  # a few hiccups of the host shall not make every later sample wait
+        sample(iteration(gpu, LAUNCH_BOUND), nothing, watch, 1)
+    assert watch.hold == HOLD
 
 
 def test_holds_go_on_where_only_single_ones_were_too_short(gpu):
@@ -191,17 +195,6 @@ def test_holds_go_on_where_only_single_ones_were_too_short(gpu):
         for slower in (2 * 2**late, 1):
             sample(iteration(gpu, LAUNCH_BOUND, slower=slower), nothing, watch, 1)
     assert watch.hides_launches
-
-
-def test_a_hold_that_grew_falls_again(gpu):
-    """A few hiccups of the host shall not make every later sample wait for as long."""
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
-    for slower in (3, 5):
-        sample(iteration(gpu, LAUNCH_BOUND, slower=slower), nothing, watch, 1)
-    assert watch.hold == 4 * HOLD
-    for _ in range(2 * FALL):
-        sample(iteration(gpu, LAUNCH_BOUND), nothing, watch, 1)
-    assert watch.hold == HOLD
 
 
 SHORT_LAUNCHES = [(0.000_003, 0.000_001)] * 20  # a GPU-bound case of many short kernels
@@ -237,10 +230,12 @@ def test_bursts_fit_a_queue_of_a_thousand_launches(gpu):
     [(1000, [(0.000_001, 0.000_002)] * 3000), (10**9, [(0.001, 0.002)] * 100)],
 )
 def test_more_launches_than_the_queue_takes_or_a_hold_can_hide_are_reported(gpu, launches, kernels):
+    """And the sample that gives holds up holds no more: each would last twice as long."""
     gpu.launches = launches
-    watch, _ = samples(gpu, kernels, 1, 10)
+    watch, _ = samples(gpu, kernels, 20, CALIBRATION_SAMPLES_NEEDED + 1)
     assert "more kernels than the queue takes" in watch.visible_launches
     assert max(gpu.holds) <= LONGEST_HOLD_S
+    assert PATIENCE <= len(gpu.holds) < 20
 
 
 @pytest.mark.parametrize("kernels", [LAUNCH_BOUND, [(0.1, 0.000_1)]], ids=["held", "not held"])
@@ -270,31 +265,3 @@ def test_a_warm_up_does_not_end_before_holds_are_known(gpu):
     first = sample(iterate, nothing, watch, 1)
     assert len(warm_up(iterate, nothing, watch, first, 0.0)) == CALIBRATION_SAMPLES_NEEDED
     assert watch.hides_launches
-
-
-class SlowMeter(Meter):
-    """A clock that is low after the first samples."""
-
-    def __init__(self, slow):
-        self.slow, self.blocks = slow, 0
-
-    def judge_sample(self, taken):
-        self.blocks += 1
-        self.is_slow = self.blocks <= self.slow
-
-
-@pytest.mark.parametrize(("slow", "blocks"), [(0, 1), (1, 2), (9, 2)])
-def test_a_sample_at_a_low_clock_is_taken_again_once(gpu, slow, blocks):
-    watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
-    answers = timing(iteration(gpu, [(0.0002, 0.0006)]), watch, SlowMeter(slow), 0.0002)
-    answered(answers, "lap", iterations=2)
-    assert answers.built.meter.blocks == blocks
-
-
-def test_holds_end_within_the_sample_that_gives_them_up(gpu):
-    """Each would last twice as long as the one before, and hide nothing."""
-    gpu.launches = 1000
-    kernels = [(0.000_001, 0.000_002)] * 3000
-    watch, _ = samples(gpu, kernels, 20, CALIBRATION_SAMPLES_NEEDED + 1)
-    assert watch.visible_launches
-    assert PATIENCE <= len(gpu.holds) < 20

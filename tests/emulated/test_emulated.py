@@ -152,15 +152,6 @@ def test_the_second_card_and_a_part_of_a_card_are_measured(second):
 
 
 @pytest.mark.long
-def test_a_card_that_is_missing_or_allows_one_process_is_refused(attnbench):
-    done = attnbench.run("doctor", "--device", "cuda:2", **SECOND)
-    assert (done.returncode, "this machine has 2 CUDA devices" in done.stderr) == (2, True)
-    done = attnbench.run("doctor", "--device", "cuda", EMULATED_CUDA_MODE=3)
-    assert done.returncode == 2
-    assert "--device cuda: it allows one process only; nvidia-smi -c DEFAULT" in done.stderr
-
-
-@pytest.mark.long
 def test_doctor_describes_the_gpu(attnbench):
     done = attnbench.run("doctor", "--json")
     assert done.returncode == 0, done.stderr

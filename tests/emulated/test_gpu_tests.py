@@ -18,7 +18,7 @@ CHOSEN = {
     "questions": "not kernels or (float32 and not 128)",
     "endings": "out_of_memory or Dies",
     "parity": "(transformer-0-eager or fastformer-0-eager or linformer-0-eager) and not compiled",
-    "timing": "not triton",
+    "timing": "",
 }
 
 

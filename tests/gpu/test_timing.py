@@ -1,4 +1,4 @@
-"""The stopwatch against kernels of known length, and against Triton's timer."""
+"""The stopwatch against kernels of known length."""
 
 from statistics import median
 
@@ -9,7 +9,6 @@ from attnbench.devices import nvml
 from attnbench.devices.cuda_timing import CALIBRATION_SAMPLES_NEEDED, PATIENCE
 from attnbench.devices.finding import find
 from attnbench.devices.timing import sample
-from tests.benchmarks import stopwatch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("alone")]
 
@@ -125,14 +124,3 @@ def test_an_iteration_that_waits_for_the_device_is_marked():
     for _ in range(CALIBRATION_SAMPLES_NEEDED + PATIENCE + 1):
         sample(iterate, lambda: None, watch, 1)
     assert find("cuda").notes(watch)["launches"]
-
-
-@pytest.mark.parametrize("name", ["transformer", "fastformer", "linformer"])
-def test_the_stopwatch_agrees_with_that_of_triton(name, answer):
-    """Both flush the second-level cache before each call."""
-    pytest.importorskip("triton", reason="triton is not installed")
-    device = find("cuda")
-    case = stopwatch.case(name, 4096, device, device.tokens)
-    label, ratios = stopwatch.ratios(case, device, rounds=5)
-    answer(f"{label}: the tool over other timers", ratios)
-    assert ratios["do_bench"] == pytest.approx(1, abs=0.05)

@@ -4,11 +4,11 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attnbench.attention.contract import Attention, Unusable
 from attnbench.catalogue.registry import card
+from attnbench.devices.counting import Counter
 from attnbench.measure import subject as measured
 from attnbench.measure.memory_and_counts import relative_error
 from attnbench.measure.subject import subject_of
@@ -98,9 +98,10 @@ def worker():
     return Worker(None, seed=0)
 
 
-@pytest.mark.parametrize("seq_len", [1, 40])
-def test_a_process_times_steps(worker, seq_len):
-    answered(worker, "build", **asdict(decoding(seq_len=seq_len)), suspicious=True)
+@pytest.mark.parametrize(("seq_len", "filled"), [(1, False), (40, False), (40, True)])
+def test_a_process_times_steps(worker, seq_len, filled):
+    how = {"suspicious": True, "filled": filled}
+    answered(worker, "build", **asdict(decoding(seq_len=seq_len)), **how)
     assert answered(worker, "lap", iterations=3)["sample"].iterations == 3
     ended = answered(worker, "finish")
     assert not {"odd", "suspect"} & ended["notes"].keys(), ended
@@ -195,19 +196,6 @@ def test_a_state_of_one_token_is_empty_and_another_structure_is_refused(monkeypa
         subject.prefill()
 
 
-class Operators(TorchDispatchMode):
-    """Every operator that runs, with the shapes and types of its tensors."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        tensors = [t for t in tree_leaves(args) if isinstance(t, torch.Tensor)]
-        self.seen.append((str(operator), [(t.shape, t.stride(), t.dtype) for t in tensors]))
-        return operator(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_a_step_from_a_filled_state_does_the_same_work_as_one_from_that_of_a_prompt(kind):
     done = []
@@ -216,19 +204,17 @@ def test_a_step_from_a_filled_state_does_the_same_work_as_one_from_that_of_a_pro
         subject.prefill()
         iterate = subject.iteration()
         iterate(lambda phase: None)
-        with Operators() as operators:
+        with Counter() as counter:
             iterate(lambda phase: None)
-        done.append(operators.seen)
+        done.append((counter.values, counter.notes))
         numbers = [t for t in tree_leaves(subject.state) if isinstance(t, torch.Tensor)]
         floats = [t.abs() for t in numbers if t.is_floating_point()]
         assert not any(((t > 0) & (t < torch.finfo(t.dtype).tiny)).any() for t in floats)
-    assert done[0] == done[1] != []
+    assert done[0] == done[1]
 
 
-def test_a_process_times_steps_from_a_filled_state(worker):
+def test_a_filled_state_is_weighed_without_a_prompt(worker):
     asked = asdict(decoding(seq_len=300))
-    answered(worker, "build", **asked, filled=True)
-    answered(worker, "finish")
     values, whole = (
         worker.answer("measure_memory", **asked, filled=f)["values"] for f in (True, False)
     )

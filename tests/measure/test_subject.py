@@ -21,15 +21,6 @@ def subject(mechanism, form, **sizes):
 
 
 @pytest.mark.parametrize(("mechanism", "form", "level"), CASES)
-@pytest.mark.parametrize("padding", [0.0, 0.3])
-def test_an_output_passes_its_check(mechanism, form, level, padding):
-    one = subject(mechanism, form, level=level, padding=padding)
-    phases = []
-    assert one.check(one.iteration()(phases.append)) == ""
-    assert phases == ["forward"]
-
-
-@pytest.mark.parametrize(("mechanism", "form", "level"), CASES)
 def test_training_moves_every_parameter(mechanism, form, level):
     one = subject(mechanism, form, level=level, mode=Mode.TRAINING)
     before = [p.detach().clone() for p in one.parameters]

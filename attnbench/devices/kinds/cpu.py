@@ -75,9 +75,6 @@ class Cpu(Device):
 
         return CoreMeter()
 
-    def notes(self, watch: Stopwatch) -> Mapping[str, str]:
-        return {"allocator": "pages kept"}
-
     def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
         from attnbench.devices.memory import on_cpu
 

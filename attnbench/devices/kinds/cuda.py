@@ -112,7 +112,7 @@ class Cuda(Device):
         return captured(subject)
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
-        return {"allocator": "caching", "launches": getattr(watch, "visible_launches", "")}
+        return {"launches": getattr(watch, "visible_launches", "")}
 
     def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
         from attnbench.devices.cuda_memory import profile_memory
