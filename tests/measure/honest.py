@@ -47,20 +47,6 @@ class KeptBuffer(Usual):
         return torch.add(self.value(x), x.mean(1, keepdim=True), out=self.out)
 
 
-class OwnGenerator(Usual):
-    def prepare(self):
-        self.generator = torch.Generator().manual_seed(1)
-
-    def forward(self, x):
-        return self.mixed(x) + 0.1 * torch.randn(x.shape, generator=self.generator)
-
-
-class NumpyNoise(Usual):
-    def forward(self, x):
-        noise = np.random.standard_normal(x.shape).astype(np.float32)
-        return self.mixed(x) + 0.1 * torch.from_numpy(noise)
-
-
 class InPlace(Usual):
     def forward(self, x):
         y = self.mixed(x)
@@ -319,6 +305,10 @@ def traced(width):
         return torch.jit.trace(Mixes(width), torch.zeros(2, 32, width))
 
 
+def noise(x):
+    return 0.1 * torch.from_numpy(np.random.standard_normal(x.shape).astype(np.float32))
+
+
 def autocast(m, x):
     with torch.autocast("cpu", torch.bfloat16):
         return m.mixed(x).float()
@@ -326,6 +316,7 @@ def autocast(m, x):
 
 FORWARDS = {
     "PythonNoise": lambda m, x: m.mixed(x) * (1 + 0.1 * random.random()),
+    "NumpyNoise": lambda m, x: m.mixed(x) + noise(x),
     "Autocasts": autocast,
     "Numpy": lambda m, x: m.value(x) + torch.from_numpy(x.detach().numpy().mean(1, keepdims=True)),
     "Float64": lambda m, x: (m.value(x) + x.double().mean(1, keepdim=True)).to(x.dtype),
@@ -341,6 +332,10 @@ FORWARDS = {
 residual = lambda m, x: x + m.part * m.mixed(x)  # noqa: E731
 alone = lambda m, x: m.part(x)  # noqa: E731
 PARTS = {
+    "OwnGenerator": (
+        lambda m: torch.Generator().manual_seed(1),
+        lambda m, x: m.mixed(x) + 0.1 * torch.randn(x.shape, generator=m.part),
+    ),
     "Compiled": (lambda m: torch.compile(m.mixed, backend="eager"), alone),
     "Traced": (lambda m: traced(m.width), alone),
     "Dropout": (lambda m: nn.Dropout(0.3), lambda m, x: m.part(m.mixed(x))),

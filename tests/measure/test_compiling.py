@@ -1,6 +1,6 @@
 """What a worker says of compiled code: the time to compile it, what it compiled again, its memory.
 
-Torch's operators stand in for generated code where a test needs none.
+Torch's operators stand in for generated code.
 """
 
 from functools import cache, partial
@@ -11,7 +11,6 @@ import torch
 from torch._dynamo.utils import counters
 
 from attnbench.catalogue import compiled
-from attnbench.devices.finding import find
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import answered, case, sent
@@ -19,9 +18,7 @@ from tests.measure.cases import answered, case, sent
 # torch warns of its own code while it compiles
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
-NO_COMPILER = find("cpu").cannot_compile()
 USUAL = ((Level.CORE, Mode.INFERENCE), (Level.MODEL, Mode.TRAINING))
-CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 
 
 @pytest.fixture(autouse=True)
@@ -96,21 +93,6 @@ def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
     assert scores <= fused["allocated_delta_bytes"] <= 2 * eager["allocated_delta_bytes"]
     assert fused["kept_bytes"] == 0
     assert fused["error"] < 1e-5
-
-
-@pytest.mark.long
-@CODE
-def test_generated_code_is_timed_and_its_fused_memory_measured():
-    one = asked("compiled", mechanism="fastformer", batch=1, seq_len=256, width=64)
-    worker = Worker(None, seed=0)
-    answered(worker, "build", **one)
-    answered(worker, "lap", iterations=2)
-    timed = answered(worker, "finish")["values"]
-    assert timed["compile_s"] > 0
-    fused = answered(worker, "measure_memory", **one)["values"]
-    eager = answered(worker, "measure_memory", **{**one, "form": "eager"})["values"]
-    assert 0 < fused["allocated_delta_bytes"] < eager["allocated_delta_bytes"]
-    assert fused["kept_bytes"] == 0
 
 
 def test_forms_that_compile_are_named():

@@ -295,12 +295,6 @@ class Graph:
                     if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                         old.copy_(new)
 
-    def pool(self):
-        return (0, 1)
-
-    def reset(self):
-        self.calls.clear()
-
 
 def on_cpu(torch):
     """A mode in which "cuda" as a device means the CPU."""
@@ -348,9 +342,6 @@ def emulate(torch, put=setattr):
 
         def elapsed_time(self, later):
             return 1000 * (later.at - self.at)
-
-        def query(self):
-            return self.at <= queue.now()
 
         def synchronize(self):
             queue.wait_until(self.at)
