@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (1_960, 1_000),
+    "cli": (2_010, 1_000),
     "api": (440, 170),
     "gate": (1_440, 1_200),
     "claims": (350, 350),
@@ -27,7 +27,7 @@ LINES = {
     "render/web": (520, 520),
     "workloads": (1_130, 650),
     "kvbytes": (630, 460),
-    "measure": (2_010, 910),
+    "measure": (2_050, 910),
     "analysis": (1_690, 1_240),
     "fleet": (490, 440),
     "catalogue": (600, 450),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (29_470, 22_000)
-ALL = (23_500, 17_500)  # of the package
+TESTS = (29_540, 22_000)
+ALL = (23_580, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -121,8 +121,8 @@ class Counted:
 class CheckedCase:
     """One case during a check: counted on each side, then timed in two looks.
 
-    A function without arguments has no workload. `further`: a form that was not asked for, which
-    only counts if it runs and is not the default.
+    A function has no workload, and its arguments as options. `further`: a form that was not asked
+    for, which only counts if it runs and is not the default.
     """
 
     asked: Selection
@@ -135,12 +135,11 @@ class CheckedCase:
 
     def build_request(self, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side build the case, with another batch if one is given."""
+        about = {"mechanism": self.name, "options": self.asked.options}
         if self.workload is None:
-            return {"mechanism": self.name}
+            return about
         workload = replace(self.workload, batch=batch or self.workload.batch)
-        form, options = self.asked.form, self.asked.options
-        about = {"form": form, "options": options, "workload": asdict(workload)}
-        return {"mechanism": self.name, **about}
+        return {**about, "form": self.asked.form, "workload": asdict(workload)}
 
     @property
     def name(self) -> str:
@@ -150,10 +149,11 @@ class CheckedCase:
     @property
     def label(self) -> str:
         """The case as head names it, or base where head has none."""
+        if self.workload is None:
+            return str(self.asked)
         known = (self.counted[side].case for side in (HEAD, BASE) if side in self.counted)
-        if label := next(filter(None, known), "" if self.workload else self.name):
+        if label := next(filter(None, known), ""):
             return label
-        assert self.workload is not None, "a function is called by its name"
         form, options = self.asked.form or "default", self.asked.options
         return str(Case(mechanism=self.name, form=form, options=options, workload=self.workload))
 

@@ -1,10 +1,13 @@
-"""One measuring process for functions without arguments; it loads torch only if they do."""
+"""One measuring process for functions; it loads torch only if they do."""
 
 import gc
 import importlib
+import inspect
 import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,30 @@ class Missing(Exception):
     """The tree has no such function."""
 
 
+class Benchmark:
+    """The fixture `benchmark` of pytest-benchmark: it calls once what a test gives it to time."""
+
+    call: Callable[[], Any] | None = None
+
+    def __init__(self) -> None:
+        self.extra_info: dict[str, Any] = {}
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.call = partial(function, *args, **kwargs)
+        return self.call()
+
+    def pedantic(self, target: Any, args: Any = (), kwargs: Any = None, **how: Any) -> Any:
+        """The same; how often it is called is decided elsewhere. Raises `TypeError`."""
+        if how.get("setup") or how.get("teardown"):
+            raise TypeError("benchmark.pedantic is not timed with a setup or teardown")
+        return self(target, *args, **(kwargs or {}))
+
+
 class Worker:
-    """Serves one source tree; a `mechanism` is `package.module:function` or `file.py:function`."""
+    """Serves one source tree; a `mechanism` is `package.module:function` or `file.py:function`.
+
+    A method is `file.py:Class.method`. Arguments are given as options.
+    """
 
     def __init__(self, tree: str | None, seed: int, **_: Any) -> None:
         self.tree, self.seed = Path(tree or ".").resolve(), seed
@@ -42,14 +67,14 @@ class Worker:
         except (Exception, SystemExit) as error:
             return {"outcome": "failed", "reason": described(error)}
 
-    def measure_memory(self, mechanism: str, **_: Any) -> Answer:
+    def measure_memory(self, mechanism: str, options: Any = (), **_: Any) -> Answer:
         """Call the function once; nothing is counted."""
-        self.ready(mechanism)()
+        self.ready(mechanism, options)()
         return {"values": {}, "form": "", "case": mechanism, "needs_new_process": True}
 
-    def build(self, mechanism: str, warmup_s: float = 0.0, **_: Any) -> Answer:
+    def build(self, mechanism: str, options: Any = (), warmup_s: float = 0.0, **_: Any) -> Answer:
         """Call the function until its times are steady, for at most `warmup_s` of wall time."""
-        self.call = self.ready(mechanism)
+        self.call = self.ready(mechanism, options)
         iterate = repeated(self.call)
         first = sample(iterate, lambda: None, self.watch, 1)
         warm = warm_up(iterate, lambda: None, self.watch, first, warmup_s)
@@ -69,8 +94,10 @@ class Worker:
         """The process measures nothing else, since a function may leave anything behind."""
         return {"values": {}, "notes": left_running(end_children()), "needs_new_process": True}
 
-    def ready(self, name: str) -> Callable[[], Any]:
-        """The function, or what it returns if that is callable. Raises `Missing`."""
+    def ready(self, name: str, options: Any) -> Callable[[], Any]:
+        """The function with its arguments, what it returns if that can be called, or what it gives
+        to the fixture `benchmark`. Raises `Missing`.
+        """
         place, _, attribute = name.rpartition(":")
         is_file = place.endswith(".py")
         if is_file and not (self.tree / place).is_file():
@@ -84,14 +111,22 @@ class Worker:
         file = Path(module.__file__ or "/").resolve()
         if not file.is_relative_to(self.tree):
             raise Missing(f"{place} comes from {file}, which is not in this repository")
-        if not hasattr(module, attribute):
-            raise Missing(f"{place} has no {attribute}")
+        *owner, method = attribute.split(".")
+        try:
+            found = attrgetter(".".join(owner))(module)() if owner else module
+            function: Callable[..., Any] = getattr(found, method)
+        except AttributeError as error:
+            raise Missing(f"{place} has no {attribute}") from error
         for generator, start in SEEDS:
             if generator in sys.modules:
                 getattr(sys.modules[generator], start)(self.seed)
-        function: Callable[[], Any] = getattr(module, attribute)
-        made = function()
+        benchmark, given = Benchmark(), dict(options)
+        if "benchmark" in inspect.signature(function).parameters:
+            given["benchmark"] = benchmark
+        made = function(**given)
         if isinstance(made, Awaitable | AsyncIterator | Generator):
             kind = type(made).__name__
             raise TypeError(f"{name} returns a {kind} that nobody runs; name a function that does")
-        return made if callable(made) else function
+        if "benchmark" in given and not benchmark.call:
+            raise TypeError(f"{name} gives nothing to its fixture benchmark")
+        return benchmark.call or (made if callable(made) else partial(function, **given))

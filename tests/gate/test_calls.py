@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.cli.starting import runner
 from tests.cli.commands import here
 from tests.gate.repositories import Repository
 
@@ -123,9 +124,84 @@ def test_the_plug_in_of_pytest_fails_what_is_slower(shop):
     assert "tests/test_shop.py:test_index: time slower; +" in text
 
 
-def test_the_plug_in_refuses_what_it_cannot_time(shop):
-    shop.write("tests/test_shop.py", TEST.replace("test_index()", "test_index(tmp_path)"))
+TESTS = """
+import json
+import pytest
+from shop.code import index
+
+
+class TestShop:
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_method(self, n, benchmark):
+        assert benchmark(json.dumps, n) == str(n)
+
+
+@pytest.mark.attnbench
+@pytest.mark.parametrize(("text", "other"), [("a", None)])
+def test_pair(text, other):
+    assert text == "a" and other is None
+
+
+def test_nothing(benchmark):
+    pass
+
+
+def test_with_fixture(benchmark, tmp_path):
+    pass
+
+
+@pytest.mark.parametrize("x", [object()])
+def test_odd(benchmark, x):
+    pass
+"""
+
+
+TOLD = """
+import attnbench.gate.check as check
+from attnbench.gate.finding import Finding, Report
+from attnbench.statistics.verdict import Verdict
+
+def told(plan, base, asked, *_, **__):
+    about = {"metric": "time_s", "verdict": Verdict.UNSURE, "ratio": 1.0}
+    cases = (Finding(mechanism=one.name, case=str(one), **about) for one in asked)
+    return Report(base=base, head="head", findings=tuple(cases))
+
+check.against_revision = told
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("TestShop.test_method", (("n", 1),), None),
+        ("test_pair", (("text", "a"), ("other", None)), None),
+        ("test_pair", (("text", "b"), ("other", None)), "AssertionError"),
+        ("test_nothing", (), "test_nothing gives nothing to its fixture benchmark"),
+        ("TestShop.test_other", (), "tests/test_shop.py has no TestShop.test_other"),
+    ],
+)
+def test_a_test_is_called_as_pytest_would(name, options, reason, shop):
+    shop.write("tests/test_shop.py", TESTS)
+    asked = {"mechanism": f"tests/test_shop.py:{name}", "options": options}
+    with runner(functions=True) as measuring, measuring.server.process(shop.folder) as worker:
+        answer = worker.ask(60.0, do="measure_memory", **asked)
+    assert reason in answer["reason"] if reason else answer["outcome"] == "ok"
+
+
+def test_the_plug_in_times_what_benchmark_is_given_methods_and_parameters(shop):
+    shop.write("tests/test_shop.py", TESTS)
+    shop.commit("tests with arguments")
+    code, text = pytested(shop)
+    assert (code, "6 passed" in text) == (0, True), text
+    shop.write("conftest.py", TOLD)
     code, text = pytested(shop, "--attnbench-base", "HEAD")
-    assert (code, "it takes arguments or fixtures" in text) == (1, True), text
+    assert (code, "2 failed, 4 skipped" in text) == (1, True), text
+    for case in ("TestShop.test_method[n=2]", "test_pair[text=a,other=None]", "test_nothing"):
+        assert f"tests/test_shop.py:{case}: time unsure; +0.0 %" in text
+    assert "test_with_fixture cannot be timed: it takes the fixture tmp_path" in text
+    assert "cannot be timed: its parameter x is neither a number nor a text" in text
+
+
+def test_the_plug_in_refuses_what_is_no_revision(shop):
     code, text = pytested(shop, "--attnbench-base", "nowhere")
-    assert code == 1
+    assert (code, "is not a commit" in text, "Traceback" in text) == (2, True, False), text
