@@ -105,19 +105,14 @@ def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict
 def _point(row: Row, unit: Unit) -> dict[str, Any]:
     """What is drawn of a case, and its text."""
     low, high, text = row["low"], row["high"], quantity(row["height"], unit)
-    point = {"series": row["series"], "mode": row["mode"], "n": row["seq_len"]}
-    point["value"] = _short(row["height"])
+    point = {name: row[name] for name in ("series", "mode")}
+    point |= {"n": row["seq_len"], "value": row["height"]}
     if low < high:
-        point |= {"low": _short(low), "high": _short(high)}
+        point |= {"low": low, "high": high}
         text = units.interval(text, quantity(low, unit), quantity(high, unit))
     if math.isnan(row["value"]):
         return point | {"predicted": True, "text": f"predicted {text}; {row['reason']}"}
     return point | {"text": text}
-
-
-def _short(value: float) -> float:
-    """The value in the digits that a chart can show; texts and files have all that is known."""
-    return float(f"{value:.6g}")
 
 
 def _tick_text(unit: Unit) -> str:

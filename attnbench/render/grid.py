@@ -37,7 +37,8 @@ BEST = "Bold: the best at each length, and what ties with it."
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A titled grid; `name` is the stem of its files, `note` a sentence below it.
+    """A titled grid; `name` is the stem of its files and the target of links, `note` a
+    sentence below it.
 
     `keys` are the names of the columns in a CSV file, by default derived from `columns`. `across`
     is set where the columns after the first are lengths: the file then has a row for each of their
@@ -59,11 +60,6 @@ class Table:
         """The note below a table whose best cells are bold."""
         best = any(cell.best for row in self.rows for cell in row)
         return " ".join(filter(None, (self.note, BEST * best)))
-
-    @property
-    def anchor(self) -> str:
-        """The name as a link target in HTML and LaTeX."""
-        return re.sub(r"[^A-Za-z0-9]+", "-", self.name)
 
     @property
     def aligned(self) -> list[bool]:

@@ -2,8 +2,8 @@
 
 Template, style and script are in `web/`. Jinja escapes all text; the security policy of a page
 forbids everything but images within it and the style and scripts with these exact contents. The
-charts are drawn by Vega-Lite, whose interpreter evaluates expressions without `eval`. Figures,
-tables and files stay within reach without scripts.
+charts are drawn by Vega-Lite, whose interpreter evaluates expressions without `eval`. Figures and
+tables stay within reach without scripts.
 """
 
 import gzip
@@ -36,23 +36,18 @@ def page(
     answers: Mapping[str, str] = MappingProxyType({}),
     pictures: Mapping[str, bytes] = MappingProxyType({}),
     charts: Mapping[str, Any] | None = None,
-    files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
     """The whole document.
 
     `head` are lines below the name, followed by what was found: `answers`, sentences by their
     headings, and the first of the tables. `pictures` are PNG files by their captions; `charts` is
-    the data of `charts.charts`. `files` are the CSV files that the page offers, by their names:
-    those of tables stand beside them.
+    the data of `charts.charts`.
     """
     if charts is not None and not VEGA.is_file():
         charts, warnings = None, [*warnings, NO_CHARTS]
     style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
-    scripts, packed = [script.encode()], {}
-    if charts is not None:
-        vega, data = VEGA.read_bytes(), json.dumps(charts, ensure_ascii=False, allow_nan=False)
-        packed = {"data": gzip.compress(data.encode("utf-8", "replace"), mtime=0), "vega": vega}
-        scripts.append(gzip.decompress(vega))
+    vega = gzip.decompress(VEGA.read_bytes()).decode() if charts is not None else ""
+    data = json.dumps(charts, ensure_ascii=False, allow_nan=False).replace("<", r"\u003c")
     text = _template().render(
         name=name,
         head=head,
@@ -62,20 +57,22 @@ def page(
         answers=answers,
         pictures=pictures,
         charts=charts,
-        files=files,
-        packed=packed,
-        policy=policy(style.encode(), scripts),
+        data=data,
+        vega=vega,
+        policy=policy(style, vega, script),
         style=style,
         script=script,
     )
     return text.encode("utf-8", "replace")
 
 
-def policy(style: bytes, scripts: Sequence[bytes]) -> str:
+def policy(style: str, *scripts: str) -> str:
     """The content security policy that allows this style and these scripts, and data: images."""
-    allowed = " ".join(map(_hash, scripts))
+    styled, *run = (
+        f"'sha256-{_base64(sha256(own.encode()).digest())}'" for own in (style, *scripts)
+    )
     return (
-        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:;"
+        f"default-src 'none'; script-src {' '.join(run)}; style-src {styled}; img-src data:;"
         " base-uri 'none'; form-action 'none'"
     )
 
@@ -92,10 +89,6 @@ def _template() -> Template:
     )
     environment.filters |= {"clean": clean, "base64": _base64}
     return environment.get_template("page.html")
-
-
-def _hash(content: bytes) -> str:
-    return f"'sha256-{_base64(sha256(content).digest())}'"
 
 
 def _base64(content: bytes) -> str:

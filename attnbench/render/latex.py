@@ -52,7 +52,7 @@ def files(tables: Sequence[Table]) -> dict[str, str]:
     """File name to text: a piece for `\\input` for each table, and a document that shows all."""
     shown = [table for table in tables if table.rows]
     floats = (
-        FLOAT % (escape(table.title), table.anchor, table.name, escape(table.bold_note))
+        FLOAT % (escape(table.title), table.name, table.name, escape(table.bold_note))
         for table in shown
     )
     document = PREAMBLE + "\n".join(floats) + END

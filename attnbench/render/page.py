@@ -65,7 +65,6 @@ def report_files(
         conditions=[line for line in said if line not in head],
         pictures={text: pictures[f"{stem}.png"] for stem, text in described.items()},
         charts=charts.charts(analysis),
-        files=sheets,
     )
     return files | sheets
 

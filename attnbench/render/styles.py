@@ -57,19 +57,28 @@ PERIOD = 300  # positions after which hue, shade, marker and line repeat togethe
 def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The matplotlib style of each series, by name, in points.
 
-    Colour, marker and first line style are those of the mechanism, whose lines are strong if it is
-    one of the strongest. Its forms, options and sizes, sorted by name, differ in line style and in
-    the shade inside the marker.
+    Colour, marker and first line style are those of the mechanism, the same in every figure:
+    mechanisms of one cycle of hues differ in colour, those of others in marker and line too. The
+    lines of the strongest are strong. Forms, options and sizes of a mechanism, sorted by name,
+    differ in line style and in the shade inside the marker.
     """
     styles: dict[str, dict[str, Any]] = {}
     seen = Counter[str]()
     for name in sorted(set(series)):
         mechanism = mechanism_of(name)
-        style, i, strong = mechanism_style(mechanism), seen[mechanism], mechanism in STRONGEST
+        text = printed_name(mechanism).encode("utf-8", "replace")
+        listed = mechanism in MECHANISMS
+        at = MECHANISMS.index(mechanism) if listed else len(HUES) + crc32(text) % PERIOD
+        cycle, place = divmod(at - OWN, len(HUES) - OWN) if at >= OWN else (0, at - OWN)
+        colour = tinted(HUES[OWN + place], SHADES[cycle % len(SHADES)], 0.0)
+        i, strong = seen[mechanism], mechanism in STRONGEST
         seen[mechanism] += 1
-        styles[name] = style | {
-            "linestyle": STROKES[(STROKES.index(style["linestyle"]) + i) % len(STROKES)],
-            "markerfacecolor": tinted(style["color"], FILLS[i % len(FILLS)]),
+        styles[name] = {
+            "color": colour,
+            "marker": MARKERS[at % len(MARKERS)],
+            "linestyle": STROKES[(cycle + i) % len(STROKES)],
+            "markerfacecolor": tinted(colour, FILLS[i % len(FILLS)]),
+            "markeredgecolor": colour,
             "linewidth": 1.5 if strong else 0.9,
             "markersize": 4.0 if strong else 3.2,
             "markeredgewidth": 0.7,
@@ -94,20 +103,6 @@ def printed_name(mechanism: str) -> str:
         runs = [(len([*same]), name) for name, same in names]
         return " + ".join(f"{times} × {name}" if times > 1 else name for times, name in runs)
     return NAMES.get(mechanism) or mechanism.rpartition(".py:")[2]
-
-
-def mechanism_style(mechanism: str) -> dict[str, Any]:
-    """Colour, marker and line style of a mechanism, the same in every figure.
-
-    Mechanisms of one cycle of hues differ in colour, those of others in marker and line too.
-    """
-    listed = mechanism in MECHANISMS
-    name = printed_name(mechanism).encode("utf-8", "replace")
-    i = MECHANISMS.index(mechanism) if listed else len(HUES) + crc32(name) % PERIOD
-    cycle, place = divmod(i - OWN, len(HUES) - OWN) if i >= OWN else (0, i - OWN)
-    colour = tinted(HUES[OWN + place], SHADES[cycle % len(SHADES)], 0.0)
-    marker, line = MARKERS[i % len(MARKERS)], STROKES[cycle % len(STROKES)]
-    return {"color": colour, "marker": marker, "markeredgecolor": colour, "linestyle": line}
 
 
 def on_dark(colour: str) -> str:

@@ -1,7 +1,5 @@
 """The data of a page's charts, without a browser."""
 
-import json
-import math
 import re
 from dataclasses import replace
 
@@ -31,10 +29,6 @@ def quantity(data, label):
     return one
 
 
-def test_the_data_is_json_without_missing_numbers(data):
-    assert json.loads(json.dumps(data, allow_nan=False)) == data
-
-
 def test_lengths_are_named_as_in_figures():
     found = analyse(sweep(("fastformer",), lengths=(1000, 65_536, 1 << 20), rounds=0))
     axis = charts(found)["spec"]["encoding"]["x"]["axis"]
@@ -52,19 +46,14 @@ def test_what_people_compare_is_offered_and_no_condition_of_the_measurement(data
 
 def test_points_are_the_cases_with_their_predictions(found, data):
     points = quantity(data, "wall time on 2 threads")["points"]
-    cases = found.cases.reset_index()
+    assert len(points) == len(found.cases)
+    cases = found.cases.set_index(["series", "mode", "seq_len"])
     for point in points:
-        (row,) = cases[
-            (cases["series"] == point["series"])
-            & (cases["mode"] == point["mode"])
-            & (cases["seq_len"] == point["n"])
-        ].to_dict("records")
-        seconds = row["predicted_s"] if point.get("predicted") else row["time_s"]
-        assert bool(point.get("predicted")) == math.isnan(row["time_s"])
-        assert point["value"] == pytest.approx(seconds * 8192 / row["tokens"], rel=1e-5)
-        if not point.get("predicted"):
-            assert point["low"] < point["value"] < point["high"]
-    assert len(points) == len(cases)
+        row = cases.loc[point["series"], point["mode"], point["n"]]
+        seconds = row["time_s"] if row["time_s"] > 0 else row["predicted_s"]
+        assert point.get("predicted", False) == (not row["time_s"] > 0)
+        assert point["value"] == pytest.approx(seconds * 8192 / row["tokens"])
+        assert point["low"] < point["value"] < point["high"]
 
 
 def test_axes_count_in_units(data):
@@ -91,15 +80,12 @@ def test_every_marker_has_an_outline_of_its_own(marker: str):
 
 def test_colours_are_light_enough_for_a_dark_page():
     for style in series_styles([f"mechanism_{i}" for i in range(60)]).values():
-        assert contrast(on_dark(style["color"]), "#161616") >= 4
+        assert (light(on_dark(style["color"])) + 0.05) / (light("#161616") + 0.05) >= 4
     assert len({on_dark(hue) for hue in HUES}) == len(HUES)
 
 
-def contrast(one: str, other: str) -> float:
-    def light(colour: str) -> float:
-        levels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in levels]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    high, low = sorted((light(one), light(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
+def light(colour: str) -> float:
+    """Relative luminance as in the Web Content Accessibility Guidelines 2.1."""
+    levels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in levels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

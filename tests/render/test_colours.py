@@ -50,4 +50,7 @@ def test_the_mechanisms_of_fig_2_are_told_apart_by_colour_alone(shown):
 
 
 def test_any_two_mechanisms_are_told_apart():
-    assert [*alike(series_styles(MECHANISMS))] == []
+    styles = series_styles(MECHANISMS)
+    assert [*alike(styles)] == []
+    black = [name for name, style in styles.items() if style["color"] == "#000000"]
+    assert black == ["transformer"]

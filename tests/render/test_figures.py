@@ -128,12 +128,6 @@ def test_texts_of_any_sweep_are_apart(examples):
     every()
 
 
-def test_panels_of_a_row_share_their_scale():
-    cases = summary(sweep())
-    left, right = cost_figure(cases, TIME, 8192).axes
-    assert left.get_ylim() == right.get_ylim()
-
-
 def test_a_legend_has_the_order_in_which_curves_end_in_the_last_panel():
 
     def end(case):
@@ -150,48 +144,32 @@ def test_a_legend_has_the_order_in_which_curves_end_in_the_last_panel():
     assert "Training, cannot run: Transformer." in written(figure)
 
 
-@pytest.fixture(scope="module")
-def censored():
-    """The cases of a sweep whose budget ended the Transformer at 1,024 tokens."""
+def test_predictions_leave_room_to_what_was_measured_and_are_arrows_above_it():
+    """The budget ended the Transformer at 1,024 tokens."""
 
     def end(case):
         over = case.mechanism == "transformer" and case.workload.seq_len > 1024
         return ended(case, cause=Cause.BUDGET) if over else None
 
-    return summary(sweep(end=end))
-
-
-def test_predictions_leave_room_to_what_was_measured(censored):
-    figure = cost_figure(censored, TIME, 8192)
-    slow = censored[censored["mechanism"] == "transformer"]
-    top = (8192 * slow["time_s"] / slow["tokens"]).max()
-    guessed = (8192 * slow["predicted_s"] / slow["tokens"]).max()
-    assert top < figure.axes[0].get_ylim()[1] < 5 * top < guessed
+    cases = summary(sweep(end=end))
+    figure = cost_figure(cases, TIME, 8192)
+    training, inference = figure.axes
+    low, high = training.get_ylim()
+    assert inference.get_ylim() == (low, high)
+    own = cases[(cases["mode"] == "training") & (cases["mechanism"] == "transformer")]
+    times, guesses = (8192 * own[key] / own["tokens"] for key in ("time_s", "predicted_s"))
+    assert times.max() < high < 5 * times.max() < guesses.max()
     lines = [line for axes in figure.axes for line in axes.lines]
     assert sum(line.get_markerfacecolor() == "white" for line in lines) == 2
-    assert "Open markers: predicted (over budget)." in written(figure)
-
-
-def test_arrows_mark_predictions_above_the_axis(censored):
-    axes = cost_figure(censored, TIME, 8192).axes[0]
-    (arrows,) = [
-        line for line in axes.lines if line.get_marker() == CARETUP and len(line.get_xdata())
-    ]
-    high = axes.get_ylim()[1]
-    own = censored[(censored["mode"] == "training") & (censored["mechanism"] == "transformer")]
-    times = (8192 * own["predicted_s"] / own["tokens"]).where(own["time_s"].isna())
-    assert [*arrows.get_xdata()] == [*own["seq_len"][times > high]]
+    (arrows,) = (
+        line for line in training.lines if line.get_marker() == CARETUP and len(line.get_xdata())
+    )
+    assert [*arrows.get_xdata()] == [*own["seq_len"][guesses.where(times.isna()) > high]]
     assert {*arrows.get_ydata()} == {high}
-    assert "Arrows: predictions above the axis." in written(axes.figure)
+    assert "Open markers: predicted (over budget). Arrows: " in written(figure)
     assert "Arrows" not in written(cost_figure(summary(sweep(("fastformer",))), TIME, 8192))
-
-
-def test_the_first_and_last_length_are_labelled():
-    lengths = tuple(128 * 2**i for i in range(10))
-    cases = summary(sweep(("fastformer",), lengths=lengths))
-    for axes in cost_figure(cases, TIME, 8192).axes:
-        texts = {text.get_text() for text in axes.get_xticklabels() if text.get_text()}
-        assert {"128", "64K"} <= texts
+    texts = {text.get_text() for text in training.get_xticklabels()}
+    assert {"128", "64K"} <= texts
 
 
 def test_memory_is_drawn_per_token():

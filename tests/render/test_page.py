@@ -5,7 +5,6 @@ import io
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -129,15 +128,6 @@ def test_poor_sweeps_have_reports_too(whole):
     poor = analyse(whole)
     assert page.report_files(poor)["fig2.png"].startswith(b"\x89PNG")
     assert page.headlines(poor, page.report_tables(poor))
-
-
-def test_series_look_different():
-    names = [card.stem for card in Path("attnbench/mechanisms").glob("[a-z]*.py")]
-    looks = [styles.mechanism_style(name) for name in names]
-    assert len({(style["color"], style["marker"]) for style in looks}) == len(names)
-    assert len({styles.mechanism_style(name)["color"] for name in styles.MECHANISMS[:7]}) == 7
-    black = styles.mechanism_style("transformer")["color"]
-    assert [style["color"] for style in looks].count(black) == 1, "softmax attention alone is black"
 
 
 def test_a_mechanism_looks_the_same_next_to_any_others():

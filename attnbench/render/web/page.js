@@ -16,12 +16,6 @@ const OPTIONS = {
 const byId = (id) => document.getElementById(id);
 const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 
-async function unpacked(id) {
-  const bytes = Uint8Array.from(atob(byId(id).textContent), (c) => c.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).text();
-}
-
 // numbers by their values, and what is not measured always below them
 function sort(body, column, direction) {
   const of = (row) => row.cells[column];
@@ -152,16 +146,11 @@ class Charts {
   }
 }
 
-async function charts() {
-  if (!byId("data") || !window.DecompressionStream) return;
-  const [code, data] = await Promise.all(["vega", "data"].map(unpacked));
-  document.head.append(Object.assign(document.createElement("script"), { text: code }));
-  await new Charts(JSON.parse(data)).read();
-  document.documentElement.classList.add("drawn");
-}
-
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;
 });
 document.querySelectorAll("table").forEach(sortable);
-charts();
+if (byId("data")) {
+  const charts = new Charts(JSON.parse(byId("data").textContent));
+  charts.read().then(() => document.documentElement.classList.add("drawn"));
+}
