@@ -1,17 +1,17 @@
 """How a worker reads errors, and samples that cannot be."""
 
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from attnbench.devices.protocol import Meter
+from attnbench.devices.timing import HostStopwatch
 from attnbench.measure import allocator
 from attnbench.measure.cards import is_out_of_memory
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.fastformer import Fastformer
-from attnbench.records import PASSES, Sample
+from attnbench.records import PASSES
 from tests.measure.cases import answered, case, sent, timing
 
 REFUSED = (
@@ -67,15 +67,8 @@ def test_pages_are_mapped_ahead_of_a_case_longer_than_its_warm_up(monkeypatch, w
 
 
 def test_a_sample_without_time_is_a_failure_and_no_number():
-    stopped = SimpleNamespace(
-        calibrating=False,
-        hides_launches=False,
-        reset=lambda iterations, hide: None,
-        start=lambda: None,
-        lap=lambda phase: None,
-        sample=lambda iterations: Sample(iterations, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0),
-    )
-    worker = timing(lambda lap: None, stopped, Meter(), 1.0)
+    stopped = HostStopwatch(lambda: 0.0, lambda: 0.0)
+    worker = timing(lambda lap: lap("forward"), stopped, Meter(), 1.0)
     answer = worker.answer("lap", iterations=1)
     assert answer["outcome"] == "failed"
     assert "no time" in answer["reason"]

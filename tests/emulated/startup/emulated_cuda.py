@@ -348,7 +348,7 @@ def emulate(torch, put=setattr):
 
     class Stream:
         def __init__(self, device=None, priority=0):
-            pass
+            self.device = torch.device("cuda", index(device))  # which torch.compile reads
 
         def wait_stream(self, stream):
             pass
