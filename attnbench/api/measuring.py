@@ -83,12 +83,11 @@ def measure(
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
         announce(here, journal)
-        finished = done(stored)
         agenda = Agenda(
             request=request,
             plan=cases,
             memory_bytes=here.device_memory_bytes or here.memory_bytes,
-            earlier=[run for run in stored.runs if (run.case, run.part, run.round) in finished],
+            earlier=done(stored),
             begun=began,
             rates=peak_rates(here),
         )

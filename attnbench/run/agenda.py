@@ -145,10 +145,10 @@ class Agenda:
         """What is left of the budget, and what a case is predicted to take."""
         left_s = self.left_s()
         left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
+        costs = f"{self.predicted(planned)}, {units.seconds(self.cost_s(planned))} in total"
         if self.costs.is_unknown(planned, Part.TIME):
-            return f"would exceed --budget ({left}): its costs are unknown"
-        total = f"{units.seconds(self.cost_s(planned))} in total"
-        return f"would exceed --budget ({left}): {self.predicted(planned)}, {total}"
+            costs = "its costs are unknown"
+        return f"would exceed --budget ({left}): {costs}"
 
     def predicted(self, planned: Planned) -> str:
         """What an iteration is predicted to take, in words."""
@@ -174,11 +174,9 @@ class Agenda:
             return Cause.MEMORY_LIMIT, reason
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
         if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, Part.TIME):
-            said = f"{self.predicted(planned)}, {units.seconds(visit_s)} per round"
-            return (
-                Cause.CASE_TIMEOUT,
-                f"would exceed --case-timeout ({units.seconds(limit_s)}): {said}",
-            )
+            reason = f"would exceed --case-timeout ({units.seconds(limit_s)}):"
+            reason += f" {self.predicted(planned)}, {units.seconds(visit_s)} per round"
+            return Cause.CASE_TIMEOUT, reason
         return None
 
     def link(self, block: Block) -> Planned | None:
@@ -251,26 +249,20 @@ class Agenda:
 
     def laps(self) -> dict[tuple[str, Block], dict[int, Laps]]:
         """The pairs of laps of each round, by series and block, of cases that can be repeated."""
-        runs = {p: self.rounds_of(p) for p in self.repeatable()}  # a dry run has no samples
-        runs = {p: own for p, own in runs.items() if any(run.samples for run in own.values())}
-        slope = sweep_slope(
-            (run for own in runs.values() for run in own.values()),
-            {planned.case.key: planned.block for planned in runs},
-        )
-        return {
-            (self.series(planned), planned.block): {
-                round_: by_pair(run.samples, slope) for round_, run in own.items()
-            }
-            for planned, own in runs.items()
-        }
+        cases = {planned.case.key: planned for planned in self.repeatable()}
+        every = [run for key in cases for run in self.timed[key].values()]
+        runs = [run for run in every if run.samples]  # a dry run has none
+        slope = sweep_slope(runs, {key: planned.block for key, planned in cases.items()})
+        laps: dict[tuple[str, Block], dict[int, Laps]] = {}
+        for run in runs:
+            case = self.series(cases[run.case]), cases[run.case].block
+            laps.setdefault(case, {})[run.round] = by_pair(run.samples, slope)
+        return laps
 
     def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
         """The runs of each series that was timed in a block, round by round."""
-        timed = [planned for planned in self.blocks[block] if self.rounds_of(planned)]
-        return {
-            self.series(p): tuple(run for _, run in sorted(self.rounds_of(p).items()))
-            for p in timed
-        }
+        timed = {self.series(planned): self.rounds_of(planned) for planned in self.blocks[block]}
+        return {name: tuple(own[r] for r in sorted(own)) for name, own in timed.items() if own}
 
     def next_lap(self, block: Block) -> int:
         """The next lap of a block in this round."""

@@ -67,33 +67,27 @@ def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> 
 def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visit]:
     """Repeat the cases that were timed, block by block in random order.
 
-    They are repeated until all their ratios are precise, or only until these are decided.
+    They are repeated until all their ratios are precise, or only until these are decided. A round
+    has the next visit of each case that has any within the budget: of all further visits those that
+    narrow a ratio most in their time.
     """
     for number in range(1, agenda.request.rounds):
         agenda.round = number
-        chosen = list(blocks(repeated(agenda, until_decided)).values())
+        left_s, within = agenda.left_s(), dict[str, Planned]()
+        for _, planned in sorted(due(agenda, until_decided), key=itemgetter(0)):
+            cost_s = agenda.visit_s(planned)
+            if cost_s <= left_s:
+                left_s -= cost_s
+                within[planned.case.key] = planned
+            else:
+                agenda.over_budget = True
+        chosen = list(blocks(within.values()).values())
         agenda.draw().shuffle(chosen)
         for cases in chosen:
             if sum(map(agenda.visit_s, cases)) + agenda.link_s(cases[0].block) <= agenda.left_s():
                 yield number, cases
             else:
                 agenda.over_budget = True
-
-
-def repeated(agenda: Agenda, until_decided: bool) -> list[Planned]:
-    """The cases that this round repeats: the next visit of each that has any within the budget.
-
-    Of all further visits those come first that narrow a ratio most in their time.
-    """
-    left_s, found = agenda.left_s(), {}
-    for _, planned in sorted(due(agenda, until_decided), key=itemgetter(0)):
-        cost_s = agenda.visit_s(planned)
-        if cost_s <= left_s:
-            left_s -= cost_s
-            found[planned.case.key] = planned
-        else:
-            agenda.over_budget = True
-    return list(found.values())
 
 
 def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:

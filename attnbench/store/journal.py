@@ -171,7 +171,7 @@ class Journal:
     or has left no trace. Runs are stored with their `origin`.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], start: Start, *, name: str = "") -> None:
+    def __init__(self, folder: str | os.PathLike[str], start: Start) -> None:
         """The sweep in `folder`, to go on, or a new one there, named after the folder.
 
         A torn last line is cut off. Raises `DifferentSweep` unless request, machine and shard are
@@ -184,8 +184,8 @@ class Journal:
             self._file = _locked(self.folder)
             try:
                 if not (data := self._file.content):
-                    name = name or self.folder.name
-                    data = _sealed(Head(name=name, attnbench=__version__, request=start.request))
+                    name, request = self.folder.name, start.request
+                    data = _sealed(Head(name=name, attnbench=__version__, request=request))
                     self._file.append(data)
                 found = contents(data, repr(str(self.folder / FILE)))
                 self.sweep: Sweep = found.sweep()

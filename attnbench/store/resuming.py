@@ -4,21 +4,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Cause, Environment, Part, Request, Sweep
+from attnbench.records import Cause, Environment, Request, Run, Sweep
 from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
 FREE = frozenset(each.name for each in fields(Request) if each.metadata.get("limit"))
 
 
-def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
-    """Case key, part and round of every run that need not be repeated.
+def done(sweep: Sweep) -> list[Run]:
+    """The runs that need not be repeated.
 
     Cases for which no process ran are not done: a larger budget, limit or machine may reach them.
     Nor are those whose process was killed, perhaps by someone else.
     """
-    done = (run for run in sweep.runs if run.elapsed_s and run.cause is not Cause.KILLED)
-    return frozenset((run.case, run.part, run.round) for run in done)
+    return [run for run in sweep.runs if run.elapsed_s and run.cause is not Cause.KILLED]
 
 
 def refuse_other(sweep: Sweep, start: Start) -> None:

@@ -12,28 +12,20 @@ from tests.faults.hostile_cards import AT_IMPORT
 
 FILE = Path(__file__).with_name("hostile_cards.py")
 SWEEP = ("--lengths", "16", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
-CARDS = {
-    "DEFAULT_LOOPS": "could not be read within 1 s",
-    "DEFAULT_RAISES": "its card fails: ZeroDivisionError: division by zero",
-    "NEEDS_LEAVES": "the process ended without an answer (exit 0)",
-    "NEEDS_ODD": "TypeError",
-    "FLOPS_LEAVE": "the process ended without an answer (exit 0)",
-}
-IMPORTS = {
-    "leaves": "the process ended without an answer (exit 0)",
+ENDED, LATE = "the process ended without an answer (exit 0)", "could not be read within 1 s"
+REASONS = {
+    "leaves": ENDED,
     "segfaults": "the process was killed by signal 11",
-    "loops": "could not be read within 1 s",
+    "loops": LATE,
     "exits": "cannot be loaded: SystemExit: 0",
     "raises": "cannot be loaded: RuntimeError: one",
-    "shouts": "the process ended without an answer (exit 0)",
+    "shouts": ENDED,
+    "DEFAULT_LOOPS": LATE,
+    "DEFAULT_RAISES": "its card fails: ZeroDivisionError: division by zero",
+    "NEEDS_LEAVES": ENDED,
+    "NEEDS_ODD": "TypeError",
+    "FLOPS_LEAVE": ENDED,
 }
-
-
-@pytest.fixture
-def impatient(request, monkeypatch):
-    """Shortens the time limit for files and cards that never finish."""
-    if "within 1 s" in {**CARDS, **IMPORTS}[request.getfixturevalue("which")]:
-        monkeypatch.setattr(reading, "TIMEOUT_S", 1.0)
 
 
 def refused(done, *words):
@@ -53,35 +45,17 @@ def verbs(name, tmp_path):
     yield "models", name, "--verify"
 
 
-# each verb starts a process, and some wait for a limit: usually, so many verbs are tried
-ALWAYS = {"loops": 1, "leaves": 4, "segfaults": 1, "DEFAULT_LOOPS": 1, "FLOPS_LEAVE": 4}
-
-
-def each(names):
-    for name in names:
-        if name in ALWAYS:
-            yield name, ALWAYS[name]
-        if ALWAYS.get(name) != 4:
-            yield pytest.param(name, 4, marks=pytest.mark.faults)
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(("which", "most"), [*each(AT_IMPORT)])
-def test_a_file_that_does_harm_when_imported(which, most, tmp_path):
-    file = tmp_path / f"{which}.py"
-    file.write_text(AT_IMPORT[which])
-    name = f"{file}:Thing"
-    for words in islice(verbs(name, tmp_path), most):
-        refused(here(*words, code=2), repr(name), IMPORTS[which])
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(("which", "most"), [*each(CARDS)])
-def test_a_card_that_does_harm_when_asked(which, most, tmp_path):
+@pytest.mark.parametrize("which", REASONS)
+def test_a_file_that_does_harm_when_imported_or_asked(which, tmp_path, monkeypatch):
+    """Each in a process of its own, so that one verb stands for all, which are tried with one."""
+    if REASONS[which] == LATE:
+        monkeypatch.setattr(reading, "TIMEOUT_S", 1.0)
     name = f"{FILE}:{which}"
-    for words in islice(verbs(name, tmp_path), most):
-        refused(here(*words, code=2), which, CARDS[which])
+    if which in AT_IMPORT:
+        (tmp_path / f"{which}.py").write_text(AT_IMPORT[which])
+        name = f"{tmp_path / which}.py:Thing"
+    for words in islice(verbs(name, tmp_path), 4 if which == "leaves" else 1):
+        refused(here(*words, code=2), name, REASONS[which])
     assert not (tmp_path / "out").exists()
 
 

@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,21 +85,19 @@ def test_any_alphabet_and_any_folder_do(tmp_path, env, name):
     assert "Fastformer" in done.stdout
 
 
-def on_a_terminal(*arguments, columns=NARROW, **env):
-    """Exit code and output on a terminal with the given number of columns."""
+def on_a_terminal(*arguments, columns=NARROW, until=None):
+    """Exit code and output on a terminal with so many columns, which may hang up at a word."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, columns, 0, 0))
-    variables = environment(COLUMNS=str(columns), TERM="xterm-256color", **env)
+    variables = environment(COLUMNS=str(columns), TERM="xterm-256color")
     process = subprocess.Popen(
         command(*arguments), env=variables, stdin=theirs, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     sent = b""
-    while True:
-        try:
+    with suppress(OSError):  # the other end is closed
+        while until is None or until not in sent:
             sent += os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
     os.close(ours)
     return process.wait(), sent.decode()
 
@@ -125,19 +124,7 @@ def test_a_sweep_on_a_narrow_terminal_is_whole(tmp_path):
 @pytest.mark.faults
 def test_a_terminal_that_is_hung_up_loses_no_run(tmp_path):
     """Its window is closed in the middle: every later word fails."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command("sweep", *SMALL, "--out", tmp_path),
-        env=environment(),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    while b"fastformer" not in os.read(ours, 65536):
-        pass
-    os.close(ours)
-    code = process.wait()
+    code, _ = on_a_terminal("sweep", *SMALL, "--out", tmp_path, columns=80, until=b"fastformer")
     assert code in (0, 2, 129), code
     if code:
         said(attnbench("sweep", *SMALL, "--resume", tmp_path), 0)

@@ -9,6 +9,7 @@ import sys
 import termios
 import time
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -71,12 +72,8 @@ def reports(sweep, folder):
 
 
 MOMENTS = (listens, serves, works, has_begun, has_runs, reports)
-FEW = [
-    (INT, listens),
-    (HUP, listens),
-    pytest.param(TERM, has_runs, marks=pytest.mark.long),
-    pytest.param(INT, reports, marks=pytest.mark.long),
-]
+MARKS = {(INT, listens): (), (HUP, listens): (), (TERM, has_runs): pytest.mark.long}
+MARKS |= {(INT, reports): pytest.mark.long}  # faults has all others
 
 
 def interrupted(sweep, number, folder):
@@ -103,31 +100,26 @@ def ended(code, err, number, folder):
         assert lines(folder) <= BEGUN + 1
 
 
-def check_moment(number, moment, folder):
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        pytest.param(*each, marks=MARKS.get(each, pytest.mark.faults))
+        for each in product(SIGNALS, MOMENTS)
+    ],
+)
+def test_a_signal_ends_a_sweep_with_a_line_and_true_advice(tmp_path, number, moment):
+    folder = tmp_path / "sweep"
     with start("sweep", *SMALL, "--out", folder) as sweep:
         until(lambda: sweep.poll() is not None or moment(sweep, folder), moment.__name__)
         interrupted(sweep, number, folder)
 
 
-@pytest.mark.parametrize(("number", "moment"), FEW)
-def test_a_signal_ends_a_sweep_with_a_line_and_true_advice(tmp_path, number, moment):
-    check_moment(number, moment, tmp_path / "sweep")
+RANDOM = random.Random(11)
+DELAYS = [(RANDOM.choice(SIGNALS), RANDOM.uniform(0, LONGEST_S)) for _ in range(60)]
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_each_signal_ends_a_sweep_at_each_moment(tmp_path, number, moment):
-    check_moment(number, moment, tmp_path / "sweep")
-
-
-def delays(count, seed):
-    rng = random.Random(seed)
-    return [(rng.choice(SIGNALS), rng.uniform(0, LONGEST_S)) for _ in range(count)]
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize(("number", "later_s"), delays(60, seed=11))
+@pytest.mark.parametrize(("number", "later_s"), DELAYS)
 def test_a_signal_ends_a_sweep_at_any_moment(tmp_path, number, later_s):
     with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:
         until(lambda: sweep.poll() is not None or listens(sweep, None), "a handler")

@@ -25,13 +25,12 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **mac
     with Journal(folder, Start(request, here, shard)) as journal:
         if not journal.sweep.plan:
             journal.append(*FACTS, *plan)
-        runs, finished = journal.sweep.runs, done(journal.sweep)
         agenda = Agenda(
             request=request,
             plan=own,
             memory_bytes=1 << 30,
             clock=fake.clock,
-            earlier=[run for run in runs if (run.case, run.part, run.round) in finished],
+            earlier=done(journal.sweep),
         )
         sweep(agenda, fake.start, journal.append)
         journal.end(EndReason.FINISHED)

@@ -21,7 +21,7 @@ SMALL_LINES = SMALL.splitlines(keepends=True)
 
 
 def opened(folder, request: Request = SWEEP.request) -> Journal:
-    return Journal(folder, Start(request, SWEEP.sessions[0]), name="a sweep")
+    return Journal(folder, Start(request, SWEEP.sessions[0]))
 
 
 def entries(folder) -> list[Entry]:
