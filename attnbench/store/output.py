@@ -31,36 +31,27 @@ ADVICE: Mapping[int | None, str] = MappingProxyType({
 
 
 def write(path: Path, content: bytes, *, then: str = "") -> None:
-    """Makes a file with this content, or replaces the one of this name, as `write_all` does."""
-    write_all({path: content}, then=then)
+    """Makes a file with this content, or replaces the one of this name; a failure leaves that.
 
-
-def write_all(files: Mapping[Path, bytes], *, then: str = "") -> None:
-    """Makes or replaces files, all or, if there is no room for one of them, none.
-
-    Their folders may be links, they may not. Raises `StoreError` as `writing` does.
+    Its folder may be a link, it may not. Raises `StoreError` as `writing` does.
     """
-    parts: dict[Path, Path] = {}
-    try:
-        for path, content in files.items():
-            with writing(path, then):
-                parts[path] = _created(path)
-                parts[path].write_bytes(content)
-        for path, part in parts.items():
-            with writing(path, then):
-                os.replace(part, path)
-    except BaseException:
-        for part in parts.values():
+    with writing(path, then):
+        part = _created(path)
+        try:
+            part.write_bytes(content)
+            os.replace(part, path)
+        except BaseException:
             with suppress(OSError):
                 part.unlink()
-        raise
+            raise
 
 
 def fill(folder: Path, files: Mapping[str, bytes], *, then: str = "") -> None:
-    """Creates the folder if necessary and replaces files in it, as `write_all` does."""
+    """Creates the folder if necessary and replaces files in it, one after the other."""
     with writing(folder, then):
         folder.mkdir(parents=True, exist_ok=True)
-    write_all({folder / name: content for name, content in files.items()}, then=then)
+    for name, content in files.items():
+        write(folder / name, content, then=then)
 
 
 def refuse_unwritable(*paths: Path | None) -> None:

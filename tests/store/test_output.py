@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.errors import StoreError
-from attnbench.store.output import refuse_unwritable, write, write_all, writing
+from attnbench.store.output import refuse_unwritable, write, writing
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -58,21 +58,6 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(tmp_path):
         write(tmp_path / "a", b"x" * 100_000, then="; delete some")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-@pytest.mark.parametrize("wrong", ["large", "folder"])
-def test_of_several_files_all_are_replaced_or_none(tmp_path, wrong):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "a").write_bytes(b"old")
-    before = sorted(tmp_path.iterdir())
-    files = {tmp_path / "a": b"new", tmp_path / wrong: b"x" * 100_000}
-    said = rf"'.*{wrong}': .*; nothing is lost"
-    with pytest.raises(StoreError, match=said), small_files():
-        write_all(files, then="; nothing is lost")
-    assert (tmp_path / "a").read_bytes() == b"old"
-    assert sorted(tmp_path.iterdir()) == before
-    write_all({tmp_path / "a": b"new", tmp_path / "b": b"new"})
-    assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"new", b"new"]
 
 
 def refusals(folder):
