@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from attnbench.analysis import recorded, scaling, summary
+from attnbench.analysis import scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.scaling import crossovers, one_order, speedups
 from attnbench.analysis.standings import Standings
@@ -40,8 +40,13 @@ class Analysis:
 
     @cached_property
     def precision(self) -> Frame:
-        """`recorded.precision` of the cases."""
-        return recorded.precision(self.cases)
+        """The largest relative error of each form, least precise first; empty if none was measured.
+
+        Columns: mechanism, form, options, sizes, error (of the output, against float64).
+        """
+        known = self.cases[self.cases["error"].notna()]
+        worst = known.groupby(["mechanism", "form", "options", "sizes"], sort=False)["error"].max()
+        return worst.reset_index().sort_values("error", ascending=False, kind="stable")
 
     @property
     def modes(self) -> list[str]:

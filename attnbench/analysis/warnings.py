@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from attnbench import units
-from attnbench.analysis.recorded import other_types
 from attnbench.analysis.summary import Frame, shows_launches, timed_runs
-from attnbench.records import AWAY, OTHERS, Clock, Planned, Sweep
+from attnbench.records import AWAY, ITEM_BYTES, OTHERS, Clock, Planned, Sweep
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.units import many, percent
@@ -92,9 +91,15 @@ def _unexamined(found: Found) -> Iterable[Values]:
     return (values for values in _noted("unexamined")(found) if values[0] not in examined)
 
 
-def _types(found: Found) -> Iterable[Values]:
-    found_types = other_types(found.cases).items()
-    return ((mechanism, ", ".join(own), dtype) for (mechanism, dtype), own in found_types)
+def _types(found: Found) -> Iterator[Values]:
+    """Types other than that of the case, except wider ones, which sums and softmax often use."""
+    by_dtype = found.cases.groupby(["mechanism", "dtype"], sort=False)["number_types"]
+    for (mechanism, dtype), recorded in by_dtype:
+        names = {name for text in recorded for name in text.split(", ") if name}
+        own = ITEM_BYTES.get(str(dtype), 0)
+        wider = {name for name in names if ITEM_BYTES.get(name, 0) > own}
+        if others := sorted(names - wider - {dtype}):
+            yield mechanism, ", ".join(others), dtype
 
 
 def _away(found: Found) -> Iterable[Values]:

@@ -1,7 +1,5 @@
 """Races two mechanisms at one length, at each level: a core, an attention layer, a whole model."""
 
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +27,7 @@ def at_levels(
 ) -> tuple[Sweep, ...]:
     """A short sweep of both mechanisms at each level that the mode has.
 
-    `given` are options of a sweep; each level has an equal part of what the budget leaves.
+    `given` are options of a sweep; each level has an equal part of the budget.
     Raises `UsageError` unless they mean one case of each, and `CannotRun` if no level timed both.
     """
     asked = read({**given, "models": f"{a},{b}", "lengths": length})
@@ -47,11 +45,10 @@ def at_levels(
     ):
         plans = [plan(requested, server) for requested in requests]
         refuse(plans)
-        end_s = time.monotonic() + (requests[0].budget_s or math.inf)
-        for i, (requested, planned) in enumerate(zip(requests, plans, strict=True)):
-            left_s = max(0.0, end_s - time.monotonic()) / (len(levels) - i)
-            part = replace(requested, budget_s=left_s) if requested.budget_s else requested
-            measuring.measure(part, planned, server, Path(folder) / levels[i], observe=observe)
+        for level, requested, planned in zip(levels, requests, plans, strict=True):
+            budget_s = requested.budget_s and requested.budget_s / len(levels)
+            part = replace(requested, budget_s=budget_s)
+            measuring.measure(part, planned, server, Path(folder) / level, observe=observe)
         sweeps = tuple(load_results(Path(folder) / level) for level in levels)
     refuse_untimed(sweeps)
     return sweeps

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import inf
 from operator import attrgetter
 
@@ -10,7 +11,7 @@ from attnbench.analysis.answers import Answers, Unmeasured
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.scaling import CrossoverKind
 from attnbench.analysis.standings import Winner
-from attnbench.analysis.summary import Row
+from attnbench.analysis.summary import DEVICE_TIME, Row
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.modes import find
 from attnbench.records import PASSES, Outcome
@@ -120,7 +121,7 @@ def answer(analysis: Analysis) -> Table:
     """The answer: a row for each series, at one length; none if nothing was timed.
 
     For each mode: the time, the speed-up over the baseline, the length from which the series is
-    faster, and peak memory; in a mode that steps, the state instead.
+    faster, on a GPU the share of its peak rate, and peak memory; in a mode that steps, the state.
     """
     found, names = analysis.answers, labels(analysis.answers.series)
     if found.seq_len is None:
@@ -168,6 +169,9 @@ def _columns(analysis: Analysis, mode: str, names: dict[str, str]) -> Iterator[C
     if analysis.speedups is not None:
         yield column(f" vs {compared_with(names, bases)}", "speedup", speedup)
         yield column(": faster from N", "faster_from", _faster_from)
+    if DEVICE_TIME in {*analysis.rows["clock"]}:
+        share = partial(number, text=units.percent)
+        yield column(", of the peak", "peak_share", lambda row: share(row["peak_share"]))
     if steps:
         yield column(": state", STATE, lambda row: number(row[STATE] / row["batch"], units.size))
     else:

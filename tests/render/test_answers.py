@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnbench import units
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.standings import UNKNOWN, Place
 from attnbench.analysis.summary import Row
-from attnbench.records import Cause, Outcome, Part, Run
+from attnbench.records import Cause, Outcome, Part, Run, Sample
 from attnbench.render.answers import _faster_from, answer, between, not_measured, sentences
 from attnbench.render.cost_tables import factor
 from attnbench.render.names import named
@@ -19,7 +20,7 @@ from attnbench.render.page import report_tables
 from attnbench.render.recommendation import ranking, recommended
 from attnbench.render.terminal import prose
 from tests.render.test_any_sweep import sweeps
-from tests.sweeps import decoded, sweep
+from tests.sweeps import decoded, on_gpu, sweep
 
 UNFIT = re.compile(r"nan|inf\b|None|  | ,|\.\.|\(\)|<|>|\bCause\b|Outcome")
 
@@ -159,6 +160,14 @@ def test_a_winner_is_named_where_its_ratio_has_an_interval_and_only_there():
     unsure = replace(known, seq_len=128, unsure=(rival,), runner_up=None)
     said = sentences(replace(found, fastest=(unsure, known)))[f"Fastest in {known.mode}"]
     assert re.match(r"Fastformer at 512 \(Longformer needs .* as much at 512\); no winner", said)
+
+
+def test_the_share_of_the_peak_rate_stands_beside_the_times_of_a_gpu_alone():
+    heading = "Inference, of the peak"
+    gpu = on_gpu(Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.1))
+    (row,) = cells(answer(analyse(gpu))).values()
+    assert row[heading].text == units.percent(row[heading].value)
+    assert heading not in answer(analyse(sweep(("fastformer",), **QUIET))).columns
 
 
 def test_what_is_slower_everywhere_is_never_faster():
