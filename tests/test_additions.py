@@ -142,7 +142,7 @@ IN_MODE = (
     "check --save kept --models local --lengths 16 --mode forward_backward",
     "check --baseline kept --json",
 )
-PLANNED = "sweep --device mine:1 --models local --lengths 16 --dry-run --json"
+PLANNED = "sweep --device mine:1 --models local --lengths 16 --trace local"
 
 
 class Copy:
@@ -356,7 +356,7 @@ def test_a_further_device_is_one_file(copy):
     assert (sweep.request.tokens, sweep.request.budget_s) == (64, None)
     assert {run.outcome for run in sweep.runs} == {"ok"}
     assert {line.case.workload.device for line in sweep.plan} == {"mine"}
-    assert "/mine:1" in copy.said[PLANNED].stdout
+    assert "/mine:1" in copy.said[PLANNED].stderr
 
 
 def test_a_further_mode_is_a_file_of_facts_and_a_class_of_its_iteration(copy):

@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_010, 1_000),
+    "cli": (1_970, 1_000),
     "api": (430, 170),
     "gate": (1_440, 1_200),
     "claims": (350, 350),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (29_240, 22_000)
-ALL = (23_490, 17_500)  # of the package
+TESTS = (29_230, 22_000)
+ALL = (23_460, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -96,14 +96,12 @@ def show_words(
 
 
 def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print one line for each mechanism, with as many of its forms as fit."""
+    """Print one line for each mechanism, with the first of its forms."""
     lines = [[row[key] for key in ("name", "complexity", "causal", "class")] for row in rows]
     columns = ("mechanism", "complexity", "causal", "class", "forms")
-    others = (max(map(len, cells)) + 2 for cells in zip(columns, *lines, strict=False))
-    room = max(console.out().width - sum(others), 9)
     for line, row in zip(lines, rows, strict=True):
         running = " ".join(form for form, says in row["forms"].items() if says == "runs")
-        line.append(shorten(running, room, placeholder=" …"))
+        line.append(shorten(running, 30, placeholder=" …"))
     note = "`attnbench models NAME` shows the rest, and why a form does not run here."
     show_words("Mechanisms", columns, lines, f"{note} {CLASSES}")
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnbench.api.measuring import first_reason
 from attnbench.cli import cluster, console
@@ -15,7 +15,7 @@ from attnbench.fleet import split
 from attnbench.fleet.folder import script
 from attnbench.records import Case, Planned, Request
 from attnbench.render.cases import plan_table, plan_total
-from attnbench.run.order import Foreseen, foresee
+from attnbench.run.order import foresee
 from attnbench.run.pool import Pool
 from attnbench.statistics.curves import size_names
 from attnbench.store import output
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from attnbench.cli.sweep import Asked
 
 
-def foretell(asked: "Asked", request: Request, plan: Sequence[Planned], as_json: bool) -> None:
+def foretell(asked: "Asked", request: Request, plan: Sequence[Planned]) -> None:
     """Print every case and the whole sweep, or one shard of it, with predictions.
 
     Of a sweep on a cluster also the script of its jobs. Raises `CannotRun` if no case of the plan
@@ -41,30 +41,11 @@ def foretell(asked: "Asked", request: Request, plan: Sequence[Planned], as_json:
             f" {first_reason(plan, found.left_out.values())}; choose other options or mechanisms"
         )
     line = cluster.shards_line(plan, request, shards) if shards else ""
-    if as_json:
-        whole = {"total_s": found.total_s, "budget_s": request.budget_s}
-        rows = [case_row(planned, found) for planned in plan]
-        console.data({**whole, "memory_bytes": memory_bytes, "cases": rows})
-        return
     console.show(plan_table(plan, request, found, size_names(plan)))
     total = plan_total(plan, request, found, memory_bytes)
     console.out().print("", *filter(None, (total, line)), sep="\n")
     if on and shards:
         print(script(asked.folder, shards, cluster.command(asked.options, request.device)))
-
-
-def case_row(planned: Planned, found: Foreseen) -> dict[str, Any]:
-    """What programs read of a case; what is unknown of a module without a card is null."""
-    left_out = found.left_out.get(planned.case.key)
-    return {
-        **asdict(planned),
-        "predicted_s": found.seconds.get(planned.case.key),
-        "predicted_bytes": planned.predicted_bytes if planned.declared else None,
-        "label": str(planned.case),
-        "rounds": found.rounds.get(planned.case.key, 0),
-        "left_out": left_out
-        and {"outcome": left_out.outcome, "cause": left_out.cause, "reason": left_out.reason},
-    }
 
 
 def trace(

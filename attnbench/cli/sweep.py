@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.cli import console
-from attnbench.cli.options import as_json, option, switch, with_sweep_options
+from attnbench.cli.options import option, switch, with_sweep_options
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import UsageError
 from attnbench.fleet import folder as fleets
@@ -36,7 +36,6 @@ def sweep(
         "Resume the sweep in this folder; its options need not be repeated.",
         HelpPanel.OUTPUT,
     ),
-    json_: bool = as_json(HelpPanel.OUTPUT),
     trace: str | None = option(
         "CASE",
         "Only profile one case, such as fastformer/training/1024, and write its trace for"
@@ -59,9 +58,9 @@ def sweep(
         earlier = load(folder)
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
     asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
-    refuse_useless(asked, trace, dry_run, json_)
+    refuse_useless(asked, trace, dry_run)
     console.begin("reading mechanisms")
-    measure(asked, request_of(asked, earlier), json_, trace, dry_run)
+    measure(asked, request_of(asked, earlier), trace, dry_run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +96,7 @@ def request_of(asked: Asked, earlier: Sweep | None) -> Request:
     return again
 
 
-def measure(
-    asked: Asked, request: Request, as_json: bool, trace: str | None, dry_run: bool
-) -> None:
+def measure(asked: Asked, request: Request, trace: str | None, dry_run: bool) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
     from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
     from attnbench.cli import cluster, planning, sweep_output
@@ -119,7 +116,7 @@ def measure(
             if trace is not None:
                 planning.trace(trace, planned.cases, request, server, folder)
             elif dry_run:
-                planning.foretell(asked, request, planned.cases, as_json)
+                planning.foretell(asked, request, planned.cases)
             elif not on:
                 sweep_output.measure(request, planned, server, folder, asked.shard, options_file)
         if drive:
@@ -127,10 +124,10 @@ def measure(
         if measures and asked.shard is None:
             with cluster.report_then_raise(lost):
                 refuse_empty(folder)
-                publish(folder, as_json=as_json)
+                publish(folder)
 
 
-def refuse_useless(asked: Asked, trace: str | None, dry_run: bool, as_json: bool) -> None:
+def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:
     """Raises `UsageError` if options have no effect together."""
     on, shards, shard = asked.where.on, asked.where.shards, asked.shard
     cold, numbered = asked.options.get("cold"), ":" in asked.options.get("device", "")
@@ -139,11 +136,9 @@ def refuse_useless(asked: Asked, trace: str | None, dry_run: bool, as_json: bool
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
         (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
         (asked.where.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
-        (as_json and shard and not dry_run, "--json has no effect with --shard"),
         (
-            trace is not None and (on or shard or dry_run or as_json or cold),
-            "--trace only profiles one case here; leave out --on, --shard, --dry-run, --json and"
-            " --cold",
+            trace is not None and (on or shard or dry_run or cold),
+            "--trace only profiles one case here; leave out --on, --shard, --dry-run and --cold",
         ),
         (
             numbered and (on or shard),

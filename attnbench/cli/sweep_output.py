@@ -65,10 +65,6 @@ def show_choices(request: Request, plan: Plan, here: Environment, journal: Journ
         f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget};"
         f" into {journal.folder}"
     )
-    if here.cuda:
-        from attnbench.render.conditions import gpu_settings
-
-        show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
     console.warn(mixed_causality(plan.cases))
     console.warn(noise_warnings(here, clock, request.budget_s))
 
@@ -93,8 +89,6 @@ def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = Non
     cores, threads = many(here.cores, "core"), many(here.threads, "thread")
     if here.threads > here.cores:
         yield f"{threads} share {cores}; try --threads {here.cores}"
-    elif here.threads > 1 and here.device_memory_bytes is None:
-        yield f"wall time on {threads} is less certain than CPU time on one core (--threads 1)"
     if others := here.notes.get(OTHERS):
         yield f"other processes use the GPU ({others}), and times will be noisy"
     if here.share is not None and here.share < ENOUGH:

@@ -71,25 +71,21 @@ def test_a_resumed_sweep_that_is_done_measures_nothing(swept, words):
 
 def test_a_sweep_is_repeated_by_its_file(swept, tmp_path):
     def planned(*more):
-        again = ("sweep", "--config", swept[0] / "sweep.toml", "--dry-run", "--json", *more)
-        return {row["label"] for row in json.loads(here(*again, cwd=tmp_path).stdout)["cases"]}
+        again = ("sweep", "--config", swept[0] / "sweep.toml", "--dry-run", *more)
+        return here(*again, cwd=tmp_path).stdout
 
-    assert planned() == {str(case.case) for case in load(swept[0]).plan}
-    assert all("-N7-" in label for label in planned("--lengths", "7")), "the command line wins"
+    table, *_ = planned().partition("Total time")
+    assert here("sweep", *QUICK, "--dry-run").stdout.startswith(table)
+    assert "Measured: 4 of 4 cases, rounds: 1." in planned("--lengths", "7"), "what is written wins"
 
 
 def test_a_dry_run_writes_nothing(tmp_path):
     done = here("sweep", *QUICK, "--dry-run", cwd=tmp_path)
-    assert "Plan (D32-H2/model/float32/cpu)" in done.stdout
-    assert "Total time" in done.stdout
-    assert not list(tmp_path.iterdir())
-    found = json.loads(here("sweep", *QUICK, "--dry-run", "--json", cwd=tmp_path).stdout)
-    assert found["total_s"] > 0
-    rows = found["cases"]
+    rows = [line.split() for line in done.stdout.splitlines() if " 1 round" in line]
     assert len(rows) == 8
-    assert rows[0]["label"] == "fastformer:eager/B4-N16-D32-H2/model/training/float32/cpu"
-    assert {(row["rounds"], row["left_out"]) for row in rows} == {(1, None)}
-    assert all(row["predicted_s"] > 0 and row["predicted_bytes"] > 0 for row in rows)
+    assert rows[0][:3] == ["fastformer:eager", "training", "16"]
+    assert "Total time: " in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

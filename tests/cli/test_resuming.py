@@ -1,6 +1,5 @@
 """What `--resume` asks for, and what it refuses."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,7 +78,6 @@ def test_limits_may_be_new_and_change_nothing_else(before):
 
 
 def test_a_recorded_sweep_is_planned_again_from_its_folder(tmp_path):
-    done = here("sweep", "--resume", CROSSED, "--dry-run", "--json", cwd=tmp_path)
-    labels = [row["label"] for row in json.loads(done.stdout)["cases"]]
-    assert "fastformer:eager/B2-N16-D32-H2/model/inference/bfloat16/cpu" in labels
-    assert len(labels) == 16
+    done = here("sweep", "--resume", CROSSED, "--dry-run", cwd=tmp_path)
+    assert "16 of 16 cases" in done.stdout
+    assert "fastformer:eager D=32 bf16" in done.stdout

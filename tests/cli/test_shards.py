@@ -106,7 +106,6 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
             ("--on", "slurm", "--shards", "2", "--device", "auto"),
             "other devices than this machine; write --device cpu or --device cuda",
         ),
-        (("--shard", "1/2", "--json"), "--json has no effect with --shard"),
         (("--shard", "1/2", "--device", "cuda:1"), "the scheduler assigns each shard its device"),
         (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),
         (("--shard", "3/2"), "--shard '3/2' is not I/N"),
