@@ -14,6 +14,7 @@ from attnbench.attention import flex
 from attnbench.attention.flex import BLOCK
 from attnbench.catalogue import registry
 from attnbench.devices.finding import find
+from attnbench.devices.kinds.cuda import Cuda
 from attnbench.mechanisms import (
     bigbird,
     image_transformer,
@@ -187,6 +188,16 @@ def test_where_it_cannot_run_it_says_why(name):
     for reason, refused in refusals.items():
         assert card.refusal("flex", card.config(), refused) == reason
     assert card.refusal("flex", card.config(), w) == (NO_COMPILER or None)
+
+
+@pytest.mark.parametrize("name", ["moba", "native_sparse"])
+def test_on_a_gpu_it_reads_chosen_blocks_where_it_can(name, monkeypatch):
+    monkeypatch.setattr(Cuda, "cannot_compile", lambda self: "")
+    card, w = registry.card(name), replace(workload(64, 1, True), width=64, dtype="float32")
+    w = replace(w, heads=4, device="cuda")
+    others = (replace(w, device="cpu"), replace(w, mode=Mode.DECODE), replace(w, dtype="float64"))
+    assert card.default_form(card.config(), w) == "flex"
+    assert {card.default_form(card.config(), other) for other in others} == {"blocked"}
 
 
 @pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
