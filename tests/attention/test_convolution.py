@@ -1,13 +1,11 @@
 """The short convolution against that of torch, and after earlier tokens."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
-from attnbench.attention.convolution import Convolution, Convolved
+from attnbench.attention.convolution import Convolution
 
 B = 2
 
@@ -30,12 +28,3 @@ def test_a_convolution_is_that_of_torch(N, W, biased):
         strict=True,
     ):
         assert_close(a, b)
-
-
-def test_a_convolution_continues_after_its_last_inputs():
-    x, with_taps = torch.randn(B, 9, 3), SimpleNamespace(taps=torch.randn(4, 3))
-    whole, last = Convolved.convolve(with_taps, x, torch.zeros(B, 3, 3))
-    first, before = Convolved.convolve(with_taps, x[:, :1], torch.zeros(B, 3, 3))
-    rest, after = Convolved.convolve(with_taps, x[:, 1:], before)
-    assert_close(torch.cat([first, rest], 1), whole)
-    assert_close(after, last)

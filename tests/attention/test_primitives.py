@@ -99,11 +99,3 @@ def test_keys_are_repeated_where_no_fused_kernel_of_a_gpu_shares_them(can_share,
         q, k = (torch.empty(2, heads, 8, 16, device="cuda") for heads in (6, 2))
         fused_attention(q, k, k, None)
     assert asked == [(2, True) if can_share else (6, False)]
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_heads_may_share_keys(causal):
-    q, k, v = rows(0, 2, 6, 5, 4), rows(1, 2, 2, 5, 4), rows(2, 2, 2, 5, 4)
-    repeated = (x.repeat_interleave(3, 1) for x in (k, v))
-    expected = by_query(q, *repeated, None, causal)
-    torch.testing.assert_close(fused_attention(q, k, v, None, causal), expected)

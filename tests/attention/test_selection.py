@@ -7,14 +7,11 @@ from torch.testing import assert_close
 from attnbench.attention import selection
 from attnbench.attention.selection import (
     allowed_tokens,
-    block_means,
     choose,
-    chosen_flops,
     read_allowed,
     read_chosen,
     top_blocks,
 )
-from attnbench.verify.flops import counted_flops
 from tests.kept import kept_bytes
 
 B, K, G, N, D = 2, 2, 3, 45, 4
@@ -87,27 +84,8 @@ def test_scores_that_tie_at_zero_choose_the_latest():
     assert choice[0, 0, -1].nonzero()[:, 0].tolist() == [7, 8]
 
 
-def test_means_leave_padding_out():
-    k = torch.randn(B, K, N, D)
-    means = block_means(k, padding(), 8)
-    assert_close(means[0, :, 0], k[0, :, 3:8].mean(1))
-    assert (means[1, :, 5] == 0).all()
-    assert_close(block_means(k, None, 8)[:, :, -1], k[:, :, 40:].mean(2))
-
-
 def test_neither_scores_nor_copies_are_kept():
     q, k, v, choice = drawn(8, K)
     kept, _ = kept_bytes(read_chosen, q, k, v, choice, None, 8)
     inputs = sum(t.nbytes for t in (q, k, v, choice))
     assert kept < 2.5 * inputs
-
-
-@pytest.mark.parametrize("C", [4, 16])
-def test_flops_are_those_that_torch_counts(C):
-    q, k, v, choice = drawn(C, 1)
-    module = torch.nn.Module()
-
-    def read(*inputs):
-        return read_chosen(*inputs, choice, None, C)
-
-    assert counted_flops(module, q, k, v, call=read) == B * chosen_flops(N, C, 2, K * G, D)

@@ -1,10 +1,10 @@
-"""Padding before the tokens takes the place of no chosen block, and no convolution reads it."""
+"""Padding before the tokens takes the place of no chosen block and of no neighbour."""
 
 import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.records import Level, Workload
+from attnbench.records import Causality, Level, Workload
 
 BLOCK = 4
 CHOOSING = [
@@ -14,6 +14,7 @@ CHOOSING = [
     ("mamba2", {"head_width": 8, "state": 6, "chunk": 16, "bias": True}),
     ("moba", {"block": BLOCK, "blocks": 3}),
     ("native_sparse", {"block": BLOCK, "blocks": 4, "window": 6}),
+    ("star_transformer", {"iterations": 2}),
 ]
 
 
@@ -22,15 +23,16 @@ CHOOSING = [
     [
         (name, form, options)
         for name, options in CHOOSING
-        for form in card(name).forms
-        if form != "compiled"
+        for form, module in card(name).forms.items()
+        if not module.compiles
     ],
 )
 def test_outputs_are_those_without_the_padding(mechanism, form, options):
     tested, before = card(mechanism), 3 * BLOCK
     config = tested.configure(options)
     sizes = {"batch": 2, "seq_len": 40, "width": 16, "heads": 4, "padding": 0.3}
-    w = Workload(**sizes, level=Level.ATTENTION, causal=True)
+    causal = tested.causality is not Causality.NEVER
+    w = Workload(**sizes, level=Level.ATTENTION, causal=causal)
     if tested.refusal(form, config, w):
         pytest.skip("the form does not take padding or these options")
     torch.manual_seed(0)

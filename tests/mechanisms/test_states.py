@@ -71,17 +71,6 @@ def test_what_forgets_everything_before_a_token_stays_finite(
         assert (gradients[index][..., 1:] != 0).any()
 
 
-@pytest.mark.parametrize("form", ["eager", "chunked"])
-def test_gated_delta_net_replaces_the_value_at_a_key(form):
-    """With β = 1, a query at the key of any token reads the value written last at that key."""
-    module = core("gated_delta_net", form, seq_len=8, heads=2, gate=False, chunk=3)
-    k = torch.eye(8, dtype=torch.float64)[:4].repeat(2, 1).expand(2, 2, -1, -1)
-    v = torch.randn(2, 2, 8, 8, dtype=torch.float64)
-    o = module.attend(k, k, v, torch.full((2, 2, 8), 50.0, dtype=torch.float64), None)
-    # a query has length 1 / √d; what is added to squared lengths shortens keys by some 1e-6
-    torch.testing.assert_close(8**0.5 * o, v, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("causal", [False, True])
 def test_sums_of_linear_transformer_do_not_overflow_narrow_types(dtype, causal):
