@@ -46,6 +46,8 @@ PER_PAIR = (
 def sentences(answers: Answers) -> dict[str, str]:
     """The answer to each question, a sentence of plain text by its heading, in reading order."""
     names, found = labels(answers.series), {}
+    if not answers.fastest:
+        found["Fastest"] = "Nothing of what was timed is ranked; the warnings say why."
     if not answers.timed:
         found["Fastest"] = "Nothing was timed."
     for heading, winners in {
