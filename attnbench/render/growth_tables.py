@@ -6,7 +6,7 @@ printed exponent by more than `BEND`. Everything outside the core is linear in N
 no exponent below 1 is expected.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from math import log, sqrt
@@ -17,34 +17,28 @@ from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, CrossoverKin
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import DRAWN, MEMORY, TIME
 from attnbench.records import PASSES, CardFacts, Level
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table
+from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table, words
 from attnbench.render.printed import PrintedCost, printed_costs
 
 
 def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
     """Table 7 of the Fastformer paper, with counted and measured costs; `fits` are of `scaling`."""
-    length, printed = int(cases["seq_len"].max()), {card.mechanism: card for card in cards}
+    length, printed = int(cases["seq_len"].max()), {c.mechanism: c.complexity for c in cards}
     longest = cases[cases["seq_len"] == length].drop_duplicates("series").set_index("series")
-    longest = longest.reindex(fits["series"].unique())
-    rows = []
-    for series, own in fits.groupby("series", sort=False):
-        case, card = longest.loc[series], printed.get(own["mechanism"].iloc[0])
-        rows.append({
-            "series": series,
-            "as_printed": card.complexity if card else units.NOTHING,
-            "parameters": case["parameters"],
-            "flops_per_token_at_longest": case["flops"] / case["outputs"],
-            "fits": own,
-        })  # fmt: skip
-    counted = f"FLOPs per token, N = {units.count(length)}"
+    known = longest.assign(flops_per_token_at_longest=longest["flops"] / longest["outputs"])
+    swept = fits.drop_duplicates("series").set_index("series")["mechanism"]
     return table(
-        rows,
+        known.reindex(swept.index).assign(mechanism=swept).reset_index().to_dict("records"),
         [
             Column.words("Mechanism", "series"),
-            Column.words("As printed", "as_printed"),
+            Column("As printed", lambda row: words(printed.get(row["mechanism"], units.NOTHING))),
             Column.number("Parameters", "parameters", units.count),
-            Column.number(counted, "flops_per_token_at_longest", units.flops),
-            *_exponents(fits, lambda fit, row: exponent(fit)),
+            Column.number(
+                f"FLOPs per token, N = {units.count(length)}",
+                "flops_per_token_at_longest",
+                units.flops,
+            ),
+            *_exponents(fits),
         ],
         name="complexity",
         title="Complexity: printed, counted and measured",
@@ -102,16 +96,19 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     return Cell(text if low == high else units.interval(text, *ends), length, low, high)
 
 
-def _exponents(fits: Frame, cell: Callable[[Row | None, Any], Cell]) -> Iterator[Column]:
+def _exponents(fits: Frame, level: Level | None = None) -> Iterator[Column]:
     """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's.
 
-    `cell` is given the fit, if there is one, and the row of the table, which has `fits`.
+    A row has its `series`, and may have a printed `cost` to compare with at this level.
     """
+    known = {(fit["series"], fit["metric"], fit["mode"]): fit for _, fit in fits.iterrows()}
 
     def fitted(metric: str, mode: str, row: Mapping[str, Any]) -> Cell:
-        own = row["fits"]
-        same = own[(own["metric"] == metric) & (own["mode"] == mode)]
-        return cell(None if same.empty else same.iloc[-1], row)
+        fit = known.get((row["series"], metric, mode))
+        cell = exponent(fit)
+        if fit is None or level is None or cell.value is None or fit["tail"] != Tail.STRAIGHT:
+            return cell
+        return cell._replace(text=cell.text + _departure(fit, row["cost"], level))
 
     for metric in DRAWN:
         for mode in dict.fromkeys(fits["mode"]):
@@ -128,6 +125,15 @@ def exponent(fit: Row | None) -> Cell:
     shown = units.interval(text, *ends) if units.has_value(fit["low"]) else text
     mark = "~" if fit["tail"] == Tail.BENDING else ""
     return bounded(fit["exponent"], fit["low"], fit["high"])._replace(text=mark + shown)
+
+
+def _departure(fit: Row, cost: PrintedCost, level: Level) -> str:
+    """` ↑` or ` ↓` where a measured exponent is not the printed one."""
+    power = max(cost.power, LEAST_EXPONENT[level])
+    if fit["metric"] == TIME and fit["mode"] not in PASSES:
+        power = max(power - STEPS, 0.0)
+    steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
+    return " ↑" if fit["low"] > steepest + BEND else " ↓" if fit["high"] < power - BEND else ""
 
 
 def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Iterator[Table]:
@@ -149,20 +155,20 @@ def _paper_table(
     cards: Sequence[CardFacts],
     level: Level,
 ) -> Table:
-    by_name = {card.mechanism: card for card in cards}
+    papers = {card.mechanism: f" ({card.authors}, {card.year})" for card in cards}
     slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
-    rows = []
-    for cost in costs:
-        card = by_name.get(cost.mechanism)
-        row = {
-            "model": f"{cost.name} ({card.authors}, {card.year})" if card else cost.name,
+    rows = [
+        {
+            "model": f"{cost.name}{papers.get(cost.mechanism, '')}",
             "complexity": cost.printed + (f" ({slips.index(cost.slip) + 1})" if cost.slip else ""),
             "decode": "✓" if cost.decode == "yes" else "✗",
             "class": cost.family,
+            "series": series,
             "cost": cost,
         }
-        own = fits[fits["mechanism"] == cost.mechanism].groupby("series", sort=False)
-        rows += [{**row, "measured": series, "fits": found} for series, found in own]
+        for cost in costs
+        for series in fits.loc[fits["mechanism"] == cost.mechanism, "series"].unique()
+    ]
     of_survey = [Column.words("Decode", "decode"), Column.words("Class", "class")]
     slow = " Projections and the shell, linear in N, flatten a curve until its core dominates."
     return table(
@@ -171,8 +177,8 @@ def _paper_table(
             Column.words("Model / Paper", "model"),
             Column.words("Complexity", "complexity"),
             *(of_survey if any(cost.family for cost in costs) else ()),
-            Column.words("Measured", "measured"),
-            *_exponents(fits, lambda fit, row: _against_printed(fit, row["cost"], level)),
+            Column.words("Measured", "series", "measured"),
+            *_exponents(fits, level),
         ],
         name=name,
         title=f"{costs[0].source}, with measured exponents",
@@ -183,15 +189,3 @@ def _paper_table(
         " curve that still bends. Memory is compared with the same printed exponent; forms that"
         " never store their scores stay below it.",
     )
-
-
-def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
-    cell = exponent(fit)
-    if fit is None or cell.value is None or fit["tail"] != Tail.STRAIGHT:
-        return cell
-    power = max(cost.power, LEAST_EXPONENT[level])
-    if fit["metric"] == TIME and fit["mode"] not in PASSES:
-        power = max(power - STEPS, 0.0)
-    steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
-    mark = " ↑" if fit["low"] > steepest + BEND else " ↓" if fit["high"] < power - BEND else ""
-    return cell._replace(text=cell.text + mark)
