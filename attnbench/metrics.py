@@ -38,8 +38,7 @@ class Join(StrEnum):
 
     GEOMETRIC_MEAN = "geometric mean"  # costs with an interval: rounds differ by factors
     MEDIAN = "median"  # conditions of the measurement
-    LARGEST = "largest"  # peaks: what the case may need
-    EXACT = "exact"  # every round gives the same value
+    LARGEST = "largest"  # peaks: what the case may need; and counts, which are the same
 
 
 LAYERED = (Unit.SECONDS, Unit.BYTES, Unit.JOULES, Unit.RATE)  # what adds up over layers
@@ -122,7 +121,7 @@ PEAKS = 0.01
 
 _time = partial(Metric, unit=Unit.SECONDS, join=Join.GEOMETRIC_MEAN)
 _bytes = partial(Metric, unit=Unit.BYTES, join=Join.LARGEST)
-_count = partial(Metric, tolerance=EXACT, compared=True)
+_count = partial(Metric, join=Join.LARGEST, tolerance=EXACT, compared=True)
 _recorded = partial(Metric, join=Join.MEDIAN, better=Better.NEITHER)
 
 ROWS = (
@@ -152,15 +151,14 @@ ROWS = (
     _bytes(STATE, "state", "what decoding keeps of N tokens", tolerance=EXACT,
            name="state", compared=True),
     _bytes("moved_bytes", "bytes moved", "operands and results of all operators", tolerance=PEAKS),
-    _count("operators", "operators", "operators of one iteration", Unit.COUNT, Join.LARGEST),
-    _count("garbage", "garbage", "objects that an iteration leaves to the collector", Unit.COUNT,
-           Join.LARGEST),
-    _count("parameters", "parameters", "trainable parameters", Unit.COUNT, Join.EXACT),
-    _count("flops", "FLOPs", "matrix products of the forward pass", Unit.FLOPS, Join.EXACT),
+    _count("operators", "operators", "operators of one iteration", Unit.COUNT),
+    _count("garbage", "garbage", "objects that an iteration leaves to the collector", Unit.COUNT),
+    _count("parameters", "parameters", "trainable parameters", Unit.COUNT),
+    _count("flops", "FLOPs", "matrix products of the forward pass", Unit.FLOPS),
     Metric("core_flops", "FLOPs of the core", "matrix products of the attention alone", Unit.FLOPS,
-           Join.EXACT, tolerance=EXACT, name="core_flops"),
+           Join.LARGEST, tolerance=EXACT, name="core_flops"),
     Metric("projection_flops", "FLOPs of projections", "into and out of the attention", Unit.FLOPS,
-           Join.EXACT, tolerance=EXACT, name="projection_flops"),
+           Join.LARGEST, tolerance=EXACT, name="projection_flops"),
     Metric("error", "error", "relative, against the float64 reference", Unit.RATIO, Join.LARGEST),
     Metric("energy_j", "energy", "one iteration, of the GPU (--energy)", Unit.JOULES,
            Join.GEOMETRIC_MEAN, signed=True),

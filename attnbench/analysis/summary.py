@@ -265,5 +265,4 @@ def combine_runs(key: str, values: Sequence[float]) -> float:
     """The value of a case from those of its rounds, as the table of metrics defines; else NaN."""
     if not values:
         return math.nan
-    largest = TABLE[key].join in (Join.LARGEST, Join.EXACT)
-    return float(np.max(values) if largest else np.median(values))
+    return float(np.max(values) if TABLE[key].join is Join.LARGEST else np.median(values))

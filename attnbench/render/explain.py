@@ -20,22 +20,15 @@ def title(levels: Sequence[LevelCosts]) -> str:
 
 
 def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
-    """How much longer the first takes at each level, and what it counts in the first of these."""
+    """How much longer the first takes, and by how much at each level."""
     timed = [level for level in levels if units.has_value(level.ratio)]
-    least, last = timed[0], timed[-1]
+    last = timed[-1]
     ratio = factor(last.ratio, last.low, last.high)
     times = " against ".join(units.seconds(row[TIME]) for row in (last.a, last.b))
     a, b = last.a["series"], last.b["series"]
     yield f"{a} takes {ratio} the time of {b} at level {last.level}: {times}."
     more = [f"{1e3 * (one.a[TIME] - one.b[TIME]):+.3g} ms at level {one.level}" for one in timed]
     yield f"The difference is {', '.join(more)}."
-    counts = [
-        f"{TABLE[key].label} {_cell(key, least.a).text} against {_cell(key, least.b).text}"
-        for key in COUNTS
-        if units.has_value(least.a[key]) and units.has_value(least.b[key])
-    ]
-    if counts:
-        yield f"Counted at level {least.level}: {', '.join(counts)}."
 
 
 def costs(levels: Sequence[LevelCosts]) -> Table:

@@ -80,6 +80,9 @@ def test_a_length_without_a_time_has_no_place():
 
     whole = sweep(("fastformer", "linformer"), lengths=SHORT, modes=(Mode.INFERENCE,), end=end)
     assert [winner.seq_len for winner in analyse(whole).answers.fastest] == [128, 2048]
+    untimed = analyse(sweep(("fastformer",), lengths=SHORT, end=skipped))
+    assert untimed.answers.seq_len is None
+    assert not len(untimed.rows)
 
 
 def crossed(whole, against=None):
@@ -169,12 +172,6 @@ def test_a_slower_form_of_the_same_function_does_not_hold_the_table_back():
     series = ("transformer:eager", "transformer:sdpa", "fastformer")
     assert analyse(sweep(series, lengths=SHORT, end=end)).answers.seq_len == 2048
     assert analyse(sweep(series[::2], lengths=SHORT, end=end)).answers.seq_len == 128
-
-
-def test_of_what_nothing_was_timed_there_is_no_length():
-    whole = sweep(("fastformer",), lengths=SHORT, end=skipped)
-    assert analyse(whole).answers.seq_len is None
-    assert not len(analyse(whole).rows)
 
 
 def test_the_least_memory_ties_within_the_tolerance_of_peaks():

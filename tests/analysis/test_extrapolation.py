@@ -93,5 +93,8 @@ def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
     def end(case):
         return over_budget(case) if case.mechanism == "fastformer" else None
 
-    text = recommended(chosen(sweep(("fastformer", "linformer"), modes=MODES, end=end)))
-    assert text.startswith("inference: Linformer; not measured, but predicted: Fastformer ")
+    found = chosen(sweep(("fastformer", "linformer"), modes=MODES, end=end))
+    assert found["rank"].isna().tolist() == [False, True]
+    assert list(found["excluded"]) == ["", ""]
+    said = "inference: Linformer; not measured, but predicted: Fastformer "
+    assert recommended(found).startswith(said)
