@@ -21,7 +21,7 @@ SLACK = 60  # lines by which a room may stay below its number
 LINES = {
     "cli": (1_970, 1_000),
     "api": (430, 170),
-    "gate": (1_440, 1_200),
+    "gate": (1_410, 1_200),
     "claims": (350, 350),
     "render": (2_930, 1_700),
     "render/web": (520, 520),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (29_030, 22_000)
-ALL = (23_450, 17_500)  # of the package
+ALL = (23_420, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -11,7 +11,6 @@ from statistics import median
 from typing import Any, TypeAlias
 
 from attnbench.gate.rule import FEWEST, Evidence, Look, Pair, Statistic, mean
-from attnbench.metrics import TIME
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
 
@@ -25,7 +24,7 @@ FEWEST_ROUNDS = 4
 START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
 
 Trees: TypeAlias = dict[str, Path]  # of each side
-Visit: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]  # by metric, then by side
+Visit: TypeAlias = Mapping[str, tuple[float, ...]]  # seconds of one iteration, by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,21 +161,20 @@ class CheckedCase:
         """Whether it has run on every side."""
         return all(counted.ran for counted in self.counted.values())
 
-    def numbers(self, side: str, statistic: Statistic, metric: str) -> tuple[float, ...]:
-        """One number per process of a side: the median of its samples, or their mean."""
+    def seconds(self, side: str, statistic: Statistic) -> float | None:
+        """The middle process of a side, each by the median of its samples or by their mean."""
         of = mean if statistic is Statistic.AVERAGE else median
-        return tuple(of(v[metric][side]) for look in self.looks for v in look if metric in v)
+        known = [of(visit[side]) for look in self.looks for visit in look]
+        return median(known) if known else None
 
-    def evidence(self, metric: str = TIME) -> Evidence:
+    def evidence(self) -> Evidence:
         """The pairs of processes, as the rule takes them."""
 
         def look(visits: Sequence[Visit]) -> Look:
-            every = [visit[metric] for visit in visits if metric in visit]
-            sides = (HEAD, AGAIN)
-            return Look(*(tuple(Pair.of(laps[BASE], laps[s]) for laps in every) for s in sides))
+            return Look(*(tuple(Pair.of(v[BASE], v[s]) for v in visits) for s in (HEAD, AGAIN)))
 
         first, second = map(look, self.looks)
-        return Evidence(name=self.label, metric=metric, first=first, second=second)
+        return Evidence(first=first, second=second)
 
 
 def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:

@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, starmap
-from statistics import median
 from typing import Any
 
 from attnbench.devices.finding import find
 from attnbench.gate import rule
 from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted
 from attnbench.gate.measuring import Looks
-from attnbench.metrics import COUNTED, RACED, TABLE, TIME
+from attnbench.metrics import COUNTED, TABLE, TIME
 from attnbench.records import Cause, Outcome
 from attnbench.statistics.verdict import Verdict, count_verdict
 
@@ -106,7 +105,7 @@ class Report:
         What neither side can run counts as undecided only if nothing was compared.
         """
         neither = tuple(f for f in self.findings if f.unchecked)
-        times = tuple(f for f in self.findings if f.metric in RACED)
+        times = tuple(f for f in self.findings if f.metric == TIME)
         untimed = () if any(f.ratio or f.decided for f in times) else times
         if neither or untimed or any(f.decided or f.ratio for f in self.findings):
             return neither or untimed
@@ -131,13 +130,12 @@ class Report:
 
 def reported(report: Report, looks: Looks) -> Report:
     """The report with the findings and conditions of what was measured."""
-    plan, found = looks.plan, looks.raced()
-    times = [evidence for _, evidence in found if evidence.metric == TIME]
+    plan, due = looks.plan, looks.due
+    times = [case.evidence() for case in due]
     views = [evidence.views(plan.threshold)[0] for evidence in times]
     floors = [view.floor for view in views if len(view.again) >= rule.FEWEST]
     sides = ((case, *map(case.counted.__getitem__, (BASE, HEAD))) for case in looks.cases)
-    rulings = rule.judge([evidence for _, evidence in found], plan.threshold)
-    raced = ((*pair, ruling) for pair, ruling in zip(found, rulings, strict=True))
+    raced = zip(due, times, rule.judge(times, plan.threshold), strict=True)
     conditions = Conditions(
         plan=plan,
         clock=find(plan.device).clock if times else "",
@@ -190,9 +188,9 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
 def judged(
     looks: Looks, case: CheckedCase, evidence: rule.Evidence, ruling: rule.Ruling
 ) -> Finding:
-    """The verdict on a raced metric of a case; what is unsure says which budget is enough."""
+    """The verdict on the time of a case; what is unsure says which budget is enough."""
     verdict, effect, reason, statistic = ruling
-    unsure, metric = verdict is Verdict.UNSURE, evidence.metric
+    unsure = verdict is Verdict.UNSURE
     unconfirmed = unsure and len(evidence.second.head) < rule.FEWEST
     suspected = unconfirmed and rule.suspected(evidence, looks.plan.threshold)
     if unsure and len(evidence.first.head) < rule.FEWEST:
@@ -201,14 +199,12 @@ def judged(
         reason = f"{reason} ({looks.enough})"
     known = effect.low > -math.inf
     ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
-    numbers = (case.numbers(side, statistic, metric) for side in (BASE, HEAD))
-    base, head = (median(each) if each else None for each in numbers)
     return Finding(
         mechanism=case.name,
-        case=evidence.name,
-        metric=metric,
-        base=base,
-        head=head,
+        case=case.label,
+        metric=TIME,
+        base=case.seconds(BASE, statistic),
+        head=case.seconds(HEAD, statistic),
         ratio=ratio,
         low=low,
         high=high,

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import convert
 
@@ -30,18 +30,15 @@ from attnbench.gate.cases import (
     Trees,
     Visit,
 )
-from attnbench.metrics import RACED, TIME
 from attnbench.records import Outcome
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
-from attnbench.run.race import Entry, Round, Turns
+from attnbench.run.race import Round, Turns
 
 COUNT_TIMEOUT_S = 300.0
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 50.0  # of a visit: at least, and times its expected time
 MARGIN = 1.5  # of a suggested budget over the expected time: the load of a machine varies
 STEP_S = 10  # to a multiple of which it is rounded up
-
-Raced: TypeAlias = tuple[CheckedCase, rule.Evidence]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +136,7 @@ class TreeRace:
         return len(self.builds) * (START_S + iterations * self.iteration_s)
 
     def run(self, processes: Round) -> Visit:
-        """What every side measured, times in seconds of one iteration. Raises `Failed`."""
+        """The samples of every side. Raises `Failed`."""
         turns = Turns(pairs=self.rounds, iterations=self.iterations)
         entries = processes.race(
             {side: {"warmup_s": 0.05, "faulting_s": 0.25, **b} for side, b in self.builds.items()},
@@ -149,16 +146,7 @@ class TreeRace:
         for side, entry in entries.items():
             if entry.failed is not None:
                 raise Failed(side, convert(entry.failed, Counted))
-        found = {key: {side: _numbers(key, e) for side, e in entries.items()} for key in RACED}
-        return {key: laps for key, laps in found.items() if all(laps.values())}
-
-
-def _numbers(key: str, entry: Entry) -> tuple[float, ...]:
-    """The samples of a side, or twice the one value of its process; empty without one."""
-    if key == TIME:
-        return tuple(sample.seconds for sample in entry.laps.values())
-    number = entry.finished["values"].get(key, 0.0)
-    return (number, number) if number > 0 else ()
+        return {side: tuple(s.seconds for s in e.laps.values()) for side, e in entries.items()}
 
 
 def tree_round(server: Pool, trees: Trees, draw: random.Random) -> Round:
@@ -187,12 +175,6 @@ class Looks:
         """The cases that are to be timed and can be."""
         return [case for case in self.cases if self.plan.times and case.ran]
 
-    def raced(self, cases: Sequence[CheckedCase] | None = None) -> list[Raced]:
-        """The evidence on what was raced: first on times, then on each other metric that it has."""
-        cases = self.due if cases is None else cases
-        every = [(case, case.evidence(metric)) for metric in RACED for case in cases]
-        return [(case, e) for case, e in every if e.metric == TIME or e.first.head]
-
     def take(self, cases: Sequence[CheckedCase]) -> None:
         """Count the cases; then look at one after another, and once more at what is doubtful.
 
@@ -212,10 +194,10 @@ class Looks:
             while waiting:
                 case = waiting.pop(0)
                 self.look(case, 0, waiting)
-                if any(rule.suspected(e, self.plan.threshold) for _, e in self.raced([case])):
+                if rule.suspected(case.evidence(), self.plan.threshold):
                     self.look(case, 1, waiting)
-            for case, evidence in self.raced():
-                if not case.looks[1] and not rule.settled(evidence, self.plan.threshold):
+            for case in self.due:
+                if not case.looks[1] and not rule.settled(case.evidence(), self.plan.threshold):
                     self.look(case, 1)
 
     def look(self, case: CheckedCase, stage: int, waiting: Sequence[CheckedCase] = ()) -> None:
@@ -273,7 +255,7 @@ class Looks:
     def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""
         once = TreeRace(builds={BASE: case.build_request()})
-        batch_s = min(once.run(processes)[TIME][BASE])
+        batch_s = min(once.run(processes)[BASE])
         if case.workload is not None:
             case.batch = self.plan.batch_for(case.workload, batch_s)
             batch_s *= case.batch / case.workload.batch

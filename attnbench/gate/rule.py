@@ -25,7 +25,6 @@ from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from attnbench.metrics import TIME
 from attnbench.statistics.estimate import p_value, student_quantile
 from attnbench.statistics.verdict import Verdict, discoveries
 from attnbench.units import percent
@@ -102,12 +101,10 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A metric of one case, in one or two looks."""
+    """The pairs of one case, in one or two looks."""
 
-    name: str
     first: Look
     second: Look = field(default_factory=Look)
-    metric: str = TIME
 
     def views(self, threshold: float) -> list["View"]:
         """Each statistic of all pairs, the typical one first."""

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attnbench.gate.finding import OUTPUTS, RUNS, Finding, Report
-from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Better, Metric, Unit
+from attnbench.metrics import COUNTED, TABLE, TIME, Better, Metric, Unit
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Column, Table, clean, quantity, table, words
 from attnbench.statistics.verdict import Verdict
@@ -58,7 +58,7 @@ def headline(report: Report) -> str:
     if lost := [finding for finding in report.unsure if finding.unmeasured]:
         return f"UNSURE: {_first(report, lost)}"
     if unsure := report.unsure:
-        late = [f for f in unsure if f.metric in RACED and f.ratio is None]
+        late = [f for f in unsure if f.metric == TIME and f.ratio is None]
         why = f"; for {_number(late)} {clean(late[0].reason)}" if late else ""
         return f"UNSURE: {_number(unsure)} of {cases}{why}"
     return f"OK: no regression in {cases}"
@@ -100,14 +100,14 @@ def remarks(report: Report) -> Iterator[str]:
 
 
 def tables(report: Report) -> tuple[Table, ...]:
-    """Raced metrics of every case; counts that changed; what was not compared; failures first."""
+    """Times of every case; counts that changed; what was not compared; failures first."""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
     ran = [f for f in findings if f.metric == RUNS]
     computed = [f for f in findings if f.metric == OUTPUTS]
     counted = [f for f in findings if f.metric in COUNTED]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
     shown = [
-        *(_raced(report, key, [f for f in findings if f.metric == key]) for key in RACED),
+        _times(report, [f for f in findings if f.metric == TIME]),
         table(
             changed,
             (CASE, METRIC, *COMPARED),
@@ -121,18 +121,18 @@ def tables(report: Report) -> tuple[Table, ...]:
     return tuple(one for one in shown if one.rows)
 
 
-def _raced(report: Report, key: str, findings: Sequence[Finding]) -> Table:
-    """The table of a raced metric; functions have no batch."""
+def _times(report: Report, findings: Sequence[Finding]) -> Table:
+    """The table of times; functions have no batch."""
     clock = report.conditions.clock if report.conditions else ""
     has_batch = any(finding.batch for finding in findings)
     once = "iteration, at a batch size suited to timing" if has_batch else "call"
-    text = f"{clock or 'time'} of one {once}" if key == TIME else TABLE[key].description
     return table(
         findings,
         (CASE, *([BATCH] if has_batch else []), *COMPARED),
-        name=f"{TABLE[key].name}s",
-        title=f"{TABLE[key].heading}s",
-        note=f"{text}; 99 % confidence intervals over pairs of fresh processes",
+        name="times",
+        title="Times",
+        note=f"{clock or 'time'} of one {once}; 99 % confidence intervals over pairs of fresh"
+        " processes",
     )
 
 

@@ -29,7 +29,6 @@ from attnbench.devices.host import processor
 from attnbench.gate.cases import AGAIN, BASE, CheckPlan
 from attnbench.gate.measuring import TreeRace, layout, tree_round
 from attnbench.gate.rule import Evidence, Look, Pair, judge, settled
-from attnbench.metrics import TIME
 from attnbench.records import Mode
 from attnbench.run.pool import Pool
 
@@ -150,7 +149,7 @@ def prepared(server, root, workload, plan):
     with tree_round(server, {BASE: root, AGAIN: root}, random.Random(0)) as processes:
 
         def seconds(**builds):
-            laps = TreeRace(builds=builds, rounds=4).run(processes)[TIME]
+            laps = TreeRace(builds=builds, rounds=4).run(processes)
             return {name: statistics.median(times) for name, times in laps.items()}
 
         took_s = seconds(**{BASE: built(workload.batch)})[BASE]
@@ -202,7 +201,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
         for pair in range(pairs):
             server = servers[layout(stage, pair)]
             with tree_round(server, dict.fromkeys(sides, root), draw) as processes:
-                laps = visited.run(processes)[TIME]
+                laps = visited.run(processes)
             for kind in opened:
                 visits[kind]["head"].append(Pair.of(laps[BASE], laps[kind]))
                 visits[kind]["again"].append(Pair.of(laps[BASE], laps[AGAIN]))
@@ -211,7 +210,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
         for kind in opened:
             stages[kind].append(Look(**{key: tuple(of) for key, of in visits[kind].items()}))
             first, second = (*stages[kind], Look())[:2]
-            trials[kind] = Evidence(name="", first=first, second=second)
+            trials[kind] = Evidence(first=first, second=second)
     return [record(kind, trials[kind], samples_s[kind]) for kind in kinds]
 
 

@@ -38,12 +38,12 @@ def evidence(shift=0.0, noise=NOISE, seed=0, again=0.0):
         head = pairs(draw.normal(math.log1p(shift), noise, count))
         return Look(head, pairs(draw.normal(again, noise, count)))
 
-    return Evidence(name="case", first=look(6), second=look(10))
+    return Evidence(first=look(6), second=look(10))
 
 
 def ruled(**looks):
     """The ruling on a case with these looks."""
-    return judge([Evidence(name="", **looks)], THRESHOLD)[0]
+    return judge([Evidence(**looks)], THRESHOLD)[0]
 
 
 def called(shift, trials=250, noise=NOISE):
@@ -119,7 +119,7 @@ def test_the_reported_effect_is_that_of_the_second_look():
 
 
 def test_too_few_pairs_never_pass():
-    few = Evidence(name="", first=Look(head=pairs((0.0, 0.0)), again=pairs((0.0, 0.0))))
+    few = Evidence(first=Look(head=pairs((0.0, 0.0)), again=pairs((0.0, 0.0))))
     assert judge([few], THRESHOLD)[0].verdict == "unsure"
     assert not settled(few, THRESHOLD)
     assert not suspected(few, THRESHOLD)
@@ -169,7 +169,7 @@ def judged_on(seed, head):
         return Look(*(tuple(Pair.of(pair[0], pair[i]) for pair in laps) for i in (1, 2)))
 
     first = look(6)
-    enough = settled(Evidence(name="", first=first), THRESHOLD)
+    enough = settled(Evidence(first=first), THRESHOLD)
     return ruled(first=first, second=Look() if enough else look(10))
 
 

@@ -13,7 +13,6 @@ from attnbench.gate import measuring
 from attnbench.gate.cases import AGAIN, BASE, HEAD, CheckedCase, CheckPlan, Counted
 from attnbench.gate.finding import Report, reported
 from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, layout
-from attnbench.metrics import TIME
 from attnbench.records import Mode, Selection, Workload
 from tests.gate.repositories import Repository, planted
 
@@ -94,7 +93,7 @@ class Simulated(TreeRace):
         if not self.ratio:
             raise Failed(HEAD, Counted(outcome="failed", reason="it broke"))
         laps = {BASE: (1.0,) * 4, AGAIN: (1.0,) * 4}
-        return {TIME: {**laps, HEAD: tuple(self.ratio * x for x in (1.0, 1.0, 1.0, 1.001))}}
+        return {**laps, HEAD: tuple(self.ratio * x for x in (1.0, 1.0, 1.0, 1.001))}
 
 
 def simulated(monkeypatch, budget_s, slowdown, *ratios, run=Simulated.run):
