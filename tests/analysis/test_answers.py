@@ -9,6 +9,7 @@ from attnbench.analysis.answers import Unmeasured
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import CrossoverKind
+from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
 from tests.sweeps import altered, sweep
@@ -72,6 +73,23 @@ def test_what_does_not_do_its_work_is_shown_and_not_ranked(part, change):
     reason = found.cases.loc[found.cases["series"] == name, "suspect"].iloc[0]
     assert list(advice["excluded"]) == ["", "", reason]
     assert reason != ""
+
+
+def test_a_series_is_selected_by_its_name_or_its_mechanism():
+    whole = sweep(("longformer", "transformer"), lengths=(128,))
+    for name in ("transformer", "transformer:eager"):
+        assert analyse(whole, name).against == ("transformer:eager",)
+    with pytest.raises(UnknownMechanism, match=r"no mechanism 'x' .* longformer, transformer"):
+        analyse(whole, "x")
+
+
+def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():
+    assert analyse(sweep(("fastformer", "transformer"))).baselines == ("transformer:eager",)
+    assert analyse(sweep(("fastformer", "linformer"))).baselines == ("fastformer:eager",)
+    found = analyse(sweep(), "linformer")
+    assert found.baselines == found.against == ("linformer:eager",)
+    assert "linformer:eager" not in set(found.speedups["series"])
+    assert analyse(sweep(("fastformer",))).speedups is None
 
 
 def test_a_length_without_a_time_has_no_place():

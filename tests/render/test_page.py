@@ -21,7 +21,7 @@ from attnbench.records import MISSING, Cause, Level, Outcome, Part, Run, Sample,
 from attnbench.render import conditions, cost_tables, page, styles
 from attnbench.render.cases import ENDINGS, outcome_phrase
 from attnbench.render.figures import cost_figure, log_ticks, points, saved
-from tests.sweeps import altered, changed, environment, on_gpu, sweep
+from tests.sweeps import altered, environment, on_gpu, sweep
 
 SWEPT = ("fastformer", "transformer", "longformer")
 TIME = TABLE["time_s"]
@@ -43,10 +43,6 @@ def rows_of(content: bytes) -> list[dict[str, str]]:
 
 def texts(table):
     return [[cell.text for cell in row] for row in table.rows]
-
-
-def warned(whole) -> str:
-    return "\n".join(conditions.warnings(analyse(whole)))
 
 
 def test_a_report_has_all_its_files(found, files):
@@ -174,42 +170,11 @@ def test_every_outcome_and_cause_has_its_own_words():
 
 
 def test_bad_conditions_are_at_the_top():
-    whole = replace(
-        sweep(("fastformer",), rounds=1, lengths=(128,)),
-        finished=False,
-        warnings=("line 7 was set aside",),
-        sessions=(environment(load=3.5), environment(torch="2.12.0")),
-    )
-    for word in ("set aside", "did not finish", "different machines", "busy", "one round"):
-        assert word in warned(whole)
+    whole = replace(sweep(("fastformer",), lengths=(128,)), finished=False)
     text = page.report_files(analyse(whole))["tables.md"].decode()
     above, _, below = text.partition("## Conditions")
     assert "## What the sweep found\n\n- Fastest in training: only Fastformer was" in above
     assert below.lstrip().startswith("- Warning: ")
-    assert warned(sweep(("fastformer",))) == ""
-
-
-def test_other_users_of_a_gpu_an_uneven_clock_and_missing_energy_are_said():
-    whole = sweep(("fastformer", "transformer"), lengths=(128,))
-    fast, slow = (planned.case.key for planned in whole.plan if planned.case.workload.trains)
-    clocks = {fast: 1.9e9, slow: 1.3e9}
-    runs = [
-        replace(run, values={**run.values, "sm_clock_hz": clocks.get(run.case, 1.9e9)})
-        for run in whole.runs
-    ]
-    runs[-1] = replace(runs[-1], notes={"arithmetic": "3xTF32"})
-    runs[0] = replace(runs[0], notes={"energy": "it cannot be read: Permission denied"})
-    notes = {"other processes": "busy 31 % of the time"}
-    whole = replace(whole, runs=tuple(runs), sessions=(environment(cuda="13.0", notes=notes),))
-    for text in (
-        "transformer:eager ran at 68",
-        "% of the GPU's clock in others that it is compared with",
-        "energy was not measured: it cannot be read: Permission denied",
-        "other processes used the GPU when the sweep began: busy 31 % of the time",
-        "multiplies float32 on tensor cores (3xTF32: each number is split in two)",
-    ):
-        assert text in warned(whole)
-    assert "fastformer:eager ran at" not in warned(whole)
 
 
 def test_what_is_special_about_a_gpu_is_said_and_marked():
@@ -222,12 +187,6 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
         request=replace(whole.request, settings=settings),
         sessions=(environment(cuda="13.0", driver="580", notes=notes),),
     )
-    for text in (
-        "1 of 1 cases are launch-bound",
-        "the GPU's times of 1 case include launches",
-        "the GPU was throttled: a clock far below its maximum in 2 runs",
-    ):
-        assert text in warned(whole)
     lines = conditions.conditions(analyse(whole))
     hidden = "NVML does not show the memory of single processes (no such process)"
     assert any(line.startswith(hidden) for line in lines)
@@ -299,35 +258,6 @@ def test_the_digits_of_each_form_are_shown():
     assert [row[1:] for row in texts(table)] == [["eager", "6.0"], ["sdpa", "exact"]]
     assert [row[-1].value for row in table.rows] == [1e-6, 0.0]
     assert analyse(whole).precision.empty
-
-
-NOTES = ("returned its input", "started 40 processes")
-
-
-@pytest.mark.parametrize(
-    ("part", "change", "said"),
-    [
-        (Part.TIME, {"notes": {"changed": "number of threads 2 to 3"}},
-         ["fastformer:eager changed number of threads 2 to 3"]),
-        (Part.TIME, {"notes": {"unexamined": "was not examined"}},
-         ["fastformer:eager was not examined"]),
-        (Part.MEMORY, {"values": {"kept_bytes": 3 * 2**20}},
-         ["fastformer:eager keeps 3.000 MiB with each iteration: it is shown, and not ranked"]),
-        (Part.TIME, {"notes": dict(zip(("odd", "processes"), NOTES, strict=True))},
-         [f"fastformer:eager {note};" for note in NOTES]),
-    ],
-)  # fmt: skip
-def test_a_warning_says_once_what_is_odd_about_a_mechanism(part, change, said):
-    whole = sweep(("fastformer",), rounds=2)
-    text = warned(altered(whole, lambda run: replace(run, **change), part))
-    assert all(text.count(words) == 1 for words in said)
-
-
-def test_a_warning_names_a_time_below_that_of_reading_the_input():
-    whole = sweep(("fastformer",), rounds=2)
-    faster = changed(whole, "fastformer", 1e-9)
-    said = "less time than reading its input takes"
-    assert (said in warned(whole), said in warned(faster)) == (False, True)
 
 
 def test_csv_columns_do_not_depend_on_the_lengths(files):
