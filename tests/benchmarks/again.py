@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.again > reports/again.md
 
-Fastformer and Linformer take part under three names each (`copies.py`) in sweeps over lengths and
+Fastformer and Linformer take part under three names each (`extra.py`) in sweeps over lengths and
 modes, beside two busy loops; sweeps of levels `attention` and `model` alternate until there are
 enough ratios. Only ratios of a mechanism to itself count: every difference is an error, and 95 % of
 the intervals should contain 1.
@@ -27,7 +27,7 @@ import attnbench
 from tests.benchmarks.gate import Neighbour
 from tests.benchmarks.header import begin, contained
 
-FILE = Path(__file__).with_name("copies.py")
+FILE = Path(__file__).with_name("extra.py")
 NAMES = ("FASTFORMER", "LINFORMER")
 COPIES = ("", "_AGAIN", "_THIRD")
 LEVELS = ("attention", "model")
