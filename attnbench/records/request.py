@@ -186,7 +186,7 @@ class Request:
         limit=True,
     )
     precision: Share | None = TIME(
-        "Stop repeating a block once all its ratios are known to this half-width.",
+        "Repeat a length in a mode until all its ratios are known to ± this share.",
         None,
         chosen="2%",
         limit=True,
