@@ -146,7 +146,7 @@ class Round(AbstractContextManager["Round"]):
                 if name in killed or entry.failed is not CUT_OFF:
                     entries[name] = entry
         for name, entry in entries.items() if again_alone else ():
-            others = self.running.keys() - {name}
+            others = any(self.running[other].alive for other in self.running.keys() - {name})
             if others and entry.failed and entry.failed["outcome"] == Outcome.OOM:
                 self.end(self.running)
                 entries |= again({name})

@@ -1,17 +1,22 @@
-"""Who runs when, and what becomes of a case that fails; workers answer by rule."""
+"""Who runs when and how often, what becomes of a case that fails, and what laps may claim."""
 
 import math
+import os
 import random
+import time
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.records import Case, Cause, Level, Workload
+from attnbench.devices import host
+from attnbench.records import Case, Cause, Level, Sample, Settings, Workload
+from attnbench.run.agenda import groups
 from attnbench.run.process import LOST
-from attnbench.run.race import CUT_OFF, Round, Turns, in_turns
+from attnbench.run.race import CUT_OFF, Round, Turns, contradiction, in_turns, turns
 from tests.run.machine import Machine
 
 CASES = {
@@ -284,3 +289,88 @@ def test_all_cases_have_the_same_inputs_and_each_race_has_its_own():
         ran(machine)
     seeds = [asked["inputs_seed"] for asked in machine.builds]
     assert (len(seeds), len(set(seeds[:3])), len(set(seeds[3:])), len(set(seeds))) == (6, 1, 1, 2)
+
+
+MEMORY, SHARED = 1000.0, 0.6
+
+needs = st.lists(st.floats(0, MEMORY), min_size=1, max_size=12)
+
+
+@given(needs, st.data())
+def test_every_group_fits_or_is_alone_and_the_anchor_links_the_others(needs, data):
+    lines = list(range(len(needs)))
+    link = data.draw(st.none() | st.sampled_from(lines))
+    room = SHARED * MEMORY
+    waiting = [line for line in lines if line != link]
+    found = groups(waiting, needs.__getitem__, room, MEMORY, link) if waiting else []
+    assert link is None or [link] not in found, "it has raced before"
+    if link is None:
+        link = min(lines, key=needs.__getitem__)
+    for group in found:
+        assert len(set(group)) == len(group)
+        total = sum(needs[line] for line in group)
+        assert len(group) == 1 or total <= room or (len(group) == 2 and total <= MEMORY)
+        assert len(group) == 1 or link in group, "every race of several has the link"
+    assert set().union(*found) >= set(waiting)
+    others = [line for group in found for line in group if line != link]
+    assert len(others) == len(set(others)), "only the link runs more than once"
+    for group in found:
+        if len(group) == 1 and group != [link]:
+            assert needs[link] + needs[group[0]] > MEMORY, "alone only where it must be"
+
+
+@given(needs)
+def test_what_fits_together_is_one_race(needs):
+    lines = list(range(len(needs)))
+    total = sum(needs)
+    assert len(groups(lines, needs.__getitem__, 2 * total + 1, 4 * total + 1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("iteration_s", "pairs", "iterations"),
+    [(0.25, 2, 1), (0.09, 3, 1), (0.02, 6, 3), (0.001, 6, 82), (5.0, 1, 1)],
+)
+def test_the_laps_of_a_case_take_the_time_of_a_sample_and_are_at_least_two(
+    iteration_s, pairs, iterations
+):
+    """Short ones are rehearsed within that time."""
+    found = turns(iteration_s, Settings(sample_s=1.0))
+    assert found == Turns(pairs=pairs, iterations=iterations, rehearsed=iteration_s < 0.1)
+    assert found.total * iteration_s == pytest.approx(1.0, rel=0.15) or pairs == 1
+
+
+def laps(cpu_s, count=4, device_s=None):
+    return [Sample(1, cpu_s / count, cpu_s / count, device_s, 0.0, 0.0, 0.0)] * count
+
+
+@pytest.mark.parametrize(
+    ("laps", "used_s", "impossible"),
+    [
+        (laps(1.0), 1.1, False),
+        (laps(0.01), 0.03, False),  # it waits for a core, or sleeps
+        (laps(1.0), 3.9, False),  # all taken three times, under load
+        (laps(1.0), math.nan, False),
+        (laps(0.1), 5.0, True),
+        (laps(0.1, device_s=0.1), 5.0, False),
+    ],
+)
+def test_laps_that_cannot_be_are_told_from_those_that_can(laps, used_s, impossible):
+    said = f"while the kernel counts {used_s:g} s" if impossible else ""
+    assert contradiction(laps, used_s).endswith(said)
+    assert bool(contradiction(laps, used_s)) == impossible
+
+
+def test_cpu_time_is_that_of_the_process_unless_the_kernel_hides_it(monkeypatch):
+    begun = host.user_s(os.getpid())
+    while time.process_time() < begun + 0.5:
+        pass
+    assert host.user_s(os.getpid()) - begun >= 0
+    assert math.isnan(host.user_s(1 << 22))
+    monkeypatch.setattr(host, "BELIEVED_S", 0.0)
+    assert math.isnan(host.user_s(os.getpid())), "counts that cannot be true"
+
+
+def test_no_duration_is_read_from_a_clock_that_can_be_set():
+    texts = {path: path.read_text() for path in Path(host.__file__).parents[1].rglob("*.py")}
+    wall = ("time.time(", "time_ns(", "from time import")
+    assert not [path for path, text in texts.items() if any(word in text for word in wall)]

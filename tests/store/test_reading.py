@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnbench.errors import DamagedJournal, OtherSchema
 from attnbench.metrics import TABLE
-from attnbench.records import Outcome, Sample
+from attnbench.records import Sample
 from attnbench.store import journal, schema
 from attnbench.version import __version__
 from tests.store.recorded import DATA, LINES, SMALL, SMALL_LINES, SWEEP, rows
@@ -22,21 +22,6 @@ def damaged(data: bytes) -> str:
     with pytest.raises(DamagedJournal) as caught:
         parse(data, "'it'")
     return str(caught.value)
-
-
-def test_the_recorded_sweep_loads():
-    assert SWEEP.name == "small"
-    assert SWEEP.finished
-    assert SWEEP.warnings == ()
-    assert len(SWEEP.sessions) == 1
-    assert [card.mechanism for card in SWEEP.cards] == ["fastformer", "transformer"]
-    assert len({planned.case.key for planned in SWEEP.plan}) == 12
-    assert {run.case for run in SWEEP.runs} == {planned.case.key for planned in SWEEP.plan}
-    timed = [run for run in SWEEP.runs if run.samples]
-    assert len(timed) == 10 * 3
-    assert {run.round for run in timed} == {0, 1, 2}
-    others = sorted(run.outcome for run in SWEEP.runs if run.outcome is not Outcome.OK)
-    assert others == [Outcome.OOM, Outcome.SKIPPED]
 
 
 BAD_RUNS = (
