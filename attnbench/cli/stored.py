@@ -122,6 +122,17 @@ def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
         terminal.print()
 
 
+def analysed(folder: Path, of: str = "") -> "Analysis":
+    """The analysis of a stored sweep, whose warnings are printed, after `of` if it is given."""
+    from attnbench.analysis.report import analyse
+    from attnbench.render.conditions import warnings
+    from attnbench.store.journal import load_results
+
+    analysis = analyse(load_results(folder))
+    console.warn(warnings(analysis), of)
+    return analysis
+
+
 def recommend(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
     length: str = option("N", "A length of the sweep: 4096 or 4k.", default=...),
@@ -130,16 +141,11 @@ def recommend(
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
     from attnbench.analysis.recommend import recommend
-    from attnbench.analysis.report import analyse
-    from attnbench.render.conditions import warnings
     from attnbench.render.names import named
     from attnbench.render.recommendation import ranking, recommended
-    from attnbench.store.journal import load_results
-    from attnbench.workloads import axes
 
     limit = axes.memory(memory, "--memory") if memory else None
-    analysis = analyse(load_results(sweep))
-    console.warn(warnings(analysis))
+    analysis = analysed(sweep)
     rows = recommend(analysis, axes.size(length, "--length", axes.LONGEST), limit)
     if json_:
         console.data(rows)
@@ -158,16 +164,10 @@ def compare(
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
-    from attnbench.analysis.report import analyse
     from attnbench.render.comparison import changes
-    from attnbench.render.conditions import warnings
     from attnbench.render.names import named
-    from attnbench.store.journal import load_results
 
-    analyses = [analyse(load_results(folder)) for folder in (first, second)]
-    for folder, analysis in zip((first, second), analyses, strict=True):
-        console.warn(warnings(analysis), str(folder))
-    found = compare(*analyses)
+    found = compare(*(analysed(folder, str(folder)) for folder in (first, second)))
     if found.differs:
         console.warn([f"the sweeps differ in {'; '.join(found.differs)}"])
     if json_:
@@ -182,19 +182,16 @@ def claims(
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured."""
-    from attnbench.analysis.report import analyse
     from attnbench.claims.claim import read_claims
     from attnbench.claims.judging import Answer, judge
     from attnbench.render.grid import Column, table
-    from attnbench.store.journal import load_results
 
     source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:
         known = read_claims(small_file(source).decode("utf-8-sig"), str(file or source.name))
     except (OSError, UnicodeError) as error:
         raise UsageError(f"cannot read the claims of {str(file)!r}: {error}") from error
-    analysis = analyse(load_results(sweep))
-    console.warn(analysis.sweep.warnings)
+    analysis = analysed(sweep)
     rows = [{**claim.texts, **judge(analysis, claim)._asdict()} for claim in known]
     if json_:
         console.data(rows)
