@@ -31,7 +31,9 @@ def test_a_test_for_a_gpu_runs(module, which, tmp_path):
         settings["EMULATED_CUDA_SHARED"] = str(tmp_path)
     env = environment(**settings)
     env.pop("PYTEST_XDIST_WORKER", None)  # this process has the emulated device alone
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider"]
+    # rewriting assertions, pytest would import modules of the package past `startup`
+    plain = ("--assert=plain", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", *plain]
     done = subprocess.run(
         [*command, f"tests/gpu/test_{module}.py", "-k", which],
         cwd=ROOT,

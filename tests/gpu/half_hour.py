@@ -152,7 +152,7 @@ def questions(folder, tiny):
 
 
 def figure(folder, tiny):
-    """Fig. 2, and what papers claim. Forecast: 89 of 96 cases in 3 to 7 rounds, 418 s."""
+    """Fig. 2, and what papers claim. Forecast: 86 of 96 cases in 2 to 3 rounds, 418 s."""
     models = "fastformer,transformer" if tiny else "@fig2"
     sizes = ("--tokens", "128k", "--lengths", "128,512,2048,8192,32768,65536")
     yield swept(folder, "fig2", 480.0, tiny, "--models", models, *(() if tiny else sizes))
@@ -163,7 +163,7 @@ def bfloat16(folder, tiny):
     """Sub-layers and decoding in the sizes and the type that models use.
 
     Forecasts, which take a GPU for 5 to 15 times slower in bfloat16 than an H100 is: of sub-layers
-    19 of 24 cases in 1 to 4 rounds, 258 s; of decoding all 14 in 12 rounds, 63 s.
+    11 of 20 cases in 1 to 3 rounds, 257 s; of decoding all 14 in 2 to 3 rounds, 137 s.
     """
     models = "transformer:sdpa" if tiny else LAYERS
     layers = ("--level", "attention", "--dtype", "bf16", "--models", models)
@@ -178,7 +178,7 @@ def bfloat16(folder, tiny):
 def doubts(folder, tiny):
     """What may be wrong with times: launches that show, a warm cache; and other timers.
 
-    Forecast of `cliff`: all 12 cases in 8 to 9 rounds, 58 s.
+    Forecast of `cliff`: 10 of 12 cases in 2 to 3 rounds, 57 s.
     """
     models = "fastformer,linear_transformer" if tiny else "gated_delta_net,mamba2,lightning"
     cliff = ("--mode", "inference", "--models", models)
