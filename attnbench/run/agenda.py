@@ -212,6 +212,10 @@ class Agenda:
         longest = self.examined.get(curve(planned.case), 0)
         return not planned.own and planned.case.workload.seq_len >= FAR * longest
 
+    def is_crowded(self, planned: Planned) -> bool:
+        """Whether a case needs the memory that idle processes may keep, contexts included."""
+        return self.costs.needed_bytes(planned) > (1 - KEPT) * self.memory_bytes
+
     def keep_too_much(self, cases: Iterable[Planned]) -> bool:
         """Whether the heaps that these cases leave are more than their processes may keep."""
         kept_bytes = sum(map(self.costs.peak_bytes, cases))

@@ -86,6 +86,8 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
         }
         for name, planned in names.items()
     }
+    if any(map(agenda.is_crowded, cases)):
+        processes.end(processes.running.keys() - names.keys())
     entries = processes.race(
         builds,
         lambda times: {name: turns(each_s, agenda.settings) for name, each_s in times.items()},
@@ -134,6 +136,8 @@ def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
     error, answer = agenda.errors.get(planned.case.slice), CUT_OFF
     if left_s > 0:
         processes.observe(f"{name}, memory")
+        if agenda.is_crowded(planned):
+            processes.end(processes.running)
         about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
         limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
         start = partial(processes.start, name, measures_memory=True)

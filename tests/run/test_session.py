@@ -269,6 +269,25 @@ def test_processes_end_after_a_race_that_leaves_heaps_too_large_to_keep():
     assert machine.started[:2] == machine.started[4:6], "before the second block"
 
 
+def test_no_process_is_idle_while_the_memory_of_a_large_case_is_measured():
+    living = []
+
+    def fate(case, do):
+        living.extend(w.alive for w in workers if do == "measure_memory")
+        return unweighed(case, do)
+
+    workers, machine = [], Machine(fate=fate)
+
+    def start(series, measures_memory=False, **how):
+        workers.extend([] if measures_memory else [machine.start(series)])
+        return machine.start(series, measures_memory=True) if measures_memory else workers[-1]
+
+    request = replace(REQUEST, rounds=1, device="cuda")
+    large = planned("slow", 128, 10**8, size=6 * GIB)
+    sweep(machine, (large,), request, memory=8 * GIB, start=start)
+    assert living == [False]
+
+
 @pytest.mark.parametrize(("do", "part"), [("finish", Part.TIME), ("measure_memory", Part.MEMORY)])
 def test_what_would_be_refused_on_reading_is_a_failure_that_names_it(do, part):
     answer = {"outcome": "ok", "values": {"setup_s": -1.0}, "notes": {}, "needs_new_process": False}
