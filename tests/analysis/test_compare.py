@@ -25,10 +25,6 @@ def verdicts(first: Sweep, second: Sweep, mechanism: str = "") -> set[str]:
     return set(chosen["verdict"])
 
 
-def texts(first: Sweep, second: Sweep):
-    return [[cell.text for cell in row] for row in changes(compared(first, second)).rows]
-
-
 def test_a_quiet_sweep_is_the_same_as_itself():
     found = compared(QUIET, QUIET)
     assert found.differs == ()
@@ -93,7 +89,8 @@ def test_what_one_sweep_lacks_is_one_row_with_its_lengths_and_the_reason():
         for i, run in enumerate(QUIET.runs)
     ]
     plan = tuple(p for p in QUIET.plan if p.case.mechanism != "fastformer")
-    rows = texts(QUIET, replace(QUIET, plan=plan, runs=tuple(runs)))
+    found = changes(compared(QUIET, replace(QUIET, plan=plan, runs=tuple(runs))))
+    rows = [[cell.text for cell in row] for row in found.rows]
     assert {(row[0], row[6]) for row in rows} == {*gone.items()}
     assert [row[1:3] for row in rows if "linf" in row[0]] == [
         [mode, "128 to 65,536"] for mode in ("training", "inference")

@@ -17,7 +17,7 @@ LAYERS = ("transformer:eager",) * 3 + ("fastformer:eager",)
 SECONDS = {"transformer": 0.2, "fastformer": 0.1, STACK: 0.4}  # the stack takes half per layer
 
 
-def stacked(level=Level.ATTENTION, laps=True):
+def stacked(level=Level.ATTENTION):
     states = {name: lambda n: 512 * n for name in ("transformer", "fastformer")}
     whole = decoded(states | {STACK: lambda n: 1024 * n}, lengths=(128, 512))
     plan, keys = [], {}

@@ -46,13 +46,10 @@ def test_the_ratio_is_that_of_the_times_shown():
     assert slow.log_ratio == pytest.approx(math.log(slow.seconds / fast.seconds))
 
 
-def test_what_is_suspect_is_not_told():
+def test_what_is_suspect_is_not_told_and_only_what_took_turns_has_a_ratio():
     suspect = replace(run("fast"), notes={"suspect": "ignored tokens of its input"})
     found = told("fast", "slow", "middle", fast=(suspect,))
     assert [each.series for each in found] == ["middle", "slow"]
-
-
-def test_only_what_took_turns_has_a_ratio():
     found = told("slow", fast=(run("fast", first_lap=8),))
     assert [(each.series, each.log_ratio) for each in found] == [("fast", 0.0), ("slow", None)]
 
