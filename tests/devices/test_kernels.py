@@ -64,11 +64,6 @@ def test_the_kernel_that_ran_is_recorded(backend, kernel, mode):
     assert notes["attention_kernel"] == kernel
 
 
-def test_a_form_without_fused_attention_has_none():
-    _, notes = memory.on_cpu(built, case())
-    assert "attention_kernel" not in notes
-
-
 def event(name, device=DeviceType.CUDA, annotates=False):
     return SimpleNamespace(name=name, device_type=device, is_user_annotation=annotates)
 

@@ -3,19 +3,15 @@
 Each test records what it found, and asserts the least.
 """
 
-import math
-import time
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from attnbench.catalogue.registry import card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Unavailable
 from attnbench.measure.energy import STILL_S, step
-from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import case, sent
@@ -50,15 +46,6 @@ def test_whether_convolutions_and_products_are_exact_in_float32(answer, allowed,
     assert product < 1e-5, "matrix products in float32 are not exact"
 
 
-def test_how_long_the_readings_of_a_lap_take(answer):
-    device = find("cuda")
-    meter, begun = device.meter(), time.perf_counter()
-    for _ in range(STEPS):
-        with meter:
-            pass
-    answer("NVML's readings of a sample, s", (time.perf_counter() - begun) / STEPS)
-
-
 def test_how_often_the_counter_of_energy_moves(answer):
     try:
         moments = [step(find("cuda").joules) for _ in range(STEPS)]
@@ -77,19 +64,6 @@ def test_what_an_iteration_consumes(answer):
     found = worker.answer("finish")
     answer("energy of an iteration", {**found["values"], **found["notes"]})
     assert "energy" in found["notes"] or found["values"]["energy_j"] > 0
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_whether_training_stays_finite(answer, dtype):
-    for name in ("transformer", "fastformer", "linear_transformer", "performer"):
-        tested = on_gpu(case(name, level=Level.MODEL, mode=Mode.TRAINING), dtype=dtype)
-        subject = subject_of(card(name), tested, seed=0)
-        iterate, losses = subject.iteration(), []
-        for _ in range(STEPS):
-            subject.clear()
-            losses.append(iterate(lambda phase: None).item())
-        answer(f"loss of {name} in {dtype}, first and last of {STEPS}", (losses[0], losses[-1]))
-        assert dtype != "float32" or all(map(math.isfinite, losses))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
