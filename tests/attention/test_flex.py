@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import create_block_mask
 
 from attnbench.attention import flex
@@ -222,3 +223,18 @@ def test_the_generated_kernel_computes_the_same(name, config, causal):
         error = (y[real] - expected[real]).abs().max() / expected.abs().max()
         assert error < registry.card(name).tolerance.float32
         assert y.isfinite().all()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+@pytest.mark.parametrize("name", ["longformer", "moba"])
+def test_the_next_passes_compile_nothing(name):
+    """Although each has a mask, or a choice, of its own."""
+    w = replace(workload(300, 2, True), dtype="float32")
+    module, _ = pair(name, CONFIGS[name][1], w, torch.float32)
+    compiled = []
+    for _ in range(4):
+        with torch.no_grad():
+            module(torch.randn(2, 300, w.width), some_padding(w))
+        compiled.append(counters["stats"]["unique_graphs"])
+    assert compiled[0] == compiled[-1] > 0
