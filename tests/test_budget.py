@@ -20,7 +20,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # of its own, and they are not counted
 LINES = {
     "cli": (1_970, 1_000),
-    "api": (430, 170),
+    "api": (420, 170),
     "gate": (1_410, 1_200),
     "claims": (350, 350),
     "render": (2_930, 1_700),
@@ -28,7 +28,7 @@ LINES = {
     "workloads": (1_130, 650),
     "kvbytes": (630, 460),
     "measure": (2_050, 910),
-    "analysis": (1_670, 1_240),
+    "analysis": (1_680, 1_240),
     "fleet": (490, 440),
     "catalogue": (600, 450),
     "run": (1_780, 940),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (28_870, 22_000)
-ALL = (23_430, 17_500)  # of the package
+TESTS = (28_880, 22_000)
+ALL = (23_420, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Sweep
+from attnbench.errors import CannotRun
+from attnbench.metrics import TIME
+from attnbench.records import MISSING, Sweep
 
 COUNTS = ("flops", "operators", "kernels", "moved_bytes")  # kernels: on a GPU
 
@@ -32,7 +34,10 @@ class LevelCosts:
 
 
 def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
-    """The costs at the level of each sweep, which has one case of each of two mechanisms."""
+    """The costs at the level of each sweep, which has one case of each of two mechanisms.
+
+    Raises `CannotRun`, with the last reason, if no level timed both.
+    """
     found = []
     for sweep in sweeps:
         first, second = (planned.case.series for planned in sweep.plan)
@@ -42,4 +47,9 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
         ratios = [] if analysis.speedups is None else analysis.speedups.to_dict("records")
         ends = {name: row[name] for row in ratios for name in ("ratio", "low", "high")}
         found.append(LevelCosts(level=str(sweep.request.level), a=a, b=b, **ends))
+    if all(isnan(level.ratio) for level in found):
+        lost = next(row for row in (b, a) if isnan(row[TIME]))
+        late = lost["outcome"] == MISSING
+        why = "the budget ended before; raise --budget" if late else lost["reason"]
+        raise CannotRun(f"no level timed both: {lost['series']}: {why}")
     return found

@@ -10,7 +10,7 @@ from attnbench import modes
 from attnbench.api import measuring
 from attnbench.api.measuring import own_server
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import Level, Outcome, Part, Sweep
+from attnbench.records import Level, Sweep
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
 from attnbench.workloads.options import read
@@ -28,7 +28,7 @@ def at_levels(
     """A short sweep of both mechanisms at each level that the mode has.
 
     `given` are options of a sweep; each level has an equal part of the budget.
-    Raises `UsageError` unless they mean one case of each, and `CannotRun` if no level timed both.
+    Raises `UsageError` unless they mean one case of each, and `CannotRun` if these run at no level.
     """
     asked = read({**given, "models": f"{a},{b}", "lengths": length})
     if len(modes_ := asked.get("mode", modes.BOTH)) > 1:
@@ -49,9 +49,7 @@ def at_levels(
             budget_s = requested.budget_s and requested.budget_s / len(levels)
             part = replace(requested, budget_s=budget_s)
             measuring.measure(part, planned, server, Path(folder) / level, observe=observe)
-        sweeps = tuple(load_results(Path(folder) / level) for level in levels)
-    refuse_untimed(sweeps)
-    return sweeps
+        return tuple(load_results(Path(folder) / level) for level in levels)
 
 
 def refuse(plans: Sequence[Plan]) -> None:
@@ -62,15 +60,3 @@ def refuse(plans: Sequence[Plan]) -> None:
     refused = [[one for one in planned.cases if one.refusal] for planned in plans]
     if all(refused):
         raise CannotRun(f"{refused[-1][0].case.series}: {refused[-1][0].refusal}")
-
-
-def refuse_untimed(sweeps: Sequence[Sweep]) -> None:
-    """Raises `CannotRun`, with the last reason, if no level timed both mechanisms."""
-    reason = "the budget ended before; raise --budget"
-    for sweep in sweeps:
-        runs = [run for run in sweep.runs if run.part is Part.TIME]
-        lost = [run for run in runs if run.outcome is not Outcome.OK]
-        if not lost and {run.case for run in runs} == {one.case.key for one in sweep.plan}:
-            return
-        reason = f"{lost[0].outcome}: {lost[0].reason}" if lost else reason
-    raise CannotRun(f"no level timed both: {reason}")

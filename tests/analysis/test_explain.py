@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.explain import by_level
+from attnbench.errors import CannotRun
 from attnbench.records import Level, Mode, Outcome
 from attnbench.render.explain import costs, sentences, title
-from tests.sweeps import sweep
+from tests.sweeps import altered, sweep
 
 PAIR = ("transformer", "fastformer")
 
@@ -49,12 +50,16 @@ def test_each_level_has_its_ratio_and_counts_in_a_paragraph_and_a_table(levels):
     assert table.rows[0][4].low < table.rows[0][4].value
 
 
-def test_a_level_that_one_did_not_reach_is_left_out_of_the_paragraph(levels):
+def test_a_level_that_one_did_not_reach_is_left_out_of_the_paragraph():
     lost = at(Level.MODEL)
     key = lost.plan[0].case.key
     gone = replace(lost.runs[0], case=key, outcome=Outcome.OOM, samples=())
     lost = replace(lost, runs=(gone, *(run for run in lost.runs if run.case != key)))
-    found = [*levels[:2], *by_level([lost])]
+    found = by_level([at(Level.CORE), at(Level.ATTENTION), lost])
     assert "at level attention: " in next(sentences(found))
     assert costs(found).rows[2][2].text == "out of memory"
     assert costs(found).rows[2][4].text == "–"
+    with pytest.raises(CannotRun, match="no level timed both: transformer:eager: no room"):
+        by_level([altered(lost, lambda run: replace(run, reason="no room"))])
+    with pytest.raises(CannotRun, match="transformer:eager: the budget ended before; raise"):
+        by_level([replace(lost, runs=tuple(run for run in lost.runs if run.case != key))])
