@@ -8,9 +8,11 @@ import pytest
 
 from attnbench.analysis.report import analyse
 from attnbench.render.charts import charts, marker_path
+from attnbench.render.html import WEB
 from attnbench.render.styles import HUES, MARKERS, on_dark, series_styles
 from tests.sweeps import sweep
 
+COLOUR = re.compile(r"--(\w+): light-dark\((#\w+), (#\w+)\)")
 MECHANISMS = ("fastformer", "transformer", "linformer")
 
 
@@ -80,12 +82,27 @@ def test_every_marker_has_an_outline_of_its_own(marker: str):
 
 def test_colours_are_light_enough_for_a_dark_page():
     for style in series_styles([f"mechanism_{i}" for i in range(60)]).values():
-        assert (light(on_dark(style["color"])) + 0.05) / (light("#161616") + 0.05) >= 4
+        assert contrast(on_dark(style["color"]), "#161616") >= 4
     assert len({on_dark(hue) for hue in HUES}) == len(HUES)
 
 
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_texts_of_pages_are_readable(scheme):
+    found = COLOUR.findall(WEB.joinpath("page.css").read_text())
+    colours = {name: pair[scheme] for name, *pair in found}
+    for pair in ("ink/paper", "soft/paper", "link/paper", "ink/band", "warn/warned"):
+        text, paper = pair.split("/")
+        assert contrast(colours[text], colours[paper]) >= 4.5, pair
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of luminances of the Web Content Accessibility Guidelines 2.1."""
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
 def light(colour: str) -> float:
-    """Relative luminance as in the Web Content Accessibility Guidelines 2.1."""
-    levels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    digits = colour[1:] if len(colour) > 4 else "".join(2 * digit for digit in colour[1:])
+    levels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in levels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
