@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnbench.attention.card import Tolerance
 from attnbench.measure.cards import Unmeasured
@@ -44,7 +44,13 @@ def compare(subject: Subject, tolerance: Tolerance, path: str) -> dict[str, Any]
 
 
 def computed(subject: Subject, seed: int) -> dict[str, Tensor]:
-    """The output of one iteration, with random draws from this seed, and gradients by name."""
+    """The output of one iteration, with random draws from this seed, and gradients by name.
+
+    Nothing is dropped out.
+    """
+    for part in subject.module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
     subject.prefill()
     torch.manual_seed(seed)
     found = {"the output": subject.iteration()(lambda phase: None).detach()}
