@@ -208,8 +208,8 @@ def figure(copy):
 
 def verb(copy):
     copy.write("cli/hello.py", VERB)
-    copy.insert("cli/verbs.py", "    doctor,\n", "    hello,\n")
-    copy.insert("cli/verbs.py", "    return (\n", '        (hello.hello, "Greet."),\n')
+    copy.insert("cli/verbs.py", "import check, doctor, explain, ", "hello, ")
+    copy.insert("cli/verbs.py", "verbs: tuple[Callable[..., None], ...] = (\n", "hello.hello,\n")
 
 
 def stored_option(copy):
