@@ -126,16 +126,15 @@ def by_length(
     mode: str,
     metric: str,
     cell: Callable[[Row], Cell],
-    *,
-    name: str,
-    title: str,
-    across: str,
-    note: str,
     winners: Sequence[Winner] = (),
+    *,
+    note: str,
+    **further: Any,
 ) -> Table:
     """A row per series and a column per length of the frame, of whatever mode.
 
     Where `metric` was not measured, the cell says why. The `winners` are the best, with what ties.
+    `further` fields of the table are its name, title and `across`.
     """
     best = {
         (series, winner.seq_len)
@@ -154,8 +153,6 @@ def by_length(
     for case in own.to_dict("records"):
         rows.setdefault(case["series"], {})[case["seq_len"]] = case
     return Table(
-        name=name,
-        title=title,
         columns=("Mechanism", *map(units.count, lengths)),
         rows=tuple(
             (words(series), *(measured_or_why(cases.get(n), metric, marked) for n in lengths))
@@ -163,7 +160,7 @@ def by_length(
         ),
         keys=("series",),
         note=" ".join([note, *(text for key, (_, text) in MARKS.items() if own[key].any())]),
-        across=across,
+        **further,
     )
 
 

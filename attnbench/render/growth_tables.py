@@ -6,11 +6,17 @@ printed exponent by more than `BEND`. Everything outside the core is linear in N
 no exponent below 1 is expected.
 """
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from itertools import groupby
 from math import log, sqrt
 from typing import Any
+
+import msgspec
 
 from attnbench import units
 from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, CrossoverKind, Tail
@@ -18,7 +24,34 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import DRAWN, MEMORY, TIME
 from attnbench.records import PASSES, CardFacts, Level
 from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table, words
-from attnbench.render.printed import PrintedCost, printed_costs
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedCost:
+    """A row of a paper's table of complexity.
+
+    `power` is the printed exponent of N with all other symbols held fixed; `log` adds a logarithm.
+    A `slip` says where the table contradicts the paper's text or omits a cost. Only the survey
+    prints `decode`, yes or no, and the family.
+    """
+
+    table: str
+    source: str
+    mechanism: str
+    name: str
+    printed: str
+    power: float
+    log: bool
+    decode: str
+    family: str
+    slip: str
+
+
+def printed_costs() -> tuple[PrintedCost, ...]:
+    """Every row, in the order of the tables."""
+    file = files("attnbench").joinpath("published", "complexity.csv")
+    rows = [*csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))]
+    return msgspec.convert(rows, tuple[PrintedCost, ...], strict=False)
 
 
 def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:

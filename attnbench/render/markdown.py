@@ -1,5 +1,6 @@
 """Tables as GitHub-flavoured Markdown."""
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +9,6 @@ from attnbench.render.grid import Cell, Table, clean
 
 # the last two alternatives are what GitHub turns into links by itself
 SIGNS = re.compile(r"([\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|:(?=//)|(?<=[wW]{3})\.)")
-HTML = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 
 
 def page(
@@ -54,7 +54,5 @@ def _shown(cell: Cell) -> str:
 def escape(text: str) -> str:
     """Text that shows as it is: no emphasis, code, link, HTML, mathematics or cell border."""
     text = SIGNS.sub(r"\\\1", clean(text))
-    for character, entity in HTML:
-        text = text.replace(character, entity)
     # these at the start of a line would make a heading or a list
-    return re.sub(r"^(\s*)([#+-]|\d+(?=[.)]\s))", r"\1\\\2", text)
+    return re.sub(r"^(\s*)([#+-]|\d+(?=[.)]\s))", r"\1\\\2", html.escape(text, quote=False))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnbench.records import CardFacts, Option
 from attnbench.render.grid import Table
-from attnbench.render.printed import printed_costs
+from attnbench.render.growth_tables import printed_costs
 
 if TYPE_CHECKING:
     from attnbench.analysis.summary import Frame

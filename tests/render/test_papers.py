@@ -5,8 +5,7 @@ from attnbench.analysis.summary import summary
 from attnbench.catalogue.registry import names
 from attnbench.records import Level, Sweep
 from attnbench.render.grid import Table
-from attnbench.render.growth_tables import paper_tables
-from attnbench.render.printed import printed_costs
+from attnbench.render.growth_tables import paper_tables, printed_costs
 from tests.sweeps import sweep
 
 

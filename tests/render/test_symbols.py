@@ -7,8 +7,8 @@ import pytest
 from attnbench.analysis.report import analyse
 from attnbench.catalogue.registry import card, names
 from attnbench.render.grid import Table
+from attnbench.render.growth_tables import printed_costs
 from attnbench.render.page import report_tables
-from attnbench.render.printed import printed_costs
 from attnbench.render.symbols import GENERAL, explained, meanings, symbols
 from attnbench.store.journal import load
 
