@@ -96,7 +96,7 @@ def furnish(folder: Path) -> None:
 def write(folder: Path, sweep: Any) -> None:
     """A sweep as the journal of a folder."""
     start = Start(sweep.request, sweep.sessions[0])
-    with Journal(folder, start, name=sweep.name) as journal:
+    with Journal(folder, start) as journal:
         journal.append(*sweep.cards, *sweep.plan, *sweep.runs)
 
 

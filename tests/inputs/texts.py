@@ -65,7 +65,6 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "baseline": ("kept.json",),
         "config": ("config.json",),
         "sweep": ("one", "two", "torn", "one/sweep.jsonl"),
-        "sweeps": ("one", "two", "torn", "one/sweep.jsonl"),
         "folders": ("one", "torn"),
         "shard": ("1/2", "3/3"),
         "on": ("slurm", "ray"),

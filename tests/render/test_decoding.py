@@ -26,7 +26,7 @@ STATES = {
 def found(tmp_path_factory):
     """Through a journal, as `report` reads it."""
     made, folder = decoded(STATES), tmp_path_factory.mktemp("decoded")
-    with Journal(folder, Start(made.request, made.sessions[0]), name=made.name) as journal:
+    with Journal(folder, Start(made.request, made.sessions[0])) as journal:
         journal.append(*made.cards, *made.plan, *made.runs)
     return analyse(load(folder))
 
