@@ -79,11 +79,6 @@ class Entry:
     iteration_s: float = 0.0
     wall_s: float = 0.0  # of an iteration; 0: unknown
 
-    @property
-    def killed(self) -> bool:
-        """Whether it failed because its process was killed, perhaps by someone else."""
-        return self.failed is not None and self.failed.get("cause") == Cause.KILLED
-
 
 class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
@@ -140,9 +135,10 @@ class Round(AbstractContextManager["Round"]):
             once_more = {name: builds[name] for name in names}
             return self.attempt(once_more, turns, max(first_lap, behind))
 
-        if killed := {name for name, entry in entries.items() if entry.killed}:
-            going_on = {name for name, entry in entries.items() if entry.failed is None}
-            for name, entry in again(killed | going_on).items():
+        ended = {name: entry.failed for name, entry in entries.items() if entry.failed}
+        # perhaps by someone else
+        if killed := {name for name, why in ended.items() if why.get("cause") == Cause.KILLED}:
+            for name, entry in again(killed | entries.keys() - ended.keys()).items():
                 if name in killed or entry.failed is not CUT_OFF:
                     entries[name] = entry
         for name, entry in entries.items() if again_alone else ():
