@@ -1,9 +1,7 @@
 """Models on the Hugging Face Hub, by the package of the extra `hub`."""
 
-import importlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from attnbench.errors import UsageError, one_line
 from attnbench.kvbytes.configuration import INDEX
@@ -15,7 +13,7 @@ def fetched(model: str) -> Path:
     A model whose weights are one file has no index. Raises `UsageError`.
     """
     try:
-        hub: Any = importlib.import_module("huggingface_hub")
+        import huggingface_hub as hub
     except ImportError as error:
         raise UsageError(
             f"there is no file {model!r}; to read a model of that name from the Hugging Face Hub,"

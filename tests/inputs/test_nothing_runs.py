@@ -20,6 +20,7 @@ METHODS = {
     "os.popen": "a shell obeys what it is given",
 }
 KEYWORDS = {("allow_pickle", True), ("shell", True)}
+SAFE = "weights_only", True  # torch.load then reads tensors alone
 
 # a user's own module is run by name, a revision's by the side that measures it; a device is a file,
 # and so are a mode and a package that computes forms
@@ -47,9 +48,9 @@ def read(path):
                 names = {name}
             case ast.Call():
                 called = ast.unparse(node.func)
-                if called in CALLS or called in METHODS:
-                    yield f"line {node.lineno} calls {called}: {METHODS.get(called, 'it runs it')}"
                 given = {(k.arg, getattr(k.value, "value", None)) for k in node.keywords}
+                if called in CALLS or (called in METHODS and SAFE not in given):
+                    yield f"line {node.lineno} calls {called}: {METHODS.get(called, 'it runs it')}"
                 yield from (f"line {node.lineno} has {found}" for found in given & KEYWORDS)
                 continue
             case _:
