@@ -348,7 +348,7 @@ def emulate(torch, put=setattr):
 
     class Stream:
         def __init__(self, device=None, priority=0):
-            self.device = torch.device("cuda", index(device))  # which torch.compile reads
+            self.device = torch.device(f"cuda:{index(device)}")  # which torch.compile reads
 
         def wait_stream(self, stream):
             pass
@@ -423,8 +423,8 @@ def emulate(torch, put=setattr):
     for name, value in replaced.items():
         put(torch.cuda, name, value)
     # a torch with CUDA asks these when an optimiser steps and in its timer
-    for name in ("current_stream", "synchronize"):
-        put(torch.accelerator, name, replaced[name])
+    put(torch.accelerator, "current_stream", lambda device=None: Stream())
+    put(torch.accelerator, "synchronize", lambda device=None: queue.wait())
     put(torch.version, "cuda", "13.0")
     if os.environ.get("EMULATED_CUDA_TENSORS"):
         on_cpu(torch).__enter__()
