@@ -36,6 +36,7 @@ from attnbench.devices.finding import choose
 from attnbench.devices.host import memory_bytes
 from attnbench.devices.timing import sample
 from attnbench.measure.allocator import keep_pages, limit
+from attnbench.measure.cards import is_out_of_memory
 from attnbench.measure.server import described
 from attnbench.records import Causality, Clock, Level, Mode, Workload
 from attnbench.workloads.presets import preset
@@ -211,7 +212,8 @@ def compared(row, device_name, seconds, reached):
         x = torch.randn(w.batch, w.seq_len, WIDTH, device=device.torch_name)
         ours, ratios = raced(sides, x, w.trains, device, seconds)
     except Exception as error:  # another version, no kernel for the device, or out of memory
-        return Found(reason=described(error).replace("|", "/"))
+        reason = "out of memory" if is_out_of_memory(error) else described(error)
+        return Found(reason=reason.replace("|", "/"))
     return Found(ours / floor_s(mechanism, row.config, w, reached), ratios)
 
 
