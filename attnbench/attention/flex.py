@@ -131,6 +131,15 @@ class Form(Attention):
         return w.heads * w.tokens
 
 
+class Chosen(Form):
+    """A form that reads chosen blocks: its FLOPs are the most that it may compute."""
+
+    @staticmethod
+    def visible(config: Any, w: Workload) -> Window:
+        """All keys up to the query, of which it reads some."""
+        return within(w.seq_len, lambda i: (0 * i, i + 1))
+
+
 @cache
 def kernel() -> Callable[..., Tensor]:
     """flex_attention, compiled anew for each shape."""

@@ -125,14 +125,9 @@ class Blocked(Moba):
         return choice + 8 * w.tokens * w.width
 
 
-class Flex(at.flex.Form, Moba):
+class Flex(at.flex.Chosen, Moba):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
         return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
-
-    @staticmethod
-    def visible(config: Config, w: at.Workload) -> at.flex.Window:
-        """All keys up to the query, of which it reads some."""
-        return at.flex.within(w.seq_len, lambda i: (0 * i, i + 1))
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:

@@ -242,16 +242,11 @@ class Blocked(NativeSparse):
         return kv_heads(config, w) * w.tokens * means // 4 + masks + 16 * w.tokens * w.width
 
 
-class Flex(at.flex.Form, Blocked):
+class Flex(at.flex.Chosen, Blocked):
     def selected(
         self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
     ) -> Tensor:
         return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
-
-    @staticmethod
-    def visible(config: Config, w: at.Workload) -> at.flex.Window:
-        """All keys up to the query, of which it chooses some."""
-        return at.flex.within(w.seq_len, lambda i: (0 * i, i + 1))
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
