@@ -12,10 +12,7 @@ SHELLS = st.builds(
     layers=SIZES,
     vocabulary=SIZES,
     classes=SIZES,
-    feed_forward=st.none() | SIZES,
     dropout=SHARES,
-    share_layers=st.none() | st.booleans(),
-    reversible=st.none() | st.booleans(),
 )
 NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 FILES = st.text(min_size=1).map(lambda path: f"{path}.py:CARD")

@@ -103,7 +103,6 @@ class Card:
     exempt: Exempt | Callable[[Any], Exempt] = field(default_factory=dict)
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
-    reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are estimates, and counted when it runs
     no_decode_reason: str = ""
     layers: "tuple[StackLayer, ...]" = ()

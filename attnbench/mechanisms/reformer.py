@@ -18,7 +18,7 @@ many chunks at a time as fit a cache and recomputes them in the backward pass; o
 largest logit and a sum, are kept.
 
 Left out: the correction log N_ij for keys that occur in several rounds; here they count each time
-(the authors' default). The reversible residual of section 3 is an option of the model.
+(the authors' default); and section 3, since all mechanisms have the same model around them.
 Notation: our N is the paper's l, our M its m, `rounds` its n_rounds, `buckets` its n_buckets.
 Source: arXiv:2001.04451, section 2.
 """

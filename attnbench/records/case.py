@@ -27,10 +27,7 @@ class Shell:
     layers: Size = 2
     vocabulary: Size = 30_522
     classes: Size = 18
-    feed_forward: Size | None = None  # None: as wide as the model
     dropout: Share = 0.2
-    share_layers: bool | None = None  # None: as the mechanism's paper does
-    reversible: bool | None = None  # None: as the mechanism's card says
 
 
 @dataclass(frozen=True, kw_only=True)

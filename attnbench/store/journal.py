@@ -18,7 +18,7 @@ from attnbench.store import schema
 from attnbench.store.locked import LockedFile
 from attnbench.store.output import ELSEWHERE, JOURNAL, explained, writing
 from attnbench.store.resuming import refuse_other
-from attnbench.store.schema import End, EndReason, Entry, Head, Record, Start
+from attnbench.store.schema import End, EndReason, Entry, Head, Record, Start, case_id
 from attnbench.version import __version__
 
 FILE = JOURNAL
@@ -50,8 +50,9 @@ class Contents:
             match record:
                 case CardFacts():
                     cards[record.mechanism] = record
-                case Planned():
-                    cases[str(entry.data.get("id"))] = record
+                case Planned(case=case):
+                    # an earlier release may have named the same case by further fields
+                    cases[str(entry.data.get("id"))] = cases[case_id(case.key)] = record
                 case Start():
                     ended[record.shard] = None
                 case End():

@@ -11,13 +11,7 @@ from typing import Any
 
 from attnbench import modes
 from attnbench.attention.card import Card
-from attnbench.attention.classifier import (
-    attention_sets,
-    is_reversible,
-    shell_flops,
-    shell_parameters,
-)
-from attnbench.attention.classifier import refusal as shell_refusal
+from attnbench.attention.classifier import attention_sets, shell_flops, shell_parameters
 from attnbench.attention.contract import Attention, Flops
 from attnbench.catalogue.registry import card, is_built_in, unknown_name_message
 from attnbench.devices.finding import find
@@ -124,11 +118,9 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
     period = len(card.layers) or 1
-    layers, sets, kept, shell, parameters = period, 1, period, 0, 0
+    layers, sets, shell, parameters = period, 1, 0, 0
     if w.shell is not None:
-        refusal = refusal or shell_refusal(card, case.form, w) or ""
         layers, sets = w.shell.layers, attention_sets(card, w.shell)
-        kept = 1 if is_reversible(card, w.shell) else layers
         shell, parameters = shell_flops(w), shell_parameters(w)
     flops = prefill = form.flops(config, w)
     if w.steps:
@@ -149,7 +141,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     before = prefill.projections + prefill.core if w.steps else 0
     filled = not refusal and fills(w, request, before)
     moved = state + w.batch * w.width if w.steps else 2 * layers * (elements + w.tokens * w.width)
-    needed = predicted_bytes(elements + state, parameters, w, kept)
+    needed = predicted_bytes(elements + state, parameters, w, layers)
     if filled:
         keys = min(w.tokens, state)  # a small state has no part for each token
         needed = ITEM_BYTES[w.dtype] * (parameters + state + SCORES * w.heads * keys)

@@ -14,8 +14,8 @@ PLAIN = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
     [
         (replace(PLAIN, padding=0.3), "m:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
                                       "/padding=0.3"),
-        (replace(PLAIN, level=Level.MODEL, causal=True, shell=Shell(layers=4, reversible=True)),
-         "m:eager/B8-N128-D256-H16/model/inference/float32/cpu/causal/layers=4/reversible=True"),
+        (replace(PLAIN, level=Level.MODEL, causal=True, shell=Shell(layers=4, classes=3)),
+         "m:eager/B8-N128-D256-H16/model/inference/float32/cpu/causal/layers=4/classes=3"),
     ],
 )  # fmt: skip
 def test_a_label_says_what_is_not_usual(workload, label):
