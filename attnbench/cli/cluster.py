@@ -1,5 +1,6 @@
 """What `sweep` does on a cluster: start the shards, show their progress, merge, and report."""
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,12 +27,16 @@ from attnbench.fleet.drive import drive as run_shards
 from attnbench.fleet.engine import Engine
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Cluster, EngineKind, Planned, Request
+from attnbench.store import output
 from attnbench.store.merging import merge
 from attnbench.units import many, seconds
 from attnbench.workloads.options import options
+from attnbench.workloads.requests import to_toml
 
 if TYPE_CHECKING:
     from attnbench.cli.sweep import Asked
+
+OPTIONS = "shard.toml"  # those of every shard
 
 
 def engine(where: Cluster, request: Request, threads_given: bool) -> Engine:
@@ -48,13 +53,16 @@ def engine(where: Cluster, request: Request, threads_given: bool) -> Engine:
     return ray.Ray(gpus, cpus)
 
 
-def command(given: Mapping[str, Any], device: str) -> list[str]:
-    """The command that every shard runs: the sweep with its options and the chosen device."""
-    command = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
-    for name, option in options().items():
-        if name in given and name != "device" and option.record is not Cluster:
-            command += option.words(given[name])
-    return command
+def command(folder: Path) -> list[str]:
+    """The command that every shard runs, with its options in a file of the folder."""
+    file = os.path.abspath(folder / OPTIONS)
+    return [sys.executable, "-m", "attnbench", "sweep", "--config", file]
+
+
+def options_of_shards(given: Mapping[str, Any], device: str) -> bytes:
+    """That file: the options of the sweep that say nothing of the cluster, and its device."""
+    own = {name: value for name, value in given.items() if options()[name].record is not Cluster}
+    return to_toml({**own, "device": device})
 
 
 class Drive(NamedTuple):
@@ -109,7 +117,8 @@ def run_fleet(
         f" predicted {predicted}; into {folder}"
     )
     with fleets.driven(folder), stoppable(lambda: still_running(drive)):
-        fleets.prepare(folder, fleet, command(given, request.device))
+        fleets.prepare(folder, fleet, command(folder))
+        output.write(folder / OPTIONS, options_of_shards(given, request.device))
         store_options(folder, options_file)
         try:
             failed = run_shards(folder, engine, console.err().print)

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from attnbench import units
-from attnbench.catalogue.registry import names
 from attnbench.cli import console, options
-from attnbench.cli.options import completer, switch
+from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import AUTO, choose
 from attnbench.errors import UsageError
 from attnbench.records.selection import layers
-from attnbench.workloads.presets import GROUPS, expand
+from attnbench.workloads.presets import expand
 
 CLASSES = (
     "Classes of the survey: FP fixed patterns, LP learned patterns, M memory, LR low rank, KR"
@@ -27,7 +26,6 @@ def models(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completer(lambda: (*names(), *GROUPS)),
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -13,7 +13,6 @@ from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
 from attnbench.workloads.options import flag, options
 from attnbench.workloads.options import read as read_options
-from attnbench.workloads.options import text as text_of
 from attnbench.workloads.presets import expand
 
 GIVEN = "given"  # a verb's parameter for the options that the user wrote
@@ -49,10 +48,9 @@ def option(
     panel: str | None = None,
     default: Any = None,
     names: Sequence[str] = (),
-    **how: Any,
 ) -> Any:
-    """An option with a value, named after its parameter; `how` goes to Typer."""
-    return typer.Option(default, *names, metavar=metavar, help=text, rich_help_panel=panel, **how)
+    """An option with a value, named after its parameter unless it has other names."""
+    return typer.Option(default, *names, metavar=metavar, help=text, rich_help_panel=panel)
 
 
 def switch(name: str, text: str, panel: str | None = None) -> Any:
@@ -72,15 +70,12 @@ def shared_option(name: str, default: Any = None, panel: str | None = None, text
     """
     known = options()[name]
     unset = known.flag or known.default in (None, "")
-    usual = known.chosen or ("" if unset else text_of(known.default))
+    usual = known.chosen or ("" if unset else str(known.default))
     shown = known.help + (f"  [default: {usual}]" if usual and default is None else "")
     if known.flag:
         either = f"/{flag('no_' + name)}" if known.chosen else ""  # neither on nor off by default
         return typer.Option(None, flag(name) + either, help=shown, rich_help_panel=panel)
-    words = known.kind.words
-    complete = completer(words) if words else None
-    names = [flag(name)]
-    return option(known.kind.metavar, text or shown, panel, default, names, autocompletion=complete)
+    return option(known.kind.metavar, text or shown, panel, default, [flag(name)])
 
 
 def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
@@ -106,17 +101,6 @@ def is_given(context: typer.Context, name: str) -> bool:
     """Whether the user wrote the option, and did not leave it at its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def completer(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """A completer of the last item of a list of words."""
-
-    def complete(incomplete: str) -> list[str]:
-        *_, last = re.split(r",(?![^\[]*\])", incomplete)
-        before = incomplete.removesuffix(last) if last else incomplete
-        return [before + word for word in words() if word.startswith(last)]
-
-    return complete
 
 
 def read(name: str, text: str | None) -> Any:

@@ -45,7 +45,7 @@ def foretell(asked: "Asked", request: Request, plan: Sequence[Planned]) -> None:
     total = plan_total(plan, request, found, memory_bytes)
     console.out().print("", *filter(None, (total, line)), sep="\n")
     if on and shards:
-        print(script(asked.folder, shards, cluster.command(asked.options, request.device)))
+        print(script(asked.folder, shards, cluster.command(asked.folder)))
 
 
 def trace(

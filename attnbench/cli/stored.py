@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.options import completer, option
+from attnbench.cli.options import option
 from attnbench.errors import AttnbenchError, UsageError, small_file
 from attnbench.units import many
 from attnbench.workloads import axes
@@ -34,7 +34,6 @@ def report(
         "FORMATS",
         "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.",
         default="png",
-        autocompletion=completer(lambda: (*axes.FORMATS, *axes.EXPORTS)),
     ),
     json_: bool = options.as_json(),
     against: str | None = option(

@@ -134,6 +134,7 @@ class Request:
         " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME, stacks of"
         " layers (stack(3*gated_delta_net+grouped_query)).",
         ("@fig2",),
+        chosen="@fig2",
     )
     lengths: tuple[Size, ...] = WHAT(
         "Sequence lengths or ranges: 128..65536:x2 (doubling), 100..500:+100 (steps).",
@@ -141,7 +142,7 @@ class Request:
         chosen="128..65536:x2",
     )
     modes: tuple[Mode, ...] = WHAT(
-        f"{', '.join(Mode)}, or both: training and inference.", BOTH, name="mode"
+        f"{', '.join(Mode)}, or both: training and inference.", BOTH, name="mode", chosen="both"
     )
     level: Level = WHAT(
         "What to time: core (q, k, v to output), attention (with projections),"
@@ -154,7 +155,7 @@ class Request:
         default=None,
         chosen="where a prompt takes longer than the steps",
     )
-    padding: Share = WHAT("Share of each sequence that is padding.", 0.0)
+    padding: Share = WHAT("Share of each sequence that is padding.", 0.0, chosen="0")
     preset: str = SIZES(
         "Sizes from a column of Fastformer's Table 9, of llama or qwen-next, or for a gpu.",
         "mind-classification",

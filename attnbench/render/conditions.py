@@ -8,7 +8,6 @@ from attnbench.analysis.report import Analysis
 from attnbench.records import PASSES, Environment, Level, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
-from attnbench.workloads.requests import command
 
 LAPS = 0.01  # share of disturbed laps above which it is said
 WALL = 1.05  # ratio to CPU time above which wall time is reported too
@@ -34,13 +33,13 @@ def conditions(analysis: Analysis) -> list[str]:
 
 
 def origin(sweep: Sweep) -> list[str]:
-    """Request, machine, versions, date and command, each a line of plain text."""
+    """Request, machine, versions and date, each a line of plain text."""
     # sessions of one machine differ in free memory: the first of each machine is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines = [_asked(sweep)]
     lines += (line for session in reversed(machines.values()) for line in _machine(session))
-    begun = f" on {sweep.begun[:10]}" if sweep.begun else ""
-    lines.append(f"Measured{begun} by: {command(sweep.request)}")
+    if sweep.begun:
+        lines.append(f"Measured on {sweep.begun[:10]}.")
     return [clean(line) for line in lines]
 
 

@@ -1,18 +1,16 @@
-"""The options of a sweep by their names: their values read from text, and written again.
+"""The options of a sweep by their names, and their values read from text.
 
 `given` is everywhere the typed values of those options that someone gave, by name.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from enum import StrEnum
 from functools import cache, partial
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from attnbench.catalogue.registry import names, unknown_name_message
-from attnbench.devices.finding import AUTO, find, kinds
+from attnbench.catalogue.registry import unknown_name_message
+from attnbench.devices.finding import AUTO, find
 from attnbench.errors import UsageError
 from attnbench.modes import BOTH as BOTH_MODES
 from attnbench.records import (
@@ -34,14 +32,10 @@ LARGEST_SEED = (1 << 32) - 1
 
 
 class Kind(NamedTuple):
-    """What the values of an option are: how they are read, and words that complete a text.
-
-    `read` takes the text and the option's name, for errors.
-    """
+    """What the values of an option are; `read` takes a text and, for errors, the option's name."""
 
     metavar: str
     read: Callable[[str, str], Any]
-    words: Callable[[], Iterable[str]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +67,6 @@ class Option:
             raise UsageError(f"{flag(self.name)} is true or false, not {value!r}")
         return value
 
-    def words(self, value: Any) -> list[str]:
-        """The option with a typed value on the command line: `--seed 7`, `--no-fill`."""
-        if self.flag:
-            return [flag(self.name if value else f"no_{self.name}")]
-        return [flag(self.name), text(value)]
-
 
 @cache
 def options() -> Mapping[str, Option]:
@@ -107,18 +95,6 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def text(value: Any) -> str:
-    """A typed value as users write it: `512..2048:x2`, `128,256`, `0.5`, `none`."""
-    if isinstance(value, tuple):
-        numbers = len(value) > 2 and isinstance(value[0], int)
-        if numbers and all(b == 2 * a for a, b in pairwise(value)):
-            return f"{value[0]}..{value[-1]}:x2"
-        return ",".join(map(text, value))
-    if isinstance(value, float):
-        return str(value).removesuffix(".0")
-    return "none" if value is None else str(value)
-
-
 def read(values: Mapping[str, Any]) -> dict[str, Any]:
     """The typed values of options that are given by name; None is left out.
 
@@ -133,18 +109,6 @@ def read(values: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             given[name] = known[name].read(value)
     return given
-
-
-def of_request(request: Request) -> dict[str, Any]:
-    """The value of each option that says what is measured."""
-    values = {}
-    for option in options().values():
-        if option.record is not Cluster:
-            record = request if option.record is Request else request.settings
-            values[option.name] = getattr(record, option.field)
-    for name in CROSSED:
-        values[name] = tuple(dict.fromkeys(getattr(one, name) for one in request.sizes))
-    return values | {"batch": None if request.batch is None else values["batch"]}
 
 
 def _as_text(value: Any, option: str) -> str:
@@ -195,29 +159,23 @@ def device(text: str, option: str) -> str:
     return text if text == AUTO else find(text).name
 
 
-def one_of(metavar: str, known: type[StrEnum]) -> Kind:
-    """One of the words of an enumeration."""
-    return Kind(metavar, partial(axes.word, known=known), lambda: known)
-
-
 SIZE = Kind("N", partial(axes.size, most=axes.LARGEST))
 SIZE_LIST = Kind("N[,N...]", axes.lengths)
-DTYPES = (*SHORT_DTYPES.values(), *SHORT_DTYPES)
 # of the options that are not a single size
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "models": Kind("MECHANISMS", models, lambda: (*names(), *presets.GROUPS)),
+        "models": Kind("MECHANISMS", models),
         "lengths": Kind("LENGTHS", axes.lengths),
-        "mode": Kind("MODE", modes, lambda: (*Mode, BOTH)),
-        "level": one_of("LEVEL", Level),
-        "on": one_of("CLUSTER", EngineKind),
-        "preset": Kind("NAME", preset, presets.presets),
+        "mode": Kind("MODE", modes),
+        "level": Kind("LEVEL", partial(axes.word, known=Level)),
+        "on": Kind("CLUSTER", partial(axes.word, known=EngineKind)),
+        "preset": Kind("NAME", preset),
         "tokens": Kind("N", axes.size),
         "width": SIZE_LIST,
         "heads": SIZE_LIST,
         "batch": SIZE_LIST,
-        "dtype": Kind("DTYPE[,DTYPE...]", dtypes, lambda: DTYPES),
-        "device": Kind("DEVICE", device, lambda: (AUTO, *kinds())),
+        "dtype": Kind("DTYPE[,DTYPE...]", dtypes),
+        "device": Kind("DEVICE", device),
         "seed": Kind("N", partial(axes.size, least=0, most=LARGEST_SEED)),
         "padding": Kind("SHARE", partial(axes.share, most=0.95)),
         "dropout": Kind("SHARE", partial(axes.share, most=0.9)),

@@ -1,14 +1,12 @@
 """From the given options of a sweep to its `Request`, where the program chooses what is left out.
 
-Options are also read from a TOML file, and a sweep's are written into one, and as a command.
+Options are also read from a TOML file, and a sweep's are written into one.
 """
 
 import json
 import math
-import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +20,7 @@ from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Sizes
 from attnbench.records.selection import layers
 from attnbench.units import many
-from attnbench.workloads.options import CROSSED, flag, of_request, options, read
+from attnbench.workloads.options import CROSSED, flag, options, read
 from attnbench.workloads.presets import expand, preset
 
 FILE = "sweep.toml"
@@ -56,13 +54,14 @@ def resumed(stored: Request, given: Mapping[str, Any]) -> Request:
     Raises `UsageError`, `CannotRun`.
     """
     given = {**given, "device": stored.device} if given.get("device") == AUTO else given
-    values = {**of_request(stored), **given}
-    refuse_early_end(given, values["rounds"])
+    sizes = {name: dict.fromkeys(getattr(one, name) for one in stored.sizes) for name in CROSSED}
+    refuse_early_end(given, given.get("rounds", stored.rounds))
     memory_bytes = choose(stored.device).sampling(False, False).get("memory_limit_bytes")
     settings = replace(
         stored.settings, **of_record(Settings, given), memory_limit_bytes=memory_bytes
     )
-    return with_sizes(values, replace(stored, **of_record(Request, given), settings=settings))
+    asked = replace(stored, **of_record(Request, given), settings=settings)
+    return with_sizes({**sizes, **given}, asked)
 
 
 def with_sizes(values: Mapping[str, Any], asked: Request) -> Request:
@@ -188,18 +187,3 @@ def to_toml(given: Mapping[str, Any]) -> bytes:
         text = json.dumps("none" if value is None else value, ensure_ascii=False)
         lines.append(f"{flag(name).removeprefix('--')} = {text}\n".replace("\x7f", "\\u007f"))
     return "".join(lines).encode("utf-8", "surrogateescape")
-
-
-def command(asked: Request) -> str:
-    """The command that repeats the sweep, without defaults: `attnbench sweep --budget 15m`."""
-    needed: dict[str, Any] = {"device": asked.device}
-    usual: dict[str, Any] = {}
-    for name, value in of_request(asked).items():
-        with suppress(UsageError):  # a preset, device or mechanism that this version does not know
-            usual = of_request(request(needed, elsewhere=True))
-        if name != "device" and value != usual.get(name):
-            needed[name] = value
-    words = ["attnbench", "sweep"]
-    for name in [name for name in needed if name != "device"]:
-        words += options()[name].words(needed[name])
-    return shlex.join(words)

@@ -5,6 +5,7 @@ import pytest
 from attnbench.cli import cluster
 from attnbench.errors import CannotRun
 from attnbench.fleet import drive, ray
+from attnbench.workloads.requests import from_toml
 from tests.cli.commands import here, refused
 from tests.cli.test_shards import SMALL
 from tests.fleet.test_drive import CANCELLED, DONE, LOST, RUNNING, Fake
@@ -46,6 +47,9 @@ def told(tmp_path, monkeypatch, code, *stories):
 def test_what_was_measured_is_reported_before_a_lost_shard_is_named(tmp_path, monkeypatch):
     done = told(tmp_path, monkeypatch, 4, [RUNNING, DONE], [LOST])
     assert "Inference time" in done.stdout
+    whole, shard = (from_toml(tmp_path / f"{of}.toml").items() for of in ("sweep", "shard"))
+    assert dict(whole - shard) == {"on": "slurm", "shards": 2}
+    assert shard < whole
     assert (tmp_path / "fig2.png").exists()
     said = "attnbench: shard 2/2 was given up after it was lost 3 times"
     assert said in done.stderr.splitlines()[-1]

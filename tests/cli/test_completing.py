@@ -1,64 +1,26 @@
-"""Completion as a shell asks for it, by the protocol that `--install-completion` sets up."""
-
-import io
-import os
-from contextlib import redirect_stdout
-from unittest.mock import patch
+"""Names that a shell completes, and what the help shows of each verb."""
 
 import pytest
 
-from attnbench.catalogue.registry import names
-from attnbench.cli.main import run
 from attnbench.cli.verbs import application
 from attnbench.workloads.options import options
-from attnbench.workloads.presets import GROUPS
 from tests.cli.commands import environment, here, python
 
 
-def answers(*words):
-    """What bash is answered for these words of a line, the last of them incomplete."""
-    asked = environment(
-        _ATTNBENCH_COMPLETE="complete_bash",
-        COMP_WORDS="\n".join(("attnbench", *words)),
-        COMP_CWORD=str(len(words)),
-    )
-    with (
-        patch.dict(os.environ, asked, clear=True),
-        redirect_stdout(io.StringIO()) as out,
-        pytest.raises(SystemExit),
-    ):
-        run()
-    return out.getvalue().split()
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("sweep", "--models", ""), [*names(), *GROUPS]),
-        (("sweep", "--models", "fastformer,@fi"), ["fastformer,@fig2"]),
-        (("sweep", "--mode", ""), ["training", "inference", "decode", "both"]),
-        (("sweep", "--dtype", "fp32,b"), ["fp32,bfloat16", "fp32,bf16"]),
-        (("report", "--formats", "png,p"), ["png,png", "png,pdf", "png,pyperf"]),
-        (("sweep", "--on", ""), ["slurm", "ray"]),
-        (("sweep", "--case"), ["--case-timeout"]),
-        (("models", "fastf"), ["fastformer"]),
-        (("mode",), ["models"]),
-    ],
-)
-def test_words_are_completed(words, expected):
-    assert answers(*words) == expected
-
-
-def test_completion_loads_no_heavy_library():
-    line = "attnbench\nsweep\n--models\nlinf"
+def test_a_shell_completes_names_of_verbs_and_options_without_a_heavy_library():
+    """As bash asks, by the protocol that `--install-completion` sets up."""
     code = (
         "import sys, atexit; sys.argv = ['attnbench'];"
         "atexit.register(lambda: print({'torch', 'pandas', 'numpy', 'rich'} & set(sys.modules)));"
         "from attnbench.__main__ import main; main()"
     )
-    asked = {"_ATTNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "3"}
-    done = python("-c", code, env=environment(**asked))
-    assert done.stdout == "linformer\nset()\n", done.stderr
+    for line, word in (
+        ("attnbench\nmode", "models"),
+        ("attnbench\nsweep\n--case", "--case-timeout"),
+    ):
+        asked = {"_ATTNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": line}
+        done = python("-c", code, env=environment(**asked, COMP_CWORD=str(line.count("\n"))))
+        assert done.stdout == f"{word}\nset()\n", done.stderr
 
 
 @pytest.mark.parametrize("verb", [verb.name for verb in application().registered_commands])

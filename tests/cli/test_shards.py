@@ -74,18 +74,10 @@ def test_a_dry_run_says_how_long_shards_take():
     assert "#!/bin/sh" not in done.stdout
 
 
-def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
-    more = ("--budget", "90s", "--dropout", "0")
-    level = ("--level", "model")
-    done = here(*SMALL, *level, *more, "--dry-run", "--on", "slurm", "--shards", "2", "--out", "x")
+def test_a_dry_run_on_a_cluster_shows_the_script():
+    done = here(*SMALL, "--dry-run", "--on", "slurm", "--shards", "2", "--out", "x")
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("exec ")]
-    words = line.split()
-    assert words[words.index("sweep") :] == [
-        *("sweep", "--device", "cpu", "--models", "fastformer,linformer", "--lengths", "16,32"),
-        *("--level", "model", "--width", "16", "--heads", "2", "--tokens", "64"),
-        *("--dropout", "0", "--threads", "1", "--quick", "--budget", "90", "--rounds", "2"),
-        *("--shard", '"$number/2"', '"$how"', '"$out/shard-$number"'),
-    ]
+    assert line.endswith('/x/shard.toml --shard "$number/2" "$how" "$out/shard-$number"')
 
 
 def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
