@@ -19,11 +19,11 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (1_960, 1_000),
+    "cli": (1_970, 1_000),
     "api": (420, 170),
     "gate": (1_410, 1_200),
     "claims": (350, 350),
-    "render": (2_780, 1_700),
+    "render": (2_800, 1_700),
     "render/web": (520, 520),
     "workloads": (1_060, 650),
     "kvbytes": (630, 460),
@@ -34,7 +34,7 @@ LINES = {
     "run": (1_770, 940),
     "attention": (2_070, 2_000),
     "verify": (610, 450),
-    "devices": (1_670, 1_300),
+    "devices": (1_660, 1_300),
     "statistics": (800, 650),
     "store": (760, 430),
     "records": (980, 500),
@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (28_590, 22_000)
-ALL = (23_090, 17_500)  # of the package
+ALL = (23_110, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -17,7 +17,7 @@ def test_a_citation_names_the_version():
 def test_the_action_gives_check_options_that_exist():
     text = (ROOT / ".github/actions/check/action.yml").read_text(encoding="utf-8")
     options = set(re.findall(r"--[a-z-]+", text.partition("run: attnbench check")[2]))
-    assert {"--base", "--junit"} <= options
+    assert {"--base", "--formats", "--out"} <= options
     known = here("check", "--help", COLUMNS="200")
     assert all(option in known.stdout for option in options)
 

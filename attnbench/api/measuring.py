@@ -116,9 +116,7 @@ def starter(server: Pool, request: Request, spare: set[int]) -> Callable[..., Pr
 
 
 def spare_cores(threads: int, pace: Pace | None) -> set[int]:
-    """Cores on which nothing is timed; none where all may be, or where this cannot be chosen."""
-    if not hasattr(os, "sched_getaffinity"):
-        return set()
+    """Cores on which nothing is timed; none where all may be."""
     cores = os.sched_getaffinity(0)
     return cores - {pace.core} if pace else cores if len(cores) > threads else set()
 

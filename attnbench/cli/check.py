@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from attnbench.gate.finding import Report
 
 AGAINST, JUDGE = "What to compare with", "How to judge"
+FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
+FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
 UNCHANGED = "nothing was kept, the repository is unchanged"
 
 
@@ -58,10 +61,12 @@ def check(
     strict: bool = switch(
         "--strict", "Exit with 3 if unsure; larger counts fail even if faster.", JUDGE
     ),
-    markdown: Path | None = option(
-        "FILE", "Write a Markdown page, as for a job summary.", HelpPanel.OUTPUT
+    formats: str | None = option(
+        "FORMATS",
+        "Files to write: markdown (as for a job summary), junit, bmf (Bencher's).",
+        HelpPanel.OUTPUT,
     ),
-    junit: Path | None = option("FILE", "Write JUnit XML.", HelpPanel.OUTPUT),
+    out: Path = option("FOLDER", "Folder for these files.", HelpPanel.OUTPUT, default="."),
     json_: bool = options.as_json(HelpPanel.OUTPUT),
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
@@ -74,13 +79,15 @@ def check(
     functions = named_functions(call)
     chosen = None if models is None else options.selections(models)
     plan = planned(context.params)
-    output.refuse_unwritable(save, markdown, junit)
+    files = {kind: out / FILES[kind] for kind in options.formats(formats, FILES)}
+    output.fill(out, {})
+    output.refuse_unwritable(save, *files.values())
     console.begin("starting the processes that measure")
     if save is not None:
         keep(plan, save, chosen or options.selections("@all"))
     else:
         report = measured(plan, base or baseline, chosen, functions, strict)
-        publish(report, strict, json_, {"markdown": markdown, "junit": junit})
+        publish(report, strict, json_, files)
         raise typer.Exit(report.exit_code(strict))
 
 
@@ -90,7 +97,7 @@ def refuse_useless(given: set[str]) -> None:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
     times = "base" in given and "no_times" not in given
     own = {"lengths", "level", "mode", "device"}
-    outputs = {"strict", "json_", "markdown", "junit"}
+    outputs = {"strict", "json_", "formats", "out"}
     rules = (
         ({"call"}, {"baseline", "save", "models", "no_times"}, "--call needs --base, and no {}"),
         ({"baseline", "save"}, {"no_times"}, "{} has no effect: --save and --baseline only count"),
@@ -98,6 +105,7 @@ def refuse_useless(given: set[str]) -> None:
         ({"baseline"}, {"models", *own}, "{} has no effect: the baseline has its own"),
         (set() if times else given, {"threshold"}, "{} has no effect: no times are taken here"),
         ({"save"}, outputs, "{} has no effect: --save judges nothing"),
+        (set() if "formats" in given else given, {"out"}, "{} has no effect without --formats"),
     )
     for one, other, reason in rules:
         if given & one and (useless := sorted(given & other)):
@@ -163,9 +171,7 @@ def measured(
         return against_file(plan, base, measuring)
 
 
-def publish(
-    report: "Report", strict: bool, as_json: bool, files: Mapping[str, Path | None]
-) -> None:
+def publish(report: "Report", strict: bool, as_json: bool, files: Mapping[str, Path]) -> None:
     """Print, write the files that were asked for, and annotate a job on GitHub."""
     from attnbench.render import check_ci, check_page
 
@@ -174,10 +180,9 @@ def publish(
     else:
         show(report)
     page = check_page.page(report).encode()
-    contents = {"markdown": page, "junit": check_ci.junit(report, strict)}
+    junit, bmf = check_ci.junit(report, strict), check_ci.bmf(report)
     for kind, file in files.items():
-        if file is not None:
-            output.write(file, contents[kind])
+        output.write(file, {"markdown": page, "junit": junit, "bmf": bmf}[kind])
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         # other steps of a job write the same file
         with output.writing(summary), open(summary, "ab") as stream:

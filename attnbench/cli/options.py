@@ -2,13 +2,14 @@
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
+from attnbench.errors import UsageError
 from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
 from attnbench.workloads.options import flag, options
@@ -106,6 +107,14 @@ def is_given(context: typer.Context, name: str) -> bool:
 def read(name: str, text: str | None) -> Any:
     """The value of an option that `sweep` has too; None if it was left out. Raises `UsageError`."""
     return None if text is None else options()[name].read(text)
+
+
+def formats(text: str | None, known: Collection[str]) -> tuple[str, ...]:
+    """What `--formats` lists, each once; nothing if it was left out. Raises `UsageError`."""
+    chosen = () if text is None else axes.listed(text)
+    if not set(chosen) <= set(known):
+        raise UsageError(f"--formats {text!r}: known are {', '.join(known)}")
+    return chosen
 
 
 def threshold_option(panel: str | None = None) -> Any:

@@ -42,9 +42,7 @@ def report(
     out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
-    known, chosen = (*axes.FORMATS, *axes.EXPORTS), axes.listed(formats)
-    if not set(chosen) <= set(known):
-        raise UsageError(f"--formats {formats!r}: known are {', '.join(known)}")
+    chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))
     publish(sweep, chosen, json_, against, out)
 
 

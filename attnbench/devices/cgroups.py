@@ -61,10 +61,7 @@ def free_bytes() -> int | None:
 
 def cores() -> int:
     """Cores that this process may use: its affinity, within a container's limit."""
-    try:
-        allowed = len(os.sched_getaffinity(0))
-    except AttributeError:
-        allowed = os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0))
     return min(allowed, whole_cores() or allowed)
 
 

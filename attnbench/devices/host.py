@@ -67,7 +67,7 @@ def user_s(pid: int) -> float:
 def quietest_core() -> int:
     """The core available to this process that is idle most of the next `LOOK_S`.
 
-    On a tie the last: the first serves most interrupts. Needs `os.sched_getaffinity`.
+    On a tie the last: the first serves most interrupts.
     """
     idle = dict[int, float]()
     with suppress(OSError):

@@ -48,7 +48,7 @@ def mallopt(parameter: int, value: int) -> None:
 
 def limit(further_bytes: int) -> None:
     """Limit memory, so that running out is an error to record and not a kill by the kernel."""
-    if not (in_use := proc_bytes("self/status", "VmSize")):  # not Linux, or /proc is hidden
+    if not (in_use := proc_bytes("self/status", "VmSize")):  # /proc is hidden
         return
     limits = resource.getrlimit(resource.RLIMIT_AS)
     present = [limit for limit in limits if limit != resource.RLIM_INFINITY]

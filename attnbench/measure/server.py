@@ -116,7 +116,7 @@ def tell(told: socket.socket, pid: int, code: int = 0, left: int = 0) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies (Linux); end if it has died already."""
+    """Let the kernel kill this process when its parent dies; end if it has died already."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -213,16 +213,15 @@ def end_children() -> int:
 
 
 def children() -> Iterator[int]:
-    """The process ids of this process's children (Linux)."""
+    """The process ids of this process's children."""
     for task in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
             yield from map(int, task.read_text().split())
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an option of this process (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    """Set an option of this process."""
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 if __name__ == "__main__":

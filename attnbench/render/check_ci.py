@@ -1,10 +1,13 @@
-"""A check for continuous integration: JUnit XML, and GitHub annotations."""
+"""A check for continuous integration: JUnit XML, Bencher's JSON, and GitHub annotations."""
 
+import json
 import xml.etree.ElementTree as ET
+from collections import defaultdict
 from collections.abc import Iterator
 
 from attnbench.gate.finding import Finding, Report
-from attnbench.render.check_page import label, remarks, sentence
+from attnbench.metrics import TABLE, TIME
+from attnbench.render.check_page import LABEL, label, remarks, sentence
 from attnbench.render.grid import clean
 
 MOST = 10  # GitHub shows no more annotations of one kind per step
@@ -26,6 +29,21 @@ def junit(report: Report, strict: bool = False) -> bytes:
     ET.indent(suites, " ")
     text: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
+
+
+def bmf(report: Report) -> bytes:
+    """For `bencher run --adapter json`: latency [ns] and counts of head.
+
+    Cases are named as in `exports`, `fastformer:eager/training/N128`.
+    """
+    cases = defaultdict[str, dict[str, dict[str, float]]](dict)
+    for finding in report.findings:
+        if finding.head is not None:
+            metric, timed = finding.metric, finding.metric == TIME
+            name = "latency" if timed else TABLE[metric].name or metric
+            value = 1e9 * finding.head if timed else finding.head
+            cases[LABEL.sub(r"\1/\3/N\2", finding.case)][name] = {"value": value}
+    return json.dumps(cases, indent=1).encode()
 
 
 def annotations(report: Report) -> Iterator[str]:

@@ -10,7 +10,6 @@ small product every 25 ms, 3 % of the time, and its time serves as a control var
 """
 
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -72,8 +71,6 @@ def typical(samples: Iterable[Sample]) -> dict[str, float]:
     return {"probe_s": median(probes)} if probes else {}
 
 
-def of_quietest_core(start: Callable[[], Process]) -> Pace | None:
-    """The pace of the core that others use least; None where processes cannot be bound to one."""
-    if not hasattr(os, "sched_setaffinity"):
-        return None
+def of_quietest_core(start: Callable[[], Process]) -> Pace:
+    """The pace of the core that others use least."""
     return Pace(start, quietest_core())

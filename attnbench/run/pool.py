@@ -37,6 +37,7 @@ START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 MEASURING = "attnbench.measure.worker"  # the module of a process, unless another is named
 # loaded before forking, since each process would need seconds; optimisers import the second
 TORCH = ("torch", "torch._dynamo")
+NO_TORCH = "torch is not installed, which only reports do without; pip install torch"
 # set by a hook of git that calls attnbench, for the repository and index of the hook
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
@@ -62,8 +63,8 @@ class Pool(AbstractContextManager["Pool"]):
         within: Path | None = None,
         **about: Any,
     ) -> None:
-        if not hasattr(os, "fork"):
-            raise CannotRun("measuring forks processes; this system has no fork")
+        if sys.platform != "linux":
+            raise CannotRun("measuring needs Linux; reports of stored sweeps do not")
         self.script, self.threads, self.layout, self.about = script, threads, layout, about
         self.modules, self.starts_on = (*imports, *preload), sorted(starts_on)
         self.options = {**about, "imports": imports, "preload": preload, "threads": threads}
@@ -213,6 +214,7 @@ class Pool(AbstractContextManager["Pool"]):
             raise NoProgram("the process that starts workers does not answer") from error
         except (OSError, ValueError) as error:  # ValueError: it is closed
             reason = last_line(tail(self.folder / "log")) or "the server has ended"
+            reason = NO_TORCH if reason.endswith("No module named 'torch'") else reason
             raise NoProgram(f"no process could be started: {reason}") from error
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ def start(*arguments, cwd=None):
         text=True,
         cwd=cwd,
         env=environment(),
-        preexec_fn=listening if sys.platform != "win32" else None,
+        preexec_fn=listening,
     )
 
 

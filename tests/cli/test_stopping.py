@@ -15,8 +15,8 @@ from attnbench.cli.stopping import leave_on_signal, stoppable
 from attnbench.errors import Interrupted
 """
 
-# Ctrl-C, the end of a job, and of a terminal, which some systems do not have
-ENDING = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
+# Ctrl-C, the end of a job, and of a terminal
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.fixture(params=SIGNALS)

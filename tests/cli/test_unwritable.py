@@ -17,8 +17,7 @@ VERBS = {
     "report": ("report", STORED, "--out"),
     "merge": ("merge", STORED, "--out"),
     "save": ("check", "--models", "fnet", "--save"),
-    "markdown": ("check", "--baseline", ".ci/baseline.json", "--markdown"),
-    "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),
+    "check": ("check", "--baseline", ".ci/baseline.json", "--formats", "bmf", "--out"),
 }  # fmt: skip
 PLACES = {
     "file/far/below": "; move the file that is in the way",

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sys
 import time
 
 import pytest
@@ -19,8 +18,6 @@ from tests.faults.real import (
     start,
     until,
 )
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 WITHIN_S = 0.5  # about as long as a run of a small case takes
 

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import sys
 import termios
 import time
 from contextlib import suppress
@@ -31,8 +30,6 @@ from tests.faults.real import (
     until,
     workers,
 )
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 INT, TERM, HUP = SIGNALS
 LONGEST_S = 6.0  # about as long as an undisturbed sweep takes

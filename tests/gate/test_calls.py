@@ -37,14 +37,14 @@ def shop(tmp_path):
 @pytest.mark.long
 def test_a_slowdown_of_a_function_is_found_and_none_without(shop, tmp_path):
     asked = ("check", "--call", "shop.code:index,shop.code:factory", "--base", "HEAD")
-    limits = ("--threshold", "0.2", "--budget", "2m", "--junit", tmp_path / "out.xml")
+    limits = ("--threshold", "0.2", "--budget", "2m", "--formats", "junit", "--out", tmp_path)
     same = here(*asked, *limits, cwd=shop.folder)
     assert same.stdout.startswith("OK: no regression in 2 cases")
     assert "Counted" not in same.stdout
     shop.write("src/shop/helper.py", HELPER.format(60_000))
     slower = here(*readme_command(shop), *limits, cwd=shop.folder, code=1)
     assert slower.stdout.startswith("FAILED: 1 slower of 1 case")
-    assert (tmp_path / "out.xml").read_text().count("<failure") == 1
+    assert (tmp_path / "junit.xml").read_text().count("<failure") == 1
 
 
 def readme_command(shop):

@@ -71,6 +71,6 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "slurm": ("-t 60", "--exclusive"),
         "first": ("one", "torn"),
         "second": ("two", "one"),
-        **dict.fromkeys(("out", "save", "markdown", "junit"), OUTPUTS),
+        **dict.fromkeys(("out", "save"), OUTPUTS),
     }
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attnbench.gate.cases import CheckPlan
 from attnbench.gate.finding import Conditions, Finding, Report
 from attnbench.render import check_page
-from attnbench.render.check_ci import annotations, junit
+from attnbench.render.check_ci import annotations, bmf, junit
 from attnbench.statistics.verdict import Verdict
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
@@ -109,6 +109,17 @@ def test_no_text_can_become_a_command_or_break_the_file(reason, name):
     assert suites.tag == "testsuites"
     check_page.page(made)
     json.dumps(check_page.data(made, strict=True))
+
+
+def test_bencher_gets_what_head_takes_and_counts():
+    function = replace(OTHER, case="shop.code:index")
+    found = json.loads(bmf(report(SLOWER, LARGER, SAME, BROKEN, UNSURE, function)))
+    measured = {"latency": 0.0112e9, "memory": 2.0**21, "operators": 22.0}
+    expected = {"fastformer:eager/inference/N128": measured, "shop.code:index": {"latency": 11.2e6}}
+    assert found == {
+        case: {name: {"value": value} for name, value in values.items()}
+        for case, values in expected.items()
+    }
 
 
 def test_junit_counts_failures_errors_and_skips():

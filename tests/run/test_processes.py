@@ -137,7 +137,6 @@ with open({file!r}, "a") as started:
 THEN = {"answer": "", "die": "os.kill(os.getpid(), 9)", "leave": "os._exit(3)", "hang": SLEEP}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
 @pytest.mark.parametrize("how", ["session", "twice"])
 @pytest.mark.parametrize(
     "then", ["answer", "die", "leave", pytest.param("hang", marks=pytest.mark.long)]
@@ -170,7 +169,6 @@ def alive(started):
     return found
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")
 def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_path):
     """It is killed while its worker hangs."""
     started = tmp_path / "started"
@@ -195,11 +193,24 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
         assert ends(file), "a process outlived the parent"
 
 
-def test_a_script_that_cannot_start_is_reported(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("raise SystemExit('no room here')", "no process could be started: no room here"),
+        ("raise ModuleNotFoundError(\"No module named 'torch'\")", "pip install torch"),
+    ],
+)
+def test_a_script_that_cannot_start_is_reported(line, said, tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("raise SystemExit('no torch here')")
-    with Pool(script) as broken, pytest.raises(CannotRun, match="no torch here"):
+    script.write_text(line)
+    with Pool(script) as broken, pytest.raises(CannotRun, match=said):
         broken.wait()
+
+
+def test_other_systems_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(CannotRun, match="measuring needs Linux"):
+        Pool(tmp_path)
 
 
 def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_path, monkeypatch):
@@ -262,7 +273,6 @@ answer['core'], answer['allowed'] = list(getattr(torch, 'core', ())), list(os.sc
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="not to be bound to a core")
 def test_each_round_has_a_server_with_another_layout_which_starts_beside_the_last(light, tmp_path):
     whole = os.sched_getaffinity(0)
     core = max(whole)
@@ -284,7 +294,6 @@ def test_each_round_has_a_server_with_another_layout_which_starts_beside_the_las
     assert all(program.poll() is not None for program in programs)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
 def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(light):
     with light.process() as idle, light.process() as busy:
         file = os.pidfd_open(busy.pid)
@@ -306,7 +315,6 @@ def test_a_server_that_is_killed_while_it_imports_is_started_once_more(tmp_path,
     assert once.exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
 def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(light, monkeypatch):
     light.wait()
     light.program.send_signal(signal.SIGSTOP)
@@ -327,7 +335,6 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(l
         assert worker.ask(60, do="") == {"outcome": "ok"}, "it is started anew"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")
 def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
     begun = tmp_path / "begun"
     os.mkfifo(begun)

@@ -62,7 +62,6 @@ def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
     assert len(sweep.sessions) >= 2
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no file size limit to stand for a full disk")
 @pytest.mark.parametrize("limit", [200_000, 200_001, 263_017])
 def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
     with start_writer(tmp_path, 60, "limit", limit) as writer:
@@ -77,7 +76,6 @@ def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
     assert len(load(tmp_path).runs) == 60
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no pipes with names")
 def test_a_journal_is_a_regular_file(tmp_path):
     """To open a pipe waits for whoever writes it, and a link leads to another sweep's folder."""
     os.mkfifo(tmp_path / FILE)

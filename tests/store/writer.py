@@ -3,6 +3,7 @@
 writer.py FOLDER ROUNDS [wait | limit BYTES]
 """
 
+import resource
 import sys
 
 from attnbench.errors import StoreError
@@ -14,8 +15,6 @@ from tests.store.recorded import SWEEP, opened
 
 def main(folder: str, rounds: str, how: str = "", limit: str = "") -> None:
     if how == "limit":
-        import resource
-
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
     case = SWEEP.plan[0]
     with opened(folder) as journal:

@@ -1,7 +1,6 @@
 """The CPU: CPU time of a thread or wall time of several, and memory from the system."""
 
 import os
-import sys
 from collections.abc import Mapping
 from shutil import which
 from typing import Any
@@ -62,7 +61,7 @@ class Cpu(Device):
         return memory_bytes()
 
     def cannot_compile(self) -> str:
-        compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+        compiler = os.environ.get("CXX", "g++")
         if which(compiler):
             return self.missing_headers_reason()
         return f"torch.compile needs a C++ compiler: install {compiler}, or name another one in CXX"
