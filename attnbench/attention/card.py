@@ -77,8 +77,8 @@ class Card:
     `reference(module, x [N, D], mask [N] or None, draws)` evaluates the equations for one sequence
     in float64 and shares only parameters and draws with the module; an adopted module has none.
     `examples` are small configurations that the contract's checks run at N ≈ 20 to 64.
-    `symbols` explains those in its complexity besides N and the width: the meaning of each, and the
-    options that set it.
+    `symbols` explains those that papers print in its complexity besides N and the width: the
+    meaning of each, and the options that set it.
     `default` names a form, `exempt` the rules that do not hold, each with a reason; `uncompiled`
     says why torch cannot compile the form `eager` (correctly). Each may be a function of the
     config, `default` and `uncompiled` of the config and the workload.

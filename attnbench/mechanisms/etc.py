@@ -193,6 +193,7 @@ CARD = at.Card(
     cost=at.Cost("O(G² + N·G + N·r)", time=1, memory=1),
     symbols={
         "G": ("global tokens", "global_tokens"),
+        "n_g": ("global tokens", "global_tokens"),
         "r": ("radius of the band", "radius"),
     },
     examples=(

@@ -281,6 +281,7 @@ CARD = at.Card(
     symbols={
         "l_q": ("tokens of a query block", "block"),
         "l_m": ("tokens of memory", "memory"),
+        "m": ("tokens of memory", "memory"),
     },
     examples=(
         Config(block=8, memory=8),

@@ -362,7 +362,11 @@ CARD = at.Card(
         "Longformer: The Long-Document Transformer", "Beltagy et al.", 2020, "arXiv:2004.05150"
     ),
     cost=at.Cost("O(N·K·d)", time=1, memory=1),
-    symbols={"K": ("tokens that a query attends to", "window", "global_tokens")},
+    symbols={
+        "K": ("tokens that a query attends to", "window", "global_tokens"),
+        "k": ("window", "window"),
+        "m": ("global tokens", "global_tokens"),
+    },
     examples=(
         Config(window=6, global_tokens=2),
         Config(window=4, global_tokens=3, share_global=True, bias=True),

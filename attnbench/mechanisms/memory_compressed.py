@@ -231,7 +231,10 @@ CARD = at.Card(
         "Generating Wikipedia by Summarizing Long Sequences", "Liu et al.", 2018, "arXiv:1801.10198"
     ),
     cost=at.Cost("O(N²·d/s)", time=2, memory=2),
-    symbols={"s": ("factor of compression", "compression")},
+    symbols={
+        "s": ("factor of compression", "compression"),
+        "n_c": ("compressed length", "compression"),
+    },
     examples=(Config(), Config(compression=4, bias=True)),
     default=default,
     no_decode_reason="left out: a step that completes a block of tokens would cost more than the"

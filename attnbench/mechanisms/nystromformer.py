@@ -221,7 +221,7 @@ CARD = at.Card(
         "arXiv:2102.03902",
     ),
     cost=at.Cost("O(N·m)", time=1, memory=1),
-    symbols={"m": ("landmarks", "landmarks")},
+    symbols={"m": ("landmarks", "landmarks"), "k": ("landmarks", "landmarks")},
     examples=(
         Config(landmarks=4, conv_kernel=5),
         Config(landmarks=7, conv_kernel=0, iterations=3, bias=True),

@@ -223,7 +223,7 @@ CARD = at.Card(
         "arXiv:1810.00825",
     ),
     cost=at.Cost("O(N·m)", time=1, memory=1),
-    symbols={"m": ("inducing points", "points")},
+    symbols={"m": ("inducing points", "points"), "k": ("inducing points", "points")},
     examples=(
         Config(points=5),
         Config(points=50, bias=True, norm=True),

@@ -306,7 +306,7 @@ CARD = at.Card(
     causality=at.Causality.OPTIONAL,
     paper=at.Paper("Sparse Sinkhorn Attention", "Tay et al.", 2020, "arXiv:2002.11296"),
     cost=at.Cost("O(M²)", time=2, memory=2),
-    symbols={"M": ("tokens of a block", "block")},
+    symbols={"M": ("tokens of a block", "block"), "b": ("tokens of a block", "block")},
     examples=(
         Config(block=4, bias=True, n_max=64),
         Config(block=6, iterations=2, temperature=0.5),

@@ -179,6 +179,7 @@ CARD = at.Card(
         "arXiv:1904.10509",
     ),
     cost=at.Cost("O(N·√N·d)", time=1.5, memory=1.5),
+    symbols={"K": ("tokens that a query attends to", "stride")},
     examples=(
         Config(stride=8),
         Config(stride=None, bias=True),

@@ -1,7 +1,7 @@
 """What a report needs to know of a mechanism."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from attnbench.records.bounds import Exponent, Option, Year
@@ -57,3 +57,4 @@ class CardFacts:
     memory_exponent: Exponent | None
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with its default
+    symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity

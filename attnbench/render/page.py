@@ -14,8 +14,9 @@ from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.figures import cost_figure, decode_figure, saved
 from attnbench.render.grid import Table
-from attnbench.render.growth_tables import complexity, crossovers
+from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named
+from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,7 +99,7 @@ def drawn(stem: str, analysis: Analysis) -> "Figure":
 def report_tables(analysis: Analysis) -> Iterator[Table]:
     """Every table of the report, in reading order; the first is that of the answers."""
     cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
-    modes, bases = analysis.modes, analysis.baselines
+    modes, cards, bases = analysis.modes, analysis.sweep.cards, analysis.baselines
     yield answer(analysis)
     for mode in modes:
         yield cost_tables.latency(cases, mode, request.batch_tokens, found.fastest)
@@ -108,7 +109,9 @@ def report_tables(analysis: Analysis) -> Iterator[Table]:
     for key, least in {MEMORY: found.least_memory, STATE: found.least_state}.items():
         for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
             yield cost_tables.measured(cases, mode, TABLE[key], least)
-    yield complexity(cases, analysis.exponents, analysis.sweep.cards)
+    papers = paper_tables(analysis.exponents, cards, request.level)
+    for table in (complexity(cases, analysis.exponents, cards), *papers):
+        yield explained(table, cases, cards)
     yield crossovers(analysis.crossings, bases, cost_tables.per_layer(cases))
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         for mode in modes:

@@ -74,6 +74,7 @@ def facts(name: str) -> CardFacts:
         memory_exponent=mechanism.cost.memory,
         forms=tuple(mechanism.forms),
         options={f.name: getattr(defaults, f.name) for f in fields(defaults)},
+        symbols=mechanism.symbols,
     )
 
 
