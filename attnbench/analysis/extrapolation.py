@@ -17,8 +17,8 @@ from statistics import mean
 import numpy as np
 
 from attnbench.metrics import MEMORY, TABLE, TIME
-from attnbench.records import Outcome, Part, Planned, Run
-from attnbench.run.costs import Costs, Group, Rates, seq_len
+from attnbench.records import Outcome, Planned, Run
+from attnbench.run.costs import Cost, Costs, Group, Rates, seq_len
 from attnbench.statistics.estimate import LEVEL, Estimate, student_quantile
 
 PREDICTED = (*TABLE[TIME].prediction, "predicted_bytes")
@@ -43,8 +43,8 @@ def predictions(
         costs.learn(cases[run.case], run)
     curves: dict[Group, list[Planned]] = {}  # by series and mode
     for key in (key for key in cases if key in known):
-        costs.learn_time(cases[key], known[key].point)
-        curves.setdefault(costs.groups(cases[key], Part.TIME)[0], []).append(cases[key])
+        costs.take(Cost.SECONDS, cases[key], known[key].point)
+        curves.setdefault(costs.groups(cases[key], Cost.SECONDS)[0], []).append(cases[key])
     tried = [squares for curve in curves.values() for squares in _tried(curve, costs) if squares]
     spread = math.sqrt(mean(chain(*tried))) if tried else math.nan
     measured = {run.case for run in runs if run.values.get(MEMORY)}
@@ -54,17 +54,17 @@ def predictions(
         if key in refused or planned.refusal:
             continue
         point = half = peak_bytes = math.nan
-        if key not in known and not costs.is_unknown(planned, Part.TIME):
+        if key not in known and not costs.is_unknown(planned, Cost.SECONDS):
             point = costs.iteration_s(planned) or math.nan
-            curve = curves.get(costs.groups(planned, Part.TIME)[0])
+            curve = curves.get(costs.groups(planned, Cost.SECONDS)[0])
             if tried and curve:
                 near = min(curve, key=lambda other: _distance(planned, other))
                 error = np.nan_to_num(known[near.case.key].log_se)
                 half = math.hypot(spread * _distance(planned, near), error)
                 half *= student_quantile(LEVEL, len(tried))
             half = math.nan if 2 * half > math.log(UNCERTAIN) else half
-        if key not in measured and not costs.is_unknown(planned, Part.MEMORY):
-            peak_bytes = costs.peak_bytes(planned) or math.nan
+        if key not in measured and not costs.is_unknown(planned, Cost.BYTES):
+            peak_bytes = costs.predicted(Cost.BYTES, planned) or math.nan
         ends = (point, point * math.exp(-half), point * math.exp(half), peak_bytes)
         found[key] = dict(zip(PREDICTED, ends, strict=True))
     return found
@@ -75,7 +75,7 @@ def _tried(curve: Sequence[Planned], times: Costs) -> Iterator[list[float]]:
     for last in range(FEWEST, len(curve)):
         shorter, squares = Costs(curve, times.rates), []
         for before, known in enumerate(curve[:last], 1):
-            shorter.learn_time(known, times.iteration_s(known))
+            shorter.take(Cost.SECONDS, known, times.iteration_s(known))
             far = _distance(curve[last], known)
             if before >= FEWEST and far:
                 error = math.log(shorter.iteration_s(curve[last]) / times.iteration_s(curve[last]))

@@ -30,13 +30,11 @@ def measure_memory_and_counts(
     *,
     checked: bool = False,
     filled: bool = False,
-    error: bool = False,
 ) -> ValuesAndNotes:
-    """Peaks, saved bytes and counts of one iteration, and notes; with `error`, also the numerical
-    error of the output.
+    """Peaks, saved bytes, counts and the numerical error of one iteration, and notes.
 
-    With `checked`, output and gradients are checked first, and the values include parameters and
-    forward FLOPs of one layer, and garbage. Raises `Unmeasured`.
+    With `checked`, output and gradients are checked in place of that error, and the values include
+    parameters and forward FLOPs of one layer, and garbage. Raises `Unmeasured`.
     """
     values, form = dict[str, float](), card.forms[case.form]
     if form.compiles:
@@ -59,8 +57,9 @@ def measure_memory_and_counts(
         call = subject.module.attend if case.workload.level is Level.CORE else subject.module
         values["parameters"] = sum(p.numel() for p in subject.parameters)
         values["flops"] = counted_flops(subject.module, *subject.inputs, subject.mask, call=call)
-    if card.declared and error and (found := relative_error(card, case, seed)) is not None:
-        values["error"] = found
+    error = relative_error(card, case, seed) if card.declared and not checked else None
+    if error is not None:
+        values["error"] = error
     if form.package:
         notes["package"] = form.package
         with suppress(PackageNotFoundError):  # importable, but without metadata of an installer

@@ -3,8 +3,8 @@
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from attnbench import units
@@ -21,7 +21,7 @@ from attnbench.records import (
     Settings,
     Workload,
 )
-from attnbench.run.costs import MARGIN, Costs, Rates, assumed_rates
+from attnbench.run.costs import MARGIN, Cost, Costs, Rates, assumed_rates
 from attnbench.run.race import next_pair
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
@@ -34,7 +34,10 @@ FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
 KEPT = 0.2  # share of memory that the processes of a race may keep for the next one
 FAR = 4  # times the longest length examined for odd behaviour, from which another one is
 # what ends a curve, if it was measured at a shorter length
-ENDS = MappingProxyType({Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out"})
+ENDS = MappingProxyType({
+    Outcome.OOM: (Cause.OOM, "ran out of memory"),
+    Outcome.TIMEOUT: (Cause.TIMEOUT, "timed out"),
+})  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -53,22 +56,15 @@ class Agenda:
     begun: float | None = None  # when the budget began; None: now
     rates: Rates | None = None  # measured peaks of the machine
     round: int = 0
-    visits: int = 0  # to cases, so far
     useful_s: float = 0.0  # seconds in laps
     over_budget: bool = False  # whether the budget left something out
-    timed: dict[str, dict[int, Run]] = field(default_factory=dict)  # by case and round
-    weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
-    failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
-    # what ran out of memory or time, by curve
-    ended: dict[Case, list[tuple[Workload, Run]]] = field(default_factory=dict)
-    errors: dict[Case, float] = field(default_factory=dict)  # numerical ones, by slice
-    # the longest length at which a curve was examined for odd behaviour
-    examined: dict[Case, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.begun_s = self.clock() if self.begun is None else self.begun
         self.blocks = blocks(self.plan)
-        self.rounds = dict.fromkeys(self.blocks, tuple(range(self.request.rounds)))
+        self.curves: dict[Case, list[Planned]] = {}
+        for planned in self.plan:
+            self.curves.setdefault(curve(planned.case), []).append(planned)
         self.device = find(self.request.device)
         self.first = settings = self.request.settings
         if self.request.budget_s is not None and self.plan:
@@ -78,13 +74,15 @@ class Agenda:
             self.first = replace(settings, sample_s=samples_s, warmup_s=warmup_s)
         rates = self.rates or assumed_rates(self.request)
         self.costs = Costs(self.plan, rates, self.device.context_bytes, self.device.start_s)
-        self.finished = {(run.case, run.part, run.round) for run in self.earlier}
         cases = {planned.case.key: planned for planned in self.plan}
+        # of each case, by round: what was measured of its time; and whether its memory was
+        self.runs: dict[str, dict[int, Run]] = {key: {} for key in cases}
+        self.weighed = set[str]()
         for run in self.earlier:
             if run.case in cases:
                 self.learn(cases[run.case], run)
-        unfinished = (p for p in self.plan if self.lacks_memory(p) or not self.is_done(p))
         # for their first visit, by the case's key
+        unfinished = (p for p in self.plan if self.lacks_memory(p) or not self.is_done(p))
         self.waiting = {p.case.key: p for p in unfinished if not p.refusal}
 
     @property
@@ -96,25 +94,16 @@ class Agenda:
         """The series of a case."""
         return self.costs.names[planned.case.key]
 
-    def learn(self, planned: Planned, run: Run) -> None:
-        """Take a run into account."""
-        # what links races of its block runs again
-        again = run.part is Part.TIME and run.round in self.rounds_of(planned)
+    def learn(self, planned: Planned, run: Run) -> Run:
+        """Take a run into account; returns it with the laps of earlier races of its round."""
+        self.costs.learn(planned, run)
         if run.part is Part.MEMORY:
             self.weighed.add(run.case)
-            if "error" in run.values:
-                self.errors[planned.case.slice] = run.values["error"]
-        elif run.outcome is not Outcome.OK:
-            self.failed.add(run.case)
-            if run.outcome in ENDS:
-                found = planned.case.workload, run
-                self.ended.setdefault(curve(planned.case), []).append(found)
-        elif run.samples:
-            self.timed.setdefault(run.case, {})[run.round] = run
-            if "examined" in run.notes:
-                longest = self.examined.get(curve(planned.case), 0)
-                self.examined[curve(planned.case)] = max(longest, planned.case.workload.seq_len)
-        self.costs.learn(planned, run, again)
+            return run
+        if before := self.timed(planned).get(run.round):
+            run = together(before, run)
+        self.runs[run.case][run.round] = run
+        return run
 
     def left_s(self) -> float:
         """Seconds left of the budget; infinite without one."""
@@ -146,7 +135,7 @@ class Agenda:
         left_s = self.left_s()
         left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
         costs = f"{self.predicted(planned)}, {units.seconds(self.cost_s(planned))} in total"
-        if self.costs.is_unknown(planned, Part.TIME):
+        if self.costs.is_unknown(planned, Cost.SECONDS):
             costs = "its costs are unknown"
         return f"would exceed --budget ({left}): {costs}"
 
@@ -160,20 +149,20 @@ class Agenda:
         After a shorter length of its curve ran out of memory or time, it is not tried.
         """
         w = planned.case.workload
-        for other, run in self.ended.get(curve(planned.case), ()):
+        for other, run in self.on_curve(planned):
             # of several fixed batches; c // N · N is more than c / 2
-            if other.seq_len < w.seq_len and other.tokens <= 2 * w.tokens:
-                cause = Cause.OOM if run.outcome is Outcome.OOM else Cause.TIMEOUT
-                length = units.count(other.seq_len)
-                return cause, f"not run: already {ENDS[run.outcome]} at N = {length}"
+            shorter = other.seq_len < w.seq_len and other.tokens <= 2 * w.tokens
+            if shorter and run.outcome in ENDS:
+                cause, ended = ENDS[run.outcome]
+                return cause, f"not run: already {ended} at N = {units.count(other.seq_len)}"
         needed_bytes = self.costs.needed_bytes(planned)
-        if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Part.MEMORY):
+        if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Cost.BYTES):
             most, needed = units.size(int(self.memory_bytes)), units.size(needed_bytes / MARGIN)
             spare = f"{100 * (MARGIN - 1):.0f} % to spare"
             reason = f"would exceed the memory limit ({most}): predicted {needed} and {spare}"
             return Cause.MEMORY_LIMIT, reason
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
-        if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, Part.TIME):
+        if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, Cost.SECONDS):
             reason = f"would exceed --case-timeout ({units.seconds(limit_s)}):"
             reason += f" {self.predicted(planned)}, {units.seconds(visit_s)} per round"
             return Cause.CASE_TIMEOUT, reason
@@ -209,8 +198,16 @@ class Agenda:
         """Whether to look for odd behaviour in the code of others: once per curve, and again at
         lengths that are much longer.
         """
-        longest = self.examined.get(curve(planned.case), 0)
-        return not planned.own and planned.case.workload.seq_len >= FAR * longest
+        if planned.own:
+            return False
+        examined = (w.seq_len for w, run in self.on_curve(planned) if "examined" in run.notes)
+        return planned.case.workload.seq_len >= FAR * max(examined, default=0)
+
+    def on_curve(self, planned: Planned) -> Iterator[tuple[Workload, Run]]:
+        """What was measured of the time of all lengths of a case's curve."""
+        for other in self.curves[curve(planned.case)]:
+            for run in self.runs[other.case.key].values():
+                yield other.case.workload, run
 
     def is_crowded(self, planned: Planned) -> bool:
         """Whether a case needs the memory that idle processes may keep, contexts included."""
@@ -218,7 +215,7 @@ class Agenda:
 
     def keep_too_much(self, cases: Iterable[Planned]) -> bool:
         """Whether the heaps that these cases leave are more than their processes may keep."""
-        kept_bytes = sum(map(self.costs.peak_bytes, cases))
+        kept_bytes = sum(self.costs.predicted(Cost.BYTES, planned) for planned in cases)
         return not self.device.gpus and kept_bytes > KEPT * self.memory_bytes
 
     def races(self, cases: Sequence[Planned]) -> list[list[Planned]]:
@@ -235,26 +232,29 @@ class Agenda:
         """Whether the memory of the case is still to be measured."""
         return planned.case.key not in self.weighed
 
-    def rounds_of(self, planned: Planned) -> dict[int, Run]:
+    def timed(self, planned: Planned) -> dict[int, Run]:
         """The runs that timed the case, by round."""
-        return self.timed.get(planned.case.key, {})
+        runs = self.runs[planned.case.key].items()
+        return {round_: run for round_, run in runs if run.outcome is Outcome.OK}
 
     def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
-        return self.round in self.rounds_of(planned)
+        run = self.runs[planned.case.key].get(self.round)
+        return run is not None and run.outcome is Outcome.OK
 
     def is_done(self, planned: Planned) -> bool:
-        """Whether the journal had this round of the case."""
-        return (planned.case.key, Part.TIME, self.round) in self.finished
+        """Whether this round has an outcome of the case."""
+        return self.round in self.runs[planned.case.key]
 
     def repeatable(self) -> list[Planned]:
         """Cases that were timed and that no round failed to time."""
-        return [p for p in self.plan if self.rounds_of(p) and p.case.key not in self.failed]
+        runs = self.runs
+        return [p for p in self.plan if runs[p.case.key] and self.timed(p) == runs[p.case.key]]
 
     def laps(self) -> dict[tuple[str, Block], dict[int, Laps]]:
         """The pairs of laps of each round, by series and block, of cases that can be repeated."""
         cases = {planned.case.key: planned for planned in self.repeatable()}
-        every = [run for key in cases for run in self.timed[key].values()]
+        every = [run for key in cases for run in self.runs[key].values()]
         runs = [run for run in every if run.samples]  # a dry run has none
         slope = sweep_slope(runs, {key: planned.block for key, planned in cases.items()})
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
@@ -265,12 +265,12 @@ class Agenda:
 
     def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
         """The runs of each series that was timed in a block, round by round."""
-        timed = {self.series(planned): self.rounds_of(planned) for planned in self.blocks[block]}
+        timed = {self.series(planned): self.timed(planned) for planned in self.blocks[block]}
         return {name: tuple(own[r] for r in sorted(own)) for name, own in timed.items() if own}
 
     def next_lap(self, block: Block) -> int:
         """The next lap of a block in this round."""
-        runs = [self.rounds_of(planned).get(self.round) for planned in self.blocks[block]]
+        runs = [self.timed(planned).get(self.round) for planned in self.blocks[block]]
         return next_pair(s.lap for run in runs if run for s in run.samples if s.lap is not None)
 
     def draw(self) -> random.Random:
@@ -284,6 +284,15 @@ def blocks(plan: Iterable[Planned]) -> dict[Block, list[Planned]]:
     for planned in plan:
         blocks.setdefault(planned.block, []).append(planned)
     return blocks
+
+
+def together(before: Run, run: Run) -> Run:
+    """A run with the laps that a later race of its round added, or what became of that."""
+    notes = dict(before.notes)
+    if run.outcome is not Outcome.OK:
+        notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
+    samples, elapsed_s = before.samples + run.samples, before.elapsed_s + run.elapsed_s
+    return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
 
 
 def curve(case: Case) -> Case:

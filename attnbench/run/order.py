@@ -107,7 +107,7 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
             continue
         middle_s = median(map(agenda.visit_s, cases))
         for planned in cases:
-            case, done = (agenda.series(planned), block), len(agenda.rounds_of(planned))
+            case, done = (agenda.series(planned), block), len(agenda.runs[planned.case.key])
             further = until_decided and done >= WANTED
             if agenda.was_timed(planned) or (further and case not in undecided):
                 continue
@@ -143,13 +143,13 @@ def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None)
         for planned in cases:
             key = planned.case.key
             run = Run(case=key, part=Part.TIME, round=round_, outcome=Outcome.OK)
-            agenda.timed.setdefault(key, {})[round_] = run
+            agenda.runs[key][round_] = run
             agenda.weighed.add(key)
     seconds = {p.case.key: agenda.costs.iteration_s(p) for p in agenda.plan if p.declared}
     out = (p for p in agenda.plan if p.refusal or p.case.key in agenda.waiting)
     return Foreseen(
         total_s=LOADING_S + PEAKS_S + spent_s,
         seconds=seconds,
-        rounds={key: len(runs) for key, runs in agenda.timed.items()},
+        rounds={key: len(runs) for key, runs in agenda.runs.items() if runs},
         left_out={p.case.key: agenda.left_out(p) for p in out},
     )

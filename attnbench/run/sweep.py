@@ -6,13 +6,13 @@ replace them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
-from attnbench.records import Block, Cause, Outcome, Part, Planned, Run
+from attnbench.records import Block, Cause, Part, Planned, Run
 from attnbench.run import order
 from attnbench.run.agenda import Agenda
 from attnbench.run.pace import Pace
@@ -27,7 +27,7 @@ ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run
 class Progress:
     """What is happening now; `left_s` is left of the budget, infinite without one."""
 
-    done: int  # visits to cases
+    done: int  # runs that timed a case
     mode: str
     seq_len: int
     running: str  # the series whose turn it is
@@ -70,7 +70,7 @@ def sweep(
     for planned in agenda.waiting.values():
         run = agenda.left_out(planned)
         agenda.over_budget |= run.cause is Cause.BUDGET
-        if not (agenda.is_done(planned) or agenda.was_timed(planned)):
+        if not agenda.is_done(planned):
             store(run)
 
 
@@ -97,19 +97,15 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
     )
     if agenda.keep_too_much(cases):
         processes.end(processes.running)
-    agenda.visits += len(cases)
     agenda.useful_s += sum(s.wall_s for entry in entries.values() for s in entry.laps.values())
     ran = {names[name]: entry for name, entry in entries.items() if entry.failed is not CUT_OFF}
-    runs = {planned: run_of_race(agenda, planned, entry) for planned, entry in ran.items()}
-    for planned, run in runs.items():
-        agenda.learn(planned, run)
     agenda.waiting |= {p.case.key: p for p in cases if p not in ran}
-    return [*runs.values()]
+    return [agenda.learn(p, run_of_race(agenda, p, entry)) for p, entry in ran.items()]
 
 
 def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
-    """The run of one case; laps of what raced before are added to those of its earlier races."""
-    run = run_of(
+    """The run of one case."""
+    return run_of(
         planned,
         Part.TIME,
         agenda.round,
@@ -117,14 +113,6 @@ def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
         samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
         elapsed_s=entry.elapsed_s,
     )
-    before = agenda.rounds_of(planned).get(run.round)
-    if before is None:
-        return run
-    notes = dict(before.notes)
-    if entry.failed:
-        notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
-    samples, elapsed_s = before.samples + run.samples, before.elapsed_s + run.elapsed_s
-    return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
 
 
 def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
@@ -133,12 +121,12 @@ def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
     A profiler that has run makes a process slower.
     """
     name, begun, left_s = agenda.series(planned), agenda.clock(), agenda.left_s()
-    error, answer = agenda.errors.get(planned.case.slice), CUT_OFF
+    answer = CUT_OFF
     if left_s > 0:
         processes.observe(f"{name}, memory")
         if agenda.is_crowded(planned):
             processes.end(processes.running)
-        about = {**asdict(planned.case), "filled": planned.filled, "error": error is None}
+        about = {**asdict(planned.case), "filled": planned.filled}
         limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
         start = partial(processes.start, name, measures_memory=True)
         answer = ask_fresh(start, limit_s, do="measure_memory", **about)
@@ -146,13 +134,10 @@ def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
         agenda.over_budget = True
         return []
     run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun)
-    if run.outcome is Outcome.OK and error is not None:
-        run = replace(run, values={**run.values, "error": error})
-    agenda.learn(planned, run)
-    return [run]
+    return [agenda.learn(planned, run)]
 
 
 def shown(agenda: Agenda, block: Block, observe: Callable[[Progress], None], running: str) -> None:
     """Report what runs now."""
-    left_s = agenda.left_s()
-    observe(Progress(agenda.visits, block.mode, block.seq_len, running, agenda.round, left_s))
+    done = sum(map(len, agenda.runs.values()))
+    observe(Progress(done, block.mode, block.seq_len, running, agenda.round, agenda.left_s()))

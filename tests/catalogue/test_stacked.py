@@ -166,7 +166,7 @@ def test_a_process_measures_a_stack(mode):
     worker, one = Worker(None, seed=0), case(HYBRID, "mixed", mode=mode, causal=True)
     assert worker.answer("build", **asdict(one), suspicious=True)["outcome"] == "ok"
     assert not {"odd", "suspect", "changed"} & worker.answer("finish")["notes"].keys()
-    weighed = worker.answer("measure_memory", **asdict(one), error=True)
+    weighed = worker.answer("measure_memory", **asdict(one))
     assert weighed["values"]["error"] < 1e-5
     if mode == "decode":
         declared = card(HYBRID).forms["mixed"].state_elements(card(HYBRID).config(), one.workload)

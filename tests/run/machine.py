@@ -28,7 +28,7 @@ class Machine:
         peak_bytes=lambda case: 4000,
     ):
         self.now, self.stored = 50.0, []
-        self.started, self.asked, self.builds, self.errors = [], [], [], []
+        self.started, self.asked, self.builds = [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
         self.overhead_s = overhead_s
         self.shared = shared
@@ -99,9 +99,6 @@ class Worker:
         if machine.shared:
             sample += [None, None, None, Clock.CPU, elapsed - own]
         weighed = {"allocated_peak_bytes": machine.peak_bytes(self.case)}
-        if asked.get("error"):
-            machine.errors.append(self.case.workload.seq_len)
-            weighed["error"] = self.case.slice.workload.seq_len * 1e-9
         answers = {
             "build": {"form": self.case.form, "iteration_s": each, "wall_s": elapsed - overhead_s},
             "lap": {"sample": sample},

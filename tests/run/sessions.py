@@ -18,7 +18,7 @@ from attnbench.records import (
 )
 from attnbench.run import sweep as loop
 from attnbench.run.agenda import Agenda
-from attnbench.run.costs import PRODUCTS, Costs
+from attnbench.run.costs import PRODUCTS, Cost, Costs
 
 GIB = 1 << 30
 RATES = PRODUCTS * 1e9, 1e30  # by which a case of 10⁹ FLOPs is guessed to take a second
@@ -100,7 +100,7 @@ def predicted(planned, *known):
     lines = [planned, *(line for line, _ in known)]
     costs = Costs(lines, RATES)
     for line, took_s in known:
-        costs.learn_time(line, took_s)
+        costs.take(Cost.SECONDS, line, took_s)
     return costs.iteration_s(planned)
 
 

@@ -12,7 +12,7 @@ from attnbench.records import (
     Outcome,
     Part,
 )
-from attnbench.run.costs import CORE, PRODUCTS, Costs
+from attnbench.run.costs import CORE, PRODUCTS, Cost, Costs
 from attnbench.run.race import turns
 from tests.run.machine import Machine
 from tests.run.sessions import (
@@ -143,7 +143,7 @@ def test_predictions_learn_from_the_clock_of_the_device_and_visits_from_that_of_
     for line in PLAN:
         assert agenda.costs.iteration_s(line) == pytest.approx(0.1)
     assert agenda.costs.wall_s(PLAN[0]) == pytest.approx(0.6)
-    visit_s = agenda.visit_s(PLAN[0]) - agenda.costs.overhead_s(Part.TIME)
+    visit_s = agenda.visit_s(PLAN[0]) - agenda.costs.predicted(Cost.TIMING, PLAN[0])
     assert visit_s == pytest.approx(0.6 * (1 + turns(0.6, REQUEST.settings).total))
 
 
@@ -151,8 +151,8 @@ def test_what_processes_take_besides_iterations_is_learnt():
     """A process takes 3 s to start, so that only some repeats fit into the budget."""
     machine = Machine(overhead_s=3.0)
     agenda = sweep(machine, request=replace(REQUEST, budget_s=100.0))
-    assert agenda.costs.overhead_s(Part.TIME) == pytest.approx(3.0)
-    assert agenda.costs.overhead_s(Part.MEMORY) == pytest.approx(3.0, abs=0.1)
+    assert agenda.costs.predicted(Cost.TIMING, PLAN[0]) == pytest.approx(3.0)
+    assert agenda.costs.predicted(Cost.WEIGHING, PLAN[0]) == pytest.approx(3.0, abs=0.1)
     assert 80.0 < machine.now - 50.0 <= 100.0
     assert not agenda.over_budget
 
@@ -242,8 +242,9 @@ def test_a_prefill_is_part_of_what_a_visit_takes():
     plan = [decoding(n, 10**9 * n) for n in (10, 20, 40)]
     costs = Costs(plan, RATES)
     assert costs.prepare_s(plan[0]) == pytest.approx(10 * CORE / PRODUCTS)  # the first guess
-    costs.learn(plan[0], timed(plan[0], 1, {"setup_s": 3.0}))
-    assert [costs.prepare_s(line) for line in plan] == pytest.approx([3, 6, 12])
+    costs.learn(plan[0], timed(plan[0], 1, {}, elapsed_s=30.1))
+    took_s = [costs.predicted(Cost.TIMING, line) for line in plan]
+    assert took_s == pytest.approx([30, 60, 120], rel=0.01), "its first iteration takes 0.1 s"
 
 
 def test_a_step_is_not_predicted_from_passes_nor_passes_from_steps():
@@ -273,6 +274,6 @@ def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
     assert [len(one[key].samples) for key in timed] == [len(other[key].samples) for key in timed]
     line = PLAN[0]
     assert agenda.costs.wall_s(line) == pytest.approx(4 * 0.1)
-    visit_s = agenda.visit_s(line) - agenda.costs.overhead_s(Part.TIME)
+    visit_s = agenda.visit_s(line) - agenda.costs.predicted(Cost.TIMING, PLAN[0])
     laps_s = sum(sample.wall_s for sample in other[line.case.key, Part.TIME, 0].samples)
     assert visit_s == pytest.approx(laps_s + 4 * 0.1), "the laps and the first iteration"

@@ -7,7 +7,7 @@ import pytest
 
 from attnbench.analysis.summary import summary
 from attnbench.records import Mode, Outcome, Part
-from attnbench.run.costs import Costs, peak_rates
+from attnbench.run.costs import Cost, Costs, peak_rates
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, REQUEST, planned, timed
 from tests.run.sessions import sweep as sweep_plan
@@ -73,15 +73,17 @@ def test_an_undeclared_module_is_predicted_by_the_slope_of_its_last_lengths():
     costs = Costs(plan)
     took = {n: batch[n] * 1e-9 * n**1.5 for n in LENGTHS}
     for known in plan[:5]:
-        unknown = {costs.is_unknown(plan[-1], part) for part in Part}
+        unknown = {costs.is_unknown(plan[-1], what) for what in (Cost.SECONDS, Cost.BYTES)}
         assert unknown == {plan.index(known) < 3}
         n = known.case.workload.seq_len
-        costs.learn_time(known, took[n])
+        costs.take(Cost.SECONDS, known, took[n])
         weighed = {"allocated_peak_bytes": 2000 * took[n]}
         costs.learn(known, replace(timed(known, 0, weighed), part=Part.MEMORY))
     for far in plan:
         assert costs.iteration_s(far) == pytest.approx(took[far.case.workload.seq_len])
-        assert costs.peak_bytes(far) == pytest.approx(2000 * took[far.case.workload.seq_len])
+        assert costs.predicted(Cost.BYTES, far) == pytest.approx(
+            2000 * took[far.case.workload.seq_len]
+        )
 
 
 def test_what_is_unknown_of_an_undeclared_module_is_no_prediction_in_a_report():

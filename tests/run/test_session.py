@@ -15,7 +15,7 @@ from attnbench.records import (
     Part,
     Run,
 )
-from attnbench.run.costs import MARGIN, Costs
+from attnbench.run.costs import MARGIN, Cost, Costs
 from attnbench.store.schema import read_run
 from tests.run.machine import Machine
 from tests.run.sessions import (
@@ -177,12 +177,9 @@ def test_a_process_on_a_gpu_starts_once_for_all_that_it_times_and_for_each_memor
     plan = [planned("fast", n, 10**8) for n in (128, 256, 512, 1024)]
     start_s = find("cuda").start_s
     costs, free = (Costs(plan, start_s=s) for s in (start_s, 0.0))
-    later = [costs.overhead_s(part) - free.overhead_s(part) for part in (Part.TIME, Part.MEMORY)]
+    kinds = Cost.TIMING, Cost.WEIGHING
+    later = [costs.guess(kind, plan[0]) - free.guess(kind, plan[0]) for kind in kinds]
     assert later == pytest.approx([start_s / 4, start_s])
-    for known in (costs, free):
-        known.overheads = {part: [0.2, 0.3, start_s] for part in Part}
-    assert costs.overhead_s(Part.TIME) == pytest.approx(0.3 + start_s / 4)
-    assert costs.overhead_s(Part.MEMORY) == free.overhead_s(Part.MEMORY) == 0.3
 
 
 # two need 0.4 of memory each: each runs with the small one
@@ -190,22 +187,6 @@ SIZES = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
 
 
 TWO_RACES = tuple(planned(name, 128, 10**8, size=size) for name, size in SIZES.items())
-
-
-def test_the_numerical_error_is_computed_once_for_all_longer_sequences():
-    def errors(machine):
-        runs = outcomes(machine).values()
-        return [run.values["error"] for run in runs if run.part is Part.MEMORY]
-
-    machine = Machine()
-    sweep(machine, (planned("a", 64, 10**8), *(planned("a", n, 10**8) for n in (128, 256, 512))))
-    assert machine.errors == [64, 128]
-    assert sorted(errors(machine)) == pytest.approx([64e-9, 128e-9, 128e-9, 128e-9])
-    later = Machine()
-    longer = (planned("a", 128, 10**8), planned("a", 1024, 10**8))
-    sweep(later, longer, earlier=machine.stored)
-    assert errors(later) == pytest.approx([128e-9])
-    assert not later.errors, "it was computed before the sweep was resumed"
 
 
 def test_where_memory_forbids_one_race_the_races_share_a_case():
