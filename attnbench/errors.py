@@ -3,8 +3,7 @@
     AttnbenchError                      exit code
     ├── UsageError                      2   what was asked cannot be understood
     │   ├── UnknownMechanism            2   no mechanism, form, group or preset of that name
-    │   ├── UnknownOption               2   a mechanism has no such option, or not that value
-    │   └── BadAxis                     2   a length, size, time or list that does not parse
+    │   └── UnknownOption               2   a mechanism has no such option, or not that value
     ├── CannotRun                       2   what was asked is clear but this machine cannot do it
     │   └── OverBudget                  2   the whole budget ended before a process answered
     ├── StoreError                      2   the folder or journal cannot be read or written
@@ -40,10 +39,6 @@ class UnknownMechanism(UsageError):
 
 class UnknownOption(UsageError):
     """A mechanism has no such option, or the option does not accept that value."""
-
-
-class BadAxis(UsageError):
-    """A length, size, time or list that does not parse."""
 
 
 class CannotRun(AttnbenchError):

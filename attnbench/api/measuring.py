@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.fleet import folder as fleets
@@ -43,13 +43,6 @@ def own_server(threads: int, seed: int = 0) -> Pool:
     return Pool(SCRIPT, preload=SHARED, threads=threads, seed=seed)
 
 
-class Spent(NamedTuple):
-    """How long measuring took, and the share of it in laps."""
-
-    took_s: float
-    useful: float
-
-
 def measure(
     request: Request,
     plan: Plan,
@@ -61,7 +54,7 @@ def measure(
     announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
     observe: Callable[[Progress], None] = lambda progress: None,
     observe_block: ObserveBlock = lambda block, series, runs: None,
-) -> Spent:
+) -> None:
     """Measure the plan, or a shard of it, into the folder's journal, which may have begun before.
 
     A whole sweep keeps its options next to its journal. `announce` is called once, before anything
@@ -99,8 +92,6 @@ def measure(
             journal.end(EndReason.INTERRUPTED)
             raise
         journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
-    took_s = time.monotonic() - began
-    return Spent(took_s, agenda.useful_s / took_s)
 
 
 def starter(server: Pool, request: Request, spare: set[int]) -> Callable[..., Process]:

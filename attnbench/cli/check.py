@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.cli.options import is_given, option, shared_option, switch
+from attnbench.cli.options import option, shared_option, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
@@ -19,6 +19,7 @@ from attnbench.records.selection import parts
 from attnbench.store import output
 from attnbench.units import many
 from attnbench.workloads import axes
+from attnbench.workloads.options import read
 
 if TYPE_CHECKING:
     from attnbench.gate.cases import CheckPlan
@@ -45,9 +46,7 @@ def check(
         "models", None, HelpPanel.WHAT, "Same syntax as in sweep; by default what changed."
     ),
     call: str | None = option(
-        "NAME,…",
-        "Functions without arguments in place of mechanisms: package.module:function.",
-        HelpPanel.WHAT,
+        "NAME,…", "Functions without arguments instead: package.module:function.", HelpPanel.WHAT
     ),
     lengths: str = shared_option("lengths", "128,512", HelpPanel.WHAT),
     level: str = shared_option("level", "attention", HelpPanel.WHAT),
@@ -56,7 +55,9 @@ def check(
     budget: str = option(
         "TIME", "Time for the whole check; what does not fit is unsure.", JUDGE, default="5m"
     ),
-    threshold: str | None = options.threshold_option(JUDGE),
+    threshold: str | None = option(
+        "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", JUDGE
+    ),
     no_times: bool = switch("--no-times", "Compare counts only, not times.", JUDGE),
     strict: bool = switch(
         "--strict", "Exit with 3 if unsure; larger counts fail even if faster.", JUDGE
@@ -75,7 +76,7 @@ def check(
     calls, not of imports. Processes keep freed memory, so that page faults add no noise; the times
     therefore miss part of what a copy into fresh memory costs.
     """
-    refuse_useless({name for name in context.params if is_given(context, name)})
+    refuse_useless(context)
     functions = named_functions(call)
     chosen = None if models is None else options.selections(models)
     plan = planned(context.params)
@@ -91,8 +92,10 @@ def check(
         raise typer.Exit(report.exit_code(strict))
 
 
-def refuse_useless(given: set[str]) -> None:
+def refuse_useless(context: typer.Context) -> None:
     """Raises `UsageError` if options that were given contradict each other or have no effect."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, of in sources.items() if of and of.name == "COMMANDLINE"}
     if len(given & {"base", "baseline", "save"}) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
     times = "base" in given and "no_times" not in given
@@ -124,14 +127,15 @@ def planned(given: Mapping[str, Any]) -> "CheckPlan":
     """The plan of the options. Raises `UsageError`."""
     from attnbench.gate.cases import CheckPlan
 
-    kind = choose(given["device"])
+    kind, share = choose(given["device"]), given["threshold"]
+    typed = read({name: given[name] for name in ("lengths", "level", "mode", "budget")})
     return CheckPlan(
-        lengths=axes.lengths(given["lengths"]),
-        level=options.read("level", given["level"]),
-        modes=options.read("mode", given["mode"]),
+        lengths=typed["lengths"],
+        level=typed["level"],
+        modes=typed["mode"],
         device=kind.name,
-        budget_s=axes.seconds(given["budget"], "--budget"),
-        threshold=options.threshold(given["threshold"], kind.threshold),
+        budget_s=typed["budget"],
+        threshold=kind.threshold if share is None else axes.share(share, "--threshold"),
         times=not given["no_times"],
     )
 

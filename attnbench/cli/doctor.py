@@ -17,9 +17,6 @@ from attnbench.units import many, rate, size
 if TYPE_CHECKING:
     from attnbench.run.pool import Pool
 
-# for each package that computes forms: `package`, `version` or '', `departs`
-Packages = dict[str, dict[str, str]]
-
 
 def doctor(
     device: str = shared_option("device", "auto"),
@@ -36,23 +33,18 @@ def doctor(
     count = chosen.threads or cores()
     with stoppable(lambda: "nothing was kept"), own_server(count) as server:
         here = environment(server, chosen.name, count)
-        refused, packages = examine(chosen.name, server)
+        refused = examine(chosen.name, server)
     checked = "not checked" if math.isnan(user_s(os.getpid())) else "checked"
-    cannot = chosen.cannot_compile()
     facts = {
         "NVML": nvml.state(),
         "laps": f"{checked} against the CPU time that the kernel counts",
-        "compiling": f"{cannot}; forms that use it do not run" if cannot else "runs",
         **missing_devices(),
     }
     if json_:
         keyed = {name.lower().replace(" ", "_"): text for name, text in facts.items()}
-        more = {"packages": packages, "forms_that_do_not_run": refused}
-        console.data({**asdict(here), **keyed, **more})
+        console.data({**asdict(here), **keyed, "forms_that_do_not_run": refused})
         return
     shown = console.out().print
-    versions = (f"{name} {known['version'] or '–'}" for name, known in packages.items())
-    facts["packages"] = ", ".join(versions)
     for name, text in {**machine(chosen, here), **facts}.items():
         shown(f"{name:12}{text}")
     shown("What does not run here, and why:" if refused else "All forms run here.")
@@ -90,23 +82,18 @@ def missing_devices() -> dict[str, str]:
     return {f"no {kind}": reason for kind in kinds() if (reason := find(kind).missing())}
 
 
-def examine(device: str, server: "Pool") -> tuple[dict[str, str], Packages]:
-    """What does not run on the device, with reasons, and all packages that compute forms.
-
-    What does not run are forms, and installed mechanisms that cannot be read.
-    """
+def examine(device: str, server: "Pool") -> dict[str, str]:
+    """Why forms, and installed mechanisms that cannot be read, do not run on the device."""
     from attnbench.catalogue.registry import names
     from attnbench.workloads.reading import describe, process_groups
 
     refused: dict[str, str] = {}
-    packages: Packages = {}
     for group in process_groups(names()):
         try:
             rows = describe(group, device, server)
         except AttnbenchError as error:
             refused[", ".join(group)] = str(error)
-            continue
-        for row in rows:
-            refused |= {f"{row['name']}:{form}": why for form, why in row["refused"].items()}
-            packages |= {known["package"]: known for known in row["packages"].values()}
-    return refused, packages
+        else:
+            for row in rows:
+                refused |= {f"{row['name']}:{form}": why for form, why in row["refused"].items()}
+    return refused

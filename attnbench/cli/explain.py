@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console
-from attnbench.cli.options import as_json, option, selections, shared_option, switch
+from attnbench.cli.options import as_json, option, shared_option, switch
 from attnbench.cli.stopping import stoppable
-from attnbench.errors import UsageError
 from attnbench.modes import Mode
 from attnbench.workloads import axes
 
@@ -25,9 +24,6 @@ def explain(
     json_: bool = as_json(),
 ) -> None:
     """Explain why A takes longer than B: times and counts of core, attention and model."""
-    for side in (a, b):
-        if len(selections(side)) != 1:
-            raise UsageError(f"{side!r} means several mechanisms; explain compares two")
     at = axes.size(length, "--length", axes.LONGEST)
     given = {"mode": mode, "causal": causal, "width": width}
     given |= {"dtype": dtype, "device": device, "budget": budget}

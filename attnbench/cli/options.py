@@ -98,35 +98,12 @@ def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
     return command
 
 
-def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the user wrote the option, and did not leave it at its default."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def read(name: str, text: str | None) -> Any:
-    """The value of an option that `sweep` has too; None if it was left out. Raises `UsageError`."""
-    return None if text is None else options()[name].read(text)
-
-
 def formats(text: str | None, known: Collection[str]) -> tuple[str, ...]:
     """What `--formats` lists, each once; nothing if it was left out. Raises `UsageError`."""
     chosen = () if text is None else axes.listed(text)
     if not set(chosen) <= set(known):
         raise UsageError(f"--formats {text!r}: known are {', '.join(known)}")
     return chosen
-
-
-def threshold_option(panel: str | None = None) -> Any:
-    """The option for the smallest time change that counts."""
-    return option(
-        "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", panel
-    )
-
-
-def threshold(text: str | None, usual: float) -> float:
-    """A relative change of time. Raises `BadAxis`."""
-    return usual if text is None else axes.share(text, "--threshold")
 
 
 def selections(models: str) -> tuple[Selection, ...]:

@@ -19,7 +19,7 @@ from attnbench.run.order import foresee
 from attnbench.run.pool import Pool
 from attnbench.statistics.curves import size_names
 from attnbench.store import output
-from attnbench.units import many
+from attnbench.units import many, seconds
 
 if TYPE_CHECKING:
     from attnbench.cli.sweep import Asked
@@ -40,10 +40,15 @@ def foretell(asked: "Asked", request: Request, plan: Sequence[Planned]) -> None:
             f"none of {many(len(plan), 'case')} can run;"
             f" {first_reason(plan, found.left_out.values())}; choose other options or mechanisms"
         )
-    line = cluster.shards_line(plan, request, shards) if shards else ""
+    said = [plan_total(plan, request, found, memory_bytes)]
+    if shards:
+        slowest, alone = (seconds(split.makespan_s(plan, request, n)) for n in (shards, 1))
+        said.append(
+            f"In {many(shards, 'shard')} of whole blocks, the slowest is predicted to take"
+            f" {slowest}, everything in one place {alone}."
+        )
     console.show(plan_table(plan, request, found, size_names(plan)))
-    total = plan_total(plan, request, found, memory_bytes)
-    console.out().print("", *filter(None, (total, line)), sep="\n")
+    console.out().print("", *said, sep="\n")
     if on and shards:
         print(script(asked.folder, shards, cluster.command(asked.folder)))
 

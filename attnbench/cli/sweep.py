@@ -107,9 +107,8 @@ def measure(asked: Asked, request: Request, trace: str | None, dry_run: bool) ->
     measures = trace is None and not dry_run
     if measures and not asked.resumes:
         refuse_begun(folder)
-    options_file = to_toml(asked.options)
-    drive = cluster.drive(asked, request) if on and measures else None
-    lost = None
+    fleet = cluster.fleet_of(asked) if on and measures else None
+    engine = cluster.engine_of(asked, request) if fleet else None
     with stoppable(lambda: sweep_output.interruption_message(folder)):
         with own_server(request.settings.threads, request.settings.seed) as server:
             planned = plan(request, server)
@@ -118,13 +117,13 @@ def measure(asked: Asked, request: Request, trace: str | None, dry_run: bool) ->
             elif dry_run:
                 planning.foretell(asked, request, planned.cases)
             elif not on:
-                sweep_output.measure(request, planned, server, folder, asked.shard, options_file)
-        if drive:
-            lost = cluster.run_fleet(drive, request, planned.cases, asked.options, options_file)
+                file = to_toml(asked.options)
+                sweep_output.measure(request, planned, server, folder, asked.shard, file)
+        if fleet and engine:
+            cluster.run_fleet(asked, fleet, engine, request, planned.cases)
         if measures and asked.shard is None:
-            with cluster.report_then_raise(lost):
-                refuse_empty(folder)
-                publish(folder)
+            refuse_empty(folder)
+            publish(folder)
 
 
 def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:

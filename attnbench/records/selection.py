@@ -13,7 +13,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Self
 
-from attnbench.errors import BadAxis, UsageError
+from attnbench.errors import UsageError
 from attnbench.records.bounds import SHORT_DTYPES, Option
 
 SELECTION = re.compile(
@@ -80,7 +80,7 @@ def split_sizes(series: str) -> tuple[str, str]:
 
 
 def parts(text: str, option: str, mark: str = ",") -> list[str]:
-    """The parts of a list, split at marks outside brackets. Raises `BadAxis` if one is empty."""
+    """The parts of a list, split at marks outside brackets. Raises `UsageError` if one is empty."""
     depth, cuts = 0, [-1]
     for index, letter in enumerate(text):
         depth = max(0, depth + (letter in "([") - (letter in ")]"))
@@ -88,7 +88,7 @@ def parts(text: str, option: str, mark: str = ",") -> list[str]:
             cuts.append(index)
     found = [text[a + 1 : b].strip() for a, b in pairwise((*cuts, len(text)))]
     if not all(found):
-        raise BadAxis(f"{option} {text!r} has an empty part")
+        raise UsageError(f"{option} {text!r} has an empty part")
     return found
 
 

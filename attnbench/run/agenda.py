@@ -56,7 +56,6 @@ class Agenda:
     begun: float | None = None  # when the budget began; None: now
     rates: Rates | None = None  # measured peaks of the machine
     round: int = 0
-    useful_s: float = 0.0  # seconds in laps
     over_budget: bool = False  # whether the budget left something out
 
     def __post_init__(self) -> None:

@@ -97,7 +97,6 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
     )
     if agenda.keep_too_much(cases):
         processes.end(processes.running)
-    agenda.useful_s += sum(s.wall_s for entry in entries.values() for s in entry.laps.values())
     ran = {names[name]: entry for name, entry in entries.items() if entry.failed is not CUT_OFF}
     agenda.waiting |= {p.case.key: p for p in cases if p not in ran}
     return [agenda.learn(p, run_of_race(agenda, p, entry)) for p, entry in ran.items()]

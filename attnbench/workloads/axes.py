@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import nan
 from typing import TypeVar
 
-from attnbench.errors import BadAxis
+from attnbench.errors import UsageError
 from attnbench.records import COUNTABLE, Shard
 from attnbench.records.selection import parts
 
@@ -27,7 +27,7 @@ def lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:
     for part in parts(text, option):
         more = _range(part, option) if ".." in part else [size(part, option, LONGEST)]
         if len(lengths) + len(more) > MOST:
-            raise BadAxis(f"{option} {text}: more than {MOST:,} lengths")
+            raise UsageError(f"{option} {text}: more than {MOST:,} lengths")
         lengths |= set(more)
     return tuple(sorted(lengths))
 
@@ -35,13 +35,13 @@ def lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:
 def _range(text: str, option: str) -> Sequence[int]:
     match = re.fullmatch(r"(\w+)\.\.(\w+)(?::([x+])(\w+))?", text)
     if match is None:
-        raise BadAxis(f"{option} {text}: write a range as 128..65536:x2 or 100..500:+100")
+        raise UsageError(f"{option} {text}: write a range as 128..65536:x2 or 100..500:+100")
     first, last = (size(end, option, LONGEST) for end in match.group(1, 2))
     kind, step = match[3] or "x", size(match[4] or "2", option)
     if first > last:
-        raise BadAxis(f"{option} {text}: {first} is more than {last}")
+        raise UsageError(f"{option} {text}: {first} is more than {last}")
     if kind == "x" and step == 1:
-        raise BadAxis(f"{option} {text}: times 1 is no step; write a range as 128..65536:x2")
+        raise UsageError(f"{option} {text}: times 1 is no step; write a range as 128..65536:x2")
     if kind == "+":
         return range(first, last + 1, step)
     lengths = [first]
@@ -51,32 +51,32 @@ def _range(text: str, option: str) -> Sequence[int]:
 
 
 def size(text: str, option: str = "size", most: int = COUNTABLE, least: int = 1) -> int:
-    """`65536`, `64k` (times 1,024), `2M`, between two others. Raises `BadAxis`."""
+    """`65536`, `64k` (times 1,024), `2M`, between two others. Raises `UsageError`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
     if match is None:
-        raise BadAxis(f"{option} {text!r} is not a size; write 65536 or 64k")
+        raise UsageError(f"{option} {text!r} is not a size; write 65536 or 64k")
     value = int(match[1]) << 10 * MULTIPLES.index(match[2])
     if not least <= value <= most:
-        raise BadAxis(f"{option} {text!r} is not between {least} and {most:,}")
+        raise UsageError(f"{option} {text!r} is not between {least} and {most:,}")
     return value
 
 
 def share(text: str, option: str, most: float = 1.0) -> float:
-    """The share that `0.02` or `2%` means, from 0 to `most`. Raises `BadAxis`."""
+    """The share that `0.02` or `2%` means, from 0 to `most`. Raises `UsageError`."""
     value, percent = text.strip(), text.strip().endswith("%")
     try:
         found = float(value.removesuffix("%")) / (100 if percent else 1)
     except ValueError:
         found = nan
     if not 0 <= found <= most:
-        raise BadAxis(f"{option} {text!r} is not a share from 0 to {most:g}; write 0.02 or 2%")
+        raise UsageError(f"{option} {text!r} is not a share from 0 to {most:g}; write 0.02 or 2%")
     return found
 
 
 def word(text: str, option: str, known: type[Word]) -> Word:
-    """The member of an enumeration that has this name. Raises `BadAxis`."""
+    """The member of an enumeration that has this name. Raises `UsageError`."""
     if text not in set(known):
-        raise BadAxis(f"{option} {text!r} is not {' or '.join(known)}")
+        raise UsageError(f"{option} {text!r} is not {' or '.join(known)}")
     return known(text)
 
 
@@ -86,27 +86,27 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def memory(text: str, option: str = "memory") -> int:
-    """Bytes of `8GiB`, `512MiB`, `1.5g`; a unit is a power of 1,024. Raises `BadAxis`."""
+    """Bytes of `8GiB`, `512MiB`, `1.5g`; a unit is a power of 1,024. Raises `UsageError`."""
     match = re.fullmatch(rf"{NUMBER}([kmgt])(?:i?b)?", text.strip().lower())
     if match is None or float(match[1]) <= 0:
-        raise BadAxis(f"{option} {text!r} is not a size of memory; write 8GiB or 512MiB")
+        raise UsageError(f"{option} {text!r} is not a size of memory; write 8GiB or 512MiB")
     return int(float(match[1]) * 1024 ** MULTIPLES.index(match[2]))
 
 
 def seconds(text: str, option: str = "time") -> float | None:
-    """`90s`, `10m`, `1.5h`, `45`; `none` is None. Raises `BadAxis`."""
+    """`90s`, `10m`, `1.5h`, `45`; `none` is None. Raises `UsageError`."""
     text = text.strip().lower()
     if text == "none":
         return None
     match = re.fullmatch(rf"{NUMBER}(ms|s|m|h|)", text)
     if match is None or float(match[1]) <= 0:
-        raise BadAxis(f"{option} {text!r} is not a time; write 90s, 10m or none")
+        raise UsageError(f"{option} {text!r} is not a time; write 90s, 10m or none")
     return float(match[1]) * dict(SECONDS)[match[2]]
 
 
 def shard(text: str) -> Shard:
-    """`2/6`. Raises `BadAxis`."""
+    """`2/6`. Raises `UsageError`."""
     match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text.strip())
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise BadAxis(f"--shard {text!r} is not I/N with I from 1 to N; write 2/6")
+        raise UsageError(f"--shard {text!r} is not I/N with I from 1 to N; write 2/6")
     return Shard(int(match[1]), int(match[2]))

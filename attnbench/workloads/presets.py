@@ -43,73 +43,72 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A column of Table 9, or a model; windows and ranks are tokens.
+    """A column of Table 9, or a model, with the options of mechanisms by their names."""
 
-    `kv_heads`, with `gate`, and `value_heads` are options of mechanisms; None: their defaults.
-    """
-
+    mechanisms: Mapping[str, Mapping[str, Option]]
     layers: int
-    tokens: int  # global = random = window of Longformer and BigBird
-    pool_window: int
-    block: int
-    rank: int
     width: int = 256
     heads: int = 16
-    kv_heads: int | None = None
-    value_heads: int | None = None
-    gate: bool = False
     dtype: str = "float32"
     batch_tokens: int | None = None  # c; None: that of the device
 
     def options(self, mechanism: str) -> Mapping[str, Option]:
         """The options of a mechanism in this column; empty if it has none."""
-        table: dict[str, dict[str, Option]] = {
-            "longformer": {"window": self.tokens, "global_tokens": self.tokens},
-            "bigbird": {
-                "block": self.block,
-                "global_tokens": self.tokens,
-                "random_tokens": self.tokens,
-            },
-            "poolingformer": {"window": self.tokens, "pool_window": self.pool_window},
-            "linformer": {"rank": self.rank},
-            # chosen here: not in Table 9
-            "sparse_transformer": {"stride": None},
-            "transformer_xl": {"segment": 128, "memory": 128},
-            "compressive_transformer": {"segment": 128, "memory": 128, "compressed": 128},
-            "reformer": {"rounds": 2},
-            "etc": {"global_tokens": 16},
-            "performer": {"features": 64},
-        }
-        if self.kv_heads is not None:
-            shared: dict[str, Option] = {"kv_heads": self.kv_heads}
-            gated = {"gate": True} if self.gate else {}
-            table |= {"grouped_query": shared | gated, "sliding_window": shared}
-        if self.value_heads is not None:
-            table["gated_delta_net"] = {"value_heads": self.value_heads}
-        return table.get(mechanism, {})
+        return self.mechanisms.get(mechanism, {})
 
 
-def presets() -> Mapping[str, Preset]:
-    """The columns of Table 9, and models."""
-    pubmed = Preset(layers=2, tokens=64, pool_window=256, block=32, rank=64)
-    return {
-        "amazon": Preset(layers=2, tokens=8, pool_window=64, block=4, rank=16),
-        "imdb": Preset(layers=2, tokens=8, pool_window=64, block=4, rank=16),
-        "mind-classification": Preset(layers=2, tokens=16, pool_window=256, block=8, rank=16),
-        "mind-recommendation": Preset(layers=1, tokens=8, pool_window=64, block=4, rank=16),
-        "cnn-dailymail": Preset(layers=4, tokens=64, pool_window=256, block=32, rank=64),
-        "pubmed": pubmed,
-        "gpu": replace(pubmed, width=2048, heads=16, dtype="bfloat16", batch_tokens=1 << 14),
-        "llama": replace(pubmed, width=4096, heads=32, kv_heads=8),
-        "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2, value_heads=32, gate=True),
+def column(layers: int, tokens: int, pool_window: int, block: int, rank: int) -> Preset:
+    """A column of Table 9; of Longformer and BigBird, `tokens` are global, random and a window."""
+    table: dict[str, dict[str, Option]] = {
+        "longformer": {"window": tokens, "global_tokens": tokens},
+        "bigbird": {"block": block, "global_tokens": tokens, "random_tokens": tokens},
+        "poolingformer": {"window": tokens, "pool_window": pool_window},
+        "linformer": {"rank": rank},
+        # chosen here: not in Table 9
+        "sparse_transformer": {"stride": None},
+        "transformer_xl": {"segment": 128, "memory": 128},
+        "compressive_transformer": {"segment": 128, "memory": 128, "compressed": 128},
+        "reformer": {"rounds": 2},
+        "etc": {"global_tokens": 16},
+        "performer": {"features": 64},
     }
+    return Preset(layers=layers, mechanisms=table)
+
+
+PUBMED = column(layers=2, tokens=64, pool_window=256, block=32, rank=64)
+
+
+def model(width: int, heads: int, **mechanisms: Mapping[str, Option]) -> Preset:
+    """The sizes of a model's layers, and otherwise those of `pubmed`."""
+    return replace(PUBMED, width=width, heads=heads, mechanisms={**PUBMED.mechanisms, **mechanisms})
+
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "amazon": column(layers=2, tokens=8, pool_window=64, block=4, rank=16),
+        "imdb": column(layers=2, tokens=8, pool_window=64, block=4, rank=16),
+        "mind-classification": column(layers=2, tokens=16, pool_window=256, block=8, rank=16),
+        "mind-recommendation": column(layers=1, tokens=8, pool_window=64, block=4, rank=16),
+        "cnn-dailymail": column(layers=4, tokens=64, pool_window=256, block=32, rank=64),
+        "pubmed": PUBMED,
+        "gpu": replace(PUBMED, width=2048, heads=16, dtype="bfloat16", batch_tokens=1 << 14),
+        "llama": model(4096, 32, grouped_query={"kv_heads": 8}, sliding_window={"kv_heads": 8}),
+        "qwen-next": model(
+            2048,
+            16,
+            grouped_query={"kv_heads": 2, "gate": True},
+            sliding_window={"kv_heads": 2},
+            gated_delta_net={"value_heads": 32},
+        ),
+    }
+)
 
 
 def preset(name: str) -> Preset:
     """A column of Table 9 or a model, by name. Raises `UsageError`."""
-    if name not in (table := presets()):
-        raise UsageError(unknown_name_message(name, tuple(table), "preset"))
-    return table[name]
+    if name not in PRESETS:
+        raise UsageError(unknown_name_message(name, tuple(PRESETS), "preset"))
+    return PRESETS[name]
 
 
 def group(name: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Options are also read from a TOML file, and a sweep's are written into one.
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -82,6 +82,9 @@ def chosen(
     width = given.get("width", (column.width,))
     budget_s = given.get("budget", None if divided else device.budget_s)
     steps = any(find_mode(mode).steps for mode in values["mode"])
+    # a classifier repeats whole stacks
+    repeated = values["models"] if level is Level.MODEL else ()
+    stacks = [layers(one.name) for part in repeated for one in expand(part)]
     # more than three rounds fit into some budgets, and precision ends them
     endless = budget_s is None and "precision" not in given
     return {
@@ -90,7 +93,7 @@ def chosen(
         "heads": (column.heads,),
         "tokens": column.batch_tokens or device.usual_tokens(max(width)),
         "dtype": (column.dtype,),
-        "layers": math.lcm(column.layers, *periods(values["models"], level).values()),
+        "layers": math.lcm(column.layers, *(len(stack) for stack in stacks if stack)),
         "threads": device.threads or cores(),
         "budget": budget_s,
         "cold": device.flushes_cache and steps,
@@ -133,13 +136,6 @@ def refuse_useless(given: Mapping[str, Any], values: Mapping[str, Any], device: 
     for name, works, reason in rules:
         if name in given and not works:
             raise UsageError(f"{flag(name)} {reason.format(device.title())}")
-    for name, period in periods(values["models"], level).items():
-        if values["layers"] % period:
-            raise UsageError(
-                f"--layers {values['layers']} is not a multiple of the {many(period, 'layer')} of"
-                f" {name}, which the model repeats; write --layers"
-                f" {math.lcm(values['layers'], period)}"
-            )
     refuse_early_end(given, values["rounds"])
 
 
@@ -150,14 +146,6 @@ def refuse_early_end(given: Mapping[str, Any], rounds: int) -> None:
             f"--precision has no effect in {many(rounds, 'round')}: it ends a block after"
             f" {LEAST_ROUNDS} or more; leave out --quick, or raise --rounds"
         )
-
-
-def periods(models: Sequence[str], level: Level) -> dict[str, int]:
-    """The number of layers of each stack that a classifier repeats, by its name."""
-    if level is not Level.MODEL:
-        return {}
-    selections = (one.name for part in models for one in expand(part))
-    return {name: len(own) for name in selections if (own := layers(name))}
 
 
 def of_record(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -148,10 +148,8 @@ def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
     assert found["matmul_flops"] > 1e8
     assert found["copy_bytes"] > 1e7
     assert any("xformers" in form for form in found["forms_that_do_not_run"])
-    assert found["packages"]["torch"]["version"]
     shown = " ".join(here("doctor", "--device", "cpu").stdout.split())
     assert "arithmetic " in shown
-    assert all(f"{name} " in shown for name in found["packages"])
     assert all(form in shown for form in found["forms_that_do_not_run"])
     assert all(name.replace("_", " ") in shown for name in found if name.startswith("no_"))
 

@@ -39,7 +39,7 @@ def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
 def told(tmp_path, monkeypatch, code, *stories):
     """What is printed of a sweep on a cluster with this story for each shard."""
     engine = Fake(tmp_path, {number: list(story) for number, story in enumerate(stories, 1)})
-    monkeypatch.setattr(cluster, "engine", lambda *about: engine)
+    monkeypatch.setattr(cluster, "engine_of", lambda *about: engine)
     monkeypatch.setattr(drive, "PAUSE_S", 0.0)
     return here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path, code=code)
 

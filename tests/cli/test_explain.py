@@ -35,7 +35,7 @@ def test_a_difference_is_explained_within_the_budget():
         (("fnet", "local"), "--length"),
         (("fnet", "--length", 16), "B"),
         (("fnet", "lokal", "--length", 16), "did you mean"),
-        (("fnet", "@fig2", "--length", 16), "several mechanisms"),
+        (("fnet", "@fig2", "--length", 16), "compares two forms"),
         (("fnet", "transformer:*", "--length", 16), "compares two forms"),
         (("fnet", "fnet", "--length", 16), "compares two forms"),
         (("fnet", "local", "--length", 16, "--mode", "both"), "one mode"),

@@ -5,7 +5,7 @@ Properties of all texts are in `tests/inputs/test_parsers.py`.
 
 import pytest
 
-from attnbench.errors import BadAxis, UsageError
+from attnbench.errors import UsageError
 from attnbench.records.selection import Selection
 from attnbench.workloads import axes
 
@@ -65,7 +65,7 @@ def test_what_stands_for_nothing_says_so(parse, words, text):
 @pytest.mark.parametrize("text", ["0", "0k", "8388609g"])
 def test_a_size_that_no_number_of_tokens_has_is_refused(text):
     assert axes.size("8388608g") == 1 << 53
-    with pytest.raises(BadAxis, match=f"--tokens '{text}' is not between 1 and 9,007,199"):
+    with pytest.raises(UsageError, match=f"--tokens '{text}' is not between 1 and 9,007,199"):
         axes.size(text, "--tokens")
 
 

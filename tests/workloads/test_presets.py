@@ -7,11 +7,11 @@ from attnbench.catalogue.registry import card, names
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.mechanisms import local
 from attnbench.records import Causality
-from attnbench.workloads.presets import expand, group, preset, presets
+from attnbench.workloads.presets import PRESETS, expand, group, preset
 from attnbench.workloads.requests import request
 
 
-@pytest.mark.parametrize("column", presets())
+@pytest.mark.parametrize("column", PRESETS)
 def test_every_option_of_a_preset_is_one_of_the_mechanism(column):
     offered = {name: options for name in names() if (options := preset(column).options(name))}
     assert len(offered) >= 10
