@@ -21,10 +21,11 @@ Source: arXiv:2006.16236, equations (5) to (12); 10⁻⁶ is from the authors' c
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import elu, linear, pad
+from torch.nn.functional import elu, pad
 
 from attnbench import attention as at
 
@@ -114,25 +115,19 @@ def phi(x: Tensor) -> Tensor:
 class Folded(LinearTransformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         heads = (self.heads, -1, self.width)  # the rows of a projection: [H, d, D]
-        q, k = self.features(x)  # [B, N, D]
+        q, k = feature(self.query(x)), feature(self.key(x))  # [B, N, D]
         if mask is not None:
             k = k * mask[..., None]
-        z = k.sum(1).unflatten(-1, (self.heads, -1))  # [B, H, d]
-        T = (k.mT @ x).unflatten(1, (self.heads, -1))  # [B, H, d, D]
-        S = T @ self.value.weight.view(heads).mT
+        T, z = (t.unflatten(1, (self.heads, -1)) for t in Sums.apply(k, x))
+        T = T.transpose(0, 1)  # [H, B, d, D]
+        S = T.flatten(1, 2) @ self.value.weight.view(heads).mT  # [H, B d, d]
         if self.config.bias:
-            S = S + z[..., None] * self.value.bias.view(self.heads, 1, -1)
-        M = (S @ self.output.weight.T.reshape(heads)).flatten(1, 2)  # [B, D, D]
+            S = S + z.transpose(0, 1).flatten(1)[..., None] * self.value.bias.view(heads[0], 1, -1)
+        M = S @ self.output.weight.T.reshape(heads)
+        M = M.view(T.shape).transpose(0, 1).flatten(1, 2)  # [B, D, D]
         norm = (q @ by_head(z) + EPSILON).reciprocal()  # [B, N, H]
         q = (q.unflatten(-1, (self.heads, -1)) * norm[..., None]).flatten(2)
         return torch.baddbmm(self.output.bias, q, M) if self.config.bias else q @ M
-
-    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """φ(x W_Q) and φ(x W_K) by one product, [B, N, D] each."""
-        linears = (self.query, self.key)
-        bias = torch.cat([m.bias for m in linears]) if self.config.bias else None
-        q, k = feature(linear(x, torch.cat([m.weight for m in linears]), bias)).chunk(2, -1)
-        return q, k
 
     @staticmethod
     def needs(config: Config, w: at.Workload) -> str | None:
@@ -155,6 +150,20 @@ class Folded(LinearTransformer):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         return 3 * w.tokens * w.width + 2 * w.batch * w.width**2
+
+
+class Sums(torch.autograd.Function):
+    """kᵀ x [B, D, D] and Σ k [B, D] of k and x [B, N, D]; the gradient of k is one product."""
+
+    @staticmethod
+    def forward(ctx: Any, k: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(k, x)
+        return k.mT @ x, k.sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, dT: Tensor, dz: Tensor) -> tuple[Tensor, Tensor]:
+        k, x = ctx.saved_tensors
+        return torch.baddbmm(dz[:, None], x, dT.mT), k @ dT
 
 
 def features(q: Tensor, k: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

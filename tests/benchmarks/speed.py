@@ -16,6 +16,10 @@ interval from order statistics. A sweep would start a process for each side in e
 takes hours for so many comparisons. One process has one layout of memory, which can favour a side
 by 3 to 5 % (`reports/layout.md`); the intervals do not contain that. What does not run on this
 device has no row.
+
+`fla-naive` is the plain PyTorch beside kernels of flash-linear-attention: of RWKV-7 in chunks, of
+gated linear attention token by token, of the others with all weights stored. Nothing public of
+MoBA runs without flash-attn, and so without a GPU.
 """
 
 import argparse

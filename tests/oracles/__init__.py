@@ -2,7 +2,8 @@
 
 They are forms like those of `attnbench.peers`, at most one for each mechanism, and are named as
 their packages are imported. `functions` compute part of the mechanism's own class, `layers` are
-sub-layers on its parameters, and `separate` ones have their own, as they compute another function.
+sub-layers on its parameters, `separate` ones have their own, as they compute another function, and
+`plain` ones are published beside kernels of GPUs.
 """
 
 from dataclasses import replace
@@ -10,9 +11,9 @@ from dataclasses import replace
 import torch
 
 from attnbench.catalogue import registry
-from tests.oracles import functions, layers, separate
+from tests.oracles import functions, layers, plain, separate
 
-FORMS = {**functions.FORMS, **layers.FORMS, **separate.FORMS}
+FORMS = {**functions.FORMS, **layers.FORMS, **separate.FORMS, **plain.FORMS}
 
 
 def card(name):
@@ -20,8 +21,9 @@ def card(name):
     known = registry.card(name)
     if name not in FORMS:
         return known
-    package = FORMS[name].module.partition(".")[0]
-    return replace(known, forms={**known.forms, package: FORMS[name]})
+    form = FORMS[name]
+    label = getattr(form, "label", form.module.partition(".")[0])
+    return replace(known, forms={**known.forms, label: form})
 
 
 def build(name, form, config, w):

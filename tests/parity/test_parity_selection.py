@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from attnbench.attention.selection import allowed_tokens
 from attnbench.catalogue.registry import card
 from attnbench.records import Level, Workload
-from tests.parity.test_parity_recurrence import naive
+from tests.oracles.plain import naive
 
 B, N, H, D = 2, 70, 4, 8
 W = Workload(batch=B, seq_len=N, width=H * D, heads=H, level=Level.CORE, causal=True)
