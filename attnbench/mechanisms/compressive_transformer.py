@@ -165,7 +165,9 @@ class CompressiveTransformer(xl.TransformerXL):
             past[:, i % span] = x[:, 0]
             return past
         memory = torch.arange(first, i - i % L, device=x.device)
-        used = xl.received(A)[:, 0, A.shape[-1] - (i + 1 - first) :][:, : len(memory)]
+        used = xl.received(A.transpose(0, 1))[:, 0, A.shape[-1] - (i + 1 - first) :][
+            :, : len(memory)
+        ]
         past = past.index_add(1, memory % span, used)
         past[:, i % span] = 0
         return past
@@ -270,11 +272,12 @@ class CompressiveTransformer(xl.TransformerXL):
             k_s, v_s, seen = self.reach(slots, [*old[first:s], new[s]])
             allowed = at.causal_mask(q_s.shape[2], k_s.shape[2], q.device)
             if masks is not None:
-                allowed = allowed & seen.mT
+                allowed = allowed & seen.mT.transpose(0, 1)
             R_s = R[:, :, R.shape[2] - k_s.shape[2] :]
+            q_s, k_s, v_s = (t.transpose(0, 1) for t in (q_s, k_s, v_s))
             o, use = self.read(q_s, k_s, v_s, R_s, allowed, new[s][2][:, 0, :, 0])
             assert use is not None, "counted where `real` is given"
-            outputs.append(o.transpose(1, 2))
+            outputs.append(o.movedim(0, 2))
             used.append(use.new_zeros(len(use), L))
             for n in range(first, s):
                 start = use.shape[1] - q_s.shape[2] - (s - n) * L

@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from attnbench import attention as at
 
-PIECE = 1 << 21  # elements of S at a time: a working set about the size of a cache
+PIECE = 1 << 20  # elements of S at a time: a working set about the size of a cache
 
 Parts = tuple[Tensor, ...]  # of tokens, of the memory and, if any, of compressed slots
 
@@ -127,7 +128,12 @@ class TransformerXL(at.QKVAttention):
         """The attention of all segments, [B, N, H, d]; k, v and masks have all their `Parts`."""
         layout = self.layout(self.config, q.shape[2])
         R = self.distances(max(g.keys for g in layout), q)
-        return torch.cat([self.group(g, q, k, v, masks, R) for g in layout], 1)
+        # split, as the backward pass of each slice would fill a whole tensor
+        own = (t.split([g.segments * g.length for g in layout], 2) for t in (q, k[0], v[0]))
+        groups = zip(layout, *own, strict=True)
+        return torch.cat(
+            [self.group(g, q, (n, *k[1:]), (m, *v[1:]), masks, R) for g, q, n, m in groups], 1
+        )
 
     @staticmethod
     def layout(config: Any, seq_len: int) -> list[Group]:
@@ -146,14 +152,13 @@ class TransformerXL(at.QKVAttention):
         """The outputs of one group's tokens, [B, segments · length, H, d]."""
         q, k, v, R, allowed = self.segments(g, *sequences)
         step = max(1, PIECE // (self.heads * g.length * g.keys))
-        # split, as the backward pass of each slice would fill a whole tensor
-        parts = zip(q.split(step), k.split(step), v.split(step), strict=True)
+        parts = zip(q.split(step, 1), k.split(step, 1), v.split(step, 1), strict=True)
         past = allowed.dim() == 2
         pieces = [
-            self.read(*part, R, allowed if past else allowed[i * step : (i + 1) * step])[0]
+            self.read(*part, R, allowed if past else allowed[:, i * step : (i + 1) * step])[0]
             for i, part in enumerate(parts)
         ]
-        o = torch.cat(pieces).transpose(1, 2)  # [n, L, H, d]
+        o = torch.cat(pieces, 1).movedim(0, 2)  # [n, L, H, d]
         return o.reshape(-1, g.segments * g.length, *o.shape[2:])
 
     def read(
@@ -171,13 +176,17 @@ class TransformerXL(at.QKVAttention):
     def segments(
         self, g: Group, q: Tensor, k: Parts, v: Parts, masks: Parts | None, R: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """The arguments of `read` for all segments of a group; n = B · segments."""
-        q = rows(g, q).flatten(0, 1)  # [n, H, L, d]
-        keys, values = (window(g, t).flatten(0, 1) for t in (k, v))  # [n, H, P, d]
+        """The arguments of `read` for all segments of a group; n = B · segments.
+
+        Of q and of the first parts of k and v, the group's tokens.
+        """
+        q = rows(g, q).flatten(1, 2)  # [H, n, L, d]
+        keys, values = (window(g, t).flatten(1, 2) for t in (k, v))  # [H, n, P, d]
         allowed = at.causal_mask(g.length, g.keys, q.device)  # [L, P]
         if masks is not None:
-            real = window(g, tuple(m[:, None, :, None] for m in masks)).flatten(0, 1)
-            allowed = allowed & real.mT  # [n, 1, L, P]
+            own = slice(g.start, g.start + g.segments * g.length)
+            real = tuple(m[:, None, :, None] for m in (masks[0][:, own], *masks[1:]))
+            allowed = allowed & window(g, real).flatten(1, 2).mT  # [1, n, L, P]
         return q, keys, values, R[:, :, R.shape[2] - g.keys :], allowed
 
     def start(self, batch: int, capacity: int) -> at.State:
@@ -289,6 +298,7 @@ class Recall(torch.autograd.Function):
 class Read(torch.autograd.Function):
     """A v of some segments and, given `real`, the attention [n, P] that keys got from real tokens.
 
+    All have their heads before their segments, so that one product of a head serves them all.
     Results are allocated before the scores: small tensors that outlive large ones would otherwise
     fragment the heap.
     """
@@ -322,29 +332,32 @@ class Read(torch.autograd.Function):
         dq, dk, dv = q.new_empty(q.shape), torch.empty_like(k), torch.empty_like(v)
         A = weights(q, k, R, u, t, allowed) if A is None else A
         torch.matmul(A.mT, o, out=dv)
-        S = (o @ v.mT).sub_((o * output).sum(-1, keepdim=True)).mul_(A)
-        torch.matmul(S.mT, (q + u) / q.shape[-1] ** 0.5, out=dk)
+        S, unshifted = shiftable(A)
+        # one more column takes the mean of a row off
+        o = torch.cat([o, -(o * output).sum(-1, keepdim=True)], -1)
+        torch.bmm(o.flatten(0, 1), pad(v, (0, 1), value=1).flatten(0, 1).mT, out=S.flatten(0, 1))
+        S.mul_(A)
+        torch.matmul(S.mT, (q + u[:, None]) / q.shape[-1] ** 0.5, out=dk)
         torch.matmul(S, k, out=dq)
-        du = dq.div_(q.shape[-1] ** 0.5).sum((0, 2))[:, None]
-        S = unshift(S)
-        dR = ((q + t).mT @ S).sum(0)
-        dt = S @ R.mT
-        return None, dq.add_(dt), dk, dv, dR, du, dt.sum((0, 2))[:, None], None, None
+        du = dq.div_(q.shape[-1] ** 0.5).sum((1, 2))[:, None]
+        dR = (q.flatten(1, 2) + t).mT @ unshifted
+        dt = unshifted @ R.mT
+        return None, dq.add_(dt.view(q.shape)), dk, dv, dR, du, dt.sum(1, keepdim=True), None, None
 
 
 def weights(q: Tensor, k: Tensor, R: Tensor, u: Tensor, t: Tensor, allowed: Tensor) -> Tensor:
-    """A [n, H, L, P]; `allowed` is [L, P] if only causality masks, else [n, 1, L, P].
+    """A [H, n, L, P]; `allowed` is [L, P] if only causality masks, else [1, n, L, P].
 
     Row i of the position scores moves left by L − 1 − i. In a buffer of L P elements, the shifted
     rows are rows of P − 1 elements that start at L − 1. Each except the last also reads the first
     element of the next row, which lies in its future.
     """
-    n, H, L, d = q.shape
+    H, n, L, d = q.shape
     P = k.shape[2]
-    position = ((q + t) @ R).view(n * H, L, P)
-    shifted = position.as_strided((n * H, L, P), (L * P, P - 1, 1), L - 1)
-    content = ((q + u) / d**0.5).reshape(n * H, L, d)
-    S = torch.baddbmm(shifted, content, k.flatten(0, 1).mT).view(n, H, L, P)
+    position = (q.flatten(1, 2) + t) @ R  # [H, n L, P]
+    shifted = position.as_strided((H * n, L, P), (L * P, P - 1, 1), L - 1)
+    content = ((q + u[:, None]) / d**0.5).reshape(H * n, L, d)
+    S = torch.baddbmm(shifted, content, k.flatten(0, 1).mT).view(H, n, L, P)
     lowest = torch.finfo(S.dtype).min / 2
     if allowed.dim() == 2:
         # every segment may use all of its memory
@@ -356,18 +369,21 @@ def weights(q: Tensor, k: Tensor, R: Tensor, u: Tensor, t: Tensor, allowed: Tens
 
 def received(A: Tensor) -> Tensor:
     """The attention that each query gives each key in all heads, at least float32: [n, L, P]."""
-    return A.sum(1, dtype=torch.promote_types(A.dtype, torch.float32))
+    return A.sum(0, dtype=torch.promote_types(A.dtype, torch.float32))
 
 
-def unshift(S: Tensor) -> Tensor:
-    """The gradient of the position scores; what a row reads of its future has none."""
-    n, H, L, P = S.shape
-    x = S.new_empty(n, H, L * P)
+def shiftable(A: Tensor) -> tuple[Tensor, Tensor]:
+    """An empty tensor like A [H, n, L, P], and a view of it, the gradient of the position scores.
+
+    Rows of P elements that start at L − 1 are rows of P + 1 elements, moved right by L − 1 − i.
+    What is read beyond the ends of a row has to be 0, as is what lies in its future.
+    """
+    H, n, L, P = A.shape
+    x = A.new_empty(H, n, L * (P + 1))
     x[..., : L - 1] = 0
-    strides = (H * L * P, L * P, P - 1, 1)
-    x.as_strided((n, H, L, P - 1), strides, L - 1).copy_(S[..., :-1])
-    x[..., -1] = S[..., -1, -1]
-    return x.view(n, H, L, P)
+    row = L * (P + 1)
+    S = x.as_strided(A.shape, (n * row, row, P, 1), L - 1)
+    return S, x.view(H, n * L, P + 1)[..., :P]  # [H, n L, P]
 
 
 def first_read(config: Any, token: int) -> int:
@@ -376,15 +392,14 @@ def first_read(config: Any, token: int) -> int:
 
 
 def rows(g: Group, x: Tensor) -> Tensor:
-    """[B, H, N, d] to the tokens of the group's segments, [B, segments, H, length, d]."""
-    x = x[:, :, g.start : g.start + g.segments * g.length]
-    return x.unflatten(2, (g.segments, g.length)).transpose(1, 2)
+    """A group's tokens [B, H, segments · length, d] by segment, [H, B, segments, length, d]."""
+    return x.unflatten(2, (g.segments, g.length)).transpose(0, 1)
 
 
 def window(g: Group, parts: Parts) -> Tensor:
-    """What each segment reads, [B, segments, H, keys, d], oldest first.
+    """What each segment reads, [H, B, segments, keys, d], oldest first.
 
-    `parts`: tokens, memory and, if any, compressed slots: [B, H, N or slots, d].
+    `parts`: the group's tokens, memory and, if any, compressed slots: [B, H, N or slots, d].
     """
     pieces = [rows(g, parts[0])]
     if g.memory:
@@ -398,8 +413,8 @@ def window(g: Group, parts: Parts) -> Tensor:
 
 
 def sliding(x: Tensor, size: int, step: int) -> Tensor:
-    """[B, H, n, d] to its windows, [B, windows, H, size, d]."""
-    return x.unfold(2, size, step).permute(0, 2, 1, 4, 3)
+    """[B, H, n, d] to its windows, [H, B, windows, size, d]."""
+    return x.unfold(2, size, step).permute(1, 0, 2, 4, 3)
 
 
 def stored(layout: list[Group], w: at.Workload) -> int:
