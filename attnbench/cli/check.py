@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 AGAINST, JUDGE = "What to compare with", "How to judge"
 FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
-FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
 UNCHANGED = "nothing was kept, the repository is unchanged"
 
 
