@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 
 from attnbench.analysis.report import analyse
+from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame, Row
 from attnbench.errors import CannotRun
 from attnbench.metrics import TIME
@@ -44,7 +45,7 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
         analysis = analyse(sweep, first)
         rows = analysis.cases
         a, b = (rows[rows["series"] == name].iloc[0] for name in (first, second))
-        ratios = [] if analysis.speedups is None else analysis.speedups.to_dict("records")
+        ratios = speedups(rows, analysis.baselines, analysis.ratios).to_dict("records")
         ends = {name: row[name] for row in ratios for name in ("ratio", "low", "high")}
         found.append(LevelCosts(level=str(sweep.request.level), a=a, b=b, **ends))
     if all(isnan(level.ratio) for level in found):

@@ -6,6 +6,7 @@ import pandas as pd
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
+from attnbench.analysis.suspects import SHOWS_LAUNCHES
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, TIME
 from attnbench.records import MISSING, Cause
@@ -24,6 +25,7 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
         raise UsageError(f"the sweep has no length {seq_len}; it has {known}")
     late = (cases["cause"] == Cause.BUDGET) | (cases["outcome"] == MISSING)
     excluded = cases["suspect"].mask(cases[TIME].isna() & ~late, cases["reason"])
+    excluded = excluded.mask(cases["shows_launches"] & (excluded == ""), SHOWS_LAUNCHES)
     peak = cases[MEMORY].fillna(cases["predicted_bytes"])
     if memory_bytes is not None:
         why = f"not known to fit into {units.size(memory_bytes)}"

@@ -89,7 +89,7 @@ class Analysis:
         """`scaling.speedups` over the baselines; None without two series of equal sizes."""
         if not (self.cases.groupby("sizes")["series"].nunique() > 1).any():
             return None
-        return speedups(self.cases, self.baselines, self.ratios)
+        return speedups(self.judged, self.baselines, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:

@@ -137,10 +137,18 @@ def read_allowed(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, mask: Tensor 
     return (masked_softmax(logits, allowed[:, :, None]) @ v[:, :, None]).flatten(1, 2)
 
 
-def read_next(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
-    """The output of one query [B, H, 1, d], which gathers its keys: as many in every sequence."""
-    B, K, _, d = k.shape
-    tokens = allowed.expand(B, K, 1, -1).nonzero()[:, -1].view(B, K, -1, 1).expand(-1, -1, -1, d)
+def read_next(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, count: int, C: int) -> Tensor:
+    """The output of the last query [B, H, 1, d], which gathers its keys.
+
+    They are as many in every sequence, so that a GPU need not be asked how many: `count` earlier
+    blocks, or all that there are, and what there is of its own.
+    """
+    B, K, S, d = k.shape
+    earlier, more = divmod(S - 1, C)
+    n = min(count, S) if C == 1 else min(count, earlier) * C + more + 1
+    allowed = allowed_tokens(choice, S - 1, S, C).expand(B, K, 1, S)
+    tokens = torch.nonzero_static(allowed, size=B * K * n)[:, -1].view(B, K, n, 1)
+    tokens = tokens.expand(-1, -1, -1, d)
     k, v = k.gather(2, tokens), v.gather(2, tokens)
     A = (q.view(B, K, -1, d) / d**0.5 @ k.mT).softmax(-1)
     return (A @ v).view_as(q)

@@ -21,9 +21,9 @@ Only the choice depends on the index, which therefore gets no gradient: W_QI, W_
 drawn and stay as they are, and no parameters. Models train them by a loss of their own.
 
 `eager` stores all N weights of a query, `sdpa` lets torch's fused kernel read a mask, some queries
-at a time: neither gains by the choice. `blocked` goes by block of keys (`attention.selection`).
-The index stays quadratic. Always causal. For decoding, the state is k and v, or the latent, and k^I
-of every token, or for means the sum of every block.
+at a time: neither gains by the choice. `blocked` goes by block of keys (`attention.selection`),
+`flex` does so by one kernel of torch. The index stays quadratic. Always causal. For decoding, the
+state is k and v, or the latent, and k^I of every token, or for means the sum of every block.
 
 Left out: factors of s that change no choice, rotations by positions, norms of q^I, number types of
 a byte for the index, GLM's learned weights of means, Qwen's w of 1, that both choose a block that
@@ -179,8 +179,7 @@ class Indexed(at.Choosing):
         # keys that are not there yet are later than the query
         s = self.scores(index, at.widen(kept.sums) / c.pooled, None)
         choice = at.top_blocks(s, c.count, last, c.block)
-        allowed = at.allowed_tokens(choice, last, kept.length, c.block)
-        o = self.through(q, lambda q: at.read_next(q, *kept.held(), allowed))
+        o = self.through(q, lambda q: at.read_next(q, *kept.held(), choice, c.count, c.block))
         return self.base.output(at.merge(o)), kept
 
     @staticmethod
@@ -272,6 +271,25 @@ class Blocked(Indexed):
         return choice + 8 * w.tokens * w.heads * kept(config, w)[1]
 
 
+class Flex(at.flex.Chosen, Indexed):
+    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
+        return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
+
+    @staticmethod
+    def needs(config: Config, w: at.Workload) -> str | None:
+        return Blocked.needs(config, w) or at.flex.Chosen.needs(config, w)
+
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """The most it may compute: the projections, the index, and all visible blocks."""
+        read = super().flops(config, w).core * kept(config, w)[1] // w.head_width
+        return at.Flops(projections(config, w), scoring(config, w) + read)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        return Blocked.elements(config, w)
+
+
 def by_head(k: Tensor, v: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """k and v by head of keys; a latent [B, N, r + d / 2] alone is both of one head."""
     return (k[:, None], k[:, None]) if v is None else (k, v)
@@ -320,12 +338,19 @@ def parameters(config: Config, w: at.Workload) -> int:
 
 
 def default(config: Config, w: at.Workload) -> str:
-    """A mask is cheaper where a query reads most keys, and the only way to read single tokens."""
-    return "blocked" if config.block > 1 and w.seq_len > 2 * config.budget else "sdpa"
+    """A mask is cheaper where a query reads most keys, and the only way to read single tokens.
+
+    On a GPU a loop over blocks mostly waits for the host; latents are wider than its kernel takes.
+    """
+    if config.block == 1 or w.seq_len <= 2 * config.budget:
+        return "sdpa"
+    if w.device == "cpu" or w.steps:
+        return "blocked"
+    return "sdpa" if config.kv_rank or Flex.needs(config, w) else "flex"
 
 
 CARD = at.Card(
-    forms={"eager": Indexed, "sdpa": Sdpa, "blocked": Blocked},
+    forms={"eager": Indexed, "sdpa": Sdpa, "blocked": Blocked, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=parameters,

@@ -72,8 +72,7 @@ class Moba(at.Choosing, at.QKVAttention):
         last = state.length - 1
         choice = at.top_blocks(at.widen(q) @ (state.sums / C).mT, count, last, C)
         k, v = state.held()
-        o = at.read_next(q, k, v, at.allowed_tokens(choice, last, state.length, C))
-        return self.finished(o, x), state
+        return self.finished(at.read_next(q, k, v, choice, count, C), x), state
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:

@@ -152,7 +152,7 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         choice = at.top_blocks(self.scores(q, means_k, last, None), count, last, C)
         outputs = (
             self.compressed(q, means_k, means_v, self.ended(M * C, last, last + 1, q.device)),
-            at.read_next(q, k, v, at.allowed_tokens(choice, last, kept.length, C)),
+            at.read_next(q, k, v, choice, count, C),
             self.near_next(q, k, v),
         )
         return self.finished(self.gated(g, *outputs), x), kept

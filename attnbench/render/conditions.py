@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
+from attnbench.modes import find
 from attnbench.records import PASSES, Environment, Level, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
@@ -17,6 +18,11 @@ KEPT = (
     " by 3 to 47 %, and a ratio of 2.2 was 1.55."
 )
 
+HALF = (
+    "Training in {} keeps parameters and Adam's moments in that type, as few who train do: times"
+    " are right, and losses were checked in the first iteration alone."
+)
+
 
 def conditions(analysis: Analysis) -> list[str]:
     """`origin` and the method, each a line of plain text; warnings are separate."""
@@ -27,6 +33,9 @@ def conditions(analysis: Analysis) -> list[str]:
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
+    half = {each.dtype for each in sweep.request.sizes} & {"bfloat16", "float16"}
+    if half and any(find(mode).trains for mode in sweep.request.modes):
+        lines.append(HALF.format(" and ".join(sorted(half))))
     for reason in {run.notes["nvml"] for run in sweep.runs if "nvml" in run.notes}:
         lines.append(f"NVML does not show the memory of single processes ({reason}).")
     return [clean(line) for line in lines]

@@ -226,6 +226,7 @@ def test_times_that_include_launches_take_no_part_in_ranks_exponents_and_crossov
     assert rows.loc["fastformer:eager", "allocated_peak_bytes"]["to_len"] == 65536
     assert bent.crossovers["answer"].tolist() == usual.crossovers["answer"].tolist()
     assert {*bent.crossovers["to_len"]} == {4096}
+    assert {*bent.speedups["seq_len"]} == fastest
 
 
 def skipped(case):

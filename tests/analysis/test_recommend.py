@@ -6,10 +6,11 @@ import pytest
 
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
+from attnbench.analysis.suspects import SHOWS_LAUNCHES
 from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
-from tests.sweeps import sweep
+from tests.sweeps import altered, sweep
 
 SHORT = (128, 512, 2048)
 QUIET = {"restart": 0.002, "noise": 0.002, "lengths": SHORT, "modes": (Mode.INFERENCE,)}
@@ -47,6 +48,17 @@ def test_what_does_not_run_is_excluded_with_the_reason(outcome, cause):
     last = ranking(whole, 2048).iloc[-1]
     assert tuple(last[["series", "excluded"]]) == ("linformer:eager", "no room")
     assert set(ranking(whole, 512)["excluded"]) == {""}
+
+
+def test_a_time_that_includes_launches_has_no_rank():
+    whole = sweep(("linformer", "fastformer"), **QUIET)
+    keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
+    shown = altered(
+        whole, lambda run: replace(run, notes={"launches": "seen"} if run.case in keys else {})
+    )
+    found = ranking(shown, 512).set_index("series")
+    assert found["rank"].fillna(0).to_dict() == {"linformer:eager": 1, "fastformer:eager": 0}
+    assert found["excluded"]["fastformer:eager"] == SHOWS_LAUNCHES
 
 
 def test_memory_limits_the_choice():

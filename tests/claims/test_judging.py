@@ -11,7 +11,7 @@ from attnbench.claims.judging import judge
 from attnbench.records import Mode, Outcome, Part
 from attnbench.statistics.ratios import Ratios
 from tests.cli.commands import here, refused
-from tests.sweeps import sweep
+from tests.sweeps import altered, sweep
 
 SERIES = ("fastformer", "linformer", "transformer")
 LENGTHS = tuple(2**power for power in range(7, 14))
@@ -103,6 +103,12 @@ def test_a_time_is_judged_only_where_it_was_measured(lab):
     for check in ("exponent,transformer,,time,,2", "less,fastformer,transformer,time,,"):
         assert judged(untimed, check).answer == "not measured"
     assert judged(untimed, "exponent,transformer,,core_flops,,2").answer.startswith("agrees")
+
+
+def test_no_claim_is_judged_by_times_that_include_launches(lab):
+    shown = analyse(altered(lab.sweep, lambda run: replace(run, notes={"launches": "seen"})))
+    assert judged(shown, "less,fastformer,linformer,time,>= 512,").answer == "not measured"
+    assert judged(shown, "less,fastformer,transformer,memory,,").answer == "reproduced"
 
 
 def test_ratios_of_laps_taken_in_turns_are_judged(monkeypatch, lab):

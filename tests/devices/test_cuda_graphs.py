@@ -74,11 +74,19 @@ def test_an_iteration_that_waits_for_the_device_is_unsupported_with_the_reason()
     )
 
 
+@pytest.mark.parametrize("mechanism", ["indexed", "moba", "native_sparse"])
+def test_a_step_that_reads_chosen_blocks_does_not_wait_for_the_device(mechanism):
+    tested = case(mechanism, mode=Mode.DECODE, causal=True, device="cuda")
+    answered(Worker(None, seed=0), "build", **sent(tested), cuda_graphs=True)
+
+
 def test_a_worker_times_replays():
     worker = Worker(None, seed=0)
     tested = case("fastformer", mode=Mode.TRAINING, device="cuda")
     answered(worker, "build", **sent(tested), cuda_graphs=True, suspicious=True)
+    watched = worker.built.subject.module.register_forward_hook(lambda *_: pytest.fail("ran"))
     taken = answered(worker, "lap", iterations=3, rehearse=True)["sample"]
+    watched.remove()
     assert taken.iterations == 3
     assert taken.device_s > 0
     assert min(taken.forward_s, taken.backward_s, taken.step_s) > 0

@@ -12,6 +12,7 @@ from attnbench.devices.cuda_timing import (
     CALIBRATION_SAMPLES_NEEDED,
     FALL,
     HOLD,
+    L2_FACTOR,
     LONGEST_HOLD_S,
     PATIENCE,
     SPUN,
@@ -22,6 +23,7 @@ from attnbench.devices.timing import sample, warm_up
 from tests.measure.cases import timing
 
 CYCLES_PER_S = 1_980_000_000
+L2 = 64  # bytes
 START_S = 0.000_004  # from an event to the kernel behind it
 
 
@@ -36,7 +38,7 @@ class Gpu:
         self.holds = []
         self.launches, self.ends = launches, deque()  # when what is in the queue will have ended
         self.cycles_per_s = CYCLES_PER_S
-        properties = SimpleNamespace(clock_rate=CYCLES_PER_S // 1000, L2_cache_size=1)
+        properties = SimpleNamespace(clock_rate=CYCLES_PER_S // 1000, L2_cache_size=L2)
         replaced = {
             "current_device": lambda: 0,
             "get_device_properties": lambda index: properties,
@@ -257,6 +259,16 @@ def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
     assert taken.unheld_s == taken.unheld_wall_s == pytest.approx(0.0006, rel=0.03)
     assert taken.wall_s / 20 > 1.5 * taken.unheld_s
     assert taken.enqueue_s / 20 == pytest.approx(0.0006)
+
+
+def test_a_cold_cache_is_flushed_before_each_iteration_and_that_takes_none_of_its_time(gpu):
+    watch, flushed = CudaStopwatch(cold=True, device="cpu"), []
+    assert watch.flush.nbytes == L2_FACTOR * L2
+    watch.flush = SimpleNamespace(zero_=lambda: flushed.append(gpu.run(0.001, 0.000_01)))
+    for _ in range(CALIBRATION_SAMPLES_NEEDED + 1):
+        taken = sample(iteration(gpu, LAUNCH_BOUND), nothing, watch, 3)
+    assert len(flushed) == 3 * (CALIBRATION_SAMPLES_NEEDED + 1)
+    assert taken.seconds == pytest.approx(0.0002)
 
 
 def test_a_warm_up_does_not_end_before_holds_are_known(gpu):

@@ -3,14 +3,18 @@
 A further one is added in `test_additions.py`.
 """
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from attnbench.api.measuring import SHARED
 from attnbench.devices.finding import choose, find
 from attnbench.devices.kinds import cuda
 from attnbench.errors import CannotRun, UsageError
+from attnbench.run.pool import TORCH
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,6 +132,13 @@ def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, n
     assert "C headers of Python (Python.h): install" in find(name).cannot_compile()
     (tmp_path / "Python.h").touch()
     assert find(name).cannot_compile() == ""
+
+
+def test_what_is_loaded_before_processes_fork_is_not_the_compiler():
+    """Up to torch 2.11 it asks for GPUs as it loads, and the driver survives no fork."""
+    loaded = "; ".join(f"import {name}" for name in (*TORCH, *SHARED))
+    code = f"{loaded}; import sys; sys.exit('torch._inductor.compile_fx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_more_threads_are_expected_to_compute_that_many_times_as_fast():

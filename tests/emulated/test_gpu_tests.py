@@ -5,6 +5,7 @@ What needs silicon is left out: kernels of known speed, and a device that is bus
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,9 @@ def test_a_test_for_a_gpu_runs(module, which, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
     assert " skipped" not in done.stdout
+
+
+def test_what_torch_says_of_itself_as_it_loads_its_compiler_is_no_error():
+    """Or `pytest -m gpu tests/gpu`, as documented, would fail on its release 2.11."""
+    said = "`torch.jit.script_method` is deprecated. Please switch to `torch.compile`."
+    warnings.warn(said, DeprecationWarning, stacklevel=1)

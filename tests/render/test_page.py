@@ -158,6 +158,8 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
     assert any(line.startswith(hidden) for line in lines)
     assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
     assert any("cold L2, CUDA graphs" in line for line in lines)
+    warm = replace(whole, request=replace(whole.request, settings=Settings()))
+    assert any("warm L2" in line for line in conditions.conditions(analyse(warm)))
     assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
     assert summary(whole)["cpu_s"].isna().all(), "the process spins while it waits"
     table = cost_tables.latency(summary(whole), "inference", 8192)
@@ -174,6 +176,14 @@ def test_the_request_states_the_sizes_that_a_level_has():
     assert line(Level.MODEL).endswith("float32.")
     assert "heads 1; layers 2; float32" in line(Level.MODEL, heads=1)
     assert "heads 16; float32" in line(Level.ATTENTION), "one attention has no layers"
+
+
+@pytest.mark.parametrize(("dtype", "said"), [("bfloat16", 1), ("float32", 0)])
+def test_training_in_a_half_type_is_said_to_be_unusual(dtype, said):
+    whole = sweep(("fastformer",), lengths=(128,))
+    one = replace(whole, request=replace(whole.request, dtype=dtype))
+    found = conditions.conditions(analyse(one))
+    assert sum(line.startswith(f"Training in {dtype} keeps") for line in found) == said
 
 
 def test_speed_ups_name_the_baseline_and_leave_it_out():

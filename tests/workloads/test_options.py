@@ -165,6 +165,8 @@ def test_every_option_says_what_it_is(name):
         ({"threads": 1}, {"clock": Clock.CPU}),
         ({"threads": 3}, {"threads": 3, "clock": Clock.WALL}),
         ({"device": "cuda"}, {"threads": 7, "clock": Clock.WALL, "faulting_s": 0.0, "cold": False}),
+        # the driver reserves far more addresses than there is memory
+        ({"device": "cuda"}, {"memory_limit_bytes": None}),
         ({"device": "cuda", "mode": "decode"}, {"cold": True, "budget_s": None}),
         ({"device": "cuda", "mode": "decode", "cold": False}, {"cold": False}),
         ({"mode": "decode", "fill": True}, {"fill": True, "cold": False}),
