@@ -42,7 +42,7 @@ def check(
         "FILE", "Write the counts to a file; without --models, for @all.", AGAINST
     ),
     models: str | None = shared_option(
-        "models", None, HelpPanel.WHAT, "Same syntax as in sweep; by default what changed."
+        "models", None, HelpPanel.WHAT, "As in sweep; by default all that a changed file affects."
     ),
     call: str | None = option(
         "NAME,…", "Functions without arguments instead: package.module:function.", HelpPanel.WHAT
@@ -69,11 +69,11 @@ def check(
     out: Path = option("FOLDER", "Folder for these files.", HelpPanel.OUTPUT, default="."),
     json_: bool = options.as_json(HelpPanel.OUTPUT),
 ) -> None:
-    """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
+    """Compare code with another revision or with stored counts; exit code 1 if it is worse.
 
-    By default, every mechanism that a changed file affects is checked. Times are CPU time of
-    calls, not of imports. Processes keep freed memory, so that page faults add no noise; the times
-    therefore miss part of what a copy into fresh memory costs.
+    Worse is slower, larger, failing, or computing something else. Times are CPU time of calls, not
+    of imports. Processes keep freed memory, so that page faults add no noise; the times therefore
+    miss part of what a copy into fresh memory costs.
     """
     refuse_useless(context)
     functions = named_functions(call)

@@ -29,7 +29,7 @@ def models(
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
-    verify: bool = switch("--verify", "Run the contract's checks on small sizes."),
+    verify: bool = switch("--verify", "Check outputs, gradients, masks and counts on small sizes."),
     json_: bool = options.as_json(),
 ) -> None:
     """List mechanisms with class, complexity and forms, or show one in full."""

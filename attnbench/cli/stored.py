@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 NOTE = (
     "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
-    " it lies elsewhere. What agrees by count holds for declared FLOPs. Machine, code and sizes are"
-    " not the source's: a number alone allows a factor of two."
+    " it lies elsewhere; agrees by count: it holds for declared FLOPs. The source had another"
+    " machine, code and sizes: for a number without a range, half to twice of it is allowed."
 )
 INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
 
@@ -175,7 +175,7 @@ def compare(
 
 def claims(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
-    file: Path | None = option("FILE", "CSV file of your own instead.", names=("--claims",)),
+    file: Path | None = option("FILE", "CSV file of claims of your own.", names=("--claims",)),
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured."""

@@ -97,7 +97,7 @@ def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = Non
         if clock is Clock.CPU and budget_s is not None:
             reach = f"what {budget_s:g} s reach on a quiet machine"
             so = f"expect about {10 * max(1, round(10 * here.share))} % of {reach}"
-        got = f"one gets {percent(here.share)} of the time it needs"
+        got = f"a process gets {percent(here.share)} of the time it needs"
         yield f"other processes compute here; {got}; {so}"
 
 

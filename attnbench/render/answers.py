@@ -37,9 +37,9 @@ LONGEST_REASON = 100  # characters
 NEVER = "never"  # faster than the baseline
 ENDED_BY = (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED)  # the reason says by what
 PER_PAIR = (
-    "Speed-ups and the lengths from which they hold are at 95 % for each pair; “fastest” and “tie”"
-    " hold at 95 % for all pairs and lengths at once, so series may tie though the interval of"
-    " their own ratio excludes 1."
+    "Each speed-up, and the length from which it holds, has a 95 % interval of its own; “fastest”"
+    " and “tie” are judged over all pairs and lengths at once, so two series may tie although the"
+    " interval of their ratio excludes 1."
 )
 
 

@@ -156,7 +156,7 @@ def method(report: Report) -> Iterator[str]:
         yield (
             f"Timed by {how.clock} in up to {first} pairs of fresh processes, and in up to"
             f" {second} more where that leaves doubt; changes below {percent(plan.threshold)}"
-            f" are ignored; base differed from base by at most {percent(how.worst_floor)}."
+            f" are ignored; base and base differed by up to {percent(how.worst_floor)}."
         )
     yield f"The check took {seconds(how.elapsed_s)}."
 

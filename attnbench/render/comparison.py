@@ -13,9 +13,9 @@ from attnbench.render.grid import Column, Table, bounded, table, words
 from attnbench.statistics.verdict import Verdict
 
 NOTE = (
-    "Of several lengths that with the median change is shown. After one round no time is called"
-    " slower or faster. If the machine was slower during one sweep, every ratio is shifted and no"
-    " interval shows it: attnbench check --base measures two revisions in turns."
+    "A row for several lengths shows the length with the median change. After one round no time is"
+    " called slower or faster. If the machine was slower during one sweep, every ratio is shifted"
+    " and no interval shows it: attnbench check --base measures two revisions in turns."
 )
 
 

@@ -14,8 +14,8 @@ LAPS = 0.01  # share of disturbed laps above which it is said
 WALL = 1.05  # ratio to CPU time above which wall time is reported too
 # measured at N = 512 of Fig. 2, as the time of a plain loop over that of a sweep
 KEPT = (
-    " Freed pages stay mapped. Where they are given back, as by default, page faults lengthen times"
-    " by 3 to 47 %, and a ratio of 2.2 was 1.55."
+    " Measuring processes keep freed memory. In a plain process, which returns it, page faults"
+    " lengthen times by 3 to 47 %, and a ratio of 2.2 was 1.55."
 )
 
 HALF = (
@@ -68,8 +68,8 @@ def ended(analysis: Analysis) -> str:
     worst = f"to {units.percent(least)}" if math.isfinite(least) else "from one round only"
     return (
         f"Ended {'by --budget' if sweep.over_budget else 'after its rounds'}: {known} of"
-        f" {units.many(len(halves), 'block')} known to {units.percent(sweep.request.precision)},"
-        f" the least certain {worst}."
+        f" {units.many(len(halves), 'block')} (a length in a mode) known to"
+        f" {units.percent(sweep.request.precision)}, the least certain {worst}."
     )
 
 

@@ -21,9 +21,9 @@ from attnbench.render.names import compared_with
 from attnbench.render.styles import labels
 
 INTERVALS = (
-    "± is the larger half-width of the 95 % confidence interval over rounds, after a single one"
-    f" within its process; a wide one is written [low, high], and {units.UNBOUNDED} marks too few"
-    " samples for any."
+    "± is the larger half of the 95 % confidence interval: over rounds, or within its process after"
+    f" a single round. A wide interval is written [low, high]; {units.UNBOUNDED} marks too few"
+    " samples for one."
 )
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 # what is marked, by the column that says so
@@ -116,8 +116,8 @@ def speedup(cases: Frame, mode: str, baselines: Sequence[str], speedups: Frame) 
         name=f"speedup_{mode}",
         title=f"Speed-up over {base} in {mode}{per_layer(cases)}",
         across="speedup",
-        note=f"Times as fast as {base}{alike}, or as slow,"
-        " with 95 % confidence intervals: paired where the two took turns.",
+        note=f"How many times as fast as {base}{alike}, or as slow, with 95 % confidence intervals,"
+        " paired where the two took turns.",
     )
 
 

@@ -49,9 +49,9 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
         ],
         name="explain",
         title=f"A {a}, B {b}",
-        note=f"Each level was raced by itself, by {timed_by(cases)}. Core: q, k, v to output;"
-        " attention: with projections; model: the classifier of a sweep. FLOPs are matrix products"
-        f" of the forward pass. {INTERVALS}",
+        note=f"Times are {timed_by(cases)}; the two took turns. Core: q, k, v to output; attention:"
+        " with projections; model: the classifier of a sweep. FLOPs are matrix products of the"
+        f" forward pass. {INTERVALS}",
         leading=2,
     )
 

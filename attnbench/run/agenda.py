@@ -158,7 +158,7 @@ class Agenda:
         if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Cost.BYTES):
             most, needed = units.size(int(self.memory_bytes)), units.size(needed_bytes / MARGIN)
             spare = f"{100 * (MARGIN - 1):.0f} % to spare"
-            reason = f"would exceed the memory limit ({most}): predicted {needed} and {spare}"
+            reason = f"needs about {needed} and {spare}; the limit on memory is {most}"
             return Cause.MEMORY_LIMIT, reason
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
         if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, Cost.SECONDS):

@@ -21,7 +21,7 @@ from attnbench.store.schema import Start
 from tests import sweeps
 from tests.cli.commands import here
 
-OTHERS = "other processes compute here; one gets {} % of the time it needs; "
+OTHERS = "other processes compute here; a process gets {} % of the time it needs; "
 MACHINE = sweeps.environment(cores=2, threads=2, load=0.1)
 
 

@@ -81,7 +81,7 @@ def test_what_would_not_fit_is_predicted_not_tried(gib):
     (run,) = machine.stored
     assert run.outcome is Outcome.SKIPPED
     assert run.reason == (
-        f"would exceed the memory limit (2.000 GiB): predicted {gib:.3f} GiB and 10 % to spare"
+        f"needs about {gib:.3f} GiB and 10 % to spare; the limit on memory is 2.000 GiB"
     )
     assert not machine.asked
 
