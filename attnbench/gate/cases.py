@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
-from attnbench.gate.rule import FEWEST, Evidence, Look, Pair, Statistic, mean
+from attnbench.gate.rule import FEWEST, Logs, Statistic, View, log_ratio, mean
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
 
@@ -95,7 +95,6 @@ class Counted:
     outcome: str
     reason: str = ""
     cause: str | None = None
-    form: str = ""
     case: str = ""
     values: Mapping[str, int | float] = field(default_factory=dict)
 
@@ -167,14 +166,15 @@ class CheckedCase:
         known = [of(visit[side]) for look in self.looks for visit in look]
         return median(known) if known else None
 
-    def evidence(self) -> Evidence:
-        """The pairs of processes, as the rule takes them."""
+    def views(self, threshold: float) -> list[View]:
+        """Both statistics of its pairs of processes, as the rule takes them."""
 
-        def look(visits: Sequence[Visit]) -> Look:
-            return Look(*(tuple(Pair.of(v[BASE], v[s]) for v in visits) for s in (HEAD, AGAIN)))
+        def logs(one: Statistic, side: str, visits: Sequence[Visit]) -> Logs:
+            return tuple(log_ratio(one, visit[BASE], visit[side]) for visit in visits)
 
-        first, second = map(look, self.looks)
-        return Evidence(first=first, second=second)
+        first, second = self.looks
+        known = ((HEAD, first), (HEAD, second), (AGAIN, first + second))
+        return [View(one, threshold, *(logs(one, *which) for which in known)) for one in Statistic]
 
 
 def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, starmap
 from typing import Any
@@ -131,11 +131,10 @@ class Report:
 def reported(report: Report, looks: Looks) -> Report:
     """The report with the findings and conditions of what was measured."""
     plan, due = looks.plan, looks.due
-    times = [case.evidence() for case in due]
-    views = [evidence.views(plan.threshold)[0] for evidence in times]
-    floors = [view.floor for view in views if len(view.again) >= rule.FEWEST]
+    times = [case.views(plan.threshold) for case in due]
+    floors = [typical.floor for typical, _ in times if len(typical.again) >= rule.FEWEST]
     sides = ((case, *map(case.counted.__getitem__, (BASE, HEAD))) for case in looks.cases)
-    raced = zip(due, times, rule.judge(times, plan.threshold), strict=True)
+    raced = zip(due, times, rule.judge(times), strict=True)
     conditions = Conditions(
         plan=plan,
         clock=find(plan.device).clock if times else "",
@@ -186,14 +185,13 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
 
 
 def judged(
-    looks: Looks, case: CheckedCase, evidence: rule.Evidence, ruling: rule.Ruling
+    looks: Looks, case: CheckedCase, views: Sequence[rule.View], ruling: rule.Ruling
 ) -> Finding:
     """The verdict on the time of a case; what is unsure says which budget is enough."""
     verdict, effect, reason, statistic = ruling
     unsure = verdict is Verdict.UNSURE
-    unconfirmed = unsure and len(evidence.second.head) < rule.FEWEST
-    suspected = unconfirmed and rule.suspected(evidence, looks.plan.threshold)
-    if unsure and len(evidence.first.head) < rule.FEWEST:
+    suspected = unsure and views[0].lacks_second and rule.suspected(views)
+    if unsure and len(views[0].first) < rule.FEWEST:
         reason = f"no time was left ({looks.enough})"
     elif suspected:
         reason = f"{reason} ({looks.enough})"

@@ -194,10 +194,10 @@ class Looks:
             while waiting:
                 case = waiting.pop(0)
                 self.look(case, 0, waiting)
-                if rule.suspected(case.evidence(), self.plan.threshold):
+                if rule.suspected(case.views(self.plan.threshold)):
                     self.look(case, 1, waiting)
             for case in self.due:
-                if not case.looks[1] and not rule.settled(case.evidence(), self.plan.threshold):
+                if not case.looks[1] and not rule.settled(case.views(self.plan.threshold)):
                     self.look(case, 1)
 
     def look(self, case: CheckedCase, stage: int, waiting: Sequence[CheckedCase] = ()) -> None:

@@ -18,10 +18,10 @@ threshold and a second look was too short to decide.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple, Self, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -53,29 +53,6 @@ class Statistic(StrEnum):
     AVERAGE = "average"
 
 
-class Pair(NamedTuple):
-    """Log ratios of head over base in one pair of processes."""
-
-    typical: float
-    average: float
-
-    @classmethod
-    def of(cls, base: Sequence[float], head: Sequence[float]) -> Self:
-        """From the seconds of all samples in order, two samples of each side per round."""
-        of_base, of_head = (np.reshape(times, (-1, 2)).mean(axis=1) for times in (base, head))
-        return cls(
-            typical=float(np.median(np.log(of_head / of_base))),
-            average=math.log(mean(head) / mean(base)),
-        )
-
-
-class Look(NamedTuple):
-    """The pairs of one look at a case: head over base, and base over base."""
-
-    head: tuple[Pair, ...] = ()
-    again: tuple[Pair, ...] = ()
-
-
 class Effect(NamedTuple):
     """A log ratio with its confidence interval, and the p-value of no effect."""
 
@@ -99,36 +76,15 @@ class Ruling(NamedTuple):
     statistic: Statistic = Statistic.TYPICAL
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """The pairs of one case, in one or two looks."""
-
-    first: Look
-    second: Look = field(default_factory=Look)
-
-    def views(self, threshold: float) -> list["View"]:
-        """Each statistic of all pairs, the typical one first."""
-
-        def logs(one: Statistic, pairs: Sequence[Pair]) -> Logs:
-            return tuple(getattr(pair, one) for pair in pairs)
-
-        first, second = self.first, self.second
-        again = first.again + second.again
-        return [
-            View(one, logs(one, first.head), logs(one, second.head), logs(one, again), threshold)
-            for one in Statistic
-        ]
-
-
 @dataclass(frozen=True)
 class View:
     """One statistic of a case: log ratios of both looks, and of base over base."""
 
     statistic: Statistic
-    first: Logs
-    second: Logs
-    again: Logs
     threshold: float
+    first: Logs
+    second: Logs = ()
+    again: Logs = ()
 
     @property
     def floor(self) -> float:
@@ -218,28 +174,37 @@ def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
     return Effect(point, point - half, point + half, p_value(point, error, len(logs) - 1))
 
 
+def log_ratio(statistic: Statistic, base: Sequence[float], head: Sequence[float]) -> float:
+    """Head over base in one pair of processes, from the seconds of their samples in order.
+
+    A round has two samples of each side.
+    """
+    if statistic is Statistic.AVERAGE:
+        return math.log(mean(head) / mean(base))
+    of_base, of_head = (np.reshape(times, (-1, 2)).mean(axis=1) for times in (base, head))
+    return float(np.median(np.log(of_head / of_base)))
+
+
 def mean(times: Sequence[float]) -> float:
     """The mean of the samples of one process, each bounded at `BOUND` medians."""
     return float(np.minimum(times, BOUND * np.median(times)).mean())
 
 
-def suspected(evidence: Evidence, threshold: float) -> bool:
+def suspected(case: Sequence[View]) -> bool:
     """Whether the first look indicates that head differs."""
-    return any(view.is_suspect for view in evidence.views(threshold))
+    return any(view.is_suspect for view in case)
 
 
-def settled(evidence: Evidence, threshold: float) -> bool:
+def settled(case: Sequence[View]) -> bool:
     """Whether the first look shows that head does not differ."""
-    views = evidence.views(threshold)
-    return all(view.is_same(view.first) and not view.is_suspect for view in views)
+    return all(view.is_same(view.first) and not view.is_suspect for view in case)
 
 
-def judge(cases: Sequence[Evidence], threshold: float) -> list[Ruling]:
-    """The verdict on each case of one check."""
-    views = [evidence.views(threshold) for evidence in cases]
-    p_values = [view.later.p if view.is_suspect else math.nan for both in views for view in both]
+def judge(cases: Sequence[Sequence[View]]) -> list[Ruling]:
+    """The verdict on each case of one check, of which both statistics are given."""
+    p_values = [view.later.p if view.is_suspect else math.nan for both in cases for view in both]
     real = iter(discoveries(p_values))
-    return [_judged(both, [v for v in both if next(real) and v.is_confirmed]) for both in views]
+    return [_judged(both, [v for v in both if next(real) and v.is_confirmed]) for both in cases]
 
 
 def _judged(views: Sequence[View], called: Sequence[View]) -> Ruling:

@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnbench.gate.cases import AGAIN, BASE, HEAD, CheckedCase
 from attnbench.gate.rule import (
     BOUND,
-    Evidence,
-    Look,
-    Pair,
+    Statistic,
+    View,
     effect,
     judge,
+    log_ratio,
     mean,
     settled,
     suspected,
 )
+from attnbench.records import Selection
 
 THRESHOLD, SAMPLES = 0.02, 40
 NOISE = 0.01  # of one pair, on a shared machine
@@ -26,30 +28,33 @@ NOISE = 0.01  # of one pair, on a shared machine
 times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=8)
 
 
-def pairs(logs):
-    """Pairs of processes in which all calls change alike."""
-    return tuple(Pair(x, x) for x in logs)
+def views(first, second=(), again=()):
+    """A case in which all calls change alike, so that both statistics have these log ratios."""
+    return [View(one, THRESHOLD, tuple(first), tuple(second), tuple(again)) for one in Statistic]
 
 
-def evidence(shift=0.0, noise=NOISE, seed=0, again=0.0):
-    draw = np.random.default_rng(seed)
-
-    def look(count):
-        head = pairs(draw.normal(math.log1p(shift), noise, count))
-        return Look(head, pairs(draw.normal(again, noise, count)))
-
-    return Evidence(first=look(6), second=look(10))
+def look(shift=0.0, noise=NOISE, seed=0, count=6):
+    """The log ratios of a look."""
+    return tuple(np.random.default_rng(seed).normal(math.log1p(shift), noise, count))
 
 
-def ruled(**looks):
+def drawn(shift=0.0, noise=NOISE, seed=0, again=0.0):
+    """A case in two looks; `again` is the log ratio of base to itself."""
+    draw, log = np.random.default_rng(seed), math.log1p(shift)
+    return views(*(draw.normal(mean, noise, n) for mean, n in ((log, 6), (log, 10), (again, 16))))
+
+
+def ruled(*looks):
     """The ruling on a case with these looks."""
-    return judge([Evidence(**looks)], THRESHOLD)[0]
+    return judge([views(*looks)])[0]
+
+
+def verdict(shift=0.0, noise=NOISE, seed=0, again=0.0):
+    return judge([drawn(shift, noise, seed, again)])[0].verdict
 
 
 def called(shift, trials=250, noise=NOISE):
-    verdicts = [
-        judge([evidence(shift, noise, seed)], THRESHOLD)[0].verdict for seed in range(trials)
-    ]
+    verdicts = [verdict(shift, noise, seed) for seed in range(trials)]
     return {name: verdicts.count(name) / trials for name in ("slower", "faster", "same", "unsure")}
 
 
@@ -72,76 +77,69 @@ def test_on_a_noisy_machine_the_verdict_is_unsure_and_not_wrong():
 def test_a_long_list_raises_no_more_false_alarms():
     alarms = 0
     for run in range(10):
-        trials = [evidence(seed=1000 * run + i, noise=0.03) for i in range(50)]
-        alarms += sum(j.verdict in ("slower", "faster") for j in judge(trials, THRESHOLD))
+        trials = [drawn(seed=1000 * run + i, noise=0.03) for i in range(50)]
+        alarms += sum(found.verdict in ("slower", "faster") for found in judge(trials))
     assert alarms <= 3  # of 500
 
 
 def test_a_change_below_the_threshold_is_ignored():
-    certain = evidence(0.015, noise=0.0005)
-    assert effect(certain.views(THRESHOLD)[0].first).excludes_zero
-    assert judge([certain], THRESHOLD)[0].verdict == "same"
+    certain = drawn(0.015, noise=0.0005)
+    assert effect(certain[0].first).excludes_zero
+    assert judge([certain])[0].verdict == "same"
 
 
 def test_a_change_within_twice_the_noise_floor_is_ignored():
-    doubtful = evidence(0.03, noise=0.001, again=0.02)
-    assert doubtful.views(THRESHOLD)[0].floor == pytest.approx(0.02, rel=0.05)
-    assert judge([doubtful], THRESHOLD)[0].verdict == "same"
+    doubtful = drawn(0.03, noise=0.001, again=0.02)
+    assert doubtful[0].floor == pytest.approx(0.02, rel=0.05)
+    assert judge([doubtful])[0].verdict == "same"
     # and where that is much, the verdict is not `same`
-    assert judge([evidence(0.05, noise=0.001, again=0.03)], THRESHOLD)[0].verdict == "unsure"
-    assert judge([evidence(0.07, noise=0.001, again=0.03)], THRESHOLD)[0].verdict == "slower"
+    assert verdict(0.05, noise=0.001, again=0.03) == "unsure"
+    assert verdict(0.07, noise=0.001, again=0.03) == "slower"
 
 
 def test_a_suspicion_is_called_only_if_the_second_look_agrees():
-    first = evidence(0.10).first
-    for second in (evidence(0.0).second, evidence(-0.10).second):
-        assert ruled(first=first, second=second).verdict not in ("slower", "faster")
-    assert ruled(first=first, second=evidence(0.10).second).verdict == "slower"
+    """And with the effect of the second look."""
+    for shift in (0.0, -0.10):
+        assert ruled(look(0.10), look(shift, seed=1)).verdict not in ("slower", "faster")
+    found = ruled(look(0.30), look(0.10, seed=1))
+    assert found.verdict == "slower"
+    assert math.exp(found.effect.point) == pytest.approx(1.10, abs=0.02)
 
 
 @pytest.mark.parametrize(
     ("shift", "verdict"), [(0.05, "unsure"), (0.10, "slower"), (-0.05, "unsure"), (-0.10, "faster")]
 )
 def test_without_time_to_confirm_only_what_is_three_times_the_threshold_is_called(shift, verdict):
-    first = evidence(shift, noise=0.005)
-    alone = ruled(first=first.first)
-    assert suspected(first, THRESHOLD)
+    first = look(shift, noise=0.005)
+    alone = ruled(first)
+    assert suspected(views(first))
     assert (alone.verdict, alone.reason) == (verdict, "no time was left to confirm")
-    noisy = Look(head=pairs(math.log1p(shift) * k for k in (0.4, 1.0, 2.0)))
-    assert ruled(first=first.first, second=noisy).verdict == verdict
-    refuted = Look(head=pairs((0.0, 0.001, -0.001)))
-    assert ruled(first=first.first, second=refuted).verdict == "same"
-
-
-def test_the_reported_effect_is_that_of_the_second_look():
-    judged = ruled(first=evidence(0.30).first, second=evidence(0.10).second)
-    assert math.exp(judged.effect.point) == pytest.approx(1.10, abs=0.02)
+    noisy = [math.log1p(shift) * k for k in (0.4, 1.0, 2.0)]
+    assert ruled(first, noisy).verdict == verdict
+    assert ruled(first, (0.0, 0.001, -0.001)).verdict == "same"
 
 
 def test_too_few_pairs_never_pass():
-    few = Evidence(first=Look(head=pairs((0.0, 0.0)), again=pairs((0.0, 0.0))))
-    assert judge([few], THRESHOLD)[0].verdict == "unsure"
-    assert not settled(few, THRESHOLD)
-    assert not suspected(few, THRESHOLD)
+    few = views((0.0, 0.0), (), (0.0, 0.0))
+    assert judge([few])[0].verdict == "unsure"
+    assert not settled(few)
+    assert not suspected(few)
 
 
 def test_equal_pairs_have_no_spread_and_a_verdict():
-    flat = Look(head=pairs((0.0,) * 6), again=pairs((0.0,) * 6))
-    steep = Look(head=pairs((0.5,) * 6), again=pairs((0.0,) * 6))
-    assert ruled(first=flat).verdict == "same"
-    assert ruled(first=steep, second=steep).verdict == "slower"
+    flat = (0.0,) * 6
+    assert ruled(flat, (), flat).verdict == "same"
+    assert ruled((0.5,) * 6, (0.5,) * 6, flat).verdict == "slower"
 
 
 def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
-    again = pairs((0.0,) * 10)
-    above = pairs((0.0183, 0.0193, 0.0203, 0.0193, 0.0173, 0.0213))
-    judged = ruled(first=Look(head=above, again=again))
+    again = (0.0,) * 10
+    judged = ruled((0.0183, 0.0193, 0.0203, 0.0193, 0.0173, 0.0213), (), again)
     assert judged.verdict == "unsure"
     assert judged.effect.excludes_zero
     assert "there is a change, but it need not exceed the limit of 2.0 %" in judged.reason
-    first = Look(head=pairs((0.06, 0.05, 0.07) * 2), again=again)
     for logs in ((0.03, 0.2, 0.01), (0.00, 0.03, 0.01)):
-        judged = ruled(first=first, second=Look(head=pairs(logs)))
+        judged = ruled((0.06, 0.05, 0.07) * 2, logs, again)
         assert judged.verdict == "unsure"
         assert "a second measurement does not confirm it" in judged.reason
 
@@ -162,15 +160,13 @@ def slowed(draw, every, share):
 
 def judged_on(seed, head):
     """The ruling of a check on `head`, with a second look where the first is not enough."""
-    draw = np.random.default_rng(seed)
-
-    def look(count):
-        laps = [(process(draw), head(draw), process(draw)) for _ in range(count)]
-        return Look(*(tuple(Pair.of(pair[0], pair[i]) for pair in laps) for i in (1, 2)))
-
-    first = look(6)
-    enough = settled(Evidence(first=first), THRESHOLD)
-    return ruled(first=first, second=Look() if enough else look(10))
+    draw, case = np.random.default_rng(seed), CheckedCase(asked=Selection(name="m"))
+    sides = {BASE: process, HEAD: head, AGAIN: process}
+    for look, count in zip(case.looks, (6, 10), strict=True):
+        look += [{side: taken(draw) for side, taken in sides.items()} for _ in range(count)]
+        if settled(case.views(THRESHOLD)):
+            break
+    return judge([case.views(THRESHOLD)])[0]
 
 
 @pytest.mark.parametrize(("every", "share"), [(5, 0.5), (5, -0.4), (10, 1.0), (3, 0.3)])
@@ -198,7 +194,7 @@ def test_heavy_tails_alone_raise_no_alarm():
 
 def test_the_typical_call_does_not_see_a_burst():
     burst = [1.05] * 30 + [9.0] * 10
-    assert Pair.of([1.0] * 40, burst).typical == pytest.approx(math.log(1.05))
+    assert log_ratio(Statistic.TYPICAL, [1.0] * 40, burst) == pytest.approx(math.log(1.05))
 
 
 def test_one_stall_counts_for_at_most_its_bound():
@@ -206,10 +202,10 @@ def test_one_stall_counts_for_at_most_its_bound():
     assert mean([1.0] * 32 + [1.5] * 8) == pytest.approx(1.1)
 
 
+@pytest.mark.parametrize("one", Statistic)
 @given(times, times, st.floats(0.1, 10.0))
-def test_a_reversed_pair_has_the_opposite_sign_and_no_unit(base, head, unit):
-    pair = Pair.of(base, head)
-    assert Pair.of(head, base) == pytest.approx([-x for x in pair], abs=1e-9)
-    scaled = Pair.of([unit * t for t in base], [unit * t for t in head])
-    assert scaled == pytest.approx(pair, abs=1e-9)
-    assert Pair.of(base, [unit * t for t in base]) == pytest.approx([math.log(unit)] * 2, abs=1e-9)
+def test_a_reversed_pair_has_the_opposite_sign_and_no_unit(one, base, head, unit):
+    log, longer = log_ratio(one, base, head), [unit * t for t in base]
+    assert log_ratio(one, head, base) == pytest.approx(-log, abs=1e-9)
+    assert log_ratio(one, longer, [unit * t for t in head]) == pytest.approx(log, abs=1e-9)
+    assert log_ratio(one, base, longer) == pytest.approx(math.log(unit), abs=1e-9)
