@@ -58,7 +58,6 @@ def test_a_benchmark_makes_its_page(benchmark):
 def test_the_gates_benchmark_goes_on_where_it_was_stopped(tmp_path):
     options = ("--injected", "1", "--kinds", "+10 %", "--neighbours", "0", "--out", str(tmp_path))
     first = page("gate", "--trials", "1", *options)
-    assert first.startswith("1/1 nothing: ")
-    assert first.count(": ") == 2, "a verdict without extra work, and one with it"
+    assert first.count("/2 ") == 2, "a verdict without extra work, and one with it"
     assert page("gate", "--trials", "1", *options) == ""
     assert "| nothing | 1 |" in (tmp_path / "README.md").read_text()
