@@ -14,9 +14,8 @@ from attnbench.catalogue import registry
 from attnbench.catalogue.compiled import FORM
 from attnbench.records import Causality
 from attnbench.verify.checks import (
-    CHECKS,
+    checks,
     declared_flops_of_a_step_are_those_that_torch_counts,
-    exemptions,
     name_of,
     steps_continue_the_causal_pass,
 )
@@ -43,12 +42,12 @@ FURTHER = [pytest.param(*trial.values, id=trial.id) for trial in TRIALS if trial
 @pytest.mark.parametrize("trial", TRIALS)
 def test_the_contract(trial):
     """All checks of a trial; of further examples, in float64 and float32 alone."""
-    failures, exempt = [], exemptions(trial)
-    for check in CHECKS:
+    failures = []
+    for check, exempt in checks(trial).items():
         further = check in BY_TYPE and trial.config != trial.card.examples[0]
         run = partial(check, types=NUMBER_TYPES[:2]) if further else check
         try:
-            if exempt.get(check) is None:
+            if exempt is None:
                 run(trial)
         except Exception as error:
             error.add_note(f"in the check: {name_of(check)}")
@@ -68,7 +67,7 @@ def test_a_further_example_computes_its_equations(trial):
 @pytest.mark.parametrize("trial", TRIALS)
 def test_the_contract_in_every_number_type(trial):
     for check in BY_TYPE:
-        if exemptions(trial)[check] is None:
+        if checks(trial)[check] is None:
             check(trial)
 
 
@@ -76,13 +75,13 @@ def test_the_contract_in_every_number_type(trial):
 def test_a_card_claims_exactly_the_exemptions_of_the_table(name):
     listed, claimed = set(), set()
     for label, trial in trials(registry.card(name)):
-        for check, reason in exemptions(trial).items():
+        for check, reason in checks(trial).items():
             if check in STEPS or reason == "not causal":
                 continue
             if reason:
                 claimed.add((name_of(check), label))
-            for checks, labels in EXEMPT.get(name, {}).items():
-                if name_of(check) in checks and fnmatch(label, labels):
+            for rules, labels in EXEMPT.get(name, {}).items():
+                if name_of(check) in rules and fnmatch(label, labels):
                     listed.add((name_of(check), label))
     assert claimed == listed
     assert registry.card(name).tolerance == WIDER.get(name, Tolerance())
