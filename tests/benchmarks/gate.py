@@ -65,7 +65,7 @@ class Slowed(PLAIN.forms["sdpa"]):
 CARD = replace(PLAIN, forms={"eager": Slowed}, default="eager", examples=())
 """
 LENGTH = 256
-PRODUCTS = 10  # of extra work for each sequence, to learn how long one takes
+PRODUCTS = 100  # of extra work for each sequence, to learn how long one takes
 NOTHING = "nothing"
 # extra work: share of an iteration, and every how many calls
 KINDS = {
