@@ -7,8 +7,7 @@ tokens, on a GPU with those of a sweep, since a smaller batch would be bound by 
 the wall clock sees. These alternate in one process: a run of the tool (with its warm-up, samples
 and stopping rule), a hand-written loop and `torch.utils.benchmark.Timer`. On a CPU all take CPU
 time, and the tool runs once more by the wall clock, which agrees while nothing else runs. Each
-ratio is the median over rounds of the ratio of medians; it should be within 2 % of 1. Then what
-five cases allocate is compared with the exact number of bytes that their equations need.
+ratio is the median over rounds of the ratio of medians; it should be within 2 % of 1.
 """
 
 import argparse
@@ -59,10 +58,7 @@ def main():
             worst = max([worst, *(abs(ratio - 1) for ratio in found.values())])
             cells = " | ".join(f"{ratio:.3f}" for ratio in found.values())
             print(f"| {label} | {cells} |", flush=True)
-    print(f"\nFarthest from 1: {worst:.1%}\n\n| core of eager softmax | measured | theory |")
-    print("|---|---:|---:|")
-    for batch, heads, seq_len in ((1, 4, 256), (2, 2, 300), (1, 1, 2048), (3, 8, 65), (1, 16, 777)):
-        print(peak(batch, heads, seq_len, device))
+    print(f"\nFarthest from 1: {worst:.1%}")
 
 
 def others(device):
@@ -150,25 +146,6 @@ def by_timer(subject, run, device):
     clock = {} if device.flushes_cache else {"timer": clock_of(device)}
     timer = Timer("with torch.no_grad(): module(x)", globals=inside, num_threads=1, **clock)
     return timer.blocked_autorange(min_run_time=BLOCK_S).median
-
-
-def peak(batch, heads, seq_len, device):
-    """What is allocated while logits, weights and the output are alive, above q, k and v."""
-    w = Workload(
-        batch=batch,
-        seq_len=seq_len,
-        width=16 * heads,
-        heads=heads,
-        level=Level.CORE,
-        mode=Mode.INFERENCE,
-        device=device.name,
-    )
-    tested = Case(mechanism="transformer", form="eager", options=(), workload=w)
-    values, _ = device.profile_memory(
-        lambda one: subject_of(card(one.mechanism), one, seed=0), tested
-    )
-    theory = 4 * (batch * seq_len * w.width + 2 * batch * heads * seq_len**2)
-    return f"| {tested} | {values['allocated_delta_bytes']:,.0f} | {theory:,} |"
 
 
 if __name__ == "__main__":

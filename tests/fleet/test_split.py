@@ -38,13 +38,6 @@ def test_a_real_plan_is_divided_evenly(shards):
     assert alone_s / shards < slowest_s < 1.01 * alone_s
 
 
-def test_the_cases_of_all_shards_are_those_of_the_plan():
-    own = [split.share(SWEEP.plan, SWEEP.request, Shard(i, 3)) for i in (1, 2, 3)]
-    assert Counter(p for part in own for p in part) == Counter(SWEEP.plan)
-    held = [{planned.block for planned in part} for part in own]
-    assert sum(map(len, held)) == len(COSTS_S)
-
-
 def test_neither_limits_nor_what_a_node_lacks_change_the_division():
     other = replace(SWEEP.request, case_timeout_s=1e-6, rounds=7, budget_s=1.0)
     refused = [replace(planned, refusal="needs a compiler") for planned in SWEEP.plan]

@@ -4,7 +4,6 @@ A form that departs from the equations is only run here; where parts of it agree
 this folder compare them. A package that is not installed is skipped with that reason.
 """
 
-import warnings
 from dataclasses import replace
 from itertools import product
 
@@ -12,8 +11,6 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import names
-from attnbench.measure.subject import subject_of
-from attnbench.records import PASSES, Case, Level, Shell
 from attnbench.verify.equations import compare, values
 from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import some_padding, tokens, workload
@@ -87,42 +84,14 @@ def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
         compare(found, expected, module.tolerance, label)
 
 
-@pytest.mark.parametrize(
-    ("name", "form"), [*packages(lambda module: oracle(module) and module.deviation)]
-)
-def test_an_oracle_that_departs_runs(name, form):
-    config, w = cases(name, form)[0]
-    x = tokens(w).requires_grad_()
-    y = build(name, form, config, w)(x)
-    (gradient,) = torch.autograd.grad(y.sum(), x)
-    assert y.shape == x.shape
-    assert gradient.isfinite().all()
-
-
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "form"), [*packages(lambda module: not oracle(module))])
-def test_it_runs_as_a_case_and_counts_what_it_declares(name, form):
+def test_its_products_are_those_that_it_declares(name, form):
     config, w = cases(name, form)[0]
-    for mode, level in product(PASSES, (Level.ATTENTION, Level.MODEL)):
-        runs_and_counts(name, form, config, w, mode, level)
-
-
-def runs_and_counts(name, form, config, w, mode, level):
-    tested = card(name)
-    shell = Shell(vocabulary=64) if level is Level.MODEL else None
-    w = replace(w, mode=mode, level=level, shell=shell, dtype="float32", padding=0.0)
-    default = tested.config()
-    options = {k: v for k, v in vars(config).items() if v != getattr(default, k)}
-    case = Case(mechanism=name, form=form, options=tuple(options.items()), workload=w)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        subject = subject_of(tested, case, seed=0)
-        output = subject.iteration()(lambda phase: None)
-        assert subject.check(output) == ""
-        if level is Level.ATTENTION:
-            counted = counted_flops(subject.module, *subject.inputs)
-            declared = tested.forms[form].flops(config, w)
-            total = declared.projections + declared.core
-            assert counted > 0 or total == 0
-            assert tested.forms[form].flops_estimated or counted == total
-    gradients = [tensor.grad for tensor in (*subject.parameters, *subject.inputs)]
-    assert all(gradient.isfinite().all() for gradient in gradients if gradient is not None)
+    w = replace(w, dtype="float32", padding=0.0)
+    module = build(name, form, config, w).float()
+    counted = counted_flops(module, tokens(w, dtype=torch.float32))
+    declared = module.flops(config, w)
+    total = declared.projections + declared.core
+    assert counted > 0 or total == 0
+    assert module.flops_estimated or counted == total
