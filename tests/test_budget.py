@@ -21,7 +21,7 @@ SLACK = 60  # lines by which a room may stay below its number
 LINES = {
     "cli": (1_900, 1_000),
     "api": (410, 170),
-    "gate": (1_410, 1_200),
+    "gate": (1_370, 1_200),
     "claims": (350, 350),
     "render": (2_950, 1_700),
     "render/web": (520, 520),
@@ -33,7 +33,7 @@ LINES = {
     "catalogue": (600, 450),
     "run": (1_750, 940),
     "attention": (2_080, 2_000),
-    "verify": (610, 450),
+    "verify": (590, 450),
     "devices": (1_660, 1_300),
     "statistics": (800, 650),
     "store": (760, 430),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (28_900, 22_000)
-ALL = (23_160, 17_500)  # of the package
+TESTS = (28_730, 22_000)
+ALL = (23_110, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -1,7 +1,6 @@
 """Bytes of layers beside a count of all lengths one by one."""
 
 import math
-from itertools import takewhile
 
 import pytest
 
@@ -23,24 +22,17 @@ PARTS = {
 LENGTHS = tuple(range(1, 400))
 
 
-def whole(name, memory=None):
-    query = ContextQuery(lengths=LENGTHS, item_bytes=2, memory=memory)
-    return rows([Layer(name, tuple(PARTS[name]), None)], query)[-2]
-
-
 @pytest.mark.parametrize("name", PARTS)
-@pytest.mark.parametrize("length", [1, 100, 200, 303])
-def test_the_longest_context_is_the_last_before_one_that_does_not_fit(name, length):
-    sizes = whole(name).at
-    memory = sizes[length - 1]
-    fitting = len(list(takewhile(lambda n: sizes[n - 1] <= memory, LENGTHS)))
-    longest = whole(name, memory).longest
-    if fitting == len(LENGTHS):
-        assert longest >= fitting
-    else:  # what is said never needs more, and less than a pool longer does
-        assert fitting - (16 if name == "pools" else 0) <= longest <= fitting
+def test_the_longest_context_is_the_last_before_one_that_does_not_fit(name):
+    def whole(memory=None):
+        query = ContextQuery(lengths=LENGTHS, item_bytes=2, memory=memory)
+        return rows([Layer(name, tuple(PARTS[name]), None)], query)[-2]
 
-
-def test_a_state_fits_at_any_length_or_at_none():
-    assert whole("state", 4_000).longest == math.inf
-    assert whole("state", 3_999).longest == 0
+    sizes = whole().at
+    for memory in (sizes[0], sizes[99], sizes[199], sizes[302]):
+        fitting = next((n for n, size in enumerate(sizes) if size > memory), len(sizes))
+        longest = whole(memory).longest
+        # what is said never needs more, and less than a pool longer does
+        least = fitting - (16 if name == "pools" else 0)
+        assert least <= longest <= (math.inf if fitting == len(LENGTHS) else fitting)
+    assert whole(sizes[0] - 1).longest == 0

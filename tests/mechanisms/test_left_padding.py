@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.records import Causality, Level, Workload
+from attnbench.records import Causality
+from tests.mechanisms.building import build, workload
 
 BLOCK = 4
 CHOOSING = [
@@ -29,14 +30,10 @@ CHOOSING = [
 )
 def test_outputs_are_those_without_the_padding(mechanism, form, options):
     tested, before = card(mechanism), 3 * BLOCK
-    config = tested.configure(options)
-    sizes = {"batch": 2, "seq_len": 40, "width": 16, "heads": 4, "padding": 0.3}
-    causal = tested.causality is not Causality.NEVER
-    w = Workload(**sizes, level=Level.ATTENTION, causal=causal)
-    if tested.refusal(form, config, w):
+    sizes = {"seq_len": 40, "causal": tested.causality is not Causality.NEVER}
+    if tested.refusal(form, tested.configure(options), workload(mechanism, **sizes, padding=0.3)):
         pytest.skip("the form does not take padding or these options")
-    torch.manual_seed(0)
-    module = tested.forms[form](config, w).double().eval()
+    module = build(mechanism, form, **sizes, **options).eval()
     x, mask = torch.randn(2, 40, 16).double(), torch.ones(2, 40, dtype=torch.bool)
     mask[:, :before] = False
     alone = module(x[:, before:])
