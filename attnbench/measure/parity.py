@@ -33,7 +33,7 @@ def compare(subject: Subject, tolerance: Tolerance, path: str) -> dict[str, Any]
     Returns the largest `error`, what has it, and how large an error is `allowed`.
     Raises `Unmeasured`.
     """
-    kept = torch.load(path, map_location=subject.device, weights_only=True)
+    kept = torch.load(path, map_location=subject.device, weights_only=True)  # noqa: TID251
     try:
         subject.module.load_state_dict(kept["state"])
     except RuntimeError as other:
