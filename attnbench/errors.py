@@ -9,9 +9,7 @@
     ├── StoreError                      2   the folder or journal cannot be read or written
     │   ├── SweepExists                 2   the folder already holds a sweep
     │   ├── SweepBusy                   2   another process is writing the sweep
-    │   ├── DifferentSweep              2   `--resume` or `merge` with another request or machine
-    │   ├── DamagedJournal              2   the journal has no readable first line
-    │   └── OtherSchema                 2   only another version of attnbench reads it
+    │   └── DifferentSweep              2   `--resume` or `merge` with another request or machine
     ├── Incomplete                      4   shards were cancelled or lost; the others are merged
     └── Interrupted                     128 + signal: 130 Ctrl-C, 143 TERM, 129 HUP
 
@@ -71,14 +69,6 @@ class SweepBusy(StoreError):
 
 class DifferentSweep(StoreError):
     """`--resume` or `merge` was given another request, machine or run than the sweep's."""
-
-
-class DamagedJournal(StoreError):
-    """The journal has no readable first line."""
-
-
-class OtherSchema(StoreError):
-    """The journal or baseline has a schema that only another version of attnbench reads."""
 
 
 class Incomplete(AttnbenchError):

@@ -102,8 +102,6 @@ def facts(mechanism: str) -> CardFacts:
         family=Family.FULL if exponent == 2 else Family.LOW_RANK,
         causality=Causality.OPTIONAL,
         complexity="O(N²·d)" if exponent == 2 else "O(N·d)",
-        time_exponent=exponent,
-        memory_exponent=exponent,
         forms=("eager",),
         options={"bias": False},
     )

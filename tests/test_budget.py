@@ -19,13 +19,13 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (1_900, 1_000),
+    "cli": (1_870, 1_000),
     "api": (410, 170),
     "gate": (1_370, 1_200),
     "claims": (350, 350),
     "render": (2_950, 1_700),
     "render/web": (520, 520),
-    "workloads": (1_050, 650),
+    "workloads": (1_040, 650),
     "kvbytes": (630, 460),
     "measure": (2_050, 910),
     "analysis": (1_680, 1_240),
@@ -41,13 +41,13 @@ LINES = {
     "modes": (110, 90),
     "units.py": (190, 140),
     "metrics.py": (200, 170),
-    "errors.py": (120, 90),
+    "errors.py": (110, 90),
     "__init__.py": (25, 25),
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (28_730, 22_000)
-ALL = (23_110, 17_500)  # of the package
+TESTS = (28_650, 22_000)
+ALL = (23_060, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -1,23 +1,21 @@
 """The verbs that read stored sweeps: `report`, `recommend`, `compare`, `claims`, `merge`."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.options import option
 from attnbench.errors import AttnbenchError, UsageError, small_file
-from attnbench.units import many
+from attnbench.units import few, many
 from attnbench.workloads import axes
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
-    from attnbench.records import Sweep
     from attnbench.render.grid import Table
 
 NOTE = (
@@ -31,9 +29,7 @@ INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
 def report(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
     formats: str = option(
-        "FORMATS",
-        "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.",
-        default="png",
+        "FORMATS", "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.", default="png"
     ),
     json_: bool = options.as_json(),
     against: str | None = option(
@@ -53,54 +49,31 @@ def publish(
     against: str | None = None,
     out: Path | None = None,
 ) -> None:
-    """Write the report into `out` or the folder of the journal, and print its main tables."""
-    from attnbench.analysis.report import analyse
-    from attnbench.render.conditions import ended, warnings
+    """Write the report into `out` or the folder of the journal, and print its main tables.
+
+    Any unexpected error here says that all runs are kept, and how to go on.
+    """
+    from attnbench.render.conditions import warnings
     from attnbench.render.page import headlines, report_files, report_tables
     from attnbench.store import output
-    from attnbench.store.journal import load_results
 
-    sweep = load_results(folder)
     into = out or (folder if folder.is_dir() else folder.parent)
-    with nothing_lost(sweep, folder):
-        analysis = analyse(sweep, against)
+    try:
+        analysis = analysed(folder, against=against)
         tables = [*report_tables(analysis)]
-        console.warn(warnings(analysis))
-        files = report_files(analysis, formats, tables)
-        output.fill(into, files, then=INTACT)
+        output.fill(into, report_files(analysis, formats, tables), then=INTACT)
         if as_json:
-            console.data(as_data(analysis))
+            found = {"answers": asdict(analysis.answers), "rows": analysis.rows}
+            console.data({**found, "warnings": warnings(analysis), "cases": analysis.cases})
             return
         show(analysis, headlines(analysis, tables))
-        if line := ended(analysis):
-            console.err().print(line)
         console.err().print(f"figures and tables are in {into}; report.html has them all")
-
-
-@contextmanager
-def nothing_lost(sweep: "Sweep", folder: Path) -> Iterator[None]:
-    """Any unexpected error here says that all runs are kept, and how to go on."""
-    try:
-        yield
     except AttnbenchError:
         raise
     except Exception as error:
-        runs = many(sum(run.elapsed_s > 0 for run in sweep.runs), "run")
-        error.add_note(f"all {runs} are kept in '{folder}'")
+        error.add_note(f"all runs are kept in '{folder}'")
         error.add_note(f"attnbench report '{folder}' makes the report again")
         raise
-
-
-def as_data(analysis: "Analysis") -> dict[str, Any]:
-    """What programs read of an analysis."""
-    from attnbench.render.conditions import warnings
-
-    return {
-        "answers": asdict(analysis.answers),
-        "rows": analysis.rows,
-        "warnings": warnings(analysis),
-        "cases": analysis.cases,
-    }
 
 
 def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
@@ -119,13 +92,13 @@ def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
         terminal.print()
 
 
-def analysed(folder: Path, of: str = "") -> "Analysis":
+def analysed(folder: Path, of: str = "", against: str | None = None) -> "Analysis":
     """The analysis of a stored sweep, whose warnings are printed, after `of` if it is given."""
     from attnbench.analysis.report import analyse
     from attnbench.render.conditions import warnings
     from attnbench.store.journal import load_results
 
-    analysis = analyse(load_results(folder))
+    analysis = analyse(load_results(folder), against)
     console.warn(warnings(analysis), of)
     return analysis
 
@@ -210,7 +183,6 @@ def merge(
     exit code is 0 even if some are missing.
     """
     from attnbench.store.merging import merge
-    from attnbench.units import few, many
 
     sweep = merge(folders, out)
     console.warn(sweep.warnings)

@@ -32,7 +32,6 @@ Duration = Annotated[float, Meta(ge=1e-12, le=LONGEST_S)]  # of something that h
 Load = Annotated[float, Meta(ge=0, le=1e6)]  # in cores
 Share = Annotated[float, Meta(ge=0, le=1)]
 Year = Annotated[int, Meta(ge=1900, le=2100)]
-Exponent = Annotated[float, Meta(ge=0, le=10)]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(ITEM_BYTES)})$")]
 Finite = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
 Option = str | int | Finite | bool | None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from attnbench.records.bounds import Exponent, Option, Year
+from attnbench.records.bounds import Option, Year
 
 
 class Family(StrEnum):
@@ -41,8 +41,7 @@ class Causality(StrEnum):
 class CardFacts:
     """What a report needs to know of a mechanism, stored with the sweep to avoid loading torch.
 
-    `complexity` is as papers print it; the exponents are the core's, of N. Year and exponents of a
-    user's module are unknown.
+    `complexity` is as papers print it. The year of a user's module is unknown.
     """
 
     mechanism: str
@@ -53,8 +52,6 @@ class CardFacts:
     family: Family
     causality: Causality
     complexity: str
-    time_exponent: Exponent | None
-    memory_exponent: Exponent | None
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with its default
     symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity

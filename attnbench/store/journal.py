@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from attnbench.errors import DamagedJournal, StoreError, SweepBusy
+from attnbench.errors import StoreError, SweepBusy
 from attnbench.records import CardFacts, Origin, Part, Planned, Run, Shard, Sweep
 from attnbench.store import schema
 from attnbench.store.locked import LockedFile
@@ -103,8 +103,8 @@ def load(path: str | os.PathLike[str]) -> Sweep:
 def read(path: str | os.PathLike[str]) -> Contents:
     """The lines of the journal in a folder, or of a journal file.
 
-    Raises `StoreError` if there is none or it cannot be read, `DamagedJournal` if its first line
-    cannot be read, `OtherSchema` if another version wrote any of it.
+    Raises `StoreError` if there is none, its first line cannot be read, or another version wrote
+    any of it.
     """
     path = Path(path)
     file = path / FILE if os.path.isdir(path) else path
@@ -138,8 +138,8 @@ def begun(folder: Path) -> bool:
 def contents(data: bytes, origin: str) -> Contents:
     """What a journal holds.
 
-    Raises `DamagedJournal` naming `origin` if the first line cannot be read, `OtherSchema` if any
-    line has another schema.
+    Raises `StoreError` naming `origin` if the first line cannot be read, or any line has another
+    schema.
     """
     found, unended = Contents(data), data.count(b"\n") + 1
     for number, line in enumerate(data.split(b"\n"), start=1):
@@ -152,7 +152,7 @@ def contents(data: bytes, origin: str) -> Contents:
                 raise ValueError("a second header" if found.lines else "it does not begin a sweep")
         except ValueError as error:
             if not found.lines:
-                raise DamagedJournal(
+                raise StoreError(
                     f"the first line of {origin} cannot be read ({error}); restore the file from a"
                     " copy, or sweep into another folder with --out"
                 ) from error
@@ -161,7 +161,7 @@ def contents(data: bytes, origin: str) -> Contents:
         else:
             found.lines.append((number, entry, record))
     if not found.lines:
-        raise DamagedJournal(f"{origin} is empty: its sweep never began; repeat it")
+        raise StoreError(f"{origin} is empty: its sweep never began; repeat it")
     return found
 
 

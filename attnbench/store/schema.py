@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from attnbench.errors import OtherSchema
+from attnbench.errors import StoreError
 from attnbench.metrics import TABLE, Unit
 from attnbench.records import (
     COUNTABLE,
@@ -117,7 +117,7 @@ def seal(entry: Entry, version: int = SCHEMA) -> bytes:
 def unseal(line: bytes) -> Entry:
     """The entry of a line.
 
-    Raises `ValueError` that says what is wrong with the line, `OtherSchema` if only another version
+    Raises `ValueError` that says what is wrong with the line, `StoreError` if only another version
     of attnbench reads it.
     """
     sealed = SEALED.fullmatch(line.strip())
@@ -132,7 +132,7 @@ def unseal(line: bytes) -> Entry:
         raise ValueError("not a line that attnbench wrote") from error
     if int(written) != SCHEMA:
         by = entry.data.get("attnbench", "another version")
-        raise OtherSchema(
+        raise StoreError(
             f"the journal has schema {written.decode()}: attnbench {by} wrote it and reads it; this"
             f" one, {__version__}, reads schema {SCHEMA} alone"
         )

@@ -70,8 +70,6 @@ def facts(name: str) -> CardFacts:
         family=mechanism.family,
         causality=mechanism.causality,
         complexity=mechanism.cost.printed,
-        time_exponent=mechanism.cost.time,
-        memory_exponent=mechanism.cost.memory,
         forms=tuple(mechanism.forms),
         options={f.name: getattr(defaults, f.name) for f in fields(defaults)},
         symbols=mechanism.symbols,
@@ -130,14 +128,6 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     parameters += sets * card.parameters(config, w)
     elements = form.elements(config, w)
     state = form.state_elements(config, w) if w.steps and not refusal else 0
-    total = projections + core + shell
-    counts = {"parameters": parameters, "FLOPs": total, "elements": elements, "state": state}
-    for name, count in counts.items():
-        if type(count) is not int or count < 0:
-            raise UnknownMechanism(
-                f"{case.mechanism!r}: its card gives {count!r} as {name};"
-                " it must be a whole number of at least 0"
-            )
     before = prefill.projections + prefill.core if w.steps else 0
     filled = not refusal and fills(w, request, before)
     moved = state + w.batch * w.width if w.steps else 2 * layers * (elements + w.tokens * w.width)

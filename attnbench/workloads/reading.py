@@ -20,7 +20,6 @@ from attnbench.workloads.presets import expand, preset
 # of a user's file or package: importing a large library from a cold disk takes some seconds
 TIMEOUT_S = 30.0
 OWN_TIMEOUT_S = 600.0  # of this package, whose cards only wait if the machine is busy
-VERIFY_TIMEOUT_S = 300.0
 READER = "attnbench.workloads.reader"
 
 Row = Mapping[str, Any]
@@ -77,12 +76,9 @@ def describe(names: Sequence[str], device: str, server: Pool) -> list[Row]:
 def verify(name: str, server: Pool) -> list[dict[str, str]]:
     """Check, trial, result and reason of each of the contract's checks on a mechanism.
 
-    Raises `CannotRun` if the process ends or takes too long.
+    Raises what `plan` raises.
     """
-    answer = server.ask(VERIFY_TIMEOUT_S, READER, do="verify", names=(name,))
-    if answer["outcome"] != "ok":
-        raise CannotRun(f"{name} could not be verified: {answer['reason']}")
-    results: list[dict[str, str]] = answer["checks"][name]
+    results: list[dict[str, str]] = ask(server, (name,), OWN_TIMEOUT_S, do="verify")["checks"]
     return results
 
 
@@ -94,10 +90,12 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [together, *apart] if together else apart
 
 
-def ask(server: Pool, names: tuple[str, ...], **asked: Any) -> Mapping[str, Any]:
+def ask(
+    server: Pool, names: tuple[str, ...], limit_s: float = TIMEOUT_S, **asked: Any
+) -> Mapping[str, Any]:
     """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`."""
     built_in_only = all(map(is_built_in, names))
-    limit_s = OWN_TIMEOUT_S if built_in_only else TIMEOUT_S
+    limit_s = OWN_TIMEOUT_S if built_in_only else limit_s
     answer = server.ask(limit_s, READER, names=names, **asked)
     if answer["outcome"] == "ok":
         return answer

@@ -73,7 +73,7 @@ def test_a_report_that_fails_says_that_all_runs_are_kept(folder, tmp_path):
     with patch("attnbench.render.page.conditions", fails):
         done = here("report", folder, code=2, unexpected=True)
     assert done.stderr.splitlines()[-1] == (
-        f"attnbench: unexpected KeyError: 'outcome'; all 41 runs are kept in '{folder}';"
+        f"attnbench: unexpected KeyError: 'outcome'; all runs are kept in '{folder}';"
         f" attnbench report '{folder}' makes the report again"
     )
     assert names(folder) == {"sweep.jsonl"}

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from attnbench.errors import DamagedJournal
+from attnbench.errors import StoreError
 from attnbench.store.journal import FILE, load
 from tests.cli.commands import here
 from tests.faults.real import BEGUN, RUNS, SMALL, complete, runs, said
@@ -73,7 +73,7 @@ def test_changed_bytes_invalidate_only_their_lines(finished, tmp_path, seed):
     resume = ("sweep", *SMALL, "--resume", folder)
     try:
         load(folder)
-    except DamagedJournal:
+    except StoreError:
         for words in (("report", folder), resume):
             said(verb(*words), 2, "the first line of", "restore the file from a copy")
         assert (folder / FILE).read_bytes() == damaged

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.errors import DamagedJournal, OtherSchema
+from attnbench.errors import StoreError
 from attnbench.metrics import TABLE
 from attnbench.records import Sample
 from attnbench.store import journal, schema
@@ -19,7 +19,7 @@ def parse(data, origin):
 
 def damaged(data: bytes) -> str:
     """What is said about a journal's first line."""
-    with pytest.raises(DamagedJournal) as caught:
+    with pytest.raises(StoreError) as caught:
         parse(data, "'it'")
     return str(caught.value)
 
@@ -59,10 +59,10 @@ def test_a_journal_of_another_schema_is_refused_with_the_version_that_reads_it(v
     other = schema.seal(schema.unseal(first), version)
     reads = f"this one, {__version__}, reads schema {schema.SCHEMA} alone"
     said = f"schema {version}: attnbench 0.1.0 wrote it and reads it; {reads}"
-    with pytest.raises(OtherSchema, match=said):
+    with pytest.raises(StoreError, match=said):
         parse(b"".join([other, *rest]), "it")
     line = schema.seal(schema.Entry("run", "", {}), version)
-    with pytest.raises(OtherSchema, match=f"schema {version}: attnbench another version wrote"):
+    with pytest.raises(StoreError, match=f"schema {version}: attnbench another version wrote"):
         parse(SMALL + line, "it")
 
 
@@ -89,7 +89,7 @@ def test_damaged_bytes_cost_no_undamaged_line(changes):
     }
     try:
         sweep = parse(bytes(changed), "it")
-    except DamagedJournal:
+    except StoreError:
         assert 0 not in whole
         return
     original = parse(SMALL, "it")
