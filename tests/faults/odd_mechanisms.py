@@ -68,14 +68,6 @@ class Rubbish(Well):
         return super().forward(x)
 
 
-class ClosesAll(Well):
-    """Closes the pipe of its answer."""
-
-    def forward(self, x):
-        os.closerange(3, 200)
-        return super().forward(x)
-
-
 class Reserves(Well):
     """Allocates memory endlessly without touching it."""
 

@@ -32,28 +32,20 @@ def last_line(finished):
 
 
 @pytest.mark.faults
-def test_a_report_is_made_wherever_the_last_line_is_cut(finished, tmp_path):
-    for cut in last_line(finished):
-        folder = of(finished, tmp_path / f"r{cut}", lambda data, cut=cut: data[:cut])
-        words = said(verb("report", folder), 0)
-        torn = cut not in (last_line(finished)[0], last_line(finished)[-1])
-        assert ("the last line is torn" in words) == torn
-        assert (folder / FILE).stat().st_size == cut
-
-
-@pytest.mark.faults
-def test_a_sweep_goes_on_wherever_its_last_line_is_cut_and_measures_a_run_cut_again(
-    finished, tmp_path
-):
+def test_wherever_a_line_is_cut_a_report_is_made_and_the_sweep_goes_on(finished, tmp_path):
+    """Its last line, whose run is measured again, or one of those before."""
     lines, before = (finished / FILE).read_bytes().splitlines(keepends=True), runs(finished)
-    rng = random.Random(3)
-    cuts = [*last_line(finished)[::STRIDE]]
+    rng, last = random.Random(3), last_line(finished)
+    cuts = [*last[::STRIDE], last[-1]]
     for number in rng.sample(range(BEGUN, len(lines) - 1), 6):
         cuts.append(sum(map(len, lines[:number])) + rng.randrange(1, len(lines[number]) - 1))
     for cut in cuts:
         folder = of(finished, tmp_path / f"s{cut}", lambda data, cut=cut: data[:cut])
+        words = said(verb("report", folder), 0)
+        assert ("the last line is torn" in words) == (cut not in (last[0], last[-1]))
+        assert (folder / FILE).stat().st_size == cut
         said(verb("sweep", *SMALL, "--resume", folder), 0)
-        assert complete(folder) == before or cut not in last_line(finished)
+        assert complete(folder) == before or cut not in last
 
 
 def changed(data, seed):

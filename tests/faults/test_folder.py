@@ -1,7 +1,6 @@
 """A folder that fills up, becomes read-only or is used by two sweeps at once."""
 
 import json
-import resource
 import subprocess
 from contextlib import contextmanager
 
@@ -60,29 +59,6 @@ def entries_of(before, folder, tmp_path):
     text = subprocess.run(shown, capture_output=True, text=True, check=False).stdout
     (tmp_path / "copy" / "sweep.jsonl").write_text(text)
     return runs(tmp_path / "copy") if text else {}
-
-
-@pytest.mark.parametrize("limit", [16_500, 17_500, 18_500])
-def test_a_limit_of_file_sizes_is_a_full_disk(tmp_path, limit):
-    done = attnbench(
-        *("sweep", *SMALL, "--out", tmp_path),
-        preexec_fn=lambda: resource.setrlimit(
-            resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)
-        ),
-    )
-    said(done, 2, "cannot write", "file too large; raise the file size limit and --resume")
-    assert 0 < len(runs(tmp_path)) < RUNS
-    said(attnbench("sweep", *SMALL, "--resume", tmp_path), 0)
-    complete(tmp_path)
-
-
-def test_a_full_disk_for_temporary_files_is_reported(mounts, tmp_path):
-    before = mounts(f"mount -t tmpfs -o size=4k,nr_inodes=2 tmpfs '{tmp_path}'")
-    inside(before, "sh", "-c", f"printf x > '{tmp_path}/x'")
-    out = tmp_path.parent / f"{tmp_path.name}-out"
-    done = attnbench("sweep", *SMALL, "--out", out, before=before, env={"TMPDIR": str(tmp_path)})
-    if done.returncode:  # otherwise another folder for temporary files was used
-        said(done, 2)
 
 
 @contextmanager

@@ -113,19 +113,11 @@ def test_a_narrow_terminal_gets_narrow_tables(swept, columns):
 
 
 @pytest.mark.faults
-def test_a_sweep_on_a_narrow_terminal_is_whole(tmp_path):
-    code, sent = on_a_terminal("sweep", *SMALL, "--out", tmp_path)
-    assert code == 0
-    assert "Traceback" not in sent
-    assert "\x1b[" in sent, "no progress was shown"
-    complete(tmp_path)
-
-
-@pytest.mark.faults
 def test_a_terminal_that_is_hung_up_loses_no_run(tmp_path):
     """Its window is closed in the middle: every later word fails."""
-    code, _ = on_a_terminal("sweep", *SMALL, "--out", tmp_path, columns=80, until=b"fastformer")
+    code, sent = on_a_terminal("sweep", *SMALL, "--out", tmp_path, until=b"fastformer")
     assert code in (0, 2, 129), code
+    assert "\x1b[" in sent, "no progress was shown"
     if code:
         said(attnbench("sweep", *SMALL, "--resume", tmp_path), 0)
     complete(tmp_path)

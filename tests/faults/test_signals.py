@@ -23,7 +23,6 @@ from tests.faults.real import (
     environment,
     lines,
     listening,
-    members,
     nothing_left,
     server,
     start,
@@ -166,21 +165,3 @@ def test_a_sweep_under_nohup_survives_the_hangup(tmp_path):
     assert sweep.returncode == 0, err
     assert "Traceback" not in err
     assert lines(tmp_path) > BEGUN + RUNS
-
-
-@pytest.mark.long
-def test_the_processes_behind_a_sweep_are_out_of_the_terminal_s_reach(tmp_path):
-    """Otherwise the fork server would die of Ctrl-C, and print a traceback if its parent dies."""
-    with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:
-        until(lambda: sweep.poll() is not None or works(sweep, None), "a worker")
-        mine = {os.readlink(f"/proc/{sweep.pid}/fd/{number}") for number in (1, 2)}
-        for pid in members(sweep):
-            with suppress(OSError):  # it has just ended
-                theirs = {os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)}
-                assert pid == sweep.pid or not mine & theirs
-                ignored = masks(pid, "SigBlk") | masks(pid, "SigIgn")
-                if pid != sweep.pid and os.getpgid(pid) == sweep.pid:
-                    assert all(ignored >> (number - 1) & 1 for number in SIGNALS)
-        os.killpg(sweep.pid, TERM)
-        sweep.communicate()
-    nothing_left(sweep)
