@@ -58,6 +58,8 @@ class Flops:
 class Unusable(Exception):
     """What a form needs is installed but does not work on this machine."""
 
+    outcome = "unsupported"
+
 
 class Attention(nn.Module):
     """One form of a mechanism: [B, N, D] and an optional mask [B, N] to [B, N, D].

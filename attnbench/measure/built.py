@@ -25,11 +25,10 @@ from attnbench.devices.timing import (
     without_faults_s,
 )
 from attnbench.measure import allocator
-from attnbench.measure.cards import Unmeasured, is_out_of_memory
 from attnbench.measure.energy import energy
 from attnbench.measure.inputs import Iterations, some_numbers
 from attnbench.measure.oddities import Examination, is_not_causal
-from attnbench.measure.server import described
+from attnbench.measure.server import Unmeasured, described, is_out_of_memory
 from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Case, Clock, Sample
 

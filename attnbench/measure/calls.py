@@ -15,16 +15,12 @@ from attnbench.catalogue.registry import module_of
 from attnbench.devices.finding import find
 from attnbench.devices.timing import HostStopwatch, increments, repeated, sample, warm_up
 from attnbench.measure import allocator
-from attnbench.measure.server import described, end_children
+from attnbench.measure.server import Answering, Unmeasured, end_children
 from attnbench.records import Clock
 from attnbench.run.process import Answer, left_running
 
 # the random generators that functions commonly use
 SEEDS = (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed"))
-
-
-class Missing(Exception):
-    """The tree has no such function."""
 
 
 class Benchmark:
@@ -46,7 +42,7 @@ class Benchmark:
         return self(target, *args, **(kwargs or {}))
 
 
-class Worker:
+class Worker(Answering):
     """Serves one source tree; a `mechanism` is `package.module:function` or `file.py:function`.
 
     A method is `file.py:Class.method`. Arguments are given as options.
@@ -57,15 +53,6 @@ class Worker:
         self.waited = find("cpu").meter().waited
         self.watch = HostStopwatch(counts=Clock.CPU)
         allocator.keep_pages()
-
-    def answer(self, do: str, **asked: Any) -> Answer:
-        """The result of the method `do`; an exception in the function becomes an outcome."""
-        try:
-            return {"outcome": "ok", **getattr(self, do)(**asked)}
-        except Missing as error:
-            return {"outcome": "missing", "reason": str(error)}
-        except (Exception, SystemExit) as error:
-            return {"outcome": "failed", "reason": described(error)}
 
     def measure_memory(self, mechanism: str, options: Any = (), **_: Any) -> Answer:
         """Call the function once; nothing is counted."""
@@ -96,27 +83,29 @@ class Worker:
 
     def ready(self, name: str, options: Any) -> Callable[[], Any]:
         """The function with its arguments, what it returns if that can be called, or what it gives
-        to the fixture `benchmark`. Raises `Missing`.
+        to the fixture `benchmark`. Raises `Unmeasured`.
         """
         place, _, attribute = name.rpartition(":")
         is_file = place.endswith(".py")
         if is_file and not (self.tree / place).is_file():
-            raise Missing(f"there is no file {place}")
+            raise Unmeasured("missing", f"there is no file {place}")
         try:
             module = module_of(self.tree / place) if is_file else importlib.import_module(place)
         except ModuleNotFoundError as error:
             if not is_file and error.name and f"{place}.".startswith(f"{error.name}."):
-                raise Missing(f"there is no module {error.name}") from error
+                raise Unmeasured("missing", f"there is no module {error.name}") from error
             raise
         file = Path(module.__file__ or "/").resolve()
         if not file.is_relative_to(self.tree):
-            raise Missing(f"{place} comes from {file}, which is not in this repository")
+            raise Unmeasured(
+                "missing", f"{place} comes from {file}, which is not in this repository"
+            )
         *owner, method = attribute.split(".")
         try:
             found = attrgetter(".".join(owner))(module)() if owner else module
             function: Callable[..., Any] = getattr(found, method)
         except AttributeError as error:
-            raise Missing(f"{place} has no {attribute}") from error
+            raise Unmeasured("missing", f"{place} has no {attribute}") from error
         for generator, start in SEEDS:
             if generator in sys.modules:
                 getattr(sys.modules[generator], start)(self.seed)

@@ -10,34 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 
 from attnbench.attention.card import Card
 from attnbench.catalogue.registry import GROUP, card, module_of, names
 from attnbench.catalogue.stacked import stacked
+from attnbench.measure.server import Unmeasured
 from attnbench.records import Case, Causality, Option, Workload
 from attnbench.records.selection import layers
 
-# how torch and CUDA's libraries report a refused allocation; the last is how torch's allocator
-# fails on a MIG instance, or in a container, when it asks NVML what is free
-OUT_OF_MEMORY = (
-    *("can't allocate memory", "out of memory", "not enough memory"),
-    *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
-    *("cufft_alloc_failed", "cusolver_status_alloc_failed"),
-    "nvml_success == r internal assert failed",
-)
 PACKAGE = Path(__file__).parents[1]
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 # the parts of this package that belong to a mechanism; the rest only finds and measures it
 MECHANISMS = ("attnbench/mechanisms/", "attnbench/attention/")
-
-
-class Unmeasured(Exception):
-    """Why a case is not measured: an outcome, and the reason in the text."""
-
-    def __init__(self, outcome: str, reason: str) -> None:
-        super().__init__(reason)
-        self.outcome = outcome
 
 
 class Cards:
@@ -101,14 +85,6 @@ def origin(mechanism: str) -> Path:
     known = (f"attnbench.mechanisms.{mechanism}", *offered)
     loaded = next(sys.modules[name] for name in known if name in sys.modules)
     return Path(loaded.__file__ or "/").resolve()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """torch reports a refused allocation as a RuntimeError on a CPU."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY)
 
 
 def sources(tree: Path) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
-from attnbench.measure.cards import Unmeasured
+from attnbench.measure.server import Unmeasured
 from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Case, Level, Workload
 from attnbench.verify.flops import counted_flops

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attnbench.attention.card import Tolerance
-from attnbench.measure.cards import Unmeasured
+from attnbench.measure.server import Unmeasured
 from attnbench.measure.subject import Subject
 
 # times the card's tolerance: both versions may err as much, and sums are longer than in the checks

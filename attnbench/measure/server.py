@@ -30,6 +30,36 @@ PROTOCOL = 2
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 STATUS = struct.Struct("<iii")  # a process id, an exit code, a number of processes
+# how torch and CUDA's libraries report a refused allocation; the last is how torch's allocator
+# fails on a MIG instance, or in a container, when it asks NVML what is free
+OUT_OF_MEMORY = (
+    *("can't allocate memory", "out of memory", "not enough memory"),
+    *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
+    *("cufft_alloc_failed", "cusolver_status_alloc_failed"),
+    "nvml_success == r internal assert failed",
+)
+
+
+class Unmeasured(Exception):
+    """Why something is not measured: an outcome, and the reason in the text."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+class Answering:
+    """A worker, whose methods answer questions."""
+
+    def answer(self, do: str, **asked: Any) -> dict[str, Any]:
+        """The result of the method `do`; an exception becomes an outcome with its reason."""
+        try:
+            return {"outcome": "ok", **getattr(self, do)(**asked)}
+        except (Exception, SystemExit) as error:
+            if hasattr(error, "outcome"):
+                return {"outcome": error.outcome, "reason": str(error)}
+            outcome = "oom" if is_out_of_memory(error) else "failed"
+            return {"outcome": outcome, "reason": described(error)}
 
 
 def main() -> None:
@@ -193,6 +223,12 @@ def described(error: BaseException) -> str:
     """The class of an exception and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation was refused; torch reports that as a RuntimeError."""
+    said = isinstance(error, RuntimeError) and any(w in str(error).lower() for w in OUT_OF_MEMORY)
+    return said or isinstance(error, MemoryError)
 
 
 def end_children() -> int:

@@ -18,15 +18,14 @@ from typing import Any
 import torch
 
 from attnbench.attention.card import Card
-from attnbench.attention.contract import Unusable
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device
 from attnbench.measure import allocator, parity
 from attnbench.measure.built import Built, Timing
-from attnbench.measure.cards import Cards, Unmeasured, is_out_of_memory, sources
+from attnbench.measure.cards import Cards, sources
 from attnbench.measure.environment import environment
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
-from attnbench.measure.server import described, end_children
+from attnbench.measure.server import Answering, end_children
 from attnbench.measure.subject import subject_of
 from attnbench.records import Case
 from attnbench.run.process import Answer, left_running
@@ -37,7 +36,7 @@ SIZE = 256  # rows of the matrices, whose product takes about half a millisecond
 MOST = 1 << 16  # probes kept that have not been read
 
 
-class Worker:
+class Worker(Answering):
     """Answers for one source tree, or for this package if `tree` is None.
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
@@ -60,18 +59,6 @@ class Worker:
             allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
-
-    def answer(self, do: str, **asked: Any) -> Answer:
-        """The result of the method `do`; an exception in a mechanism becomes an outcome."""
-        try:
-            return {"outcome": "ok", **getattr(self, do)(**asked)}
-        except Unmeasured as error:
-            return {"outcome": error.outcome, "reason": str(error)}
-        except Unusable as error:
-            return {"outcome": "unsupported", "reason": str(error)}
-        except (Exception, SystemExit) as error:
-            outcome = "oom" if is_out_of_memory(error) else "failed"
-            return {"outcome": outcome, "reason": described(error)}
 
     def environment(self, device: str, threads: int, dtypes: list[str]) -> Answer:
         """This machine, versions, and measured peak rates."""

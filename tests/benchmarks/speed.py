@@ -40,8 +40,7 @@ from attnbench.devices.finding import choose
 from attnbench.devices.host import memory_bytes
 from attnbench.devices.timing import sample
 from attnbench.measure.allocator import keep_pages, limit
-from attnbench.measure.cards import is_out_of_memory
-from attnbench.measure.server import described
+from attnbench.measure.server import described, is_out_of_memory
 from attnbench.records import Causality, Clock, Level, Mode, Workload
 from attnbench.workloads.presets import preset
 from tests.benchmarks.floor import floor_s, rates

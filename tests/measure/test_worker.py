@@ -8,7 +8,7 @@ import torch
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import HostStopwatch
 from attnbench.measure import allocator
-from attnbench.measure.cards import is_out_of_memory
+from attnbench.measure.server import is_out_of_memory
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.fastformer import Fastformer
 from attnbench.records import PASSES
