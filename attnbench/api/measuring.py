@@ -14,7 +14,7 @@ from attnbench.records import CardFacts, Clock, Environment, Planned, Request, R
 from attnbench.run.agenda import Agenda
 from attnbench.run.costs import peak_rates
 from attnbench.run.pace import Pace, of_quietest_core
-from attnbench.run.pool import Pool
+from attnbench.run.pool import TORCH, Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import ObserveBlock, Progress, sweep
 from attnbench.store import output
@@ -35,12 +35,12 @@ PEAKS_TIMEOUT_S = 300.0
 
 def reading_server() -> Pool:
     """The server of processes that only read cards; it starts in half the time."""
-    return Pool(SCRIPT, preload=(READER,), imports=("torch",))
+    return Pool(SCRIPT, modules=("torch", READER))
 
 
 def own_server(threads: int, seed: int = 0) -> Pool:
     """The server of processes that measure this package, and that read cards."""
-    return Pool(SCRIPT, preload=SHARED, threads=threads, seed=seed)
+    return Pool(SCRIPT, modules=(*TORCH, *SHARED), threads=threads, seed=seed)
 
 
 def measure(

@@ -17,7 +17,7 @@ def runner(functions: bool = False, own: bool = False) -> Iterator[Runner]:
     For `functions`, torch is loaded only if they load it.
     """
     shown = console.err()
-    calls: dict[str, Any] = {"imports": (), "module": "attnbench.measure.calls"}
+    calls: dict[str, Any] = {"modules": (), "module": "attnbench.measure.calls"}
     with Pool(SCRIPT, seed=0, **(calls if functions else {"own": own})) as server:
         if not shown.is_terminal:
             yield Runner(server=server)

@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
@@ -16,6 +15,7 @@ from attnbench.devices.protocol import Device, ValuesAndNotes
 from attnbench.measure.server import Unmeasured
 from attnbench.measure.subject import Subject, subject_of
 from attnbench.records import Case, Level, Workload
+from attnbench.verify.checks import continued
 from attnbench.verify.flops import counted_flops
 
 STEPS = 16  # at most, for a numerical error: in float64 each reads twice the bytes
@@ -116,20 +116,8 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
     with torch.no_grad():
         torch.manual_seed(seed)
-        y = (stepped(module, x) if w.steps else module(x)).double()
+        prompt = max(short.seq_len // 2, short.seq_len - STEPS)
+        y = (continued(module, x, prompt)[0] if w.steps else module(x)).double()
         torch.manual_seed(seed)
         expected = exact(x.double())
     return float((y - expected).norm() / expected.norm())
-
-
-def stepped(module: Any, x: Tensor) -> Tensor:
-    """The causal output for x [1, N, D], the end of it token by token."""
-    prompt = max(x.shape[1] // 2, x.shape[1] - STEPS)
-    state, outputs = module.start(len(x), x.shape[1]), []
-    if prompt:
-        output, state = module.prefill(x[:, :prompt], state)
-        outputs.append(output)
-    for token in x[:, prompt:].split(1, 1):
-        output, state = module.step(token, state)
-        outputs.append(output)
-    return torch.cat(outputs, 1)

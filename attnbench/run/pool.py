@@ -1,7 +1,7 @@
 """The program that has loaded torch, and forks every measuring process.
 
 That program is `measure/server.py`. Its script is given as a path, so that a process can load the
-package of another source tree; `preload` names the modules that processes of this package share.
+package of another source tree; `modules` are those that all processes share.
 """
 
 import json
@@ -55,8 +55,7 @@ class Pool(AbstractContextManager["Pool"]):
         self,
         script: Path,
         *,
-        preload: tuple[str, ...] = (),
-        imports: tuple[str, ...] = TORCH,
+        modules: tuple[str, ...] = TORCH,
         threads: int = 1,
         layout: int = 0,
         starts_on: Collection[int] = (),
@@ -66,8 +65,7 @@ class Pool(AbstractContextManager["Pool"]):
         if sys.platform != "linux":
             raise CannotRun("measuring needs Linux; reports of stored sweeps do not")
         self.script, self.threads, self.layout, self.about = script, threads, layout, about
-        self.modules, self.starts_on = (*imports, *preload), sorted(starts_on)
-        self.options = {**about, "imports": imports, "preload": preload, "threads": threads}
+        self.modules, self.starts_on = modules, sorted(starts_on)
         self.end_s, self.closed = math.inf, False
         self.others: dict[int, Pool] = {}  # by layout
         # where this process is killed, the program removes the folder as it ends
@@ -119,8 +117,9 @@ class Pool(AbstractContextManager["Pool"]):
     def of_layout(self, layout: int, starts_on: Collection[int] = ()) -> "Pool":
         """The pool of the same processes in this layout, started when first needed."""
         if layout != self.layout and layout not in self.others:
-            how: dict[str, Any] = {"layout": layout, "starts_on": starts_on, "within": self.folder}
-            self.others[layout] = Pool(self.script, **how, **self.options)
+            how: dict[str, Any] = {"modules": self.modules, "threads": self.threads, **self.about}
+            where: dict[str, Any] = {"starts_on": starts_on, "within": self.folder}
+            self.others[layout] = Pool(self.script, layout=layout, **where, **how)
             self.others[layout].end_s = self.end_s
         return self.others.get(layout, self)
 

@@ -224,10 +224,9 @@ def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_pat
         shutil.copy(SCRIPT, package / "measure")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
     script = tmp_path / "clone" / "attnbench" / "measure" / "server.py"
-    about = {"imports": (), "module": "attnbench.place"}
     (tmp_path / "tree").mkdir()
     for preload in ((), ("attnbench.place",)):
-        with Pool(script, preload=preload, **about) as server:
+        with Pool(script, modules=preload, module="attnbench.place") as server:
             for tree in (None, tmp_path / "tree"):
                 with server.process(tree) as worker:
                     file = worker.ask(60)["file"]
