@@ -102,15 +102,6 @@ def test_each_example_is_tried_in_each_causality_that_the_table_does_not_refuse(
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_every_form_runs_here_or_gives_a_reason(name):
-    card = registry.card(name)
-    w = workload(17, 2, card.causality is Causality.ALWAYS)
-    for form in card.forms:
-        reasons = [card.refusal(form, config, w) for config in card.examples]
-        assert None in reasons or all(reasons), form
-
-
-@pytest.mark.parametrize("name", registry.names())
 def test_planning_for_a_gpu_needs_none(name):
     """A cluster's login node plans what its nodes run."""
     card = registry.card(name)

@@ -149,11 +149,6 @@ class TreeRace:
         return {side: tuple(s.seconds for s in e.laps.values()) for side, e in entries.items()}
 
 
-def tree_round(server: Pool, trees: Trees, draw: random.Random) -> Round:
-    """One visit: a fresh process for the tree of each side."""
-    return Round(lambda side: server.process(trees[side]), draw)
-
-
 def layout(stage: int, pair: int) -> int:
     """The memory layout of a visit: two take turns in either look, since one favours some code."""
     return 2 * stage + pair % 2
@@ -238,7 +233,7 @@ class Looks:
         """One visit of fresh processes to a case."""
         server = self.server.of_layout(layout(stage, pair))
         server.wait()
-        with tree_round(server, self.trees, self.draw) as processes:
+        with Round(lambda side: server.process(self.trees[side]), self.draw) as processes:
             try:
                 if case not in self.races:
                     self.races[case] = self.sized(case, processes)

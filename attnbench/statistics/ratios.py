@@ -245,17 +245,10 @@ def final(logs: Array, pairs: Sequence[tuple[int, int]], precision: float | None
 
 def certainties(means: Means) -> list[Certainty | None]:
     """How well the ratios of each block are known; None where a block has none."""
-    found: list[Certainty | None] = []
-    for *rows, rounds in zip(means.se, means.df, means.rounds, strict=True):
-        se, df = (row[rounds > 0] for row in rows)
-        if not len(se):
-            found.append(None)
-        elif np.isnan(se).any():
-            found.append(Certainty(math.inf, int(rounds[rounds > 0].min())))
-        else:
-            half = float(half_widths(se, df).max())
-            found.append(Certainty(math.expm1(half), int(rounds[rounds > 0].min())))
-    return found
+    halves = np.expm1(half_widths(means.se, means.df))
+    halves[np.isnan(halves)] = np.inf
+    rows = [(half[n > 0], n[n > 0]) for half, n in zip(halves, means.rounds, strict=True)]
+    return [Certainty(float(half.max()), int(n.min())) if len(n) else None for half, n in rows]
 
 
 def independent(residuals: Array, dfs: NDArray[np.int_], pairs: Sequence[tuple[int, int]]) -> float:

@@ -99,7 +99,7 @@ class Simulated(TreeRace):
 def simulated(monkeypatch, budget_s, slowdown, *ratios, run=Simulated.run):
     """A check of functions with these ratios: how often each was looked at, and its report."""
     machine = Machine(slowdown, budget_s)
-    monkeypatch.setattr(measuring, "tree_round", lambda *_: nullcontext())
+    monkeypatch.setattr(measuring, "Round", lambda *_: nullcontext())
     monkeypatch.setattr(measuring.time, "monotonic", lambda: machine.now)
     monkeypatch.setattr(Simulated, "run", run)
     cases = [CheckedCase(asked=Selection(name=f"m:f{n}")) for n in range(len(ratios))]
