@@ -40,6 +40,15 @@ def careful_torch():
         torch.use_deterministic_algorithms(True)
 
 
+@pytest.fixture
+def afresh():
+    """Nothing was compiled before, nor is kept."""
+    compiler = sys.modules["torch"].compiler
+    compiler.reset()
+    yield
+    compiler.reset()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def hasty_looks():
     """No test cares which core a sweep takes."""

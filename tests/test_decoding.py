@@ -90,20 +90,6 @@ def test_a_ring_that_was_filled_many_times_keeps_what_a_step_reads(trial):
             torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("trial", causal_trials(RECURRENT))
-@pytest.mark.parametrize("first", [1, 17, 36])
-def test_halves_with_the_state_between_them_are_the_whole(trial, first):
-    w = trial.workload(37)
-    module, x = trial.build(w), tokens(w)
-    with torch.no_grad():
-        y, state = module.prefill(x[:, :first], module.start(2, 37))
-        y2, state = module.prefill(x[:, first:], state)
-        whole, last = module.prefill(x, module.start(2, 37))
-    torch.testing.assert_close(torch.cat([y, y2], 1), whole, rtol=1e-9, atol=1e-10)
-    for a, b in zip(state, last, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
-
-
 @pytest.mark.parametrize("name", [*CACHES, *RINGS])
 def test_a_step_writes_into_the_buffers_that_it_was_given(name):
     module, x = built(name, 64)

@@ -31,7 +31,8 @@ from attnbench.verify.trial import same_draws, some_padding, tokens, workload
 from tests.exemptions import WIDER
 
 # torch warns of its own code while it compiles
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [WARNINGS, pytest.mark.usefixtures("afresh")]
 
 NO_COMPILER = find("cpu").cannot_compile()
 LENGTHS = (1, 23, 128, 300, 515)
@@ -86,13 +87,6 @@ def every():
 
 CASES = [*every()]
 COMPILED = ("longformer-0-causal", "bigbird-0")
-
-
-@pytest.fixture(autouse=True)
-def afresh():
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
 
 
 def as_documented(q, k, v, block_mask, enable_gqa=False):

@@ -27,7 +27,8 @@ from attnbench.verify.trial import (
 )
 
 # torch warns of its own code while it compiles
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [WARNINGS, pytest.mark.usefixtures("afresh")]
 
 NO_COMPILER = find("cpu").cannot_compile()
 CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
@@ -52,14 +53,6 @@ def examples(usual=USUAL, rest=pytest.mark.long, level=Level.ATTENTION):
 FIRST = [*examples()]
 CORES = [*examples(level=Level.CORE)]
 FULL = [*examples(USUAL[:1], rest=pytest.mark.faults)]
-
-
-@pytest.fixture(autouse=True)
-def afresh():
-    """Nothing was compiled before, nor is kept."""
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
 
 
 @pytest.fixture

@@ -86,23 +86,9 @@ def test_what_a_killed_job_measured_is_kept_and_the_rest_measured(idle, tmp_path
 
 
 @pytest.mark.long
-def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
-    driver = begun(idle, tmp_path, "--shards", "2", *LONG)
-    until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
-    idle.asked("scancel", *(job.id for job in fleets.read(tmp_path).jobs.values()))
-    _, err = ended(driver, 4)
-    last = err.strip().splitlines()[-1]
-    runs = len(load(tmp_path).runs)
-    assert runs
-    merged = f"merged: {many(runs, 'run')}; attnbench sweep --resume '{tmp_path}' continues"
-    assert last == f"attnbench: shard 1/2 (and 1 other) was cancelled; {merged}"
-    assert not load(tmp_path).finished
-    ended(begun(idle, tmp_path, *LONG))
-    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1, 2}
-
-
-@pytest.mark.long
-def test_an_interrupt_leaves_the_jobs_and_resume_finds_them(idle, tmp_path):
+def test_an_interrupt_leaves_the_jobs_resume_finds_them_and_cancelled_ones_end_the_sweep(
+    idle, tmp_path
+):
     driver = begun(idle, tmp_path, "--shards", "2", *LONGER)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
     jobs = fleets.read(tmp_path).jobs
@@ -114,10 +100,18 @@ def test_an_interrupt_leaves_the_jobs_and_resume_finds_them(idle, tmp_path):
         f" attnbench sweep --resume '{tmp_path}' continues" in err
     )
     assert set(idle.asked("squeue", "-h", "-r", "-o", "%i").split()) == {*ids}
-    # the default number of shards is the stored one
-    ended(begun(idle, tmp_path, *LONGER))
+    driver = begun(idle, tmp_path, *LONGER)  # the default number of shards is the stored one
+    assert next(line for line in driver.stderr if "shards running" in line)
+    idle.asked("scancel", *ids)
+    _, err = ended(driver, 4)
     assert fleets.read(tmp_path).jobs == jobs
-    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
+    last = err.strip().splitlines()[-1]
+    merged = f"merged: {many(len(load(tmp_path).runs), 'run')}"
+    merged += f"; attnbench sweep --resume '{tmp_path}' continues"
+    assert last == f"attnbench: shard 1/2 (and 1 other) was cancelled; {merged}"
+    assert not load(tmp_path).finished
+    ended(begun(idle, tmp_path, *LONGER))
+    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1, 2}
 
 
 @pytest.mark.long

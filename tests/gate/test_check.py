@@ -111,18 +111,10 @@ def test_growth_is_found_by_counting(line, mode, metrics, repository, server):
     [
         (planted("return (weights @ v)[:, :, :8]"), "output has shape"),
         (planted("import os; os._exit(3)"), "the process ended without an answer"),
-        *(
-            pytest.param(*failing, marks=pytest.mark.long)
-            for failing in (
-                (planted("weights = weights / 0 * 0"), "not finite"),
-                (planted("raise RuntimeError('broken')"), "RuntimeError: broken"),
-                ("import nowhere\n" + MECHANISM, "No module named 'nowhere'"),
-                (MECHANISM.replace("class Small", "class Small Small"), "SyntaxError"),
-                (MECHANISM.replace('"eager": Small', "**{}"), "eager"),
-            )
-        ),
+        pytest.param("import nowhere\n" + MECHANISM, "No module named", marks=pytest.mark.long),
+        pytest.param(MECHANISM.replace('"eager": Small', "**{}"), "eager", marks=pytest.mark.long),
     ],
-    ids=["shape", "dies", "nan", "raises", "import", "syntax", "no form"],
+    ids=["shape", "dies", "import", "no form"],
 )
 def test_what_fails_on_one_side_only(text, words, repository, server):
     repository.write("small.py", text)

@@ -16,16 +16,10 @@ from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import answered, case, sent
 
 # torch warns of its own code while it compiles
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [WARNINGS, pytest.mark.usefixtures("afresh")]
 
 USUAL = ((Level.CORE, Mode.INFERENCE), (Level.MODEL, Mode.TRAINING))
-
-
-@pytest.fixture(autouse=True)
-def afresh():
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
 
 
 @pytest.fixture
