@@ -1,18 +1,15 @@
 """What a sweep found, as data: the answers with which every report begins."""
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
 
-from attnbench.analysis.scaling import CrossoverKind
 from attnbench.analysis.standings import Standings, Winner, comparable, winners
 from attnbench.analysis.suspects import rankable
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
-from attnbench.statistics.estimate import IntervalKind
 
 # outcomes and causes that bound the length of a series; the others say nothing about it
 LIMITS = frozenset({
@@ -40,7 +37,7 @@ class Unmeasured:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """All answers of a sweep. Without intervals, which take two rounds, no times are compared.
+    """All answers of a sweep.
 
     `seq_len` is the length of the table of answers: the longest that all mechanisms reached, in
     some form, in all modes; None if nothing was timed.
@@ -51,7 +48,6 @@ class Answers:
     series: tuple[str, ...]
     lengths: tuple[int, ...]  # of the plan
     seq_len: int | None
-    intervals: bool
     fastest: tuple[Winner, ...]
     least_memory: tuple[Winner, ...]  # least peak memory
     least_state: tuple[Winner, ...]  # smallest decoding state
@@ -67,7 +63,6 @@ def answers(cases: pd.DataFrame, standings: Standings) -> Answers:
         series=tuple(map(str, dict.fromkeys(cases["series"]))),
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
         seq_len=_length(cases),
-        intervals=IntervalKind.ROUNDS in set(cases.loc[cases[TIME] > 0, "interval_kind"]),
         fastest=tuple(winners(ranked, TIME, standings)),
         least_memory=tuple(winners(comparable(ranked), MEMORY)),
         least_state=tuple(winners(ranked, STATE)),
@@ -107,7 +102,6 @@ def rows(
 
     Added columns: ratio, ratio_low and ratio_high from `speedups`; and those of `crossovers` with a
     baseline, suffixed _ahead where the series comes first and _back where the baseline does.
-    Without intervals no speed-up has one.
     """
     found = cases[cases["seq_len"] == answers.seq_len]
     if speedups is not None:
@@ -116,7 +110,4 @@ def rows(
         for mine, other, suffix in (("series", "other", "_ahead"), ("other", "series", "_back")):
             own = crossovers[crossovers[other].isin(baselines)].set_index(["mode", mine])
             found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
-        if not answers.intervals:
-            unsure = dict.fromkeys(("answer_ahead", "answer_back"), str(CrossoverKind.UNCLEAR))
-            found = found.assign(ratio_low=math.nan, ratio_high=math.nan, **unsure)
     return found

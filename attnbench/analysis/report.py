@@ -6,17 +6,16 @@ sweep crosses sizes, they are part of the names of its series.
 
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
 from attnbench.analysis import scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
-from attnbench.analysis.scaling import crossovers, one_order, speedups
+from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, timed_runs
 from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import warnings
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Clock, Sweep, split_sizes
+from attnbench.records import Sweep, split_sizes
 from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
@@ -97,21 +96,9 @@ class Analysis:
         return crossovers(rankable(self.cases), self.ratios)
 
     @cached_property
-    def crossings(self) -> Frame:
-        """The same with each pair once, in the order that crosses or wins."""
-        return one_order(self.crossovers)
-
-    @cached_property
     def exponents(self) -> Frame:
         """`scaling.scaling` of the cases."""
         return scaling.scaling(self.judged)
-
-    @property
-    def wall_factor(self) -> float | None:
-        """The median ratio of wall time to CPU time; None for another clock."""
-        samples = (s for run in timed_runs(self.sweep.runs) for s in run.samples)
-        factors = [s.wall_s / s.cpu_s for s in samples if s.clock == Clock.CPU and s.cpu_s]
-        return median(factors) if factors else None
 
     @property
     def disturbed(self) -> float:

@@ -13,8 +13,8 @@ pass does more than is counted. Least bytes are those that no implementation avo
 inputs and outputs once; in training also the two moments of Adam, and parameters and moments
 written back; in decode the state instead of all tokens but one.
 
-On a GPU, fused attention in float32 may multiply on tensor cores, each number split in two. The
-peak of such a core is a third of the rate of products with TF32 allowed.
+Of fused attention that multiplies float32 on tensor cores, each number split in two, no peak is
+known, and so no bound.
 """
 
 import numpy as np
@@ -24,25 +24,20 @@ from attnbench import modes
 from attnbench.records import ITEM_BYTES, SPLIT, Level, Sweep
 
 CACHE = 4.0  # bandwidth of a cache, which can hold an input of a few MiB, over that of a large copy
-SPLIT_PRODUCTS = 3  # for each product of numbers split in two
 
 
 def with_bounds(cases: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
     """The cases with over_bound and peak_share; NaN where a time, count or peak is unknown."""
     if cases.empty:
         return cases
-    time, split = cases["time_s"], cases["arithmetic"] == SPLIT
+    time = cases["time_s"]
     passes = cases["mode"].map(lambda mode: modes.find(mode).forward_passes).astype(float)
-    work, core = passes * cases["flops"], passes * cases["core_flops"]
+    work = (passes * cases["flops"]).mask(cases["arithmetic"] == SPLIT)
     least, peak, copy = least_bytes(cases), _peaks(cases["dtype"], sweep), _copy_bytes(sweep)
     possible = ~_impossible(cases, sweep)
-    # splitting does more than products in one type can
-    best = (work / time).where(possible & ~split).groupby(cases["dtype"]).transform("max")
-    peak = peak.where(~(best > peak), best)
+    best = (work / time).where(possible).groupby(cases["dtype"]).transform("max")
+    products_s = work / peak.where(~(best > peak), best)
     copy = max(copy, (least / time).where(possible).max())  # what is unknown stays so
-    tf32 = max((s.peaks.get("tf32", 0.0) for s in sweep.sessions), default=0.0)
-    core_peak = peak.where(~split, np.maximum(peak, tf32 / SPLIT_PRODUCTS))
-    products_s = (work - core) / peak + core / core_peak
     over_bound = time / np.maximum(products_s, least / copy)
     return cases.assign(over_bound=over_bound, peak_share=products_s / time)
 

@@ -27,6 +27,7 @@ import pandas as pd
 from attnbench.metrics import DRAWN, TIME
 from attnbench.records import Level
 from attnbench.statistics.curves import LogCurve, cost_curve, cost_curves
+from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
 
 METRICS = (*(row.key for row in DRAWN), "flops")
@@ -55,12 +56,6 @@ class CrossoverKind(StrEnum):
     ALWAYS = "always"
     NEVER = "never within the sweep"
     UNCLEAR = "cannot tell"
-
-
-# how much an answer says: a crossing more than a win in all modes, a win more than nothing
-WORTH = MappingProxyType(
-    {CrossoverKind.FROM: 100, CrossoverKind.ALWAYS: 10, CrossoverKind.UNCLEAR: 1}
-)
 
 
 class Crossover(NamedTuple):
@@ -93,8 +88,10 @@ class Pair(NamedTuple):
 def pairs(cases: pd.DataFrame, ratios: Ratios | None = None) -> Iterator[Pair]:
     """Each pair of series of equal sizes in each mode, once.
 
-    `ratios` are those of the sweep, and are used where two series took turns.
+    `ratios` are those of the sweep, and are used where two series took turns. Of a single round no
+    error is known, as the variation between processes is not.
     """
+    repeated = IntervalKind.ROUNDS in {*cases.loc[cases[TIME] > 0, "interval_kind"]}
     for (mode, _), alike in cases.groupby(["mode", "sizes"], sort=False):
         curves = cost_curves(alike, TIME)
         for a, b in combinations(curves, 2):
@@ -102,6 +99,8 @@ def pairs(cases: pd.DataFrame, ratios: Ratios | None = None) -> Iterator[Pair]:
             paired = np.zeros(len(curve), bool)
             if ratios is not None:
                 curve, paired = ratios.in_turns(curve, a, b, str(mode))
+            if not repeated:
+                curve = replace(curve, errors=np.full(len(curve), np.nan))
             yield Pair(str(mode), a, b, curve, paired)
 
 
@@ -132,19 +131,6 @@ def crossovers(summary: pd.DataFrame, ratios: Ratios | None = None) -> pd.DataFr
         rows.append((mode, a, b, str(answer), *ends, *_extent(curve)[:2]))
     columns = "mode series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
-
-
-def one_order(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Of both orders of each pair of series, the one that crosses or, else, wins in more modes.
-
-    `pairs` are those of `crossovers`.
-    """
-    worth = pairs["answer"].map(WORTH).fillna(0).astype(int)
-    told = worth.groupby([pairs["series"], pairs["other"]]).transform("sum")
-    both = [frozenset(pair) for pair in zip(pairs["series"], pairs["other"], strict=True)]
-    orders = pairs[["series", "other"]].assign(told=told, pair=pd.Series(both, pairs.index, object))
-    orders = orders.sort_values("told", ascending=False, kind="stable").drop_duplicates("pair")
-    return pairs.merge(orders[["series", "other"]])
 
 
 def find_crossover(log_ratio: LogCurve) -> Crossover:

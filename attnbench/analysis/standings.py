@@ -27,7 +27,7 @@ from scipy.special import chdtri, ndtr
 from attnbench.analysis.scaling import pairs
 from attnbench.metrics import TABLE, TIME
 from attnbench.statistics.curves import Array
-from attnbench.statistics.estimate import LEVEL, IntervalKind
+from attnbench.statistics.estimate import LEVEL
 from attnbench.statistics.ratios import Ratios
 
 WIDEST = 12.0  # in standard errors: no difference of equal series is larger
@@ -69,8 +69,7 @@ ONE = Margin(factor=1.0, low=1.0, high=1.0)  # of a series over itself
 class Standings:
     """The comparisons of all series of equal sizes at each mode and length.
 
-    `cases` is the summary of the sweep. Paired ratios are used where two series took turns. A sweep
-    of a single round has no intervals: nothing is known of the variation between processes.
+    `cases` is the summary of the sweep. Paired ratios are used where two series took turns.
     """
 
     def __init__(self, cases: pd.DataFrame, ratios: Ratios) -> None:
@@ -81,8 +80,6 @@ class Standings:
             keys += [(mode, a, b, n) for n in curve.whole]
             rows += zip(curve.logs, curve.errors, curve.df, strict=True)
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
-        if IntervalKind.ROUNDS not in set(timed["interval_kind"]):
-            errors = np.full_like(errors, np.nan)
         counts = sorted(timed.groupby(["mode", "sizes", "seq_len"])["series"].nunique())
         factors = joint_quantiles(tuple(counts), df)
         halves = np.where(errors == 0, 0.0, factors * errors)

@@ -99,7 +99,6 @@ class Device(ABC):
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
     counts_energy = False  # whether `joules` may be known
-    has_tf32 = False  # whether it can also multiply float32 in TF32
     context_bytes = 0  # device memory that a process takes before any tensor, until measured
     start_s = 0.0  # seconds until a new process can use the device, a guess
     shared = 0.85  # share of its memory that the processes of one race may use together

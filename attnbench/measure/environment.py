@@ -33,11 +33,6 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     for dtype in dtypes:
         with suppress(torch.OutOfMemoryError):
             products[dtype] = matmul_flops(chosen, dtype, clock)
-    if chosen.has_tf32 and "float32" in dtypes:
-        torch.set_float32_matmul_precision("high")
-        with suppress(torch.OutOfMemoryError):
-            products["tf32"] = matmul_flops(chosen, "float32", clock)
-        torch.set_float32_matmul_precision("highest")
     copied = None
     with suppress(torch.OutOfMemoryError):
         copied = copy_bytes(chosen, clock)

@@ -33,8 +33,7 @@ class Environment:
     tf32: bool = False
     matmul_flops: Amount | None = None  # measured peak, FLOP/s
     copy_bytes: Amount | None = None  # measured peak, bytes/s
-    # FLOP/s by number type; `tf32`: with TF32 allowed
-    peaks: Mapping[str, Amount] = field(default_factory=dict)
+    peaks: Mapping[str, Amount] = field(default_factory=dict)  # FLOP/s by number type
     load: Load | None = None  # one-minute load average when it started
     # of the time that a process asked for to compute when it started, what it got beside others
     share: Share | None = None

@@ -11,7 +11,6 @@ from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 
 LAPS = 0.01  # share of disturbed laps above which it is said
-WALL = 1.05  # ratio to CPU time above which wall time is reported too
 # measured at N = 512 of Fig. 2, as the time of a plain loop over that of a sweep
 KEPT = (
     " Measuring processes keep freed memory. In a plain process, which returns it, page faults"
@@ -136,8 +135,6 @@ def _how(analysis: Analysis) -> str:
         *(words for _, on, words in settings.fields_with("said") if on),
     ]
     text = f"Measured: {', '.join(parts)}"
-    if (factor := analysis.wall_factor or 1.0) > WALL:
-        text += f"; wall time was {units.plain(factor, 2)} times as long in the median"
     if (share := analysis.disturbed) > LAPS:
         text += f"; page faults or a slow core disturbed {units.percent(share)} of laps"
     graphs = " Peaks and counts are those of iterations without graphs."

@@ -83,10 +83,10 @@ def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
 
 
 def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Table:
-    """The length from which one series is cheaper than another, for pairs that have an answer.
+    """The length from which one series is cheaper than another, for pairs that cross.
 
-    `pairs` are in `scaling.one_order`; those without a crossing are shown only if one of them is a
-    baseline. `of` ends the title.
+    `pairs` are those of `scaling.crossovers`. With a baseline, what is always cheaper is shown too.
+    `of` ends the title.
     """
 
     def in_mode(mode: str) -> Column:
@@ -94,8 +94,8 @@ def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Tab
 
     rows = []
     for (a, b), own in pairs.groupby(["series", "other"], sort=False):
-        crosses = own["answer"].isin((CrossoverKind.FROM, CrossoverKind.UNCLEAR)).any()
-        if crosses or {a, b} & {*baselines}:
+        told = {CrossoverKind.FROM, *([CrossoverKind.ALWAYS] if {a, b} & {*baselines} else ())}
+        if own["answer"].isin(told).any():
             modes = {row["mode"]: row for _, row in own.iterrows()}
             rows.append({"faster": a, "than": b, **modes})
     return table(
@@ -109,7 +109,7 @@ def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Tab
         title=f"Crossover lengths (time{of}), tokens",
         note="The length from which the first needs less time than the second, interpolated between"
         " measured lengths, with a 95 % confidence interval; ≤ marks a crossing at or before the"
-        " shortest length. Pairs that are not listed do not cross.",
+        " shortest length. Pairs that are not listed do not cross, or cannot be told apart.",
     )
 
 

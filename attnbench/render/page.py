@@ -112,7 +112,7 @@ def report_tables(analysis: Analysis) -> Iterator[Table]:
     papers = paper_tables(analysis.exponents, cards, request.level)
     for table in (complexity(cases, analysis.exponents, cards), *papers):
         yield explained(table, cases, cards)
-    yield crossovers(analysis.crossings, bases, cost_tables.per_layer(cases))
+    yield crossovers(analysis.crossovers, bases, cost_tables.per_layer(cases))
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         for mode in modes:
             yield cost_tables.measured(cases, mode, row)

@@ -3,13 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.scaling import (
-    Crossover,
-    CrossoverKind,
-    crossovers,
-    find_crossover,
-    one_order,
-)
+from attnbench.analysis.scaling import Crossover, CrossoverKind, crossovers, find_crossover
 from attnbench.analysis.summary import summary
 from attnbench.statistics.curves import LogCurve
 from tests.sweeps import COSTS, sweep
@@ -98,15 +92,6 @@ def test_a_sweep_finds_the_true_crossing():
     assert row["length"] == pytest.approx((COSTS["longformer"][0] - constant) / growing, rel=0.15)
     back = found[(found["series"] == "transformer:eager") & (found["mode"] == "inference")]
     assert back.iloc[0]["answer"] == CrossoverKind.NEVER
-
-
-def test_each_pair_is_told_once_in_the_order_that_crosses():
-    found = crossovers(summary(sweep(("longformer", "transformer", "fastformer"))))
-    told = one_order(found)
-    pairs = [frozenset(pair) for pair in zip(told["series"], told["other"], strict=True)]
-    assert len(pairs) == len({*zip(pairs, told["mode"], strict=True)}) == len(found) / 2
-    ours = told[(told["series"] == "longformer:eager") & (told["other"] == "transformer:eager")]
-    assert len(ours) == 2, "and not the Transformer, which is never faster for good"
 
 
 def test_the_errors_of_both_widen_the_interval_of_a_crossing():

@@ -69,15 +69,6 @@ def test_least_bytes_are_those_that_must_be_read_and_written(level: str, mode: s
     assert least_bytes(step).tolist() == [4 * (400 + 2 * 10 * 10) + 3000]
 
 
-def test_a_core_that_splits_its_numbers_has_a_peak_of_its_own():
-    split = case(arithmetic="3xTF32")
-    assert bounds(split, peaks={"tf32": 1.2e12})[1] == pytest.approx((3e-2 + 2.5e-3) / 0.1)
-    assert bounds(split) == bounds(case()), "unknown"
-    fast = pd.concat([split.assign(time_s=0.001), case()], ignore_index=True)
-    found = with_bounds(fast, WHOLE)
-    assert found["peak_share"][1] == pytest.approx(0.4), "it is no measure of the others"
-
-
 def test_a_case_that_beats_the_peak_becomes_the_peak_unless_it_is_faked():
     two = pd.concat([case(time_s=0.02), case()], ignore_index=True)
     assert with_bounds(two, WHOLE)["over_bound"].tolist() == pytest.approx([1, 5])
@@ -92,6 +83,7 @@ def test_a_case_that_beats_the_peak_becomes_the_peak_unless_it_is_faked():
         ({}, {"copy_bytes": None}, (np.nan, 0.4)),
         ({"dtype": "float8"}, {}, (np.nan, np.nan)),
         ({"flops": np.nan}, {}, (np.nan, np.nan)),
+        ({"arithmetic": "3xTF32"}, {}, (np.nan, np.nan)),
     ],
 )
 def test_what_is_unknown_stays_so(row, machine, found):

@@ -197,11 +197,9 @@ def test_load_alone_is_no_reason_to_doubt_cpu_time():
     assert warned(on_one_core(busy)) == ""
 
 
-def test_the_clock_and_what_wall_time_was_beside_it_are_said():
+def test_the_clock_is_said():
     line = measured(on_one_core(sweep(("fastformer",))))
     assert line.startswith("Measured: CPU time on one core, 3 rounds")
-    assert "wall time was 2.0 times as long in the median" in line
-    assert "wall time" not in measured(on_one_core(sweep(("fastformer",)), waited=0.0))
     threads = measured(sweep(("fastformer",)))
     assert threads.startswith("Measured: wall time on 2 threads, 3 rounds")
 

@@ -56,9 +56,26 @@ def test_every_number_is_in_the_column_of_its_length(gone, unmeasured):
             assert shown == pytest.approx(dict(expected(cases, kind, *made.baselines)))
 
 
+def pair(a, b, answer, length=math.nan, mode="training"):
+    ends = {"answer": answer, "length": length, "low": length, "high": length, "from_len": 128}
+    return {"series": a, "other": b, "mode": mode, **ends}
+
+
 @pytest.mark.parametrize(("length", "shown"), [(128.0, "≤ 128"), (512.0, "512")])
 def test_a_crossing_at_the_shortest_length_may_be_before_it(length, shown):
-    ends = {"answer": "from", "length": length, "low": length, "high": length, "from_len": 128}
-    pair = {"series": "a", "other": "b", "mode": "training", "metric": "allocated_peak_bytes"}
-    ((*_, cell),) = crossovers(pd.DataFrame([{**pair, **ends}])).rows
+    ((*_, cell),) = crossovers(pd.DataFrame([pair("a", "b", "from", length)])).rows
     assert (cell.text, cell.value) == (shown, None if length == 128 else length)
+
+
+def test_pairs_that_cross_are_listed_and_what_is_always_cheaper_than_a_baseline():
+    rows = [
+        *(pair("a", "b", "from", 512.0), pair("b", "a", "never"), pair("a", "c", "always")),
+        *(pair("b", "c", "always"), pair("c", "b", "never"), pair("b", "d", "cannot tell")),
+        pair("a", "b", "cannot tell", mode="inference"),
+    ]
+    found = crossovers(pd.DataFrame(rows), ["c"]).rows
+    assert [[cell.text for cell in row] for row in found] == [
+        ["a", "b", "512", "cannot tell"],
+        ["a", "c", "always", "–"],
+        ["b", "c", "always", "–"],
+    ]

@@ -45,7 +45,6 @@ class Cuda(Device):
     flushes_cache = True
     captures = True
     counts_energy = True
-    has_tf32 = True
     context_bytes = 600 << 20  # those of current drivers and cards take 300 to 600 MiB
     start_s = 2.0  # for a context, cuBLAS and the first kernels
 
