@@ -14,18 +14,16 @@ which both were measured. The confidence interval of the crossover starts where 
 the ratio's 95 % band last falls through zero, and ends where the upper edge does.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from itertools import combinations
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from attnbench.metrics import DRAWN, TIME
-from attnbench.records import Level
 from attnbench.statistics.curves import LogCurve, cost_curve, cost_curves
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
@@ -34,11 +32,6 @@ METRICS = (*(row.key for row in DRAWN), "flops")
 FEWEST = 4
 # a change of the slope too small to matter; without it a quiet machine would find every curve bent
 BEND = 0.1
-# everything outside the core is linear in N, so nothing measured around it grows more slowly
-LEAST_EXPONENT: Mapping[Level, float] = MappingProxyType(
-    {Level.CORE: 0.0, Level.ATTENTION: 1.0, Level.MODEL: 1.0}
-)
-STEPS = 1.0  # the exponent of the number of steps that decode a sequence
 
 
 class Tail(StrEnum):

@@ -106,8 +106,6 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_one(row: Mapping[str, Any]) -> None:
     """Print equations, paper, parameters, forms, and options with their defaults."""
-    from attnbench.render.symbols import meanings
-
     shown = console.out().print
     # a terminal folds wide lines itself
     shown((row["equations"] or row["name"]).rstrip(), soft_wrap=True)
@@ -115,9 +113,12 @@ def show_one(row: Mapping[str, Any]) -> None:
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(dict.fromkeys(filter(None, cited)))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
-    symbols = meanings(row["complexity"], row["symbols"], row["options"])
-    if legend := "; ".join(map(": ".join, symbols)):
-        shown(f"Symbols    {legend}")
+    legend = []
+    for symbol, (meaning, *names) in row["symbols"].items():
+        set_by = ", ".join(f"{name}={row['options'][name]}" for name in names)
+        legend.append(f"{symbol}: {meaning} ({set_by})" if set_by else f"{symbol}: {meaning}")
+    if legend:
+        shown(f"Symbols    {'; '.join(legend)}")
     steps = [form for form, says in row["decode"].items() if says == "runs"]
     reasons = dict.fromkeys(row["decode"].values())
     shown(f"Decoding   {', '.join(steps) or f'not possible: {next(iter(reasons))}'}")

@@ -1,9 +1,6 @@
 """Tables of how costs grow with length: exponents of N, crossovers, and the papers' own tables.
 
-A paper's table keeps its layout, with the measured exponents next to the printed ones. An exponent
-is marked ↑ or ↓ where the tail is straight and the 95 % confidence interval differs from the
-printed exponent by more than `BEND`. Everything outside the core is linear in N, so at other levels
-no exponent below 1 is expected.
+A paper's table keeps its layout, with the measured exponents next to what is printed.
 """
 
 import csv
@@ -13,24 +10,24 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from itertools import groupby
-from math import log, sqrt
 from typing import Any
 
 import msgspec
 
 from attnbench import units
-from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, CrossoverKind, Tail
+from attnbench.analysis.scaling import CrossoverKind, Tail
 from attnbench.analysis.summary import Frame, Row
-from attnbench.metrics import DRAWN, MEMORY, TIME
-from attnbench.records import PASSES, CardFacts, Level
+from attnbench.metrics import DRAWN, MEMORY
+from attnbench.records import PASSES, CardFacts
 from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table, words
+
+SYMBOLS = "N, n: length; d, D: width; attnbench models NAME explains the others."
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedCost:
     """A row of a paper's table of complexity.
 
-    `power` is the printed exponent of N with all other symbols held fixed; `log` adds a logarithm.
     A `slip` says where the table contradicts the paper's text or omits a cost. Only the survey
     prints `decode`, yes or no, and the family.
     """
@@ -40,8 +37,6 @@ class PrintedCost:
     mechanism: str
     name: str
     printed: str
-    power: float
-    log: bool
     decode: str
     family: str
     slip: str
@@ -51,7 +46,7 @@ def printed_costs() -> tuple[PrintedCost, ...]:
     """Every row, in the order of the tables."""
     file = files("attnbench").joinpath("published", "complexity.csv")
     rows = [*csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))]
-    return msgspec.convert(rows, tuple[PrintedCost, ...], strict=False)
+    return msgspec.convert(rows, tuple[PrintedCost, ...])
 
 
 def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
@@ -78,7 +73,7 @@ def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
         note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
         "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "
         "curve that still bends and – one of fewer than four lengths. FLOPs are those of the "
-        "forward pass in the form that was measured.",
+        "forward pass in the form that was measured. " + SYMBOLS,
     )
 
 
@@ -129,19 +124,12 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     return Cell(text if low == high else units.interval(text, *ends), length, low, high)
 
 
-def _exponents(fits: Frame, level: Level | None = None) -> Iterator[Column]:
-    """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's.
-
-    A row has its `series`, and may have a printed `cost` to compare with at this level.
-    """
+def _exponents(fits: Frame) -> Iterator[Column]:
+    """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
     known = {(fit["series"], fit["metric"], fit["mode"]): fit for _, fit in fits.iterrows()}
 
     def fitted(metric: str, mode: str, row: Mapping[str, Any]) -> Cell:
-        fit = known.get((row["series"], metric, mode))
-        cell = exponent(fit)
-        if fit is None or level is None or cell.value is None or fit["tail"] != Tail.STRAIGHT:
-            return cell
-        return cell._replace(text=cell.text + _departure(fit, row["cost"], level))
+        return exponent(known.get((row["series"], metric, mode)))
 
     for metric in DRAWN:
         for mode in dict.fromkeys(fits["mode"]):
@@ -160,16 +148,7 @@ def exponent(fit: Row | None) -> Cell:
     return bounded(fit["exponent"], fit["low"], fit["high"])._replace(text=mark + shown)
 
 
-def _departure(fit: Row, cost: PrintedCost, level: Level) -> str:
-    """` ↑` or ` ↓` where a measured exponent is not the printed one."""
-    power = max(cost.power, LEAST_EXPONENT[level])
-    if fit["metric"] == TIME and fit["mode"] not in PASSES:
-        power = max(power - STEPS, 0.0)
-    steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
-    return " ↑" if fit["low"] > steepest + BEND else " ↓" if fit["high"] < power - BEND else ""
-
-
-def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Iterator[Table]:
+def paper_tables(fits: Frame, cards: Sequence[CardFacts]) -> Iterator[Table]:
     """The printed tables that list mechanisms of the sweep; `fits` comes from `scaling`.
 
     A paper's table is shown if its own mechanism was swept, the survey's if any that it lists was.
@@ -178,15 +157,11 @@ def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Itera
     for name, costs in groupby(printed_costs(), key=lambda cost: cost.table):
         shown = [cost for cost in costs if cost.mechanism in swept]
         if name.partition("_table")[0] in swept | {"survey"} and shown:
-            yield _paper_table(name, shown, fits, cards, level)
+            yield _paper_table(name, shown, fits, cards)
 
 
 def _paper_table(
-    name: str,
-    costs: Sequence[PrintedCost],
-    fits: Frame,
-    cards: Sequence[CardFacts],
-    level: Level,
+    name: str, costs: Sequence[PrintedCost], fits: Frame, cards: Sequence[CardFacts]
 ) -> Table:
     papers = {card.mechanism: f" ({card.authors}, {card.year})" for card in cards}
     slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
@@ -197,13 +172,11 @@ def _paper_table(
             "decode": "✓" if cost.decode == "yes" else "✗",
             "class": cost.family,
             "series": series,
-            "cost": cost,
         }
         for cost in costs
         for series in fits.loc[fits["mechanism"] == cost.mechanism, "series"].unique()
     ]
     of_survey = [Column.words("Decode", "decode"), Column.words("Class", "class")]
-    slow = " Projections and the shell, linear in N, flatten a curve until its core dominates."
     return table(
         rows,
         [
@@ -211,14 +184,9 @@ def _paper_table(
             Column.words("Complexity", "complexity"),
             *(of_survey if any(cost.family for cost in costs) else ()),
             Column.words("Measured", "series", "measured"),
-            *_exponents(fits, level),
+            *_exponents(fits),
         ],
         name=name,
         title=f"{costs[0].source}, with measured exponents",
-        note="".join(f"({i}) {slip} " for i, slip in enumerate(slips, 1))
-        + "↑ and ↓ mark an exponent whose 95 % confidence interval lies above or below the printed"
-        f" exponent by more than {BEND:g}; for n log n that is anything from 1 to the slope of"
-        f" n log n at the middle of the lengths.{'' if level is Level.CORE else slow} “~” marks a"
-        " curve that still bends. Memory is compared with the same printed exponent; forms that"
-        " never store their scores stay below it.",
+        note="".join(f"({i}) {slip} " for i, slip in enumerate(slips, 1)) + SYMBOLS,
     )

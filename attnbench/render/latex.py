@@ -41,7 +41,7 @@ SPECIAL = MappingProxyType({
     "−": "$-$", "‖": r"$\Vert$", "₄": "$_4$", "₆": "$_6$",
     "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "∝": r"$\propto$", "√": r"$\surd$",
     "≤": r"$\le$", "≥": r"$\ge$", "σ": r"$\sigma$", "ε": r"$\epsilon$",
-    "✓": r"$\surd$", "✗": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+    "✓": r"$\surd$", "✗": r"$\times$",
 })  # fmt: skip
 
 LONG = 30  # letters; columns with longer texts are paragraphs

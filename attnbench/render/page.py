@@ -16,7 +16,6 @@ from attnbench.render.figures import cost_figure, decode_figure, saved
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named
-from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,9 +108,8 @@ def report_tables(analysis: Analysis) -> Iterator[Table]:
     for key, least in {MEMORY: found.least_memory, STATE: found.least_state}.items():
         for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
             yield cost_tables.measured(cases, mode, TABLE[key], least)
-    papers = paper_tables(analysis.exponents, cards, request.level)
-    for table in (complexity(cases, analysis.exponents, cards), *papers):
-        yield explained(table, cases, cards)
+    yield complexity(cases, analysis.exponents, cards)
+    yield from paper_tables(analysis.exponents, cards)
     yield crossovers(analysis.crossovers, bases, cost_tables.per_layer(cases))
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         for mode in modes:
