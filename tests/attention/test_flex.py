@@ -114,10 +114,6 @@ def spread(count, order, N):
     return tokens[..., :N, :N]
 
 
-def visible(name, config, w):
-    return registry.card(name).forms["flex"].visible(config, w)
-
-
 def pair(name, config, w, dtype):
     """The form `flex`, and `eager` with the same parameters."""
     card = registry.card(name)
@@ -128,25 +124,15 @@ def pair(name, config, w, dtype):
     return module, plain
 
 
+@pytest.mark.parametrize("N", LENGTHS)
 @pytest.mark.parametrize(("name", "config", "causal"), CASES)
-def test_no_block_is_forgotten_and_a_full_one_has_every_pair(name, config, causal):
-    for N in LENGTHS:
-        blocks_are_right(name, config, causal, N)
-
-
-def blocks_are_right(name, config, causal, N):
+def test_no_block_is_forgotten_and_a_full_one_has_every_pair(name, config, causal, N):
     w = workload(N, 1, causal)
-    ours = visible(name, config, w)
+    ours = registry.card(name).forms["flex"].visible(config, w)
     theirs = create_block_mask(ours.allowed, None, w.heads, N, N, device="cpu").to_dense()[0].bool()
-    i = torch.arange(N)
-    n = len(theirs[0])
+    h, i, n = torch.arange(w.heads).view(-1, 1, 1), torch.arange(N), len(theirs[0])
     pad = n * BLOCK - N
-    pairs = torch.stack(
-        [
-            ours.allowed(torch.tensor(0), torch.tensor(h), i[:, None], i).expand(N, N)
-            for h in range(w.heads)
-        ]
-    )
+    pairs = ours.allowed(torch.tensor(0), h, i[:, None], i).expand(w.heads, N, N)
     whole = torch.nn.functional.pad(pairs, (0, pad, 0, pad)).unflatten(1, (n, BLOCK))
     whole = whole.unflatten(3, (n, BLOCK)).transpose(2, 3).flatten(3).all(-1)  # [H, n, n]
     assert (ours.used >= theirs).all()
@@ -159,24 +145,20 @@ def blocks_are_right(name, config, causal, N):
     assert work >= pairs.sum() / w.heads
 
 
-def agrees_with_eager(name, config, causal, padded):
-    for N in (1, 23, 300):
-        w = workload(N, 2, causal)
-        module, plain = pair(name, config, w, torch.float64)
-        mask = some_padding(w) if padded else None
-        with torch.no_grad():
-            y = same_draws(module, tokens(w), mask)
-        expected = same_draws(plain, tokens(w), mask)
-        real = torch.ones(2, N, dtype=torch.bool) if mask is None else mask
-        torch.testing.assert_close(y[real], expected[real], rtol=1e-9, atol=1e-11)
-        assert y.isfinite().all()
-
-
+@pytest.mark.parametrize("N", [1, 23, 300])
 @pytest.mark.parametrize(("name", "config", "causal"), CASES)
 @pytest.mark.parametrize("padded", [False, True])
-def test_its_output_is_that_of_eager(name, config, causal, padded, monkeypatch):
+def test_its_output_is_that_of_eager(name, config, causal, padded, N, monkeypatch):
     monkeypatch.setattr(flex, "kernel", lambda: as_documented)
-    agrees_with_eager(name, config, causal, padded)
+    w = workload(N, 2, causal)
+    module, plain = pair(name, config, w, torch.float64)
+    mask = some_padding(w) if padded else None
+    with torch.no_grad():
+        y = same_draws(module, tokens(w), mask)
+    expected = same_draws(plain, tokens(w), mask)
+    real = torch.ones(2, N, dtype=torch.bool) if mask is None else mask
+    torch.testing.assert_close(y[real], expected[real], rtol=1e-9, atol=1e-11)
+    assert y.isfinite().all()
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -21,13 +21,9 @@ ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
-AuthType=auth/munge
 AuthInfo=socket={folder}/munge.sock
-CryptoType=crypto/munge
-MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-SwitchType=switch/none
 ReturnToService=2
 SlurmctldPort={port}
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -40,15 +36,9 @@ StateSaveLocation={folder}/state
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
-AccountingStorageType=accounting_storage/none
-JobAcctGatherType=jobacct_gather/none
-JobCompType=jobcomp/none
 SlurmctldTimeout=10
 SlurmdTimeout=10
-InactiveLimit=0
 KillWait=2
-MinJobAge=300
-Waittime=0
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
