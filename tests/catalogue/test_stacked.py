@@ -13,8 +13,10 @@ from attnbench.gate.check import repository_name
 from attnbench.measure.cards import Cards
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode, Selection, Shell, Workload
-from attnbench.records.selection import layers, mechanisms, parts
+from attnbench.records.selection import layers, parts
 from attnbench.render.styles import labels
+from attnbench.verify import checks
+from attnbench.verify.trial import Trial
 from attnbench.workloads.options import read
 from attnbench.workloads.plan import plan
 from attnbench.workloads.presets import expand, preset
@@ -71,18 +73,12 @@ def test_what_is_no_stack_or_layer_is_refused(text, says):
         card(expand(text)[0].name)
 
 
-@pytest.mark.parametrize("form", ["eager", "mixed"])
-def test_steps_continue_the_pass_through_all_layers(form):
-    stack = card(HYBRID)
-    module = stack.forms[form](stack.config(), W).eval()
-    x = torch.randn(2, 24, 16)
-    with torch.no_grad():
-        y, state = module.prefill(x[:, :20], module.start(2, 24))
-        outputs = [y]
-        for token in x[:, 20:].split(1, 1):
-            y, state = module.step(token, state)
-            outputs.append(y)
-        assert torch.allclose(torch.cat(outputs, 1), module(x), atol=1e-5)
+def test_parameters_products_and_states_are_as_declared_and_steps_continue_the_pass():
+    trial = Trial(card(HYBRID), card(HYBRID).config(), "mixed", True)
+    checks.declared_parameters_are_those_of_the_module(trial)
+    checks.declared_flops_are_those_that_torch_counts(trial)
+    checks.declared_flops_of_a_step_are_those_that_torch_counts(trial)
+    checks.steps_continue_the_causal_pass(trial, [torch.float64])
 
 
 def test_the_losses_of_layers_add_up():
@@ -92,16 +88,11 @@ def test_the_losses_of_layers_add_up():
     assert module.auxiliary_loss() == sum(layer.auxiliary_loss() for layer in module.layers)
 
 
-def test_numbers_are_sums_and_forms_those_of_its_layers():
-    stack, (first, second) = card(HYBRID), map(card, mechanisms(HYBRID))
+def test_each_layer_has_its_usual_form_and_no_option_is_the_stacks():
+    stack = card(HYBRID)
     assert {"eager", "compiled", "mixed"} <= stack.forms.keys()
-    config, options = stack.config(), second.configure({"kv_heads": 2})
-    form, own = stack.forms["mixed"], (first.forms["chunked"], second.forms["sdpa"])
-    elements = [own[0].state_elements(first.config(), W), own[1].state_elements(options, W)]
-    assert form.state_elements(config, W) == 3 * elements[0] + elements[1]
-    built = form(config, W)
-    assert stack.parameters(config, W) == sum(p.numel() for p in built.parameters())
-    assert [type(layer) for layer in built.stacked] == [own[0]] * 3 + [own[1]]
+    kinds = [type(layer).__name__ for layer in stack.forms["mixed"](stack.config(), W).stacked]
+    assert kinds == ["Chunked"] * 3 + ["Sdpa"]
     with pytest.raises(UnknownOption, match="no option 'bias'"):
         stack.configure({"bias": True})
 
