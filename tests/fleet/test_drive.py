@@ -26,10 +26,16 @@ class Fake:
 
     folder: object
     stories: dict
-    alone, ends = True, "scancel"
     submitted: list = field(default_factory=list)
     outage: int = 0
     breaks_off: int | None = None  # after so many jobs of a submission
+    failed: dict = field(default_factory=dict)  # what `drive` returned, was told, and paused
+    pauses: list = field(default_factory=list)
+    seen: list = field(default_factory=list)
+
+    @property
+    def jobs(self):
+        return fleets.read(self.folder).jobs
 
     def submit(self, folder, shards):
         assert folder == self.folder
@@ -43,9 +49,9 @@ class Fake:
         if self.outage:
             self.outage -= 1
             raise CannotRun("squeue: the controller does not answer")
-        return {id_: self.seen(int(id_.partition("_")[2])) for id_ in ids}
+        return {id_: self.look(int(id_.partition("_")[2])) for id_ in ids}
 
-    def seen(self, number):
+    def look(self, number):
         story = self.stories[number]
         now = story.pop(0) if len(story) > 1 else story[0]
         if now is DONE:
@@ -56,40 +62,23 @@ class Fake:
         return now
 
 
-@dataclass
-class Driven:
-    """What a drive of stories did; `failed` are the shards that were given up."""
-
-    folder: object
-    engine: Fake
-    failed: dict = field(default_factory=dict)
-    pauses: list = field(default_factory=list)
-    seen: list = field(default_factory=list)
-
-    @property
-    def jobs(self):
-        return fleets.read(self.folder).jobs
-
-
 @pytest.fixture
 def driven(tmp_path):
-    """Runs a fleet of stories."""
+    """Drives a fleet of stories."""
 
-    def run(*stories, jobs=None, outage=0, breaks_off=None):
-        engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)})
-        engine.outage, engine.breaks_off = outage, breaks_off
+    def run(*stories, jobs=None, **how):
+        engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)}, **how)
         fleet = Fleet(engine=EngineKind.SLURM, shards=len(stories), jobs=jobs or {})
         fleets.prepare(tmp_path, fleet, ("true",))
-        done = Driven(tmp_path, engine)
-        done.failed = drive(tmp_path, engine, done.seen.append, done.pauses.append)
-        return done
+        engine.failed = drive(tmp_path, engine, engine.seen.append, engine.pauses.append)
+        return engine
 
     return run
 
 
 def test_all_shards_are_submitted_once_as_one_array(driven):
     done = driven([WAITING, RUNNING, DONE], [RUNNING, DONE], [RUNNING, DONE])
-    assert done.engine.submitted == [(1, 2, 3)]
+    assert done.submitted == [(1, 2, 3)]
     assert not done.failed
     assert done.seen == [
         "0 shards running, 3 waiting, 0 ended",
@@ -101,7 +90,7 @@ def test_all_shards_are_submitted_once_as_one_array(driven):
 
 def test_shards_that_were_lost_together_are_submitted_together(driven):
     done = driven([LOST, DONE], [LOST, DONE], [RUNNING, DONE])
-    assert done.engine.submitted == [(1, 2, 3), (1, 2)]
+    assert done.submitted == [(1, 2, 3), (1, 2)]
     assert done.jobs[1] == Job(id="2_1", tries=2)
     assert not done.failed
 
@@ -118,27 +107,27 @@ def test_a_shard_is_given_up_after_three_tries_with_its_last_line(printed, said,
     fleets.log(tmp_path, 1).write_text(printed)
     done = driven([LOST], [DONE])
     assert done.failed == {1: f"was given up after it was lost 3 times; {said}"}
-    assert sum(1 in shards for shards in done.engine.submitted) == MOST_TRIES
+    assert sum(1 in shards for shards in done.submitted) == MOST_TRIES
 
 
 def test_a_shard_that_the_engine_never_started_waits_on_without_a_lost_try(driven):
     story = [LOST, *[WAITING, UNSTARTED] * MOST_TRIES, RUNNING, DONE]
     done = driven(story, [RUNNING, DONE])
     assert not done.failed
-    assert done.engine.submitted[1:] == [(1,)] * (1 + MOST_TRIES)
+    assert done.submitted[1:] == [(1,)] * (1 + MOST_TRIES)
     assert done.jobs[1].tries == 2
 
 
 def test_a_cancelled_shard_is_not_submitted_again(driven):
     done = driven([RUNNING, CANCELLED], [RUNNING, DONE])
     assert done.failed == {1: "was cancelled"}
-    assert len(done.engine.submitted) == 1
+    assert len(done.submitted) == 1
 
 
 def test_a_shard_that_was_measured_counts_whatever_became_of_its_job(driven, tmp_path):
     measured(tmp_path / "shard-2", Shard(2, 2))
     done = driven([RUNNING, DONE], [LOST])
-    assert done.engine.submitted == [(1,)]
+    assert done.submitted == [(1,)]
     assert not done.failed
 
 
@@ -146,7 +135,7 @@ def test_jobs_that_still_run_are_found_again(driven):
     jobs = {1: Job(id="5_1"), 2: Job(id="5_2", tries=3), 3: Job(id="5_3")}
     stories = [RUNNING, RUNNING, DONE], [LOST, DONE], [WAITING, RUNNING, DONE]
     done = driven(*stories, jobs=jobs)
-    assert done.engine.submitted == [(2,)]
+    assert done.submitted == [(2,)]
     assert {n: job.id for n, job in done.jobs.items()} == {1: "5_1", 2: "1_2", 3: "5_3"}
 
 
@@ -156,7 +145,7 @@ def test_what_was_submitted_before_a_submission_broke_off_is_not_submitted_again
     jobs = fleets.read(tmp_path).jobs
     assert jobs == {1: Job(id="1_1")}
     done = driven([RUNNING, RUNNING, DONE], [DONE], [DONE], jobs=jobs)
-    assert done.engine.submitted == [(2, 3)]
+    assert done.submitted == [(2, 3)]
 
 
 def test_an_engine_may_be_silent_for_a_while_but_not_for_ever(driven):
