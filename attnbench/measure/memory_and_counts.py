@@ -1,6 +1,5 @@
 """What is measured of a case besides its time: memory, counts, and the error of its output."""
 
-import gc
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,8 +11,9 @@ import torch
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
+from attnbench.measure.built import Built, Timing
 from attnbench.measure.server import Unmeasured
-from attnbench.measure.subject import Subject, subject_of
+from attnbench.measure.subject import subject_of
 from attnbench.records import Case, Level, Workload
 from attnbench.verify.checks import continued
 from attnbench.verify.flops import counted_flops
@@ -37,18 +37,18 @@ def measure_memory_and_counts(
     parameters and forward FLOPs of one layer, and garbage. Raises `Unmeasured`.
     """
     values, form = dict[str, float](), card.forms[case.form]
-    if form.compiles:
-        torch.compiler.reset()  # what was compiled for other cases
-        subject_of(card, case, seed).iteration()(lambda phase: None)
     if checked:
-        subject = subject_of(card, case, seed)
-        values["garbage"] = check(subject)
+        built = Built(card, case, seed, device, Timing())
+        values["garbage"], subject = check(built), built.subject
         declare = getattr(form, subject.declares)
         values["parameters"] = sum(p.numel() for p in subject.parameters)
         if flops := declare(config, case.workload):
             outside = 0 if case.workload.level is Level.CORE else flops.projections
             values["flops"] = flops.core + outside
-        del subject
+        del built, subject
+    elif form.compiles:
+        torch.compiler.reset()  # what was compiled for other cases
+        subject_of(card, case, seed).iteration()(lambda phase: None)
     build = partial(subject_of, card, seed=seed, filled=filled)
     peaks, notes = device.profile_memory(lambda case: build(case=case), case)
     values |= peaks
@@ -69,28 +69,16 @@ def measure_memory_and_counts(
     return values, notes
 
 
-def check(subject: Subject) -> int:
-    """Check the output and the gradients of one iteration. Raises `Unmeasured`.
+def check(built: Built) -> float:
+    """Check the gradients of one iteration; the output was checked. Raises `Unmeasured`.
 
-    Returns how many objects the next one leaves in cycles, to the garbage collector.
+    Returns how many objects it leaves in cycles, to the garbage collector.
     """
-    subject.prefill()
-    iterate = subject.iteration()
-    wrong = subject.check(iterate(lambda phase: None))
-    tensors = (*subject.parameters, *subject.inputs)
-    if not wrong and not all(t.grad.isfinite().all() for t in tensors if t.grad is not None):
-        wrong = "a gradient is not finite"
-    subject.clear()
-    if wrong:
-        raise Unmeasured("failed", wrong)
-    gc.collect()
-    gc.disable()
-    try:
-        iterate(lambda phase: None)
-        subject.clear()
-        return gc.collect()
-    finally:
-        gc.enable()
+    built.lap(1)
+    gradients = [t.grad for t in (*built.subject.parameters, *built.subject.inputs)]
+    if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
+        raise Unmeasured("failed", "a gradient is not finite")
+    return built.finish()[0]["garbage"]
 
 
 def relative_error(card: Card, case: Case, seed: int) -> float | None:

@@ -119,6 +119,7 @@ class Worker(Answering):
         """
         card, config, case, device = self.resolved(asked)
         values, notes = measure_memory_and_counts(card, config, case, device, self.seed, **asked)
+        gc.enable()
         gc.collect()
         device.release()
         notes |= left_running(end_children())
