@@ -5,46 +5,55 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from attnbench.errors import StoreError, SweepBusy
-from attnbench.store import journal, locked
+from attnbench.records import Outcome, Part, Run
+from attnbench.store import locked
 from attnbench.store.journal import FILE, TORN, load
 from attnbench.store.locked import LockedFile
-from tests.store.recorded import SMALL, entries, opened
+from attnbench.store.resuming import done
+from attnbench.store.schema import EndReason
+from tests.store.recorded import SMALL, SWEEP, entries, opened
+from tests.store.test_output import small_files
 
-WRITER = Path(__file__).with_name("writer.py")
+ROUNDS = 60
+WRITES = """
+import sys
+from pathlib import Path
+from tests.store.test_faults import written
+for number in written(Path(sys.argv[1])):
+    print(number, flush=True)
+"""
 
 
-def start_writer(*arguments: object) -> subprocess.Popen[str]:
-    """A second process that writes runs; it prints each number once it is on the disk."""
-    return subprocess.Popen(
-        [sys.executable, str(WRITER), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(journal.__file__).parents[2])},
-    )
+def written(folder):
+    """The number of each run that the sweep lacked, once it is on the disk."""
+    case = SWEEP.plan[0]
+    with opened(folder) as journal:
+        journal.append(case)
+        for number in sorted({*range(ROUNDS)} - {run.round for run in done(journal.sweep)}):
+            about = {"case": case.case.key, "part": Part.TIME, "outcome": Outcome.OK}
+            # lines of many pages, so that a kill can fall into the middle of one
+            journal.append(Run(**about, round=number, notes={"long": "x" * 30_000}, elapsed_s=1.0))
+            yield number
+        journal.end(EndReason.FINISHED)
 
 
-def test_two_processes_never_write_one_folder(tmp_path):
-    with start_writer(tmp_path, 1, "wait") as other:
-        assert other.stdout.readline() == "0\n"
-        with pytest.raises(SweepBusy, match=f"is being written by process {other.pid};"):
+def test_two_writers_never_write_one_folder(tmp_path):
+    with opened(tmp_path):
+        with pytest.raises(SweepBusy, match=f"is being written by process {os.getpid()};"):
             opened(tmp_path)
-        assert len(load(tmp_path).runs) == 1
-        other.stdin.close()
-        assert other.wait() == 0
+        assert load(tmp_path).name == tmp_path.name
     opened(tmp_path).close()
 
 
 def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
-    rng = random.Random(5)
-    rounds, acknowledged = 60, set()
-    for _ in range(6):
-        with start_writer(tmp_path, rounds) as writer:
+    rng, acknowledged = random.Random(5), set()
+    command = [sys.executable, "-c", WRITES, str(tmp_path)]
+    for _ in range(4):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             for _ in range(rng.randrange(1, 9)):
                 acknowledged.add(int(writer.stdout.readline()))
             writer.kill()
@@ -52,28 +61,24 @@ def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
         sweep = load(tmp_path)
         assert acknowledged <= {run.round for run in sweep.runs}
         assert sweep.warnings in ((), (TORN,))
-    with start_writer(tmp_path, rounds) as writer:
-        writer.communicate()
+    assert not acknowledged & {*written(tmp_path)}
     sweep = load(tmp_path)
-    assert sweep.finished
-    assert sweep.warnings == ()
-    assert [run.round for run in sweep.runs] == list(range(rounds))
-    assert sum(entry.kind == "run" for entry in entries(tmp_path)) == rounds
-    assert len(sweep.sessions) >= 2
+    assert (sweep.finished, sweep.warnings) == (True, ())
+    assert [run.round for run in sweep.runs] == list(range(ROUNDS))
+    assert sum(entry.kind == "run" for entry in entries(tmp_path)) == ROUNDS
 
 
 @pytest.mark.parametrize("limit", [200_000, 200_001, 263_017])
 def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
-    with start_writer(tmp_path, 60, "limit", limit) as writer:
-        *written, error = writer.communicate()[0].splitlines()
-    assert "file too large; raise the file size limit and --resume" in error
-    sweep = load(tmp_path)
-    assert sweep.warnings == ()
-    assert [str(run.round) for run in sweep.runs] == written
+    said, numbers = "file too large; raise the file size limit and --resume", list[int]()
+    with pytest.raises(StoreError, match=said), small_files(limit):
+        numbers.extend(written(tmp_path))
+    kept = [run.round for run in load(tmp_path).runs]
+    assert kept == numbers
+    assert kept == list(range(len(kept)))
+    assert load(tmp_path).warnings == ()
     assert (tmp_path / FILE).stat().st_size <= limit
-    with start_writer(tmp_path, 60) as writer:
-        writer.communicate()
-    assert len(load(tmp_path).runs) == 60
+    assert [*written(tmp_path)] == list(range(len(kept), ROUNDS))
 
 
 def test_a_journal_is_a_regular_file(tmp_path):

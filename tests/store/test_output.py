@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import stat
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,11 +41,10 @@ def test_permissions_follow_the_umask(tmp_path):
 
 
 @contextmanager
-def small_files():
-    """No file may have more than 4 KiB, as on a full disk."""
-    resource = pytest.importorskip("resource")
+def small_files(size=4096):
+    """No file may have more bytes, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         yield
     finally:
