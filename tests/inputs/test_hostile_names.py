@@ -1,7 +1,5 @@
 """What is shown of a stored sweep or baseline that means harm, to the byte."""
 
-import csv
-import io
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -12,8 +10,6 @@ from subprocess import CompletedProcess
 import pytest
 
 from attnbench.records import Workload
-from attnbench.render import latex
-from attnbench.render.grid import Cell, Table
 from tests.gate.repositories import Repository
 from tests.inputs import driving, hostile
 from tests.render.test_html import KNOWN, Seen
@@ -68,39 +64,8 @@ def markdown(content: bytes) -> None:
             columns = None
 
 
-def tex(content: bytes) -> None:
-    """No command that the writer does not write itself; nothing is a comment."""
-    text = content.decode()
-    known = latex.PREAMBLE + latex.END + "".join(latex.SPECIAL.values())
-    known += "".join(latex.files([any_table()]).values())
-    known += r"\multicolumn\pm\medskip\raggedright\arraybackslash\allowbreak\textbf"
-    assert commands(text) <= commands(known)
-    assert not re.search(r"\\input(?!\{\w+\})", text)
-    assert "^^" not in text
-    for line in text.splitlines():
-        if not line.startswith("% "):
-            assert not re.search(r"(?<!\\)(\\\\)*%(?!$)", line), line
-
-
-def commands(text: str) -> set[str]:
-    return set(re.findall(r"\\([A-Za-z]+)", text))
-
-
-def any_table() -> Table:
-    return Table(name="t", title="t", columns=("a",), rows=((Cell("x", 1.0),),), note="n")
-
-
-def spreadsheet(content: bytes) -> None:
-    """What begins like a formula is a number."""
-    rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
-    assert len({len(row) for row in rows}) <= 1
-    for cell in (cell for row in rows for cell in row):
-        assert not driving.COMMANDS.search(cell)
-        if cell.lstrip().startswith(tuple("=+-@\uff1d\uff0b\uff0d\uff20")):
-            float(cell)
-
-
-CHECKS = {".html": page, ".svg": picture, ".md": markdown, ".tex": tex, ".csv": spreadsheet}
+# CSV and LaTeX have writers alone, which `tests/render/test_writers.py` asks
+CHECKS = {".html": page, ".svg": picture, ".md": markdown}
 
 
 def harmless(folder: Path) -> None:
