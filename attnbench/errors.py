@@ -86,9 +86,8 @@ class Interrupted(AttnbenchError):
 
 
 def one_line(error: BaseException) -> str:
-    """The class of an exception and the first line of its message."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"
+    """The class of an exception, and the first line of its message if it has one."""
+    return ": ".join((type(error).__name__, *str(error).strip().splitlines()[:1]))
 
 
 def small_file(path: Path) -> bytes:

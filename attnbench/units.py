@@ -54,11 +54,6 @@ def flops(value: float) -> str:
     return _scaled(value, PREFIXES, 3, lambda unit: 1000) + "FLOP" if has_value(value) else NOTHING
 
 
-def rate(value: float) -> str:
-    """`1.23 GFLOP/s`."""
-    return f"{flops(value)}/s" if has_value(value) else NOTHING
-
-
 def count(value: float) -> str:
     """`274,489`."""
     return f"{value:,.0f}" if has_value(value) else NOTHING

@@ -12,7 +12,7 @@ from attnbench.devices.finding import choose, find, kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import AttnbenchError
 from attnbench.records import Environment
-from attnbench.units import many, rate, size
+from attnbench.units import flops, many, size
 
 if TYPE_CHECKING:
     from attnbench.run.pool import Pool
@@ -66,7 +66,7 @@ def machine(device: Device, here: Environment) -> dict[str, str]:
         "memory": f"{size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,
-        "arithmetic": f"{rate(here.matmul_flops or 0)}, float32 product of square matrices"
+        "arithmetic": f"{flops(here.matmul_flops or 0)}/s, float32 product of square matrices"
         f" of {device.matmul_size:,} rows",
         "bandwidth": f"{size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
     }

@@ -3,7 +3,7 @@
 import sys
 import traceback
 
-from attnbench.errors import AttnbenchError
+from attnbench.errors import AttnbenchError, one_line
 
 LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
 FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower
@@ -21,7 +21,7 @@ def run() -> int:
         return error.exit_code
     except (OSError, MemoryError) as error:
         # no other module explains these: standard output on a full disk, too many processes
-        show(f"the system refused: {named(error)}")
+        show(f"the system refused: {one_line(error)}")
         from attnbench.cli import console
 
         console.abandon()
@@ -31,7 +31,7 @@ def run() -> int:
         if not message:
             for line in traceback.format_exc().splitlines():
                 print(clean(line), file=sys.stderr)
-            message = "; ".join((f"unexpected {named(error)}", *getattr(error, "__notes__", ())))
+            message = "; ".join((f"unexpected {one_line(error)}", *getattr(error, "__notes__", ())))
         show(message)
         return FAILED
 
@@ -50,11 +50,6 @@ def verb() -> int:
         if isinstance(exit_.__context__, OSError):
             raise exit_.__context__ from None
         raise
-
-
-def named(error: Exception) -> str:
-    """The class of an exception and its message, if it has one."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def parser_message(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from attnbench.cli import console
 from attnbench.cli.options import option, switch, with_sweep_options
 from attnbench.cli.stopping import stoppable
+from attnbench.devices.finding import AUTO, kinds
 from attnbench.errors import UsageError
 from attnbench.fleet import folder as fleets
 from attnbench.records import Cluster, EngineKind, HelpPanel, Request, Shard, Sweep
@@ -129,7 +130,8 @@ def measure(asked: Asked, request: Request, trace: str | None, dry_run: bool) ->
 def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:
     """Raises `UsageError` if options have no effect together."""
     on, shards, shard = asked.where.on, asked.where.shards, asked.shard
-    cold, numbered = asked.options.get("cold"), ":" in asked.options.get("device", "")
+    cold, device = asked.options.get("cold"), asked.options.get("device", AUTO)
+    devices = " or ".join(kinds())
     rules = (
         (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
@@ -139,8 +141,9 @@ def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:
             trace is not None and (on or shard or dry_run or cold),
             "--trace only profiles one case here; leave out --on, --shard, --dry-run and --cold",
         ),
+        (on and device == AUTO, f"--on needs a --device that the nodes have: {devices}"),
         (
-            numbered and (on or shard),
+            ":" in device and (on or shard),
             "the scheduler assigns each shard its device; leave out the number",
         ),
     )

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.devices.cgroups import cores
-from attnbench.devices.finding import AUTO, choose, find, kinds
+from attnbench.devices.finding import AUTO, choose, find
 from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError, small_file
 from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Sizes
 from attnbench.records.selection import layers
-from attnbench.units import many
 from attnbench.workloads.options import CROSSED, flag, options, read
 from attnbench.workloads.presets import expand, preset
 
@@ -34,7 +33,7 @@ def request(given: Mapping[str, Any], *, divided: bool = False, elsewhere: bool 
     A `divided` sweep gets no budget of its own; the device of one measured `elsewhere` need not be
     here, and must be named. Raises `UsageError`, `CannotRun`.
     """
-    device = chosen_device(given.get("device", AUTO), elsewhere)
+    device = (find if elsewhere else choose)(given.get("device", AUTO))
     usual = {name: option.default for name, option in options().items()}
     values = {**usual, **chosen({**usual, **given}, given, device, divided), **given}
     values["device"] = device.name
@@ -55,7 +54,6 @@ def resumed(stored: Request, given: Mapping[str, Any]) -> Request:
     """
     given = {**given, "device": stored.device} if given.get("device") == AUTO else given
     sizes = {name: dict.fromkeys(getattr(one, name) for one in stored.sizes) for name in CROSSED}
-    refuse_early_end(given, given.get("rounds", stored.rounds))
     memory_bytes = choose(stored.device).sampling(False, False).get("memory_limit_bytes")
     settings = replace(
         stored.settings, **of_record(Settings, given), memory_limit_bytes=memory_bytes
@@ -102,17 +100,6 @@ def chosen(
     }
 
 
-def chosen_device(name: str, elsewhere: bool) -> Device:
-    """The device, which is here unless the sweep is measured `elsewhere`. Raises as `request`."""
-    if elsewhere and name == AUTO:
-        devices = " or ".join(f"--device {kind}" for kind in kinds())
-        raise UsageError(
-            f"--on with --device auto: the nodes may have other devices than this machine; write"
-            f" {devices}"
-        )
-    return find(name) if elsewhere else choose(name)
-
-
 def refuse_useless(given: Mapping[str, Any], values: Mapping[str, Any], device: Device) -> None:
     """Raises `UsageError` if an option has no effect together with the others."""
     level, facts = values["level"], {mode: find_mode(mode) for mode in values["mode"]}
@@ -124,6 +111,7 @@ def refuse_useless(given: Mapping[str, Any], values: Mapping[str, Any], device: 
     steps, shell = any(about.steps for about in facts.values()), level is Level.MODEL
     of_model = f"has no effect at level {level}; it is for --level model"
     on_gpu = "needs a GPU that can do it; it has no effect on {}"
+    too_few = f"ends a block after {LEAST_ROUNDS} rounds; leave out --quick, or raise --rounds"
     rules = (
         ("fill", steps, "has no effect without --mode decode: only steps have a state"),
         ("layers", shell, of_model),
@@ -132,20 +120,11 @@ def refuse_useless(given: Mapping[str, Any], values: Mapping[str, Any], device: 
         ("cold", device.flushes_cache or not values["cold"], on_gpu),
         ("energy", device.counts_energy or not values["energy"], on_gpu),
         ("cuda_graphs", device.captures or not values["cuda_graphs"], on_gpu),
+        ("precision", values["rounds"] >= LEAST_ROUNDS, too_few),
     )
     for name, works, reason in rules:
         if name in given and not works:
             raise UsageError(f"{flag(name)} {reason.format(device.title())}")
-    refuse_early_end(given, values["rounds"])
-
-
-def refuse_early_end(given: Mapping[str, Any], rounds: int) -> None:
-    """Raises `UsageError` if a precision is given in too few rounds to end any block."""
-    if "precision" in given and rounds < LEAST_ROUNDS:
-        raise UsageError(
-            f"--precision has no effect in {many(rounds, 'round')}: it ends a block after"
-            f" {LEAST_ROUNDS} or more; leave out --quick, or raise --rounds"
-        )
 
 
 def of_record(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
         (("--shard", "1/2", "--slurm", "-t 1"), "--slurm needs --on slurm"),
         (
             ("--on", "slurm", "--shards", "2", "--device", "auto"),
-            "other devices than this machine; write --device cpu or --device cuda",
+            "--on needs a --device that the nodes have: cpu or cuda",
         ),
         (("--shard", "1/2", "--device", "cuda:1"), "the scheduler assigns each shard its device"),
         (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),
