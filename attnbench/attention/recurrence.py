@@ -25,7 +25,8 @@ j ≤ i, and S the state before the chunk:
 All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. G is float64,
 since one strong decay would leave float32 sums after it too few digits for their differences: in
 chunks, strong decays cost no digits either. With decays by row, Γ is inside the products, and G is
-not a sum at all (`attention.decays`).
+not a sum at all (`attention.decays`). Only `dplr` multiplies by e^G and divides by it: its decays
+are to be weak, g ≥ −1, and its chunks to have at most 64 tokens.
 
 Only the states of chunks, S⁺ from S, are computed one after the other; of the rest, as many chunks
 at a time as a core's cache holds. Decays by row take several times the memory of their inputs, so
@@ -86,7 +87,7 @@ def dplr_rule(
 ) -> tuple[Tensor, Tensor]:
     """o [B, H, N, dv], and S after the tokens; without a chunk, token by token.
 
-    Shapes: g, q, k, b and r [B, H, N, dk], v [B, H, N, dv].
+    Shapes: g ≥ −1, q, k, b and r [B, H, N, dk], v [B, H, N, dv].
     """
     if chunk is None or q.shape[2] == 1:
         return by_token(dplr_token, S, g, q, k, v, b, r)
@@ -129,14 +130,14 @@ def delta_flops(
 
 
 def dplr_flops(seq_len: int, chunk: int | None, heads: int, dk: int, dv: int) -> int:
-    """FLOPs of `dplr_rule` for one sequence: those of the delta rule by row, and k vᵀ.
+    """FLOPs of `dplr_rule` for one sequence: those of the delta rule, and k vᵀ.
 
-    In chunks also products by channel with K, and those with V.
+    In chunks also products with K, and those with V.
     """
     added = 2 * seq_len * dk * dv
     if chunk is not None and seq_len > 1:
-        added += channel_products_flops(seq_len, chunk, 2, dk) + 4 * pairs(seq_len, chunk) * dv
-    return delta_flops(seq_len, chunk, heads, dk, dv, by_row=True) + heads * added
+        added += 4 * pairs(seq_len, chunk) * (dk + dv)
+    return delta_flops(seq_len, chunk, heads, dk, dv) + heads * added
 
 
 def chunk_length(dk: int, by_row: bool = False) -> int:
@@ -275,57 +276,63 @@ def delta_chunks(
 
     `decays` are G [n, B, H, C], or g [n, B, H, C, dk] if every row of S has its own.
     """
-    beta = beta[..., None]
-    return corrected(S, decays, q, k, beta * v, beta * k)
+    u, r = beta[..., None] * v, beta[..., None] * k
+    if decays.dim() == 5:
+        products, growth, left = channel_products(torch.stack([r, q], -2), k, decays)
+        L, A = products.unbind(-2)
+    else:
+        gamma = Ratio.apply(decays, u.dtype)
+        exponents = decays, decays[..., -1:] - decays
+        growth, left = (x.to(u.dtype).exp()[..., None] for x in exponents)
+        L, A = (x @ k.mT * gamma for x in (r, q))
+    right = torch.cat([u, r * growth], -1)
+    return solved(S, L, A, right, q * growth, k * left, growth[..., -1:, :])
 
 
 def dplr_chunks(
     S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, b: Tensor, r: Tensor
 ) -> tuple[Tensor, Tensor]:
     """g, q, k, b and r [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
-    return corrected(S, g, q, b, torch.zeros_like(v), r, (k, v))
+    C, growth = q.shape[-2], g.cumsum(-2).exp()
+    shrunk, last = growth.reciprocal(), growth[..., -1:, :]
+    rows = torch.cat([r * growth, q * growth], -2)
+    keys = torch.cat([b * shrunk, k * shrunk], -2)  # [n, B, H, 2 C, dk]
+    of_r, of_q = (rows @ keys.mT).split(C, -2)
+    L, near = of_r.split(C, -1)
+    past = torch.ones(C, C, dtype=q.dtype, device=q.device).tril()
+    A, far = (of_q * past.repeat(1, 2)).split(C, -1)
+    rows, q = rows.split(C, -2)
+    b, k = (keys * last).split(C, -2)
+    right = torch.cat([near.tril(-1) @ -v, rows], -1)
+    return solved(S, L, A, right, q, b, last, (far @ v, k.mT @ v))
 
 
-def corrected(
+def solved(
     S: Tensor,
-    decays: Tensor,
+    L: Tensor,
+    A: Tensor,
+    right: Tensor,
     q: Tensor,
     b: Tensor,
-    u: Tensor,
-    r: Tensor,
+    growth: Tensor,
     added: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """o and S of S_t = e^{g_t} S_{t−1} + b_t (u_tᵀ − r_tᵀ e^{g_t} S_{t−1}).
+    """o and S of [U W] = (I + tril(L, −1))⁻¹ right, and what is `added` to A U and T U.
 
-    With decays by row, k_t v_tᵀ of k and v may be `added`.
+    q and b have their decays from the start and to the end of their chunks, which are `growth`.
     """
     dk, dv = S.shape[2:]
-    if decays.dim() == 5:
-        rows = torch.stack([r, q], -2)
-        products, growth, left = channel_products(rows, b, decays)
-        L, A = products.unbind(-2)
-    else:
-        gamma = Ratio.apply(decays, u.dtype)
-        exponents = decays, decays[..., -1:] - decays
-        growth, left = (x.to(u.dtype).exp()[..., None] for x in exponents)
-        L, A = (x @ b.mT * gamma for x in (r, q))
-    if added:
-        k, v = added
-        near, far = channel_products(rows, k, decays)[0].unbind(-2)
-        u = u - near.tril(-1) @ v
-    right = torch.cat([u, r * growth], -1)
     # reads L below its diagonal only
     UW = torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
     AU, AW = (A @ UW).split([dv, dk], -1)
-    TU, TW = ((b * left).mT @ UW).split([dv, dk], -1)
+    TU, TW = (b.mT @ UW).split([dv, dk], -1)
     if added:
-        AU, TU = AU + far @ v, TU + (k * left).mT @ v
-    factor = growth[..., -1, :, None] * torch.eye(dk, dtype=b.dtype, device=b.device) - TW
+        AU, TU = AU + added[0], TU + added[1]
+    factor = growth.mT * torch.eye(dk, dtype=b.dtype, device=b.device) - TW
     sequences = S.flatten(0, 1)  # [B H, dk, dv]
     before, S = carried(torch.baddbmm, TU.flatten(1, 2), factor.flatten(1, 2), sequences)
-    read = (q * growth - AW).flatten(0, 2)
-    o = torch.baddbmm(AU.flatten(0, 2), read, before.flatten(0, 1))
-    return o.view(u.shape), S.unflatten(0, u.shape[1:3])
+    o = torch.baddbmm(AU.flatten(0, 2), (q - AW).flatten(0, 2), before.flatten(0, 1))
+    return o.unflatten(0, A.shape[:3]), S.unflatten(0, A.shape[1:3])
 
 
 def carried(

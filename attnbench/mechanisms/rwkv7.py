@@ -38,7 +38,7 @@ SMALL = "GroupNorm magnifies the rounding of r and k where a token's o is small"
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
     """`rank`: R; None: 2.5 √D, and `gate_rank`: T; None: 5 √D, rounded to multiples of 32, at least
-    32; `chunk`: C, tokens of a chunk; None: 16, or 32 from d = 64 on."""
+    32; `chunk`: C, tokens of a chunk, at most 64; None: 16, or 32 from d = 64 on."""
 
     rank: int | None = None
     gate_rank: int | None = None
@@ -46,6 +46,8 @@ class Config(at.BaseConfig):
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "rank", "gate_rank", "chunk")
+        if (self.chunk or 1) > 64:
+            raise ValueError("the decays of more than 64 tokens may not fit float32; lower chunk")
 
 
 class Rwkv7(at.Recurrent):

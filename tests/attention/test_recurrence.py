@@ -59,8 +59,12 @@ def row_delta(inputs, chunk):
 
 
 def dplr(inputs, chunk):
-    """What is removed is read at k and written at β k; what is added, at another key."""
+    """What is removed is read at k and written at β k; what is added, at another key.
+
+    Its decays are bounded.
+    """
     S, g, q, k, v, beta = by_row(inputs)
+    g = g.clamp(min=-1)
     return dplr_rule(S.squeeze(3), g, q, q.flip(-1), v, beta[..., None] * k, k, chunk)
 
 
