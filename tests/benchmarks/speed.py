@@ -1,6 +1,7 @@
 """How our default forms compare with public implementations, and with the machine's floor.
 
     python -W ignore -m tests.benchmarks.speed [--models NAME,…] [--minutes 25] > reports/speed.md
+    python -W ignore -m tests.benchmarks.speed --compiled --lengths 2048 >> reports/speed.md
 
 Level `attention`, D = 256, 16 heads, float32: a forward pass in inference, in training a backward
 pass too, without an optimiser. On a CPU one thread, its CPU time, and an allocator that keeps freed
@@ -52,6 +53,7 @@ WIDTH, HEADS = 256, 16
 REHEARSED, FEWEST = 2, 7  # pairs that do not count, as a GPU's stopwatch learns, and that do
 ALONE = 3  # iterations of what runs against nothing
 LONGEST_S = 90  # that one process may take
+COMPILING_S = 300  # and one that compiles
 
 
 def main():
@@ -61,18 +63,22 @@ def main():
     parser.add_argument("--tokens", type=int, default=2048, help="Of a batch.")
     parser.add_argument("--minutes", type=float, default=25.0, help="Of all comparisons.")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compiled", action="store_true", help="Only against `compiled`.")
     asked = parser.parse_args()
     device = choose(asked.device)
     rows = [
         Row(name, label, workload(name, int(seq_len), asked.tokens, device))
         for name in asked.models.split(",")
-        for label in (*(label for label, form in card(name).forms.items() if form.package), None)
+        for label in opponents(name, asked.compiled)
         for seq_len in asked.lengths.split(",")
     ]
     rows = only_those_that_run(rows)
     command = shlex.join(["python", "-W", "ignore", "-m", "tests.benchmarks.speed", *sys.argv[1:]])
     packages = dict.fromkeys(row.theirs.package for row in rows if row.label)
-    begin("Speed", __doc__, command, *{"torch": 0, **packages}, device=device)
+    if asked.compiled:
+        print(f"\n## Against `compiled`\n\nMade by `{command}`.\n")
+    else:
+        begin("Speed", __doc__, command, *{"torch": 0, **packages}, device=device)
     found, reached, load = measured(rows, asked.device, 60 * asked.minutes)
     print(f"This machine reaches {reached}; {load}.\n")
     for mode in MODES:
@@ -83,6 +89,13 @@ def main():
         cells = found[row]
         over, ratios = zip(*(cells[mode].said for mode in MODES), strict=True)
         print(f"| {' | '.join((row.head, *over, row.label or '–', *ratios))} |")
+
+
+def opponents(name, compiled):
+    """The labels of forms that ours is compared with; None: it runs alone."""
+    if compiled:
+        return ["compiled"]
+    return [*(label for label, form in card(name).forms.items() if form.package), None]
 
 
 def workload(name, seq_len, tokens, device):
@@ -162,7 +175,7 @@ def measured(rows, device_name, seconds):
     All share the time that is left, short sequences first. What runs against nothing takes less.
     """
     context, found, loads = multiprocessing.get_context("forkserver"), {}, []
-    imported = {row.theirs.module for row in rows if row.label}
+    imported = {row.theirs.module for row in rows if row.label and row.theirs.package}
     context.set_forkserver_preload(["tests.benchmarks.speed", *imported])  # once for all processes
     reached = alone(context, peaks, device_name)
     ends, left = time.monotonic() + seconds, len(MODES) * len(rows)
@@ -172,7 +185,9 @@ def measured(rows, device_name, seconds):
             share = (ends - time.monotonic()) / left
             timed = replace(row, workload=replace(row.workload, mode=mode))
             if share > 0:
-                found[row][mode] = alone(context, compared, timed, device_name, share, reached)
+                longest = COMPILING_S if row.label == "compiled" else LONGEST_S
+                arguments = timed, device_name, share, reached
+                found[row][mode] = alone(context, compared, *arguments, longest=longest)
             left -= 1
             loads.append(os.getloadavg()[0])
         said = [cell for mode in MODES for cell in found[row][mode].said]
@@ -180,13 +195,13 @@ def measured(rows, device_name, seconds):
     return found, reached, f"its load average was {min(loads):.1f} to {max(loads):.1f}"
 
 
-def alone(context, function, *arguments):
-    """The answer of a new process; `Found` with the reason if it gives none in time."""
+def alone(context, function, *arguments, longest=LONGEST_S):
+    """The answer of a new process; `Found` with the reason if it gives none in `longest` s."""
     with context.Pool(1) as pool:
         try:
-            return pool.apply_async(function, arguments).get(LONGEST_S)
+            return pool.apply_async(function, arguments).get(longest)
         except multiprocessing.TimeoutError:
-            return Found(reason=f"no answer within {LONGEST_S} s")
+            return Found(reason=f"no answer within {longest} s")
 
 
 def peaks(device_name):
