@@ -335,7 +335,7 @@ class Read(torch.autograd.Function):
         S, unshifted = shiftable(A)
         # one more column takes the mean of a row off
         o = torch.cat([o, -(o * output).sum(-1, keepdim=True)], -1)
-        torch.bmm(o.flatten(0, 1), pad(v, (0, 1), value=1).flatten(0, 1).mT, out=S.flatten(0, 1))
+        S.flatten(0, 1).baddbmm_(o.flatten(0, 1), pad(v, (0, 1), value=1).flatten(0, 1).mT, beta=0)
         S.mul_(A)
         torch.matmul(S.mT, (q + u[:, None]) / q.shape[-1] ** 0.5, out=dk)
         torch.matmul(S, k, out=dq)
