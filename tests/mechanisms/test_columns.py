@@ -6,15 +6,14 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from attnbench import attention as at
-from attnbench.catalogue.registry import card
-from attnbench.records import Level, Workload
+from tests.mechanisms.building import build
 
 further_columns = at.further_columns
 FORMS = [
-    *(("forgetting", "sdpa", {}, dtype) for dtype in ("float32", "bfloat16")),
-    ("sliding_window", "blocked", {"sink_logit": True}, "float32"),
-    ("sliding_window", "masked", {"sink_logit": True}, "float32"),
-    *(("grouped_query", form, {"sink_logit": True}, "float32") for form in ("eager", "sdpa")),
+    *(("forgetting", "sdpa", {}, dtype) for dtype in (torch.float32, torch.bfloat16)),
+    ("sliding_window", "blocked", {"sink_logit": True}, torch.float32),
+    ("sliding_window", "masked", {"sink_logit": True}, torch.float32),
+    *(("grouped_query", form, {"sink_logit": True}, torch.float32) for form in ("eager", "sdpa")),
 ]
 
 
@@ -36,11 +35,9 @@ class Widths(TorchFunctionMode):
 def test_those_of_a_gpu_fill_its_widths_and_change_nothing(
     mechanism, form, options, dtype, padded, monkeypatch
 ):
-    tested = card(mechanism)
-    sizes = {"batch": 2, "seq_len": 40, "width": 48, "heads": 4, "level": Level.ATTENTION}
-    w = Workload(**sizes, causal=True, dtype=dtype, padding=0.25 * padded)
-    module = tested.forms[form](tested.configure(options), w).to(getattr(torch, dtype)).eval()
-    x = torch.randn(2, 40, 48).to(getattr(torch, dtype))
+    sizes = {"seq_len": 40, "width": 48, "causal": True, "padding": 0.25 * padded}
+    module = build(mechanism, form, **sizes, **options).to(dtype).eval()
+    x = torch.randn(2, 40, 48).to(dtype)
     mask = torch.arange(40).expand(2, -1) < 30 if padded else None
     expected = module(x, mask)
     monkeypatch.setattr(at, "further_columns", lambda d, few, _: further_columns(d, few, "cuda:0"))

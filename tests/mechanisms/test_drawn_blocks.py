@@ -4,13 +4,7 @@ import pytest
 import torch
 
 from attnbench.mechanisms.bigbird import Config, draw
-from attnbench.records import Level, Workload
-from tests.mechanisms.building import build
-
-
-def workload(seq_len):
-    return Workload(batch=2, seq_len=seq_len, width=32, heads=4, level=Level.CORE)
-
+from tests.mechanisms.building import build, workload
 
 CASES = [
     Config(block=4, global_tokens=8, random_tokens=8),
@@ -23,7 +17,7 @@ CASES = [
 @pytest.mark.parametrize("config", CASES, ids=str)
 @pytest.mark.parametrize("seq_len", [1, 30, 96, 400])
 def test_blocks_of_bigbird_are_distinct_and_neither_near_nor_global(config, seq_len):
-    random = draw(config, workload(seq_len))
+    random = draw(config, workload("bigbird", seq_len=seq_len))
     n, b = -(-seq_len // config.block), config.block
     assert random.shape == (4, n, config.random_tokens // b)
     for head in random.tolist():
@@ -36,7 +30,7 @@ def test_blocks_of_bigbird_are_distinct_and_neither_near_nor_global(config, seq_
 
 def test_every_free_block_of_bigbird_is_drawn_about_equally_often():
     config = Config(block=1, global_tokens=2, random_tokens=3)
-    w = Workload(batch=1, seq_len=12, width=4000, heads=4000)
+    w = workload("bigbird", seq_len=12, width=4000, heads=4000)
     counts = draw(config, w)[:, 6].flatten().bincount(minlength=12)
     free = [2, 3, 4, 8, 9, 10, 11]
     assert counts[free].sum() == 12_000
@@ -45,7 +39,7 @@ def test_every_free_block_of_bigbird_is_drawn_about_equally_often():
 
 
 def test_a_draw_of_bigbird_depends_on_the_seed_and_the_head_alone():
-    w = workload(400)
+    w = workload("bigbird", seq_len=400)
     first, again, other = (
         draw(Config(block=4, global_tokens=8, random_tokens=8, seed=s), w) for s in (0, 0, 1)
     )

@@ -3,16 +3,13 @@
 import pytest
 import torch
 
-from attnbench.mechanisms.forgetting import CARD, Config
-from attnbench.records import Level, Workload
-from tests.mechanisms.building import core, qkv
+from attnbench.mechanisms.forgetting import CARD
+from tests.mechanisms.building import build, core, qkv
 
 
 def gradients(form, dtype, exact=torch.bfloat16):
     """Outputs and gradients of parameters at N = 1,025, from numbers that all types represent."""
-    w = Workload(batch=1, seq_len=1025, width=32, heads=4, level=Level.ATTENTION, causal=True)
-    torch.manual_seed(0)
-    module = CARD.forms[form](Config(), w).to(exact).to(dtype)
+    module = build("forgetting", form, batch=1, seq_len=1025, width=32).to(exact).to(dtype)
     with torch.no_grad():
         module.b.copy_(torch.tensor([0.0, -1.0, -3.0, 4.0]))  # from strong decays to weak ones
     x, towards = torch.randn(2, 1, 1025, 32).to(exact).to(dtype)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card, is_built_in, names
-from attnbench.records import Level, Workload
 from attnbench.verify.trial import causal_values
+from tests.mechanisms.building import build, workload
 
 # rounding changes which tokens these choose; the contract's checks hold the choice fixed
 CHOOSE = {"reformer", "routing_transformer", "smart_bird"}
@@ -14,14 +14,12 @@ SLACK = 2  # times the tolerance of short sequences: gradients are sums over 50 
 MECHANISMS = [name for name in names() if is_built_in(name) and name not in CHOOSE]
 
 
-def computed(mechanism, form, causal, dtype):
+def computed(name, form, causal, dtype):
     """Output and gradients, from numbers that all types represent."""
-    sizes = {"batch": 1, "seq_len": LENGTH, "width": 32, "heads": 4, "level": Level.ATTENTION}
-    w = Workload(**sizes, mode="training", causal=causal)
-    if mechanism.refusal(form, config := mechanism.config(), w):
-        pytest.skip(mechanism.refusal(form, config, w))
-    torch.manual_seed(0)
-    module = mechanism.forms[form](config, w)
+    sizes = {"batch": 1, "seq_len": LENGTH, "width": 32, "mode": "training", "causal": causal}
+    if reason := card(name).refusal(form, card(name).config(), workload(name, **sizes)):
+        pytest.skip(reason)
+    module = build(name, form, **sizes)
     with torch.no_grad():
         for p in module.parameters():
             if not p.any():  # zeros would hide what they multiply
@@ -40,11 +38,11 @@ def computed(mechanism, form, causal, dtype):
 def test_long_sequences_lose_no_digits(name):
     mechanism = card(name)
     for causal in causal_values(mechanism.causality):
-        exact = computed(mechanism, "eager", causal, torch.float64)
+        exact = computed(name, "eager", causal, torch.float64)
         largest = max(value.norm() for key, value in exact.items() if key != "y")
         for form in (form for form in mechanism.own_forms if form != "compiled"):
             for dtype in (torch.float32, torch.bfloat16):
-                found = computed(mechanism, form, causal, dtype)
+                found = computed(name, form, causal, dtype)
                 allowed = SLACK * getattr(mechanism.tolerance, str(dtype).removeprefix("torch."))
                 for key, expected in exact.items():
                     error = (found[key].double() - expected).norm()

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
-from attnbench.records import Level, Workload
 from tests.kept import assert_linear, kept_bytes
 from tests.mechanisms.building import build, core, qkv, workload
 
@@ -32,10 +30,9 @@ def test_what_training_keeps_is_linear_in_length(name, form, options):
 
 @pytest.mark.parametrize("name", ["kimi_delta", "rwkv7"])
 def test_what_the_core_keeps_for_training_is_below_four_times_its_inputs(name):
-    w = Workload(batch=1, seq_len=8192, width=256, heads=16, level=Level.CORE, causal=True)
-    config = card(name).config()
-    module = card(name).forms["chunked"](config, w)
-    inputs = [torch.randn(shape).requires_grad_() for shape in module.core_inputs(config, w)]
+    sizes = {"batch": 1, "seq_len": 8192, "width": 256, "heads": 16}
+    module, w = core(name, "chunked", **sizes).float(), workload(name, **sizes)
+    inputs = [torch.randn(shape).requires_grad_() for shape in module.core_inputs(module.config, w)]
     kept, _ = kept_bytes(module.attend, *inputs, None)
     assert kept < 4 * sum(tensor.nbytes for tensor in inputs)
 
