@@ -17,41 +17,32 @@ ALL = ["fastformer", "fnet", "linformer", "small.py:CARD"]
 
 
 @pytest.fixture
-def trees(tmp_path):
-    """Makes the two trees from their files; each is a repository, as `check` has them."""
+def found(server, tmp_path):
+    """The names that changes reach in two trees of these files, and the files nothing covers.
 
-    def make(base, head):
-        made = {}
-        for side, files in (("base", base), ("head", head)):
+    Each tree is a repository, as `check` has them, or the folder of one.
+    """
+
+    def ask(base, head, *changes):
+        trees = {"base": base, "head": head}
+        for side, files in ((side, tree) for side, tree in trees.items() if isinstance(tree, dict)):
             repository = Repository(tmp_path / side)
             (repository.folder / "small.py").unlink()
             for path, text in files.items():
                 repository.write(path, text)
-            made[side] = repository.folder
-        return made
-
-    return make
-
-
-@pytest.fixture
-def found(server):
-    """The names that changes reach, and the files that nothing covers."""
-
-    def ask(trees, *changes):
+            trees[side] = repository.folder
         result = reach(trees, changes, Runner(server=server), "cpu")
         return [*result.reached], result.uncovered
 
     return ask
 
 
-def test_cards_are_found_by_their_text(trees, found):
-    files = {"a.py": CARD, "b.py": CARD, "c.py": "x = 1\n", "text.py": f"T = '''\n{CARD!s}'''\n"}
-    files["text.py"] = "TEXT = r'''\nCARD = Card()\n'''\n"
-    both_trees = trees(files, {**files, "a.py": CARD + "#", "c.py": "x = 2\n", "d.py": CARD})
-    assert found(both_trees, "a.py", "c.py", "text.py", "d.py") == (
-        ["a.py:CARD", "d.py:CARD"],
-        ("c.py", "text.py"),
-    )
+def test_cards_are_found_by_their_text(found):
+    text = "TEXT = r'''\nCARD = Card()\n'''\n"
+    files = {"a.py": CARD, "b.py": CARD, "c.py": "x = 1\n", "text.py": text}
+    head = {**files, "a.py": CARD + "#", "c.py": "x = 2\n", "d.py": CARD}
+    reached, uncovered = found(files, head, "a.py", "c.py", "text.py", "d.py")
+    assert (reached, uncovered) == (["a.py:CARD", "d.py:CARD"], ("c.py", "text.py"))
 
 
 def test_mechanisms_are_named_as_models_takes_them():
@@ -80,9 +71,9 @@ def test_the_file_of_what_is_checked(name, file, tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["class Small Small", MECHANISM + "\nraise KeyError", "x = 1"])
-def test_a_card_that_can_no_longer_be_loaded_is_reached(broken, trees, found):
-    both_trees = trees({"a.py": CARD, "b.py": CARD}, {"a.py": broken})
-    assert found(both_trees, "a.py", "b.py") == (["a.py:CARD", "b.py:CARD"], ())
+def test_a_card_that_can_no_longer_be_loaded_is_reached(broken, found):
+    both = {"a.py": CARD, "b.py": CARD}, {"a.py": broken}
+    assert found(*both, "a.py", "b.py") == (["a.py:CARD", "b.py:CARD"], ())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +86,7 @@ def test_a_card_that_can_no_longer_be_loaded_is_reached(broken, trees, found):
         ("beside.py", "import importlib; importlib.import_module('beside')\n"),
     ],
 )
-def test_imports_count_wherever_they_are(where, line, trees, found):
+def test_imports_count_wherever_they_are(where, line, found):
     files = {
         "a.py": line + CARD,
         "b.py": CARD,
@@ -104,14 +95,13 @@ def test_imports_count_wherever_they_are(where, line, trees, found):
         "parts/__init__.py": "",
         where: "x = 1\n",
     }
-    both_trees = trees(files, {**files, where: "x = 2\n"})
-    assert found(both_trees, where) == (["a.py:CARD"], ())
+    assert found(files, {**files, where: "x = 2\n"}, where) == (["a.py:CARD"], ())
 
 
-def test_what_only_base_loads_counts(trees, found):
+def test_what_only_base_loads_counts(found):
     text = "try:\n    from extra import x\nexcept ImportError:\n    x = 0\n" + CARD
-    both_trees = trees({"a.py": text, "extra.py": "x = 1\n"}, {"a.py": text})
-    assert found(both_trees, "extra.py") == (["a.py:CARD"], ())
+    base = {"a.py": text, "extra.py": "x = 1\n"}
+    assert found(base, {"a.py": text}, "extra.py") == (["a.py:CARD"], ())
 
 
 @pytest.fixture
@@ -144,7 +134,7 @@ def test_a_shared_file_reaches_what_stands_on_it(file, names, package, found):
     path = f"attnbench/{file}"
     with open(package["head"] / path, "a") as text:
         text.write("# changed\n")
-    assert found(package, path) == (names, () if names else (path,))
+    assert found(*package.values(), path) == (names, () if names else (path,))
 
 
 def test_every_form_is_checked_where_the_budget_is_enough_and_else_the_default():
