@@ -119,13 +119,11 @@ class Counted:
 class CheckedCase:
     """One case during a check: counted on each side, then timed in two looks.
 
-    A function has no workload, and its arguments as options. `further`: a form that was not asked
-    for, which only counts if it runs and is not the default.
+    A function has no workload, and its arguments as options.
     """
 
     asked: Selection
     workload: Workload | None = None
-    further: bool = False
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     outputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # answers on them, by side
     batch: int | None = None  # the timed batch, not the counted one
@@ -180,11 +178,7 @@ class CheckedCase:
 def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length; duplicates count once."""
     return [
-        CheckedCase(
-            asked=one,
-            workload=plan.workload(mode, n),
-            further=one.form is not None and replace(one, form=None) in asked,
-        )
+        CheckedCase(asked=one, workload=plan.workload(mode, n))
         for one in dict.fromkeys(asked)
         for mode in plan.modes
         for n in plan.lengths

@@ -174,16 +174,12 @@ class Looks:
         """Count the cases; then look at one after another, and once more at what is doubtful.
 
         What is suspected is confirmed before the next case is looked at, the rest when all have
-        been. Cases of further forms are left out that run on no side, or are of the default form.
+        been. A form that is named beside the default that it is counts once.
         """
         if self.plan.times:
             self.server.of_layout(layout(0, 1))  # loads torch while cases are counted
         count(cases, self.runner, {side: self.trees[side] for side in (BASE, HEAD)})
-        defaults = {case.label for case in cases if not case.further}
-        for case in cases:
-            unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
-            if not case.further or not (unsupported or case.label in defaults):
-                self.cases.append(case)
+        self.cases += {case.label: case for case in cases}.values()
         waiting = self.due
         with suppress(OverBudget):
             while waiting:

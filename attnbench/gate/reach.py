@@ -44,7 +44,7 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
 
     Raises `CannotRun` and `OverBudget`.
     """
-    reached, covered = dict[str, list[str]](), dict[str, set[str]]()
+    reached, covered = dict[str, Sequence[str]](), dict[str, set[str]]()
     names = {name for tree in trees.values() for name in contained(tree)} if changes else set()
     for name in sorted(names):
         runner.observe(f"asking what {name} loads")
@@ -58,8 +58,7 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
         files = {*base.get("files", ()), *head.get("files", ()), name.rpartition(":")[0]}
         covered[name] = {file for file in files if not file.startswith(PEERS)}
         if base["outcome"] != head["outcome"] or covered[name] & {*changes}:
-            compiled = head.get("compiled", ())
-            reached[name] = [form for form in head.get("forms", ()) if form not in compiled]
+            reached[name] = head.get("forms", ())
     code = {path for path in changes if path.endswith(".py")}.difference(*covered.values())
     return Reach(reached=reached, known=len(covered), uncovered=tuple(sorted(code)))
 

@@ -65,10 +65,9 @@ class Worker(Answering):
         return {"environment": asdict(environment(device, threads, dtypes))}
 
     def forms(self, mechanism: str) -> Answer:
-        """Names of the forms that the tree itself computes, and of those that torch compiles."""
-        forms = self.cards.find(mechanism).forms
-        own = tuple(name for name, form in forms.items() if not form.package)
-        return {"forms": own, "compiled": [name for name, form in forms.items() if form.compiles]}
+        """Names of the forms that the tree itself computes, and torch does not compile."""
+        card = self.cards.find(mechanism)
+        return {"forms": [name for name in card.own_forms if not card.forms[name].compiles]}
 
     def loads(self, mechanism: str, device: str) -> Answer:
         """Its forms, or why it cannot be loaded, and the files of the tree that are loaded."""
