@@ -6,9 +6,9 @@ Waiting is read from Linux's files; elsewhere it is left out.
 import math
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 from attnbench.devices.cgroups import read
 from attnbench.devices.protocol import Meter
@@ -19,31 +19,18 @@ PROC = Path("/proc")
 
 FAULTING = 0.01  # a sample is retaken if page faults took this share of its time
 
-
-class Account(NamedTuple):
-    """What this process has used so far; None where the system does not say."""
-
-    cpu_s: float
-    faults: int
-    waited_s: float | None  # of all threads, ready but without a core
-
-    def since(self, before: "Account") -> "Account":
-        """What was used since an earlier account."""
-        both: Iterator[Any] = zip(before, self, strict=True)
-        # what an ended thread waited is no longer counted
-        return Account._make(None if None in (a, b) else max(0, b - a) for a, b in both)
+Account = tuple[float, int, float]  # CPU seconds, page faults, seconds of waiting for a core
 
 
-def account(proc: Path = PROC) -> Account:
-    """The account of this process now."""
-    return Account(time.process_time(), faults(), waited_s(proc))
+def account() -> Account:
+    """What this process has used so far."""
+    return time.process_time(), faults(), waited_s()
 
 
-def share(used: Account) -> float | None:
+def share(cpu_s: float, waited_s: float) -> float | None:
     """The share of its time that a process had a core while it wanted to compute, if known."""
-    if used.waited_s is None or not used.cpu_s:
-        return None
-    return min(1.0, used.cpu_s / (used.cpu_s + used.waited_s))
+    known = cpu_s and not math.isnan(waited_s)
+    return cpu_s / (cpu_s + max(0.0, waited_s)) if known else None
 
 
 def faults() -> int:
@@ -56,12 +43,15 @@ def kernel_s() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_stime
 
 
-def waited_s(proc: Path = PROC) -> float | None:
-    """Seconds that the threads of this process have waited for a core."""
+def waited_s(proc: Path = PROC) -> float:
+    """Seconds that the threads of this process have waited for a core; NaN where nothing says it.
+
+    What a thread waited is no longer counted once it has ended.
+    """
     # time on a core, time waiting for one, turns
     texts = (read(task, "schedstat") for task in (proc / "self" / "task").glob("*"))
     waits = [int(text.split()[1]) for text in texts if text]
-    return sum(waits) / 1e9 if waits else None
+    return sum(waits) / 1e9 if waits else math.nan
 
 
 class CoreMeter(Meter):
@@ -78,15 +68,14 @@ class CoreMeter(Meter):
         return faults()  # an account would read files for it
 
     def waited(self) -> float:
-        waited_s = self.account().waited_s
-        return math.nan if waited_s is None else waited_s
+        return self.account()[2]
 
     def __enter__(self) -> Self:
         self.before = self.account()
         return self
 
     def __exit__(self, *error: object) -> None:
-        used = self.account().since(self.before)
-        self.waited_s = used.waited_s
-        self.is_slow = FAULT_S * used.faults > FAULTING * used.cpu_s
+        cpu_s, faults, waited_s = (b - a for a, b in zip(self.before, self.account(), strict=True))
+        self.waited_s = None if math.isnan(waited_s) else max(0.0, waited_s)
+        self.is_slow = FAULT_S * faults > FAULTING * cpu_s
         self.disturbed = Disturbance.FAULTS if self.is_slow else None

@@ -8,7 +8,6 @@ has its own memory and processes, but clocks, power and energy are the GPU's.
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from statistics import median
 from types import MappingProxyType
 from typing import Any, Self
@@ -61,14 +60,6 @@ def answer(uuid: str, question: Question, default: Any) -> Any:
         return ask(question, uuid, whole=True)
     except Unavailable:
         return default
-
-
-def knows(uuid: str) -> bool:
-    """Whether NVML finds a GPU with this UUID."""
-    with suppress(Unavailable):
-        ask(lambda nvml, gpu: None, uuid)
-        return True
-    return False
 
 
 def process_bytes(uuid: str) -> int:

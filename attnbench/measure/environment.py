@@ -8,7 +8,7 @@ from contextlib import suppress
 import torch
 
 from attnbench.devices.cgroups import cores
-from attnbench.devices.disturbances import account, share
+from attnbench.devices.disturbances import share, waited_s
 from attnbench.devices.finding import find
 from attnbench.devices.host import host, load, memory_bytes, processor
 from attnbench.devices.protocol import Device
@@ -28,7 +28,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     chosen = find(device)
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
-    before, begun = load(), account()
+    before, begun = load(), (time.process_time(), waited_s())
     clock, products = chosen.host_clock(threads), dict[str, float]()
     for dtype in dtypes:
         with suppress(torch.OutOfMemoryError):
@@ -51,7 +51,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
         copy_bytes=copied,
         peaks=products,
         load=before,
-        share=share(account().since(begun)),
+        share=share(time.process_time() - begun[0], waited_s() - begun[1]),
         **facts,
     )
 

@@ -180,8 +180,8 @@ def bfloat16(folder, tiny):
 def doubts(folder, tiny):
     """What may be wrong with times: launches that show, a warm cache; and other timers.
 
-    Forecasts: of `cliff` and of `replayed` 10 of 12 cases in 2 to 3 rounds, 57 s; of `warm` 2 of 2 in
-    2 rounds, 26 s; of `energy` 2 of 2 in 1 round, 24 s.
+    Forecasts: of `cliff` and of `replayed` 10 of 12 cases in 2 to 3 rounds, 57 s; of `warm` 2 of 2
+    in 2 rounds, 26 s; of `energy` 2 of 2 in 1 round, 24 s.
     """
     models = "fastformer,linear_transformer" if tiny else "gated_delta_net,mamba2,lightning"
     cliff = ("--mode", "inference", "--models", models)

@@ -159,7 +159,8 @@ class Cuda(Device):
         # the second version gives the UUID of a MIG instance
         driver().cuDeviceGetUuid_v2(number, self.index)
         text = str(UUID(bytes=number.raw))
-        return nvml.PART + text if nvml.knows(nvml.PART + text) else f"GPU-{text}"
+        is_part = nvml.answer(nvml.PART + text, lambda *_: True, default=False)
+        return nvml.PART + text if is_part else f"GPU-{text}"
 
 
 def device_count() -> int:
