@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from attnbench.devices.host import quietest_core
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run.agenda import Agenda
 from attnbench.run.costs import peak_rates
-from attnbench.run.pace import Pace, of_quietest_core
+from attnbench.run.pace import Pace
 from attnbench.run.pool import TORCH, Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import ObserveBlock, Progress, sweep
@@ -69,9 +70,9 @@ def measure(
     if shard:
         fleets.claim(folder.parent, here)
     with Journal(folder, Start(request, here, shard)) as journal, ExitStack() as stack:
-        pace = of_quietest_core(server.process) if request.settings.clock is Clock.CPU else None
-        if pace:
-            stack.enter_context(pace)
+        pace = None
+        if request.settings.clock is Clock.CPU:
+            pace = stack.enter_context(Pace(server.process, quietest_core()))
         if shard is None and options_file:
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)

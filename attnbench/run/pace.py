@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from statistics import harmonic_mean, median
 
-from attnbench.devices.host import quietest_core
 from attnbench.records import Disturbance, Sample
 from attnbench.run.process import Process
 
@@ -69,8 +68,3 @@ def typical(samples: Iterable[Sample]) -> dict[str, float]:
     """The median of the probes beside these samples, under its key of `metrics.TABLE`."""
     probes = [sample.pace_s for sample in samples if sample.pace_s is not None]
     return {"probe_s": median(probes)} if probes else {}
-
-
-def of_quietest_core(start: Callable[[], Process]) -> Pace:
-    """The pace of the core that others use least."""
-    return Pace(start, quietest_core())

@@ -16,12 +16,14 @@ class LockedFile:
     """
 
     def __init__(self, path: Path) -> None:
+        import fcntl  # not on Windows, where sweeps are read but never written
+
         flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CREAT
         self._fd = os.open(path, flags, 0o666)
         try:
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise FileExistsError(errno.EEXIST, f"{path.name} is not a regular file")
-            lock(self._fd)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with open(self._fd, "rb", closefd=False) as file:
                 self.content = file.read()
             if not self.content:
@@ -55,10 +57,3 @@ class LockedFile:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
-
-
-def lock(fd: int) -> None:
-    """Lock an open file. Raises `BlockingIOError`, `OSError` where its file system has no locks."""
-    import fcntl  # not on Windows, where sweeps are read but never written
-
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

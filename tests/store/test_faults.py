@@ -10,7 +10,6 @@ import pytest
 
 from attnbench.errors import StoreError, SweepBusy
 from attnbench.records import Outcome, Part, Run
-from attnbench.store import locked
 from attnbench.store.journal import FILE, TORN, load
 from attnbench.store.locked import LockedFile
 from attnbench.store.resuming import done
@@ -120,10 +119,10 @@ def test_what_is_appended_is_on_the_disk_or_not_in_the_file(tmp_path, monkeypatc
 def test_a_file_that_cannot_be_locked_is_refused(tmp_path, monkeypatch):
     """Else two sweeps might write it at once."""
 
-    def lock(fd):
+    def flock(*how):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(locked, "lock", lock)
+    monkeypatch.setattr("fcntl.flock", flock)
     said = "cannot write .*: no locks available; choose a file system that has locks, or choose"
     with pytest.raises(StoreError, match=said):
         opened(tmp_path)
