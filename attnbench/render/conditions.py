@@ -24,9 +24,14 @@ HALF = (
 
 
 def conditions(analysis: Analysis) -> list[str]:
-    """`origin` and the method, each a line of plain text; warnings are separate."""
+    """Request, machine, versions, date and method, each a line of plain text."""
     sweep = analysis.sweep
-    lines = origin(sweep)
+    # sessions of one machine differ in free memory: the first of each machine is shown
+    machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
+    lines = [_asked(sweep)]
+    lines += (line for session in reversed(machines.values()) for line in _machine(session))
+    if sweep.begun:
+        lines.append(f"Measured on {sweep.begun[:10]}.")
     if sweep.shards:
         lines.append(f"Divided into {units.many(sweep.shards[0].of, 'shard')}.")
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
@@ -37,17 +42,6 @@ def conditions(analysis: Analysis) -> list[str]:
         lines.append(HALF.format(" and ".join(sorted(half))))
     for reason in {run.notes["nvml"] for run in sweep.runs if "nvml" in run.notes}:
         lines.append(f"NVML does not show the memory of single processes ({reason}).")
-    return [clean(line) for line in lines]
-
-
-def origin(sweep: Sweep) -> list[str]:
-    """Request, machine, versions and date, each a line of plain text."""
-    # sessions of one machine differ in free memory: the first of each machine is shown
-    machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
-    lines = [_asked(sweep)]
-    lines += (line for session in reversed(machines.values()) for line in _machine(session))
-    if sweep.begun:
-        lines.append(f"Measured on {sweep.begun[:10]}.")
     return [clean(line) for line in lines]
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -71,10 +71,18 @@ class Table:
         """Which columns hold numbers."""
         return [any(row[i].is_number for row in self.rows) for i in range(len(self.columns))]
 
-    @property
-    def unmeasured(self) -> list[int]:
-        """The columns of lengths, by position, in which nothing is a number."""
-        return [i for i, known in enumerate(self.numeric) if self.across and i and not known]
+
+class Report(NamedTuple):
+    """What the page and the Markdown of a sweep hold: lines of plain text, and tables.
+
+    `answers` are sentences by their headings; the first of the tables is that of the answers.
+    """
+
+    name: str
+    answers: Mapping[str, str]
+    warnings: Sequence[str]
+    conditions: Sequence[str]
+    tables: Sequence[Table]
 
 
 class Column(NamedTuple):

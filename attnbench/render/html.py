@@ -9,7 +9,7 @@ tables stay within reach without scripts.
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from attnbench.render.grid import Table, clean
+from attnbench.render.grid import Report, clean
 
 WEB = Path(__file__).with_name("web")
 # the charting library, compressed; made when the package is built
@@ -27,34 +27,21 @@ NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, se
 
 
 def page(
-    name: str,
-    tables: Sequence[Table],
-    *,
-    head: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-    conditions: Sequence[str] = (),
-    answers: Mapping[str, str] = MappingProxyType({}),
+    report: Report,
     pictures: Mapping[str, bytes] = MappingProxyType({}),
     charts: Mapping[str, Any] | None = None,
 ) -> bytes:
     """The whole document.
 
-    `head` are lines below the name, followed by what was found: `answers`, sentences by their
-    headings, and the first of the tables. `pictures` are PNG files by their captions; `charts` is
-    the data of `charts.charts`.
+    `pictures` are PNG files by their captions; `charts` is the data of `charts.charts`.
     """
     if charts is not None and not VEGA.is_file():
-        charts, warnings = None, [*warnings, NO_CHARTS]
+        charts, report = None, report._replace(warnings=[*report.warnings, NO_CHARTS])
     style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
     vega = gzip.decompress(VEGA.read_bytes()).decode() if charts is not None else ""
     data = json.dumps(charts, ensure_ascii=False, allow_nan=False).replace("<", r"\u003c")
     text = _template().render(
-        name=name,
-        head=head,
-        tables=tables,
-        warnings=warnings,
-        conditions=conditions,
-        answers=answers,
+        **report._asdict(),
         pictures=pictures,
         charts=charts,
         data=data,

@@ -1,32 +1,12 @@
-"""Tables as LaTeX with booktabs: a piece for each, to be input, and a document that shows them.
+"""Tables as LaTeX with booktabs, each a file to be input in a paper's own table.
 
-Every character that is special to TeX is escaped. The document shrinks what does not fit a page.
+Every character that is special to TeX is escaped.
 """
 
 import re
-from collections.abc import Sequence
 from types import MappingProxyType
 
 from attnbench.render.grid import Cell, Table, clean
-
-PREAMBLE = r"""\documentclass{article}
-\usepackage[T1]{fontenc}
-\usepackage[utf8]{inputenc}
-\usepackage{adjustbox,booktabs,textcomp}
-\usepackage[margin=2cm]{geometry}
-\setlength{\tabcolsep}{3pt}
-\begin{document}
-"""
-END = "\\end{document}\n"
-FLOAT = r"""\begin{table}[htbp]
-\centering\footnotesize
-\caption{%s}
-\label{tab:%s}
-\begin{adjustbox}{max width=\linewidth,max totalheight=0.8\textheight}
-\input{%s}\end{adjustbox}
-\par\smallskip %s
-\end{table}
-"""
 
 SPECIAL = MappingProxyType({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "[": "{[}", "]": "{]}",
@@ -48,26 +28,16 @@ LONG = 30  # letters; columns with longer texts are paragraphs
 PARAGRAPH = "p{130pt}"
 
 
-def files(tables: Sequence[Table]) -> dict[str, str]:
-    """File name to text: a piece for `\\input` for each table, and a document that shows all."""
-    shown = [table for table in tables if table.rows]
-    floats = (
-        FLOAT % (escape(table.title), table.name, table.name, escape(table.bold_note))
-        for table in shown
-    )
-    document = PREAMBLE + "\n".join(floats) + END
-    return {**{f"{table.name}.tex": _piece(table) for table in shown}, "tables.tex": document}
-
-
-def _piece(table: Table) -> str:
-    """The grid alone, below a comment on what it shows and needs."""
+def table(table: Table) -> str:
+    """The grid, to be input, below comments on what it shows and needs."""
     longest = [max(len(row[i].text) for row in table.rows) for i in range(len(table.columns))]
     kinds = zip(longest, table.aligned, strict=True)
     declared = "".join(PARAGRAPH if n > LONG else "r" if right else "l" for n, right in kinds)
     head, *rows = [map(Cell, table.columns), *table.rows]
     lines = [" & ".join(map(_shown, row)) + r" \\" for row in (head, *rows)]
     return "\n".join([
-        rf"% {escape(table.title)}; needs \usepackage{{booktabs}}",
+        rf"% {escape(table.title)}; needs \usepackage{{booktabs,textcomp}}",
+        rf"% {escape(table.bold_note)}",
         rf"\begin{{tabular}}{{{declared}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
         r"\bottomrule", r"\end{tabular}", "",
     ])  # fmt: skip

@@ -2,33 +2,27 @@
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from attnbench.render.answers import TITLE
-from attnbench.render.grid import Cell, Table, clean
+from attnbench.render.grid import Cell, Report, Table, clean
 
 # the last two alternatives are what GitHub turns into links by itself
 SIGNS = re.compile(r"([\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|:(?=//)|(?<=[wW]{3})\.)")
 
 
-def page(
-    title: str,
-    answers: Iterable[str],
-    warnings: Iterable[str],
-    conditions: Iterable[str],
-    pictures: Iterable[str],
-    tables: Sequence[Table],
-) -> bytes:
+def page(report: Report, pictures: Iterable[str]) -> bytes:
     """Answers with their table, warnings, conditions and pictures, then the other tables."""
-    first = [found for found in tables if found.name == "answer"]
-    notes = [*(f"Warning: {warning}" for warning in warnings), *conditions]
+    notes = [*(f"Warning: {warning}" for warning in report.warnings), *report.conditions]
+    answers = _listed(map(": ".join, report.answers.items()))
+    first, *others = map(table, report.tables)
     parts = [
-        f"# {escape(title)}\n\n## {TITLE}\n\n{_listed(answers)}\n",
-        *map(table, first),
+        f"# {escape(report.name)}\n\n## {TITLE}\n\n{answers}\n",
+        first,
         f"## Conditions\n\n{_listed(notes)}\n",
         *(f"![{name.partition('.')[0]}]({name})" for name in pictures),
         "",
-        *(table(found) for found in tables if found not in first),
+        *others,
     ]
     return "\n".join(parts).encode()
 

@@ -10,10 +10,10 @@ from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.records import PASSES, Sweep
 from attnbench.render import charts, cost_tables, delimited, exports, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
-from attnbench.render.conditions import conditions, origin, warnings
+from attnbench.render.conditions import conditions, warnings
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.figures import cost_figure, decode_figure, saved
-from attnbench.render.grid import Table
+from attnbench.render.grid import Report, Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.names import named
 
@@ -36,10 +36,7 @@ def report_files(
     """
     sweep, cases = analysis.sweep, analysis.cases
     tables = tables or [*report_tables(analysis)]
-    answers, warned, said = sentences(analysis.answers), warnings(analysis), conditions(analysis)
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
-    sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
-    sheets["cases.csv"] = delimited.frame(recorded)
     described = captions(cases, sweep)
     pictures = {
         f"{stem}.{end}": saved(figure, end)
@@ -48,24 +45,21 @@ def report_files(
         if end not in exports.FORMATS
     }
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
-    shown = [file for file in files if file.endswith(".png")]
-    files |= exports.files(analysis, formats)
     labelled = named(tables, cases["series"])
-    lines = map(": ".join, answers.items())
-    files["tables.md"] = markdown.page(sweep.name, lines, warned, said, shown, labelled)
-    files |= {file: text.encode() for file, text in latex.files(labelled).items()}
-    head = origin(sweep)
-    files["report.html"] = html.page(
+    report = Report(
         sweep.name,
+        sentences(analysis.answers),
+        warnings(analysis),
+        conditions(analysis),
         labelled,
-        head=head,
-        answers=answers,
-        warnings=warned,
-        conditions=[line for line in said if line not in head],
-        pictures={text: pictures[f"{stem}.png"] for stem, text in described.items()},
-        charts=charts.charts(analysis),
     )
-    return files | sheets
+    by_caption = {text: pictures[f"{stem}.png"] for stem, text in described.items()}
+    files |= exports.files(analysis, formats)
+    files["tables.md"] = markdown.page(report, [name for name in files if name.endswith(".png")])
+    files["report.html"] = html.page(report, by_caption, charts.charts(analysis))
+    files |= {f"{one.name}.tex": latex.table(one).encode() for one in labelled if one.rows}
+    files |= {f"{one.name}.csv": delimited.table(one) for one in tables}
+    return files | {"cases.csv": delimited.frame(recorded)}
 
 
 def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:

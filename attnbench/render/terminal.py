@@ -30,12 +30,11 @@ REFRESH_PER_S = 2  # the machine is being measured, so the display must cost alm
 def table(table: Table, width: int) -> RenderableType:
     """The title, the grid in as many blocks of columns as `width` requires, and the note.
 
-    The leading columns start each block. Lengths at which nothing was measured are left out, unless
-    that is all of them. Headings are folded, and words where they must be; numbers never are.
+    The leading columns start each block. Headings are folded, and words where they must be; numbers
+    never are.
     """
-    kept = [i for i in range(len(table.columns)) if i not in table.unmeasured]
-    kept = kept if len(kept) > 1 else [*range(len(table.columns))]
-    leading, left = kept[: table.leading], kept[table.leading :]
+    columns = [*range(len(table.columns))]
+    leading, left = columns[: table.leading], columns[table.leading :]
     parts: list[RenderableType] = []
     while table.rows and (left or not parts):
         fits = len(left)

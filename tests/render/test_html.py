@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
 from attnbench.render import html, page
-from attnbench.render.grid import Cell, Table, clean, words
+from attnbench.render.grid import Cell, Report, Table, clean, words
 from tests.render.test_writers import HOSTILE
 from tests.sweeps import sweep
 
@@ -55,17 +55,15 @@ def one(name: str) -> Table:
     return Table(name="t", title=name, columns=("Name", name, "128"), rows=rows, note=name)
 
 
+def plain(name: str) -> Report:
+    """A report without answers, warnings and conditions."""
+    return Report(name, {}, [], [], [one(name)])
+
+
 @pytest.mark.parametrize("name", NASTY)
 def test_a_name_is_shown_literally(name: str):
-    made = html.page(
-        name,
-        [replace(one(name), name="answer"), one(name)],
-        head=[name],
-        warnings=["w", name],
-        conditions=[name],
-        answers={name: name},
-        pictures={name: b"x"},
-    )
+    tables = [replace(one(name), name="answer"), one(name)]
+    made = html.page(Report(name, {name: name}, ["w", name], [name], tables), {name: b"x"})
     seen = Seen(made.decode().replace("<wbr>", ""))
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
@@ -74,15 +72,15 @@ def test_a_name_is_shown_literally(name: str):
     kinds = ("#", "data:image/png;base64,", "data:,")
     assert all(link.startswith(kinds) for link in links)
     # heading and line below; answer's heading and sentence; warning; contents; caption; of two
-    # tables title, column, two cells and note; line of the conditions
-    assert sum(text == clean(name) for text in seen.text) == 18
+    # tables title, column, two cells and note
+    assert sum(text == clean(name) for text in seen.text) == 17
     assert f"{clean(name)} – attnbench" in seen.text
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.text(min_size=1, max_size=60))
 def test_any_text_comes_back_as_it_was(text: str):
-    seen = Seen(html.page(text, [one(text)]).decode().replace("<wbr>", ""))
+    seen = Seen(html.page(plain(text)).decode().replace("<wbr>", ""))
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
     assert clean(text) in seen.text
@@ -103,7 +101,7 @@ def test_a_report_is_one_page_with_everything_in_it():
 
 
 def test_only_the_style_and_scripts_of_the_page_may_run():
-    made = html.page("s", [one("x")]).decode()
+    made = html.page(plain("s")).decode()
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', made)
     rules = dict(rule.split(" ", 1) for rule in unescape(policy).split("; "))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
@@ -115,20 +113,12 @@ def test_only_the_style_and_scripts_of_the_page_may_run():
 
 
 def test_answers_come_first_then_warnings_then_tables():
-    found = {"Found": "fastest"}
-    made = html.page(
-        "s",
-        [one("a"), one("t")],
-        head=["on"],
-        warnings=["busy"],
-        answers=found,
-        conditions=["asked"],
-    )
-    text = made.decode()
-    read = ("s", "on", "Found", "fastest", "1 warning: busy", "t", "asked")
+    made = Report("s", {"Found": "fastest"}, ["busy"], ["asked"], [one("a"), one("t")])
+    text = html.page(made).decode()
+    read = ("s", "asked", "Found", "fastest", "1 warning: busy", "t")
     places = [text.index(f">{each}</") for each in read]
     assert places == sorted(places)
-    assert 'class="warnings"' not in html.page("s", [one("t")]).decode()
+    assert 'class="warnings"' not in html.page(plain("t")).decode()
 
 
 def test_figures_are_embedded_whichever_formats_were_asked_for():

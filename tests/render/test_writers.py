@@ -5,7 +5,6 @@ import io
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from itertools import accumulate
 
 import pytest
@@ -40,10 +39,6 @@ def table(*names: str) -> Table:
     return Table(name="t", title="Title", columns=("Name", "64", "128"), rows=rows, note="A note.")
 
 
-def piece(one: Table) -> str:
-    return latex.files([one])[f"{one.name}.tex"]
-
-
 def printed(one: Table, width: int, **options: object) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, **options)
@@ -70,7 +65,7 @@ def test_no_name_breaks_a_table_or_acts(name: str):
     assert row[0] in (clean(name), "'" + clean(name))
     assert row[0][0] not in "=+-@"
 
-    text = piece(table(name))
+    text = latex.table(table(name))
     body = text[text.index("\\midrule") : text.index("\\bottomrule")]
     assert braces_balance(text)
     assert len(re.findall(r"(?<!\\)&", body)) == 2
@@ -107,38 +102,29 @@ def test_any_text_leaves_latex_balanced(text: str):
     assert "\n" not in escaped
 
 
-def test_the_document_shows_a_piece_for_each_table():
-    one, two = table("a"), table("b")
-    empty = Table(name="none", title="T", columns=("a", "b"), rows=())
-    made = latex.files([one, replace(two, name="u"), empty])
-    assert set(made) == {"t.tex", "u.tex", "tables.tex"}
-    for name in ("t.tex", "u.tex"):
-        # nothing that only a preamble or a document may have
-        assert not re.search(r"documentclass|usepackage(?!\{booktabs\}\n)|begin\{table", made[name])
-        for rule in ("toprule", "midrule", "bottomrule"):
-            assert made[name].count(rule) == 1
-    document = made["tables.tex"]
-    assert document.startswith("\\documentclass")
-    assert document.endswith("\\end{document}\n")
-    assert re.findall(r"\\input\{(\w+)\}", document) == ["t", "u"]
-    assert document.count("\\caption{Title}") == document.count(r"\par\smallskip A note.") == 2
+def test_latex_is_a_tabular_below_comments_on_what_it_shows_and_needs():
+    title, note, *lines = latex.table(table("a")).splitlines()
+    assert title == r"% Title; needs \usepackage{booktabs,textcomp}"
+    assert note == "% A note."
+    assert (lines[0], lines[-1]) == (r"\begin{tabular}{lrl}", r"\end{tabular}")
+    assert [lines.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
 
 
 def test_numbers_of_latex_are_as_in_other_tables_with_their_interval_once():
     cells = (Cell("12.34 ±0.45", 12.34, 11.89, 12.79), Cell("24 [12, 62]", 24.0, 12.0, 62.0))
     rows = ((words("a"), *cells), (words("b"), Cell("over budget"), Cell("1", 1)))
     one = Table(name="t", title="T", columns=("Mechanism", "128", "256"), rows=rows, across="ms")
-    assert r"a & 12.34 $\pm$0.45 & 24 {[}12, 62{]} \\" in piece(one)
-    assert r"b & over budget & 1 \\" in piece(one)
-    assert r"\begin{tabular}{lrr}" in piece(one)
+    assert r"a & 12.34 $\pm$0.45 & 24 {[}12, 62{]} \\" in latex.table(one)
+    assert r"b & over budget & 1 \\" in latex.table(one)
+    assert r"\begin{tabular}{lrr}" in latex.table(one)
 
 
 def test_the_best_are_bold_and_the_note_says_so():
     row = (words("a"), Cell("1.25 ±0.30", 1.25, 0.95, 1.55, best=True))
     one = Table(name="t", title="T", columns=("Mechanism", "128"), rows=(row,))
-    assert r"a & \textbf{1.25 $\pm$0.30} \\" in piece(one)
+    assert r"a & \textbf{1.25 $\pm$0.30} \\" in latex.table(one)
     assert "| a | **1.25 ±0.30** |" in markdown.table(one)
-    for text in (latex.files([one])["tables.tex"], markdown.table(one)):
+    for text in (latex.table(one), markdown.table(one)):
         assert "Bold: the best at each length, and what ties with it." in text
     assert "Bold" not in markdown.table(table("a"))
 
@@ -163,23 +149,13 @@ def test_an_empty_table_is_written_too(writer):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex here")
 def test_latex_compiles_with_every_latin_letter_and_hostile_name(tmp_path):
     letters = "".join(map(chr, range(32, 256))) + "".join(latex.SPECIAL)
-    for name, text in latex.files([table(*HOSTILE, letters)]).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    text = latex.table(table(*HOSTILE, letters))
+    head = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,textcomp}"
+    document = f"{head}\n\\begin{{document}}\n{text}\\end{{document}}\n"
+    (tmp_path / "tables.tex").write_text(document, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:].decode(errors="replace")
-
-
-def test_a_terminal_has_no_column_for_lengths_at_which_nothing_was_measured():
-    lengths = tuple(f"{2**n:,}" for n in range(7, 17))
-    cells = (Cell("1,140*", 1140.0), *(Cell("over budget") for _ in lengths[1:]))
-    row = (words("fastformer"), *cells)
-    one = Table(name="t", title="T", columns=("Mechanism", *lengths), rows=(row,), across="time_ms")
-    assert printed(one, 60).split() == ["T", "Mechanism", "128", "fastformer", "1,140*"]
-    none = replace(one, rows=((words("fastformer"), *cells[1:], cells[-1]),))
-    text = printed(none, 60)
-    assert max(map(len, text.splitlines())) <= 60
-    assert text.count("Mechanism") == text.count("fastformer") > 1
 
 
 COUNTS = st.floats(0.01, 99_999).map(lambda x: Cell(f"{x:,.3g} ±{x / 9:,.2g}", x))

@@ -87,7 +87,6 @@ class Charts {
       label.addEventListener("pointerenter", () => this.highlight(value));
       label.addEventListener("pointerleave", () => this.highlight(""));
     }
-    addEventListener("popstate", () => this.read());
   }
 
   highlight(name) {
@@ -96,14 +95,14 @@ class Charts {
 
   // what is chosen is the state of the form, and the fragment of the address
   changed() {
-    history.pushState(null, "", `#${new URLSearchParams(new FormData(this.form))}`);
+    history.replaceState(null, "", `#${new URLSearchParams(new FormData(this.form))}`);
     this.draw();
   }
 
-  // a link to a heading chooses nothing
+  // what a link chooses; one to a heading chooses nothing
   read() {
     const chosen = new URLSearchParams(location.hash.slice(1));
-    if (!location.hash || chosen.has("show")) this.form.reset();
+    this.form.reset();
     const [shown, series] = [chosen.get("show"), chosen.getAll("series")];
     if (this.data.quantities.some(({ key }) => key === shown)) this.form.show.value = shown;
     if (series.length) for (const box of this.boxes) box.checked = series.includes(box.value);
