@@ -38,6 +38,14 @@ def shown(monkeypatch, emulated_gpu):
     return context
 
 
+@pytest.fixture
+def gpu(emulated_gpu, monkeypatch):
+    """An emulated GPU of which NVML tells nothing, and whose memory is counted from now on."""
+    torch.cuda.reset_peak_memory_stats()
+    monkeypatch.setattr(nvml, "process_bytes", Mock(side_effect=Unavailable("hidden")))
+    return emulated_gpu
+
+
 def test_eager_softmax_core_holds_logits_weights_and_output(shown):
     tested = case(level=Level.CORE, batch=1, heads=4, seq_len=512, width=64, device="cuda")
     values, notes = weighed(tested)
@@ -50,13 +58,9 @@ def test_eager_softmax_core_holds_logits_weights_and_output(shown):
     assert "nvml" not in notes
 
 
-def test_where_nvml_hides_the_process_that_is_said(monkeypatch, emulated_gpu):
-    def hidden(uuid):
-        raise nvml.Unavailable("NVML does not show this process")
-
-    monkeypatch.setattr(nvml, "process_bytes", hidden)
+def test_where_nvml_hides_the_process_that_is_said(gpu):
     values, notes = weighed(case(seq_len=2048, device="cuda"))
-    assert notes["nvml"] == "NVML does not show this process"
+    assert notes["nvml"] == "hidden"
     assert not {"device_process_bytes", "context_bytes"} & values.keys()
     assert values["allocated_delta_bytes"] > 16 * MIB
 
@@ -108,30 +112,17 @@ def test_decoding_holds_its_state_and_peaks_in_its_prefill(shown, mechanism):
     assert "saved_bytes" not in values
 
 
-@pytest.fixture
-def gpu(emulated_gpu, monkeypatch):
-    """An emulated GPU of which NVML tells nothing, and whose memory is counted from now on."""
-    torch.cuda.reset_peak_memory_stats()
-    monkeypatch.setattr(nvml, "process_bytes", Mock(side_effect=Unavailable("hidden")))
-    return emulated_gpu
-
-
-def asked(**sizes):
-    return sent(case(**sizes))
-
-
 @pytest.mark.parametrize("do", ["build", "measure_memory"])
 def test_a_case_is_on_the_card_that_it_names(gpu, do):
     before = torch.cuda.memory_allocated(0)
-    answered(
-        Worker(None, seed=0, measures_memory=do == "measure_memory"), do, **asked(device="cuda:1")
-    )
+    worker = Worker(None, seed=0, measures_memory=do == "measure_memory")
+    answered(worker, do, **sent(case(device="cuda:1")))
     assert torch.cuda.max_memory_allocated(1) > 0
     assert torch.cuda.memory_allocated(0) <= before
 
 
 def test_what_a_case_reserved_is_given_back(gpu):
-    sizes = asked(device="cuda", batch=1, seq_len=1024, heads=4)  # 16 MiB of scores
+    sizes = sent(case(device="cuda", batch=1, seq_len=1024, heads=4))  # 16 MiB of scores
     before = torch.cuda.memory_reserved()
     timing = Worker(None, seed=0)
     answered(timing, "build", **sizes)
@@ -149,7 +140,7 @@ def test_memory_takes_a_process_for_each_case_and_counts_one_that_nothing_has_ch
 ):
     def spent(**more):
         worker = Worker(None, seed=0, measures_memory=True)
-        return answered(worker, "measure_memory", **more, **asked(device=device))[
+        return answered(worker, "measure_memory", **more, **sent(case(device=device)))[
             "needs_new_process"
         ]
 

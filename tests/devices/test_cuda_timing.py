@@ -142,16 +142,6 @@ def test_a_long_sample_is_enqueued_in_bursts_that_a_hold_can_hide(gpu):
     assert watch.visible_launches == ""
 
 
-def test_launches_show_in_a_sample_that_is_not_to_hide_them(gpu):
-    watch, _ = samples(gpu, LAUNCH_BOUND, 4, CALIBRATION_SAMPLES_NEEDED)
-    iterate = iteration(gpu, LAUNCH_BOUND)
-    shown = sample(iterate, nothing, watch, 4, hide=False)
-    hidden = sample(iterate, nothing, watch, 4)
-    assert shown.wall_s == pytest.approx(4 * 0.0006, rel=0.02)
-    assert hidden.wall_s > shown.wall_s + gpu.holds[-1] / 2
-    assert hidden.seconds < shown.seconds / 2
-
-
 def test_launches_that_take_no_time_to_speak_of_are_not_hidden(gpu):
     watch, taken = samples(gpu, [(0.1, 0.000_1)], 1, 10)
     assert not gpu.holds

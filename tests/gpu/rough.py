@@ -34,14 +34,6 @@ class Usual(nn.Module):
         """What happens to long sequences: nothing."""
 
 
-class Hungry(Usual):
-    """Asks for more memory than the device has."""
-
-    def end(self, x):
-        _, total = torch.cuda.mem_get_info()
-        torch.empty(2 * total, dtype=torch.int8, device=x.device)
-
-
 class Fills(Usual):
     """Takes all memory there is before it asks for more."""
 

@@ -32,13 +32,13 @@ def of(cases, mechanism, column="outcome"):
     return [cases.loc[(mechanism, seq_len), column] for seq_len in LENGTHS]
 
 
-@pytest.mark.parametrize("name", ["Hungry", "Fills"])
-def test_running_out_of_memory_is_an_outcome_and_ends_one_curve(tmp_path, name):
+def test_running_out_of_memory_is_an_outcome_and_ends_one_curve(tmp_path):
     """What a process holds when its memory runs out would be missing for the others."""
-    cases = swept(tmp_path / "s", f"{FILE}:{name},fastformer,{FILE}:Usual")
+    fills = f"{FILE}:Fills"
+    cases = swept(tmp_path / "s", f"{fills},fastformer,{FILE}:Usual")
     ok, skipped = Outcome.OK, Outcome.SKIPPED
-    assert of(cases, f"{FILE}:{name}") == [ok, ok, Outcome.OOM, skipped]
-    assert of(cases, f"{FILE}:{name}", "cause")[-1] == Cause.OOM
+    assert of(cases, fills) == [ok, ok, Outcome.OOM, skipped]
+    assert of(cases, fills, "cause")[-1] == Cause.OOM
     for mechanism in ("fastformer", f"{FILE}:Usual"):
         assert of(cases, mechanism) == [ok] * len(LENGTHS)
 
