@@ -56,12 +56,11 @@ def hello() -> None:
     print("hello")
 '''
 
-MODE = '''"""Training without the step of the optimiser, for a test."""
-
-from attnbench.modes.facts import ModeFacts
-
-FACTS = ModeFacts(title="Forward and backward", trains=True, forward_passes=3.0, copies=2)
-'''
+MODE = """    # training without the step of the optimiser
+    "forward_backward": ModeFacts(
+        title="Forward and backward", trains=True, forward_passes=3.0, copies=2
+    ),
+"""
 SUBJECT = '''
 
 class ForwardBackward(Training):
@@ -237,7 +236,7 @@ def device(copy):
 
 
 def mode(copy):
-    copy.write("modes/kinds/forward_backward.py", MODE)
+    copy.insert("modes.py", "MappingProxyType({\n", MODE)
     subject = copy.package / "measure" / "subject.py"
     subject.write_text(subject.read_text() + SUBJECT)
 
@@ -355,7 +354,7 @@ def test_a_further_device_is_one_file(copy):
     assert "/mine:1" in copy.said[PLANNED].stderr
 
 
-def test_a_further_mode_is_a_file_of_facts_and_a_class_of_its_iteration(copy):
+def test_a_further_mode_is_a_row_of_facts_and_a_class_of_its_iteration(copy):
     assert [copy.said[line].stderr for line in IN_MODE if copy.said[line].returncode] == []
     with open(copy.folder / "m" / "cases.csv", newline="") as stream:
         rows = {(row["mode"], row["seq_len"]): row for row in csv.DictReader(stream)}

@@ -38,7 +38,7 @@ LINES = {
     "statistics": (790, 650),
     "store": (750, 430),
     "records": (980, 500),
-    "modes": (110, 90),
+    "modes.py": (110, 90),
     "units.py": (180, 140),
     "metrics.py": (200, 170),
     "errors.py": (110, 90),
