@@ -106,9 +106,7 @@ class Sweep:
         """
         whole = self._analysis
         analysis = whole if against is None else analyse(whole.sweep, against)
-        if analysis.speedups is not None:
-            return analysis.speedups
-        return speedups(analysis.cases, analysis.baselines, analysis.ratios)
+        return speedups(analysis.judged, analysis.baselines, analysis.ratios)
 
     def plot(self, quantity: str = "time", suffix: str = "svg") -> Chart:
         """A chart of `time`, `memory` or another drawn metric by length, as svg, png or pdf.

@@ -38,10 +38,8 @@ def _range(text: str, option: str) -> Sequence[int]:
         raise UsageError(f"{option} {text}: write a range as 128..65536:x2 or 100..500:+100")
     first, last = (size(end, option, LONGEST) for end in match.group(1, 2))
     kind, step = match[3] or "x", size(match[4] or "2", option)
-    if first > last:
-        raise UsageError(f"{option} {text}: {first} is more than {last}")
-    if kind == "x" and step == 1:
-        raise UsageError(f"{option} {text}: times 1 is no step; write a range as 128..65536:x2")
+    if first > last or (kind, step) == ("x", 1):
+        raise UsageError(f"{option} {text} has no length; write 128..65536:x2 or 100..500:+100")
     if kind == "+":
         return range(first, last + 1, step)
     lengths = [first]
