@@ -32,14 +32,9 @@ def by_pair(samples: Iterable[Sample], slope: float = 0.0) -> Laps:
     With a `slope`, had the core been as fast as usual, as far as probes tell.
     """
     return {
-        pair: min(at_usual_speed(sample, slope) for sample in both)
+        pair: min(s.seconds / math.pow((s.pace_s or USUAL_S) / USUAL_S, slope) for s in both)
         for pair, both in _pairs(samples)
     }
-
-
-def at_usual_speed(sample: Sample, slope: float) -> float:
-    """Seconds of one iteration, had the core been as fast as usual, as far as probes tell."""
-    return sample.seconds / math.pow((sample.pace_s or USUAL_S) / USUAL_S, slope)
 
 
 def log_ratio(a: Laps, b: Laps) -> float | None:

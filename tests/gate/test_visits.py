@@ -16,16 +16,6 @@ from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, layout
 from attnbench.records import Mode, Selection, Workload
 from tests.gate.repositories import Repository, planted
 
-PLAN = CheckPlan(
-    lengths=(64,),
-    modes=(Mode.INFERENCE,),
-    width=32,
-    heads=2,
-    tokens=64,
-    iteration_s=0.002,
-    rounds=6,
-)
-
 
 @given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))
 def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, seq_len):
@@ -185,10 +175,10 @@ def test_two_memory_layouts_take_turns_and_two_others_confirm(server, tmp_path):
     has = "os.environ['PYTHONHASHSEED'], os.environ['ATTNBENCH_LAYOUT']"
     says = f"print({has}, file=open({str(told)!r}, 'a'))"
     made.write("small.py", f"import os\n{says}\n" + planted(""))
-    case = CheckedCase(
-        asked=Selection(name="small.py:CARD"), workload=PLAN.workload(Mode.INFERENCE, 64)
-    )
-    looks = Looks(PLAN, Runner(server=server), dict.fromkeys((BASE, HEAD), made.folder))
+    plan = CheckPlan(width=32, heads=2, tokens=64)
+    small = plan.workload(Mode.INFERENCE, 64)
+    case = CheckedCase(asked=Selection(name="small.py:CARD"), workload=small)
+    looks = Looks(plan, Runner(server=server), dict.fromkeys((BASE, HEAD), made.folder))
     looks.races[case] = TreeRace(builds={HEAD: case.build_request()}, rounds=1)
     for pair in (0, 1, 2):
         looks.visit(case, 0, pair)
