@@ -79,16 +79,6 @@ def test_a_difference_is_taken_at_common_lengths_and_errors_add_in_squares(one, 
         assert df == 3
 
 
-@given(POINTS)
-def test_a_reversed_difference_has_the_opposite_sign_and_the_same_interval(points):
-    one = curve(points)
-    other = curve({n: (2 * cost, error) for n, (cost, error) in points.items()}, 2)
-    there, back = one.minus(other), other.minus(one)
-    assert there.logs == pytest.approx(-back.logs)
-    assert there.low == pytest.approx(-back.high)
-    assert there.logs == pytest.approx(np.full(len(points), -math.log(2)))
-
-
 @given(st.floats(-3, 3), st.lists(st.integers(1, 1 << 20), min_size=2, max_size=9, unique=True))
 def test_the_slope_of_a_power_law_is_its_exponent(power: float, lengths: list[int]):
     costs = [3.0 * float(n) ** power for n in lengths]
