@@ -31,6 +31,7 @@ from attnbench.attention.contract import (
 from attnbench.attention.convolution import Convolved, RecurrentState, random_taps
 from attnbench.attention.decays import decay_rates
 from attnbench.attention.primitives import (
+    ByQueries,
     Kernel,
     additive,
     allowed_keys,

@@ -3,7 +3,8 @@
 Masks are True where a key may be used. No operation mixes the sequences of a batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -127,6 +128,42 @@ def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None)
     heads = q.shape[1]
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # [B·H, C, ·, d]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).unflatten(0, (-1, heads))
+
+
+class ByQueries(torch.autograd.Function):
+    """o [B, H, N, ·] of `step` queries at a time; the backward pass computes each part once more.
+
+    `part` takes the first token of its queries, these, [B, H, step, ·], and of other tensors
+    [B, H, N, ...] what is up to the last query. Gradients are added in place: slices would fill a
+    whole tensor for each part.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, part: Kernel, step: int, *tensors: Tensor) -> Tensor:
+        ctx.part, ctx.step = part, step
+        ctx.save_for_backward(*tensors)
+        return torch.cat([part(start, *given) for start, given in parts(step, tensors)], 2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        totals = [torch.zeros_like(x) for x in ctx.saved_tensors]
+        every = zip(parts(ctx.step, ctx.saved_tensors), parts(ctx.step, totals), strict=True)
+        for (start, given), (_, sums) in every:
+            own = [x.detach().requires_grad_() for x in given]
+            with torch.enable_grad():
+                o = ctx.part(start, *own)
+            found = torch.autograd.grad(o, own, gradient[:, :, start : start + ctx.step])
+            for total, change in zip(sums, found, strict=True):
+                total += change
+        return None, None, *totals
+
+
+def parts(step: int, tensors: Sequence[Tensor]) -> Iterator[tuple[int, list[Tensor]]]:
+    """The first token of each part, its queries, and the others up to its last query."""
+    q, *others = tensors
+    for start in range(0, q.shape[2], step):
+        end = start + step
+        yield start, [q[:, :, start:end], *(x[:, :, :end] for x in others)]
 
 
 def further_columns(width: int, needed: int, device: str) -> int:

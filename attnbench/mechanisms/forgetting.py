@@ -21,12 +21,12 @@ Source: arXiv:2503.02130, equations (6) to (8).
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad, scaled_dot_product_attention
-from torch.utils.checkpoint import checkpoint
 
 from attnbench import attention as at
 
@@ -129,20 +129,16 @@ def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draw
 
 class Sdpa(Forgetting):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
-        outputs, F, d = [], self.fading(f, mask).cumsum(-1), q.shape[-1]
+        F, d = self.fading(f, mask).cumsum(-1), q.shape[-1]
         more = at.further_columns(d, columns(q.dtype), q.device.type)
         q = pad(q, (0, more), value=d**0.5)
         v = pad(v, (0, more))  # or torch uses a kernel that stores weights
         if mask is not None:
             v = v * mask[:, None, :, None]
-        for start in range(0, q.shape[2], BLOCK):
-            part = slice(start, start + BLOCK), slice(min(start + BLOCK, q.shape[2]))
-            block = q[:, :, part[0]], *(t[:, :, part[1]] for t in (k, v, F)), start, mask
-            outputs.append(checkpoint(self.part, *block, use_reentrant=False))
-        return torch.cat(outputs, 2)[..., :d]
+        return at.ByQueries.apply(partial(self.part, mask), BLOCK, q, k, v, F)[..., :d]
 
     def part(
-        self, q: Tensor, k: Tensor, v: Tensor, F: Tensor, start: int, mask: Tensor | None
+        self, mask: Tensor | None, start: int, q: Tensor, k: Tensor, v: Tensor, F: Tensor
     ) -> Tensor:
         """The outputs of the last of the tokens, from `start` on, with columns for the decays."""
         first, middle = F[..., start, None], F[..., (start + F.shape[-1]) // 2, None]

@@ -40,7 +40,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, linear, pad
-from torch.utils.checkpoint import checkpoint
 
 from attnbench import attention as at
 from attnbench.mechanisms import grouped_query, latent
@@ -225,12 +224,7 @@ class Sdpa(Indexed):
                 allowed = allowed.repeat_interleave(q.shape[1] // shares, 1)
             return at.fused_attention(q, k, v, allowed)
 
-        outputs = []
-        for first in range(0, q.shape[2], QUERIES):
-            end = first + QUERIES
-            given = q[:, :, first:end], k[:, :, :end], v[:, :, :end]
-            outputs.append(checkpoint(part, first, *given, use_reentrant=False))
-        return torch.cat(outputs, 2)
+        return at.ByQueries.apply(part, QUERIES, q, k, v)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
