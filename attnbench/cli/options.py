@@ -76,7 +76,7 @@ def shared_option(name: str, default: Any = None, panel: str | None = None, text
     if known.flag:
         either = f"/{flag('no_' + name)}" if known.chosen else ""  # neither on nor off by default
         return typer.Option(None, flag(name) + either, help=shown, rich_help_panel=panel)
-    return option(known.kind.metavar, text or shown, panel, default, [flag(name)])
+    return option(known.metavar, text or shown, panel, default, [flag(name)])
 
 
 def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:

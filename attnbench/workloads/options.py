@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from attnbench.catalogue.registry import unknown_name_message
 from attnbench.devices.finding import AUTO, find
@@ -26,16 +26,12 @@ from attnbench.records import (
 from attnbench.records.selection import parts
 from attnbench.workloads import axes, presets
 
+# takes a text and, for errors, the name of the option
+Reader: TypeAlias = Callable[[str, str], Any]
+
 CROSSED = ("width", "heads", "dtype", "batch")
 BOTH = "both"
 LARGEST_SEED = (1 << 32) - 1
-
-
-class Kind(NamedTuple):
-    """What the values of an option are; `read` takes a text and, for errors, the option's name."""
-
-    metavar: str
-    read: Callable[[str, str], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +46,8 @@ class Option:
     panel: HelpPanel
     help: str
     chosen: str  # what the program chooses where the option is left out
-
-    @property
-    def kind(self) -> Kind:
-        """What its values are."""
-        return KINDS.get(self.name, SIZE)
+    metavar: str
+    reader: Reader
 
     def read(self, value: Any) -> Any:
         """The typed value of a text, number or list; of a flag True or False.
@@ -62,7 +55,7 @@ class Option:
         Raises `UsageError`.
         """
         if not self.flag:
-            return self.kind.read(_as_text(value, flag(self.name)), flag(self.name))
+            return self.reader(_as_text(value, flag(self.name)), flag(self.name))
         if not isinstance(value, bool):
             raise UsageError(f"{flag(self.name)} is true or false, not {value!r}")
         return value
@@ -75,8 +68,10 @@ def options() -> Mapping[str, Option]:
     for record in (Request, Settings, Cluster):
         for each in (each for each in fields(record) if "panel" in each.metadata):
             default = None if each.default is MISSING else each.default
+            name = each.metadata.get("name", each.name)
+            metavar, reader = KINDS.get(name, SIZE)
             option = Option(
-                name=each.metadata.get("name", each.name),
+                name=name,
                 field=each.name,
                 record=record,
                 flag=each.type in (bool, bool | None),
@@ -84,6 +79,8 @@ def options() -> Mapping[str, Option]:
                 panel=each.metadata["panel"],
                 help=each.metadata["help"],
                 chosen=each.metadata.get("chosen", ""),
+                metavar=metavar,
+                reader=reader,
             )
             found.append(option)
     found.sort(key=lambda option: [*HelpPanel].index(option.panel))
@@ -159,29 +156,29 @@ def device(text: str, option: str) -> str:
     return text if text == AUTO else find(text).name
 
 
-SIZE = Kind("N", partial(axes.size, most=axes.LARGEST))
-SIZE_LIST = Kind("N[,N...]", axes.lengths)
+SIZE = ("N", partial(axes.size, most=axes.LARGEST))
+SIZE_LIST = ("N[,N...]", axes.lengths)
 # of the options that are not a single size
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, tuple[str, Reader]] = MappingProxyType(
     {
-        "models": Kind("MECHANISMS", models),
-        "lengths": Kind("LENGTHS", axes.lengths),
-        "mode": Kind("MODE", modes),
-        "level": Kind("LEVEL", partial(axes.word, known=Level)),
-        "on": Kind("CLUSTER", partial(axes.word, known=EngineKind)),
-        "preset": Kind("NAME", preset),
-        "tokens": Kind("N", axes.size),
+        "models": ("MECHANISMS", models),
+        "lengths": ("LENGTHS", axes.lengths),
+        "mode": ("MODE", modes),
+        "level": ("LEVEL", partial(axes.word, known=Level)),
+        "on": ("CLUSTER", partial(axes.word, known=EngineKind)),
+        "preset": ("NAME", preset),
+        "tokens": ("N", axes.size),
         "width": SIZE_LIST,
         "heads": SIZE_LIST,
         "batch": SIZE_LIST,
-        "dtype": Kind("DTYPE[,DTYPE...]", dtypes),
-        "device": Kind("DEVICE", device),
-        "seed": Kind("N", partial(axes.size, least=0, most=LARGEST_SEED)),
-        "padding": Kind("SHARE", partial(axes.share, most=0.95)),
-        "dropout": Kind("SHARE", partial(axes.share, most=0.9)),
-        "precision": Kind("SHARE", partial(axes.share, most=0.5)),
-        "budget": Kind("TIME", axes.seconds),
-        "case_timeout": Kind("TIME", axes.seconds),
-        "slurm": Kind("OPTIONS", lambda text, option: text),
+        "dtype": ("DTYPE[,DTYPE...]", dtypes),
+        "device": ("DEVICE", device),
+        "seed": ("N", partial(axes.size, least=0, most=LARGEST_SEED)),
+        "padding": ("SHARE", partial(axes.share, most=0.95)),
+        "dropout": ("SHARE", partial(axes.share, most=0.9)),
+        "precision": ("SHARE", partial(axes.share, most=0.5)),
+        "budget": ("TIME", axes.seconds),
+        "case_timeout": ("TIME", axes.seconds),
+        "slurm": ("OPTIONS", lambda text, option: text),
     }
 )

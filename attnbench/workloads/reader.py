@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from attnbench.attention.card import Card
-from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import card
 from attnbench.errors import AttnbenchError, UnknownMechanism, one_line
 from attnbench.peers import installed
@@ -92,7 +91,9 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
             if not module.flops_estimated
         },
         "packages": {
-            form: package(module) for form, module in card.forms.items() if module.package
+            form: {"package": found, "version": installed(found), "departs": module.deviation}
+            for form, module in card.forms.items()
+            if (found := module.package)
         },
         "options": {f.name: f.default for f in fields(config)},
         "paper": asdict(card.paper),
@@ -100,15 +101,6 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "equations": sys.modules[card.forms["eager"].__module__].__doc__ if card.declared else None,
         "options_mean": card.config.__doc__,
         "refused": refused,
-    }
-
-
-def package(form: type[Attention]) -> dict[str, str]:
-    """The package that computes a form; without a version it is not installed."""
-    return {
-        "package": form.package,
-        "version": installed(form.package),
-        "departs": form.deviation,
     }
 
 
