@@ -6,13 +6,10 @@ A paper's table keeps its layout, with the measured exponents next to what is pr
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
-
-import msgspec
 
 from attnbench import units
 from attnbench.analysis.scaling import CrossoverKind, Tail
@@ -24,29 +21,10 @@ from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table, wo
 SYMBOLS = "N, n: length; d, D: width; attnbench models NAME explains the others."
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrintedCost:
-    """A row of a paper's table of complexity.
-
-    A `slip` says where the table contradicts the paper's text or omits a cost. Only the survey
-    prints `decode`, yes or no, and the family.
-    """
-
-    table: str
-    source: str
-    mechanism: str
-    name: str
-    printed: str
-    decode: str
-    family: str
-    slip: str
-
-
-def printed_costs() -> tuple[PrintedCost, ...]:
-    """Every row, in the order of the tables."""
+def printed_costs() -> list[dict[str, str]]:
+    """Every row of the papers' tables of complexity, in their order; of `published/README.md`."""
     file = files("attnbench").joinpath("published", "complexity.csv")
-    rows = [*csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))]
-    return msgspec.convert(rows, tuple[PrintedCost, ...])
+    return [*csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))]
 
 
 def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
@@ -154,27 +132,28 @@ def paper_tables(fits: Frame, cards: Sequence[CardFacts]) -> Iterator[Table]:
     A paper's table is shown if its own mechanism was swept, the survey's if any that it lists was.
     """
     swept = set(fits["mechanism"])
-    for name, costs in groupby(printed_costs(), key=lambda cost: cost.table):
-        shown = [cost for cost in costs if cost.mechanism in swept]
+    for name, costs in groupby(printed_costs(), key=lambda cost: cost["table"]):
+        shown = [cost for cost in costs if cost["mechanism"] in swept]
         if name.partition("_table")[0] in swept | {"survey"} and shown:
             yield _paper_table(name, shown, fits, cards)
 
 
 def _paper_table(
-    name: str, costs: Sequence[PrintedCost], fits: Frame, cards: Sequence[CardFacts]
+    name: str, costs: Sequence[Mapping[str, str]], fits: Frame, cards: Sequence[CardFacts]
 ) -> Table:
     papers = {card.mechanism: f" ({card.authors}, {card.year})" for card in cards}
-    slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
+    slips = dict.fromkeys(cost["slip"] for cost in costs if cost["slip"])
+    footnotes = {slip: f" ({i})" for i, slip in enumerate(slips, 1)}
     rows = [
         {
-            "model": f"{cost.name}{papers.get(cost.mechanism, '')}",
-            "complexity": cost.printed + (f" ({slips.index(cost.slip) + 1})" if cost.slip else ""),
-            "decode": "✓" if cost.decode == "yes" else "✗",
-            "class": cost.family,
+            "model": cost["name"] + papers.get(cost["mechanism"], ""),
+            "complexity": cost["printed"] + footnotes.get(cost["slip"], ""),
+            "decode": "✓" if cost["decode"] == "yes" else "✗",
+            "class": cost["family"],
             "series": series,
         }
         for cost in costs
-        for series in fits.loc[fits["mechanism"] == cost.mechanism, "series"].unique()
+        for series in fits.loc[fits["mechanism"] == cost["mechanism"], "series"].unique()
     ]
     of_survey = [Column.words("Decode", "decode"), Column.words("Class", "class")]
     return table(
@@ -182,11 +161,11 @@ def _paper_table(
         [
             Column.words("Model / Paper", "model"),
             Column.words("Complexity", "complexity"),
-            *(of_survey if any(cost.family for cost in costs) else ()),
+            *(of_survey if any(cost["family"] for cost in costs) else ()),
             Column.words("Measured", "series", "measured"),
             *_exponents(fits),
         ],
         name=name,
-        title=f"{costs[0].source}, with measured exponents",
-        note="".join(f"({i}) {slip} " for i, slip in enumerate(slips, 1)) + SYMBOLS,
+        title=costs[0]["source"] + ", with measured exponents",
+        note="".join(f"{mark.strip()} {slip} " for slip, mark in footnotes.items()) + SYMBOLS,
     )

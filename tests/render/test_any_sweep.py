@@ -187,11 +187,3 @@ sys.exit(run())
 def test_a_metric_that_no_stored_run_has_breaks_nothing(tmp_path):
     python("-c", FURTHER, "report", "reports/cpu-decode", "--out", tmp_path)
     python("-c", FURTHER, "compare", "reports/cpu-decode", "reports/cpu-decode")
-
-
-def test_a_module_of_ones_own_whose_memory_was_not_measured_has_a_report():
-    whole = undeclared(sweep(("fastformer", "transformer"), lengths=(128, 512)), "fastformer")
-    whole = replace(whole, runs=tuple(run for run in whole.runs if run.part is Part.TIME))
-    files = page.report_files(analyse(whole))
-    assert "transformer" in files["over_bound_training.csv"].decode()
-    assert "fastformer" in files["latency_training.csv"].decode()

@@ -54,6 +54,6 @@ def test_each_form_of_a_mechanism_has_a_row():
 
 def test_every_printed_line_is_of_a_registered_mechanism():
     lines = printed_costs()
-    assert len({(line.table, line.mechanism) for line in lines}) == len(lines) == 36
-    assert {line.mechanism for line in lines} <= set(names())
-    assert {line.decode for line in lines} == {"yes", "no", ""}
+    assert len({(line["table"], line["mechanism"]) for line in lines}) == len(lines) == 36
+    assert {line["mechanism"] for line in lines} <= set(names())
+    assert {line["decode"] for line in lines} == {"yes", "no", ""}

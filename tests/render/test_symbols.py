@@ -21,7 +21,7 @@ def symbols(formula):
 @pytest.mark.parametrize("name", names())
 def test_what_is_printed_is_explained_and_set_by_options_that_exist(name):
     known = card(name)
-    formulas = [cost.printed for cost in printed_costs() if cost.mechanism == name]
+    formulas = [cost["printed"] for cost in printed_costs() if cost["mechanism"] == name]
     printed = {s for formula in (*formulas, known.cost.printed) for s in symbols(formula)}
     assert {*known.symbols} <= printed <= {*known.symbols} | GENERAL
     options = {field.name for field in fields(known.examples[0])}

@@ -14,34 +14,6 @@ const OPTIONS = {
 };
 
 const byId = (id) => document.getElementById(id);
-const inOrder = new Intl.Collator("en", { numeric: true }).compare;
-
-// numbers by their values, and what is not measured always below them
-function sort(body, column, direction) {
-  const of = (row) => row.cells[column];
-  const rows = [...body.rows];
-  const numbers = rows.filter((row) => "value" in of(row).dataset);
-  const words = rows.filter((row) => !numbers.includes(row));
-  numbers.sort((a, b) => direction * (of(a).dataset.value - of(b).dataset.value));
-  const sign = numbers.length ? 1 : direction;
-  words.sort((a, b) => sign * inOrder(of(a).textContent, of(b).textContent));
-  body.append(...numbers, ...words);
-}
-
-function sortable(table) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => {
-    const button = document.createElement("button");
-    button.append(...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => {
-      const ascending = head.getAttribute("aria-sort") !== "ascending";
-      heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-      sort(table.tBodies[0], column, ascending ? 1 : -1);
-    });
-  });
-}
 
 // the ends of an axis for what was measured and for predictions near it
 function domain(points, logarithmic) {
@@ -148,7 +120,6 @@ class Charts {
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;
 });
-document.querySelectorAll("table").forEach(sortable);
 if (byId("data")) {
   const charts = new Charts(JSON.parse(byId("data").textContent));
   charts.read().then(() => document.documentElement.classList.add("drawn"));
