@@ -31,6 +31,13 @@ def everything(session: nox.Session) -> None:
     run(session, "-m", "not faults")
 
 
+@nox.session(python=["3.12", "3.13", "3.14"])
+def python(session: nox.Session) -> None:
+    """The usual tests with a newer Python, where it is installed: `nox -s python-3.13`."""
+    install(session, "-c", VERSIONS)
+    run(session)
+
+
 @nox.session
 def newest(session: nox.Session) -> None:
     """The usual tests with what pip resolves today; warnings of new releases are no errors."""

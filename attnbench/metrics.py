@@ -88,7 +88,7 @@ class Metric:
 
     @property
     def of_a_layer(self) -> bool:
-        """Whether that of a stack is one of its layers', where stacks are compared per layer."""
+        """Whether reports divide it by the layers of a stack, where they compare per layer."""
         return self.better is not Better.NEITHER and self.unit in LAYERED
 
     @property

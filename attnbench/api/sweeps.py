@@ -98,7 +98,7 @@ class Sweep:
         return Answer("\n".join([*lines, "", *map(markdown.table, shown)]))
 
     def ratios(self, against: str | None = None) -> Frame:
-        """How many times faster than a given series each other one of its sizes is.
+        """How many times faster every other series of the same sizes is than a given one.
 
         Columns: `series`, `mode`, `seq_len`, `ratio`, `low` and `high`, the 95 % confidence
         interval, and `paired`, whether the two took turns. `against` is a series or mechanism of

@@ -18,7 +18,7 @@ from attnbench.units import has_value
 def bmf(analysis: Analysis) -> dict[str, Any]:
     """For `bencher run --adapter json`: latency [ns] with its 95 % interval; memory, state [bytes].
 
-    Without what was not measured. Source: bencher.dev/docs/reference/bencher-metric-format.
+    What was not measured is left out. Source: bencher.dev/docs/reference/bencher-metric-format.
     """
     found = {_name(row): _measures(row) for _, row in analysis.cases.iterrows()}
     return {name: measures for name, measures in found.items() if measures}
@@ -33,9 +33,9 @@ def _measures(row: Row) -> dict[str, dict[str, float]]:
 
 
 def pyperf(analysis: Analysis) -> dict[str, Any]:
-    """For `pyperf compare_to`: seconds of an iteration, a value a sample and a run a process.
+    """For `pyperf compare_to`: seconds of an iteration; each process is a run of its samples.
 
-    Its order of samples and its test know nothing of turns: it is less certain than `compare`.
+    Its test does not know that series took turns: it is less certain than `compare`.
     """
     runs: dict[str, list[dict[str, Any]]] = {}
     cases = {row["key"]: row for _, row in analysis.cases.iterrows()}

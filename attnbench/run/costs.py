@@ -89,7 +89,7 @@ class Costs:
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.take(Cost.BYTES, planned, peak)
-        if run.outcome is not Outcome.OK:
+        if run.outcome is not Outcome.OK or (run.part is Part.TIME and not run.samples):
             return
         if run.part is Part.TIME:
             besides, ran_s = Cost.TIMING, self.learn_laps(planned, run)

@@ -187,3 +187,9 @@ sys.exit(run())
 def test_a_metric_that_no_stored_run_has_breaks_nothing(tmp_path):
     python("-c", FURTHER, "report", "reports/cpu-decode", "--out", tmp_path)
     python("-c", FURTHER, "compare", "reports/cpu-decode", "reports/cpu-decode")
+
+
+def test_a_run_without_samples_has_no_time():
+    whole = sweep(("fastformer", "transformer"), lengths=(128, 512))
+    runs = tuple(replace(run, samples=()) for run in whole.runs)
+    assert analyse(replace(whole, runs=runs)).cases[TIME].isna().all()
