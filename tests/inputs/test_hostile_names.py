@@ -90,7 +90,7 @@ def test_no_stored_sweep_commands_what_shows_it(seed, tmp_path):
         (0, "report", two.name, "--json"),
         (2, "report", one.name, "--against", hostile.NASTY[7]),
         (0, "claims", one.name),
-        (0, "recommend", one.name, "--length", "128"),
+        (0, "recommend", one.name, "--length", str(hostile.SWEEPS[seed][1])),
         (0, "compare", one.name, two.name),
         (0, "compare", one.name, two.name, "--json"),
         (2, "sweep", "--models", "fastformer", "--resume", one.name, "--device", "cpu"),
