@@ -36,8 +36,6 @@ def at_levels(
     only = modes.find(modes_[0]).only_level
     levels = [only] if only else [*Level]
     requests = [request({**asked, "level": level}) for level in levels]
-    if requests[0].variants:
-        raise UsageError("explain takes one width, number of heads, number type and batch")
     settings = requests[0].settings
     with (
         TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as folder,
@@ -56,7 +54,7 @@ def refuse(plans: Sequence[Plan]) -> None:
     """Raises `UsageError` unless each has two cases, and `CannotRun` if these run at no level."""
     for planned in plans:
         if len(names := [one.case.series for one in planned.cases]) != 2:
-            raise UsageError(f"explain compares two forms; this means {', '.join(names)}")
+            raise UsageError(f"explain compares two cases; these are {', '.join(names)}")
     refused = [[one for one in planned.cases if one.refusal] for planned in plans]
     if all(refused):
         raise CannotRun(f"{refused[-1][0].case.series}: {refused[-1][0].refusal}")
