@@ -6,8 +6,9 @@ Sorted, one number per line; the same numbers give the same bytes. It is data: l
 JSON, checks every field, and runs nothing.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,11 +26,12 @@ from attnbench.store import output
 from attnbench.units import few
 
 SCHEMA = 3
+SIZES = re.compile(r"/B\d+-N\d+-D\d+-H\d+/.*")  # of a label, which a series comes before
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """The workload of a case, with which its label ends, and its counts."""
+    """The workload of a case as it was asked for, and its counts."""
 
     workload: Workload
     counts: Mapping[str, Work | Amount]
@@ -55,9 +57,6 @@ def load(path: Path) -> Baseline:
         found = json.decode(small_file(path), type=Baseline)
         if found.schema != SCHEMA:
             raise ValueError(f"has schema {found.schema}, and this attnbench reads {SCHEMA}")
-        for label, saved in found.cases.items():
-            if not label.endswith(f"/{saved.workload}"):
-                raise ValueError(f"{label!r} has another workload")
     except OSError as error:
         raise StoreError(f"cannot read the baseline {str(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -83,10 +82,7 @@ def save_baseline(
         values = case.counted[HEAD].values
         counts = {key: values[key] for key in COUNTED if key in values}
         assert case.workload is not None, "it is no function"
-        # that of the label is causal where the mechanism always is
-        alone = case.label.endswith(f"/{case.workload}")
-        workload = case.workload if alone else replace(case.workload, causal=True)
-        kept[case.label] = Saved(workload=workload, counts=counts)
+        kept[case.label] = Saved(workload=case.workload, counts=counts)
     if not kept:
         raise CannotRun(f"no case ran that could be saved; {few(left_out, 1)}")
     output.write(path, dump(Baseline(torch=version("torch"), cases=kept)))
@@ -123,7 +119,7 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> Report:
 def stored_cases(kept: Baseline, root: Path) -> list[CheckedCase]:
     """The cases of a baseline, as it counted them. Raises `UsageError`."""
     stored = kept.cases.items()
-    asked = [Selection.read(label.removesuffix(f"/{saved.workload}")) for label, saved in stored]
+    asked = [Selection.read(SIZES.sub("", label)) for label, _ in stored]
     return [
         CheckedCase(asked=one, workload=saved.workload)
         for one, (_, saved) in zip(in_repository(asked, root, root), stored, strict=True)
