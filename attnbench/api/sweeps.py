@@ -126,10 +126,7 @@ class Sweep:
         elif metric.key == TIME:
             figure = decode_figure(cases, str(cases["mode"].iloc[0]))
         else:
-            raise UsageError(
-                f"there is no chart of the {quantity} of decoding; plot() has the bytes of the"
-                f" state, and `cases` has `{metric.key}`"
-            )
+            raise UsageError(f"decoding has no chart of {quantity}; `cases` has {metric.key!r}")
         return Chart(suffix, saved(figure, suffix))
 
     def __repr__(self) -> str:

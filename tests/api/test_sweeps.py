@@ -109,7 +109,7 @@ def test_steps_have_no_chart_of_memory(monkeypatch):
     monkeypatch.setattr("attnbench.api.sweeps.load_results", lambda folder: made)
     steps = attnbench.load(FOLDER)
     assert steps.plot().content
-    with pytest.raises(UsageError, match="no chart of the memory of decoding"):
+    with pytest.raises(UsageError, match="decoding has no chart of memory"):
         steps.plot("memory")
 
 

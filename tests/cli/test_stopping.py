@@ -61,34 +61,30 @@ def test_a_second_signal_does_not_disturb_what_the_first_began(number):
     assert cleaned == [True]
 
 
-def ended(number, code):
-    """The output of Python code that the signal ends."""
-    return python("-c", code, code=128 + number, timeout=300)
+OUTSIDE = """
+leave_on_signal('nothing was measured')
+os.kill(os.getpid(), {0})
+while True: pass
+"""
+IN_DESTRUCTOR = """
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), {0})
+        for _ in range(1000): pass
+with stoppable(lambda: 'all is well'):
+    late = Late()
+    del late
+    while True: pass
+"""
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_outside_of_a_block_the_process_leaves_at_once(number):
-    done = ended(
-        number,
-        f"{BLOCK}signal.signal({int(number)}, signal.SIG_DFL)\n"
-        "leave_on_signal('nothing was measured')\n"
-        f"os.kill(os.getpid(), {int(number)})\n"
-        "while True: pass\n",
-    )
-    assert done.stderr == "attnbench: nothing was measured\n"
-
-
-def test_a_signal_in_a_destructor_is_not_lost(number):
-    done = ended(
-        number,
-        f"{BLOCK}signal.signal({int(number)}, signal.SIG_DFL)\n"
-        "class Late:\n"
-        "    def __del__(self):\n"
-        f"        os.kill(os.getpid(), {int(number)})\n"
-        "        for _ in range(1000): pass\n"
-        "with stoppable(lambda: 'all is well'):\n"
-        "    late = Late()\n"
-        "    del late\n"
-        "    while True: pass\n",
-    )
-    assert done.stderr == "attnbench: interrupted; all is well\n"
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(OUTSIDE, "nothing was measured"), (IN_DESTRUCTOR, "interrupted; all is well")],
+)
+def test_a_process_leaves_at_once_outside_of_a_block_and_after_a_destructor(code, said, number):
+    """Python would print what is raised in a destructor, and go on."""
+    usual = f"signal.signal({int(number)}, signal.SIG_DFL)"
+    done = python("-c", BLOCK + usual + code.format(int(number)), code=128 + number, timeout=300)
+    assert done.stderr == f"attnbench: {said}\n"
