@@ -28,8 +28,9 @@ def timed(
     """The fastest series of the block so far, and those timed for the first time, fastest first.
 
     `series` were timed just now, `runs` are those of each series so far. None after a visit that
-    only repeated what had been timed before; a series that is suspect here is left out. `depths`
-    are the layers of stacks, whose times are those of a layer.
+    only repeated what had been timed before; a series that is suspect here is left out, and a time
+    that includes a GPU's launches has no ratio. `depths` are the layers of stacks, whose times are
+    those of a layer.
     """
     suspect = {name for name, own in runs.items() if any("suspect" in r.notes for r in own)}
     runs = {name: own for name, own in runs.items() if name not in suspect}
@@ -47,12 +48,15 @@ def timed(
     for name, own in runs.items():
         seconds = [*laps[name].values()] or [s.seconds for run in own for s in run.samples]
         times[name] = scale * median(seconds) / depths.get(name, 1)
-    first = min(times, key=lambda name: times[name])
+    launched = {name for name, own in runs.items() if any("launches" in r.notes for r in own)}
+    first = min(times, key=lambda name: (name in launched, times[name]))
     return [
         Timed(
             name,
             times[name],
-            math.log(times[name] / times[first]) if laps[name].keys() & laps[first] else None,
+            math.log(times[name] / times[first])
+            if laps[name].keys() & laps[first] and not launched & {name, first}
+            else None,
         )
         for name in sorted(dict.fromkeys((first, *new)), key=lambda name: times[name])
     ]

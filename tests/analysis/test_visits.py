@@ -52,6 +52,9 @@ def test_what_is_suspect_is_not_told_and_only_what_took_turns_has_a_ratio():
     assert [each.series for each in found] == ["middle", "slow"]
     found = told("slow", fast=(run("fast", first_lap=8),))
     assert [(each.series, each.log_ratio) for each in found] == [("fast", 0.0), ("slow", None)]
+    launched = replace(run("fast"), notes={"launches": "not hidden"})
+    found = told("fast", "slow", "middle", fast=(launched,))
+    assert [each.log_ratio for each in found] == [None, 0.0, pytest.approx(math.log(1.5))]
 
 
 def test_what_was_timed_before_is_not_told_again():
