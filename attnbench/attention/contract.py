@@ -212,7 +212,7 @@ class CachedAttention(QKVAttention):
 
     @staticmethod
     def slots(config: Any, tokens: int) -> tuple[int, int]:
-        """For so many tokens, how many first ones the cache fixes, and how many slots it has."""
+        """How many first tokens the cache fixes, and its slots, for a context of `tokens`."""
         return 0, tokens
 
     def start(self, batch: int, capacity: int) -> State:

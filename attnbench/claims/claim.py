@@ -122,7 +122,7 @@ def _range(text: str, alone: Callable[[float], tuple[float, float]]) -> Range:
 
 
 def _alone(predicate: str, number: float) -> tuple[float, float]:
-    """What a claimed value allows that is a number alone."""
+    """The range that a claimed number allows, where the claim gives no range."""
     if predicate == "less":
         return 0.0, number
     if predicate == "exponent":

@@ -135,7 +135,7 @@ class Device(ABC):
         return self.tokens
 
     def host_clock(self, threads: int) -> Clock:
-        """The clock of samples without device time, on so many threads of the host."""
+        """The clock of samples without device time, on this number of threads of the host."""
         return Clock.WALL
 
     def flops_per_s(self, threads: int) -> float:

@@ -142,7 +142,7 @@ def increments(count: Callable[[], Grown]) -> Callable[[], Grown]:
 
 
 def repeated(work: Callable[[], object], count: int = 1) -> Iterate:
-    """An iteration of so many calls, timed as one forward pass."""
+    """An iteration of `count` calls, timed as one forward pass."""
 
     def iterate(lap: Lap) -> None:
         for _ in range(count):

@@ -33,7 +33,7 @@ class CheckPlan:
 
     `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
     iteration takes `iteration_s`, since shorter ones are mostly overhead. A first and a
-    second look have so many pairs of processes, with at most `rounds` pairs of samples each.
+    second look take `looks` pairs of processes, of at most `rounds` pairs of samples each.
     """
 
     lengths: tuple[int, ...] = (128, 512)

@@ -212,7 +212,7 @@ class Looks:
             self.visit(case, stage, pair)
 
     def cost_s(self, cases: Sequence[CheckedCase], visits: int) -> float:
-        """Expected seconds of so many visits to the cases, if the machine stays as busy."""
+        """Expected seconds of this number of visits to the cases, if the machine stays as busy."""
         slowdown = self.took_s / self.expected_s if self.expected_s else 1.0
         costs = (self.races[c].cost_s if c in self.races else self.plan.visit_s for c in cases)
         return slowdown * visits * sum(costs)

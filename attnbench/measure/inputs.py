@@ -77,7 +77,7 @@ class Iterations:
             self.draws = draws(self.subject.device)
 
     def windows(self, number: int) -> Inputs:
-        """The inputs after so many moves."""
+        """The inputs after this number of moves."""
         begin, parts = number % MOVES * LINE, zip(self.rows, self.shapes, strict=True)
         inputs = tuple(window(row, begin // row.itemsize, shape) for row, shape in parts)
         for x in inputs:

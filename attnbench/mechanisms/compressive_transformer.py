@@ -383,7 +383,7 @@ def leaving(config: Config, seq_len: int) -> int:
 
 
 def slots_after(config: Config, tokens: int) -> int:
-    """How many slots exist after so many tokens."""
+    """How many slots exist after this number of tokens."""
     old = tokens - tokens % config.segment - config.memory
     return max(0, old) // config.rate if config.compressed else 0
 

@@ -160,21 +160,21 @@ class Request:
         "Sizes from a column of Fastformer's Table 9, of llama or qwen-next, or for a gpu.",
         "mind-classification",
     )
-    width: Size = SIZES("Width of the model, D; all combinations of lists.", chosen="the preset's")
-    heads: Size = SIZES("Attention heads, H; all combinations of lists.", chosen="the preset's")
+    width: Size = SIZES("Width of the model, D; lists are combined.", chosen="the preset's")
+    heads: Size = SIZES("Attention heads, H; lists are combined.", chosen="the preset's")
     tokens: Many = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",
         chosen="8k on a CPU, 128k on a GPU, or the preset's",
     )
     batch: Many | None = SIZES(
-        "Sequences per batch, the same at every length; all combinations of lists.",
+        "Sequences per batch, the same at every length; lists are combined.",
         None,
         chosen="c // N; 1 for decode",
     )
     layers: Size = SIZES("Layers of the model.", chosen="the preset's")
     dropout: Share = SIZES("Dropout of hidden states in training.", 0.2, chosen="0.2")
     dtype: Dtype = NUMBERS(
-        "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; all combinations of lists.",
+        "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are combined.",
         "float32",
         chosen="float32, as the papers measured, or the preset's",
     )

@@ -230,7 +230,7 @@ def limits(drawn: Frame) -> tuple[float, float]:
 
 
 def length_axis(axes: Axes, lengths: Iterable[int], columns: int) -> None:
-    """Lengths along the bottom of one of so many panels side by side, with a tick for each.
+    """Lengths along the bottom of one of `columns` panels side by side, with a tick for each.
 
     The last and first have texts, and as many others as there is room for, the longest first.
     """

@@ -50,8 +50,8 @@ def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
         title="Complexity: printed, counted and measured",
         note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
         "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "
-        "curve that still bends and – one of fewer than four lengths. FLOPs are those of the "
-        "forward pass in the form that was measured. " + SYMBOLS,
+        "curve that still bends, – one with fewer than four lengths. FLOPs are of the forward pass "
+        "in the form that was measured. " + SYMBOLS,
     )
 
 

@@ -126,7 +126,7 @@ class Pool(AbstractContextManager["Pool"]):
     def of_round(self, round_: int, rounds: int = 0, starts_on: Collection[int] = ()) -> "Pool":
         """The pool whose layout is the round's number; those of other rounds end.
 
-        The next of so many `rounds` starts meanwhile on the cores `starts_on`, if there are any.
+        The next of `rounds` starts meanwhile on the cores `starts_on`, if there are any.
         """
         for ended in self.others.keys() - {round_, round_ + 1}:
             self.others.pop(ended).close()
