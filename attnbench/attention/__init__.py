@@ -20,6 +20,7 @@ from attnbench.attention.contract import (
     CoreAttention,
     Draws,
     Flops,
+    InChunks,
     Projections,
     QKVAttention,
     Recurrent,
@@ -55,7 +56,6 @@ from attnbench.attention.primitives import (
 )
 from attnbench.attention.recurrence import (
     UNROLLED,
-    chunk_length,
     decay_flops,
     decay_rule,
     delta_flops,

@@ -245,6 +245,7 @@ class Recurrent(CoreAttention):
 
     output: nn.Linear
     rule: Callable[..., tuple[Tensor, Tensor]]  # the recurrence over tokens, which `scan` calls
+    by_row = False  # whether every row of S decays at a rate of its own
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
@@ -284,8 +285,8 @@ class Recurrent(CoreAttention):
     def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         return self.extend(x, None, state)
 
-    @staticmethod
-    def chunk(config: Any, d: int) -> int | None:
+    @classmethod
+    def chunk(cls, config: Any, d: int) -> int | None:
         """Tokens of a chunk, for d rows of S; None: token by token."""
         return None
 
@@ -293,6 +294,15 @@ class Recurrent(CoreAttention):
     def step_flops(cls, config: Any, w: Workload) -> Flops:
         """The FLOPs of one token."""
         return cls.flops(config, replace(w, seq_len=1))
+
+
+class InChunks(Recurrent):
+    """The first base of a form in chunks of as many tokens as its config says or are fastest."""
+
+    @classmethod
+    def chunk(cls, config: Any, d: int) -> int:
+        fastest = (32 if d >= 64 else 16) * (1 if cls.by_row else 2)  # on a CPU
+        return int(config.chunk or fastest)
 
 
 def merge(x: Tensor) -> Tensor:

@@ -140,13 +140,6 @@ def dplr_flops(seq_len: int, chunk: int | None, heads: int, dk: int, dv: int) ->
     return delta_flops(seq_len, chunk, heads, dk, dv) + heads * added
 
 
-def chunk_length(dk: int, by_row: bool = False) -> int:
-    """Tokens of a chunk for which both rules were fastest on a CPU, with dk rows of S."""
-    if by_row:
-        return 32 if dk >= 64 else 16
-    return 64 if dk >= 64 else 32
-
-
 def pairs(seq_len: int, chunk: int) -> int:
     """How many pairs of tokens lie in one chunk, in both orders and with themselves: Σ C²."""
     return sum(count * C * C for count, C in spans(seq_len, chunk, seq_len))

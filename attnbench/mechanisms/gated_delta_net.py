@@ -176,11 +176,7 @@ def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.D
     return module.output(o * gate * gate.sigmoid())
 
 
-class Chunked(GatedDeltaNet):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d)
-
+class Chunked(at.InChunks, GatedDeltaNet):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""

@@ -44,6 +44,7 @@ class Config(at.BaseConfig):
 
 class GatedLinear(at.Recurrent):
     rule = staticmethod(at.decay_rule)
+    by_row = True
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
@@ -124,11 +125,7 @@ def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: at.Dra
     return module.output(torch.cat(heads, -1) * gate * gate.sigmoid())
 
 
-class Chunked(GatedLinear):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d, by_row=True)
-
+class Chunked(at.InChunks, GatedLinear):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""

@@ -47,6 +47,7 @@ class Config(at.BaseConfig):
 
 class KimiDelta(at.Convolved):
     rule = staticmethod(at.delta_rule)
+    by_row = True
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
@@ -150,11 +151,7 @@ def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: at.Draws
     return module.output(torch.cat(heads, -1) * module.gate(x).sigmoid())
 
 
-class Chunked(KimiDelta):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d, by_row=True)
-
+class Chunked(at.InChunks, KimiDelta):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""

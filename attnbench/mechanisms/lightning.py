@@ -106,11 +106,7 @@ def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: at.Draws
     return module.output(o * module.gate(x).sigmoid())
 
 
-class Chunked(Lightning):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d)
-
+class Chunked(at.InChunks, Lightning):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""

@@ -162,11 +162,7 @@ def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: at.Draws) -
     return module.output(o.flatten(1) * module.scales)
 
 
-class Chunked(Mamba2):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk
-
+class Chunked(at.InChunks, Mamba2):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of x′, b, c and o, three tensors of C × C, and S before every chunk."""

@@ -111,11 +111,7 @@ def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: at.Draws
     return module.output(gate * gate.sigmoid() * torch.cat(heads, -1))
 
 
-class Chunked(Retention):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d)
-
+class Chunked(at.InChunks, Retention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""

@@ -52,6 +52,7 @@ class Config(at.BaseConfig):
 
 class Rwkv7(at.Recurrent):
     rule = staticmethod(at.dplr_rule)
+    by_row = True
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
@@ -182,11 +183,7 @@ def reference(module: Rwkv7, x: Tensor, mask: Tensor | None, draws: at.Draws) ->
     return module.output(torch.cat(heads, -1) * gate)
 
 
-class Chunked(Rwkv7):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d, by_row=True)
-
+class Chunked(at.InChunks, Rwkv7):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, a, κ twice and k̃, gradients, and what one part of the tokens takes."""
