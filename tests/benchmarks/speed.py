@@ -48,6 +48,12 @@ from tests.benchmarks.floor import floor_s, rates
 from tests.benchmarks.header import begin
 from tests.oracles import card
 
+COMPILED = """\
+`compiled` is our form `eager` by `torch.compile`. Where that is faster, it passes once over what
+PyTorch's own operators pass over several times: features in `performer` and `linear_transformer`,
+short rows of softmax in `local` and `sparse_transformer`, gathers and masks in `reformer` and
+`star_transformer`. By hand this needs kernels of one's own. In training `performer` also computes
+its chunks once more, to keep less memory."""
 MODES = (Mode.INFERENCE, Mode.TRAINING)
 WIDTH, HEADS = 256, 16
 REHEARSED, FEWEST = 2, 7  # pairs that do not count, as a GPU's stopwatch learns, and that do
@@ -76,7 +82,7 @@ def main():
     command = shlex.join(["python", "-W", "ignore", "-m", "tests.benchmarks.speed", *sys.argv[1:]])
     packages = dict.fromkeys(row.theirs.package for row in rows if row.label)
     if asked.compiled:
-        print(f"\n## Against `compiled`\n\nMade by `{command}`.\n")
+        print(f"\n## Against `compiled`\n\nMade by `{command}`.\n\n{COMPILED}\n")
     else:
         begin("Speed", __doc__, command, *{"torch": 0, **packages}, device=device)
     found, reached, load = measured(rows, asked.device, 60 * asked.minutes)
