@@ -37,7 +37,7 @@ START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 MEASURING = "attnbench.measure.worker"  # the module of a process, unless another is named
 # loaded before forking, since each process would need seconds; optimisers import the second
 TORCH = ("torch", "torch._dynamo")
-NO_TORCH = "torch is not installed, without which stored sweeps are read alone; pip install torch"
+NO_TORCH = "torch is not installed; pip install torch (only reports of stored sweeps need none)"
 # set by a hook of git that calls attnbench, for the repository and index of the hook
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
