@@ -26,6 +26,7 @@ class Fake:
 
     folder: object
     stories: dict
+    alone, ends = True, "scancel"
     submitted: list = field(default_factory=list)
     outage: int = 0
     breaks_off: int | None = None  # after so many jobs of a submission
