@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.answers import Unmeasured
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import CrossoverKind
@@ -148,26 +147,6 @@ def test_a_predicted_limit_is_one(cause):
     whole = sweep(("fastformer",), lengths=SHORT, modes=(Mode.TRAINING,), end=end)
     (lost,) = analyse(whole).answers.missing
     assert (lost.lengths, lost.cause, lost.is_limit) == ((512, 2048), cause, True)
-
-
-def test_what_was_not_measured_is_told_by_series_mode_and_reason():
-    found = analyse(sweep()).answers
-    over = [
-        Unmeasured(
-            mode=mode,
-            series="transformer:eager",
-            outcome="skipped",
-            cause="budget",
-            lengths=(65_536,),
-            reason="over the budget: predicted 370 s",
-        )
-        for mode in ("training", "inference")
-    ]
-    reason = "can't allocate memory: 48.0 GiB"
-    gone = replace(over[0], outcome="oom", cause="", lengths=(32_768,), reason=reason)
-    assert found.missing == (gone, *over)
-    assert [lost.is_limit for lost in found.missing] == [True, False, False]
-    assert (found.cases, found.timed) == (60, 57)
 
 
 def test_the_table_is_at_the_longest_length_that_all_mechanisms_reached():

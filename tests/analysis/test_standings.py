@@ -61,15 +61,6 @@ def test_series_that_differ_are_told_apart():
     assert not found.margin("fastformer:eager", "longformer:eager", "training", 64).known
 
 
-def test_one_round_compares_nothing():
-    whole = sweeps.sweep(("fastformer", "longformer"), rounds=1, **{**FEW, "samples": 9})
-    found = analyse(whole).standings
-    margin = found.margin("longformer:eager", "fastformer:eager", "training", 512)
-    assert margin.factor > 2
-    assert not margin.known
-    assert not margin.costs_more
-
-
 def test_one_block_has_the_intervals_of_student_and_of_tukeys_tables():
     for df in (1.0, 3.0, 20.0, math.inf):
         (factor,) = joint_quantiles((2,), np.array([df]))

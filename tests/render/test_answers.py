@@ -20,7 +20,7 @@ from attnbench.render.page import report_tables
 from attnbench.render.recommendation import ranking, recommended
 from attnbench.render.terminal import prose
 from tests.render.test_any_sweep import sweeps
-from tests.sweeps import altered, decoded, on_gpu, sweep
+from tests.sweeps import altered, on_gpu, sweep
 
 UNFIT = re.compile(r"nan|inf\b|None|  | ,|\.\.|\(\)|<|>|\bCause\b|Outcome")
 
@@ -246,13 +246,6 @@ def test_the_answer_says_how_much_slower_and_from_where_on_faster():
     assert rows["fastformer:eager"]["Inference: faster from N"].text == "all"
     assert rows["transformer:eager"][VERSUS].text == "1"
     assert rows["fastformer:eager"]["Inference: peak, MiB"].value == pytest.approx(65.9, rel=0.01)
-
-
-def test_decoding_is_answered_with_the_state_of_a_sequence():
-    whole = decoded({"transformer": lambda n: 512 * n, "retention": lambda n: 4096})
-    rows = cells(answer(analyse(whole)))
-    states = {name: row["Decode: state"].text for name, row in rows.items()}
-    assert states == {"transformer:eager": "32.00 MiB", "retention:eager": "4.000 KiB"}
 
 
 def test_series_are_named_as_in_figures_and_written_in_full_once():
