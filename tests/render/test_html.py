@@ -72,8 +72,8 @@ def test_a_name_is_shown_literally(name: str):
     kinds = ("#", "data:image/png;base64,", "data:,")
     assert all(link.startswith(kinds) for link in links)
     # heading and line below; answer's heading and sentence; warning; contents; caption; of two
-    # tables title, column, two cells and note
-    assert sum(text == clean(name) for text in seen.text) == 17
+    # tables title, column, two cells and note; line of the conditions
+    assert sum(text == clean(name) for text in seen.text) == 18
     assert f"{clean(name)} – attnbench" in seen.text
 
 
