@@ -10,7 +10,7 @@ from tests.cli.commands import here
 from tests.faults.real import BEGUN, RUNS, SMALL, complete, runs, said
 
 SEEDS = range(24)
-STRIDE = 6  # between cuts that are resumed, as each resumption starts processes
+STRIDE = 16  # between cuts, as each resumption starts processes
 
 
 def verb(*arguments):
