@@ -194,7 +194,7 @@ WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
     "departs": (_noted("departs"), "{0} ({2}) departs from the equations: {1}"),
     "energy": (_noted("energy"), "energy was not measured: {1}"),
     "types": (_types, "{} computed in {}, through autocast or its own casts; compare its costs"
-                      " with those of that type, not {}"),
+                      " with others in that type, not {}"),
     "arithmetic": (_marked("arithmetic"),
                    "{} multiplies float32 on tensor cores ({}: each number is split in two), and"
                    " other forms do not; --dtype bf16 compares both on the same units"),
@@ -206,7 +206,7 @@ WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
                      " times replays without launches"),
     "launches": (_show_launches, "the GPU's times of {} include launches that could not be hidden,"
                                  " so these are not ranked"),
-    "clocks": (_clocks, "{} ran at {} of the GPU's clock in others that it is compared with"),
+    "clocks": (_clocks, "{} ran at {} of the clock that the GPU had for others in the comparison"),
     "throttled": (_throttled, "the GPU was throttled: {}; cool it, raise its limits or lock its"
                               " clock, and measure again"),
     "unfused": (_unfused, "{} stored all scores in {}: torch has no fused kernel for its number"
@@ -216,6 +216,6 @@ WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
     "busy": (_busy, "the machine was busy: load {} on {} by other programs; measure again when it"
                     " is idle"),
     "one round": (_single_round,
-                  "one round only: confidence intervals do not include variation between"
-                  " processes; a larger --budget or more --rounds do"),
+                  "one round only: intervals lack the variation between processes and are too"
+                  " narrow; use a larger --budget or more --rounds"),
 })  # fmt: skip

@@ -135,7 +135,9 @@ def test_a_clock_that_is_lower_than_that_of_others_is_named():
     fast, slow = (planned.case.key for planned in whole.plan)
     clocks = {fast: {"sm_clock_hz": 1.9e9}, slow: {"sm_clock_hz": 1.3e9}}
     uneven = altered(whole, lambda run: replace(run, values=run.values | clocks[run.case]))
-    said = "transformer:eager ran at 68 % of the GPU's clock in others that it is compared with"
+    said = (
+        "transformer:eager ran at 68 % of the clock that the GPU had for others in the comparison"
+    )
     assert warned(uneven) == said
 
 
