@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
@@ -46,6 +47,20 @@ class KeptBuffer(Usual):
         return torch.add(self.value(x), x.mean(1, keepdim=True), out=self.out)
 
 
+class InPlace(Usual):
+    def forward(self, x):
+        y = self.mixed(x)
+        y[:, :1] = 0.5 * y[:, :1]
+        return y.mul_(2.0)
+
+
+class LazyBuffers(Usual):
+    def forward(self, x):
+        if not hasattr(self, "positions"):
+            self.positions = torch.linspace(0, 1, x.shape[1])[None, :, None]
+        return self.mixed(x) + self.positions
+
+
 class CachedMasks(Usual):
     def prepare(self):
         self.masks = {}
@@ -72,6 +87,15 @@ class ThreadPool(Usual):
         return v + v.mean(1, keepdim=True)
 
 
+class Threads(Usual):
+    def forward(self, x):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        y = self.mixed(x)
+        torch.set_num_threads(threads)
+        return y
+
+
 class InferenceMode(Usual):
     def forward(self, x):
         with torch.inference_mode():
@@ -91,6 +115,15 @@ class Sparse(Usual):
             near, torch.ones(2 * N) / 2, (N, N), check_invariants=True
         )
         return torch.stack([torch.sparse.mm(weights, v) for v in self.value(x)])
+
+
+class Pads(Usual):
+    """In blocks of 96."""
+
+    def forward(self, x):
+        B, N, D = x.shape
+        blocks = F.pad(self.value(x), (0, 0, 0, -N % 96)).view(B, -1, 96, D)
+        return (blocks + blocks.mean(2, keepdim=True)).view(B, -1, D)[:, :N]
 
 
 class Mixes(nn.Module):
@@ -122,6 +155,11 @@ class ZeroOutput(Usual):
 
     def forward(self, x):
         return self.output(self.mixed(x))
+
+
+class Adapter(ZeroOutput):
+    def forward(self, x):
+        return x + super().forward(x)
 
 
 # what it chooses
@@ -284,7 +322,9 @@ FORWARDS = {
     "Float64": lambda m, x: (m.value(x) + x.double().mean(1, keepdim=True)).to(x.dtype),
     "Fourier": lambda m, x: m.value(torch.fft.fft2(x).real) / x.shape[1] ** 0.5,
     "Branches": lambda m, x: m.mixed(x) if x.sum() > 0 else m.mixed(x).tanh(),
+    "NonContiguous": lambda m, x: m.mixed(x).transpose(1, 2).contiguous().transpose(1, 2),
     "Expands": lambda m, x: m.value(x).mean(1, keepdim=True).expand_as(x),
+    "Vmaps": lambda m, x: torch.vmap(lambda one: m.value(one) + one.mean(0))(x),
     "Checkpoints": lambda m, x: checkpoint(m.mixed, x, use_reentrant=False),
     # leaves out, without a residual, what stochastic depth skips
     "DropsPath": lambda m, x: m.mixed(x) * (not m.training or float(torch.rand(())) > 0.2),
@@ -307,10 +347,20 @@ PARTS = {
         lambda m: nn.MultiheadAttention(m.width, m.heads, batch_first=True),
         lambda m, x: m.part(x, x, x),
     ),
+    "EncoderLayer": (
+        lambda m: nn.TransformerEncoderLayer(m.width, m.heads, batch_first=True),
+        alone,
+    ),
+    "Hooks": (
+        lambda m: m.value.register_forward_hook(lambda module, args, y: 2 * y),
+        Usual.forward,
+    ),
+    "WeightNorm": (lambda m: parametrizations.weight_norm(m.value), Usual.forward),
     "SpectralNorm": (lambda m: parametrizations.spectral_norm(m.value), Usual.forward),
     "FrozenProjection": (lambda m: m.value.weight.requires_grad_(False), Usual.forward),
     # a parameter that only its causal form uses
     "OnlyWhenCausal": (lambda m: nn.Parameter(torch.ones(m.heads)), Usual.forward),
+    "ReZero": (lambda m: nn.Parameter(torch.zeros(())), residual),
     "ZeroGates": (lambda m: nn.Parameter(torch.zeros(m.width)), residual),
 }
 
