@@ -47,7 +47,7 @@ LINES = {
     "version.py": (3, 3),
 }
 TESTS = (28_080, 22_000)
-ALL = (22_670, 17_500)  # of the package
+ALL = (22_680, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

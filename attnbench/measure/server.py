@@ -56,7 +56,8 @@ class Answering:
         try:
             return {"outcome": "ok", **getattr(self, do)(**asked)}
         except (Exception, SystemExit) as error:
-            if hasattr(error, "outcome"):
+            own = type(error).__module__.startswith("attnbench.")  # not one of a user's classes
+            if own and hasattr(error, "outcome"):
                 return {"outcome": error.outcome, "reason": str(error)}
             outcome = "oom" if is_out_of_memory(error) else "failed"
             return {"outcome": outcome, "reason": described(error)}
@@ -226,9 +227,11 @@ def described(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation was refused; torch reports that as a RuntimeError."""
-    said = isinstance(error, RuntimeError) and any(w in str(error).lower() for w in OUT_OF_MEMORY)
-    return said or isinstance(error, MemoryError)
+    """Whether an allocation was refused; on a CPU torch reports that as a RuntimeError."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True  # the second is torch's, which need not be loaded
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY)
 
 
 def end_children() -> int:
