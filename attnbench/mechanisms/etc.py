@@ -93,7 +93,7 @@ class Etc(at.QKVAttention):
         band = (
             ((j - i).abs() <= self.config.radius) & (position >= 0) & (position < n)
         )  # [count, r, 3 r]
-        allowed = nn.functional.pad(band, (0, G), value=True)
+        allowed = torch.cat([band, band.new_ones(count, r, G)], 2)
         if mask is not None:
             keys = mask[:, None, :, None]
             keys = torch.cat([neighbours(keys[:, :, G:], r), spread(keys[:, :, :G], count)], 3)
