@@ -91,11 +91,11 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def ask(
-    server: Pool, names: tuple[str, ...], limit_s: float = TIMEOUT_S, **asked: Any
+    server: Pool, names: tuple[str, ...], limit_s: float | None = None, **asked: Any
 ) -> Mapping[str, Any]:
     """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`."""
     built_in_only = all(map(is_built_in, names))
-    limit_s = OWN_TIMEOUT_S if built_in_only else limit_s
+    limit_s = OWN_TIMEOUT_S if built_in_only else limit_s or TIMEOUT_S
     answer = server.ask(limit_s, READER, names=names, **asked)
     if answer["outcome"] == "ok":
         return answer
