@@ -32,7 +32,9 @@ def conditions(analysis: Analysis) -> list[str]:
     lines += (line for session in reversed(machines.values()) for line in _machine(session))
     if sweep.begun:
         lines.append(f"Measured on {sweep.begun[:10]}.")
-    if sweep.shards:
+    if not sweep.shards:  # merging leaves the file behind
+        lines.append("To measure it again: attnbench sweep --config sweep.toml, in its folder.")
+    else:
         lines.append(f"Divided into {units.many(sweep.shards[0].of, 'shard')}.")
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
