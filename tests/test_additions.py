@@ -198,7 +198,7 @@ def figure(copy):
     )
     copy.insert(
         "render/page.py",
-        "from attnbench.render.grid import Table\n",
+        "from attnbench.render.grid import Report, Table\n",
         "from attnbench.render.parameters import parameters_figure\n",
     )
 
