@@ -297,11 +297,11 @@ class Recurrent(CoreAttention):
 
 
 class InChunks(Recurrent):
-    """The first base of a form in chunks of as many tokens as its config says or are fastest."""
+    """The first base of a form by chunks, as long as the config says or is fastest on a CPU."""
 
     @classmethod
     def chunk(cls, config: Any, d: int) -> int:
-        fastest = (32 if d >= 64 else 16) * (1 if cls.by_row else 2)  # on a CPU
+        fastest = (32 if d >= 64 else 16) * (1 if cls.by_row else 2)
         return int(config.chunk or fastest)
 
 

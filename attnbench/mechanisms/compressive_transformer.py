@@ -165,10 +165,8 @@ class CompressiveTransformer(xl.TransformerXL):
             past[:, i % span] = x[:, 0]
             return past
         memory = torch.arange(first, i - i % L, device=x.device)
-        used = xl.received(A.transpose(0, 1))[:, 0, A.shape[-1] - (i + 1 - first) :][
-            :, : len(memory)
-        ]
-        past = past.index_add(1, memory % span, used)
+        used = xl.received(A.transpose(0, 1))[:, 0, A.shape[-1] - (i + 1 - first) :]
+        past = past.index_add(1, memory % span, used[:, : len(memory)])
         past[:, i % span] = 0
         return past
 
