@@ -164,8 +164,8 @@ ROWS = (
            Join.GEOMETRIC_MEAN, signed=True),
     _recorded("kernels", "kernels", "on the GPU, of one iteration", Unit.COUNT),
     _recorded("over_bound", "time over the bound",
-              "the bound is the longer of two times: that of all matrix products at the peak rate"
-              " of this machine, and that of reading and writing parameters, inputs and outputs"
+              "the bound is the longer of two times: all matrix products at the peak rate"
+              " of this machine, and reading and writing parameters, inputs and outputs"
               " once at the rate of a large copy; what has few products is far above it in any"
               " implementation", Unit.RATIO, name="over_bound", table=True),
     _recorded("peak_share", "share of peak", "of the FLOP/s of a large matrix product here",

@@ -27,7 +27,7 @@ COLUMNS = (*IDENTITY, "metric", "first", "second", "ratio", "low", "high", "verd
 class Comparison(NamedTuple):
     """Two sweeps: `COLUMNS` for each case and metric that one of them has, and what else `differs`.
 
-    The ratio is that of the second over the first, with its ends low and high.
+    The ratio is the second over the first, with its ends low and high.
     """
 
     rows: pd.DataFrame

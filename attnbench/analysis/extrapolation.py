@@ -2,7 +2,7 @@
 
 The rule is the one by which a running sweep decides, applied to the estimates over all rounds. Its
 accuracy is tested on measured times: each length of a series is predicted from the shorter ones, at
-least two, as if the sweep had ended there. Like the error of an exponent, that of a log time is
+least two, as if the sweep had ended there. Like an exponent's error, the error of a log time is
 taken to grow in proportion to the distance in log N from the nearest measured length. Its variance
 at a distance of 1 is the mean square of the test errors of all series, each divided by its
 distance, with as many degrees of freedom as lengths were tested. The 95 % band adds the error of

@@ -16,7 +16,7 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
     """The rows of `summary` at that length: by rank in each mode and sizes, then all others.
 
     `memory_bytes` limits the peak, measured or predicted. Added: rank from 1, shared by ties; ratio
-    of the time to that of the first, with its simultaneous interval low to high; excluded, why,
+    of the time to the first one's, with its simultaneous interval low to high; excluded, why,
     empty where only time was lacking. Raises `UsageError` if the sweep lacks the length.
     """
     cases = analysis.cases[analysis.cases["seq_len"] == seq_len]

@@ -23,7 +23,7 @@ import pandas as pd
 from attnbench import modes
 from attnbench.records import ITEM_BYTES, SPLIT, Level, Sweep
 
-CACHE = 4.0  # bandwidth of a cache, which can hold an input of a few MiB, over that of a large copy
+CACHE = 4.0  # bandwidth of a cache, which can hold an input of a few MiB, over a large copy's
 
 
 def with_bounds(cases: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:

@@ -7,7 +7,7 @@ must allow a slope that changes by at most `BEND` from one end to the other. If 
 the last four lengths give the slope, marked "still bending".
 
 Confidence intervals of time exponents follow from the rounds. Memory and FLOPs are exact, so their
-range is that of the slopes between neighbouring lengths.
+range is of the slopes between neighbouring lengths.
 
 For a crossover the log ratio of costs is interpolated linearly in log N between the lengths at
 which both were measured. The confidence interval of the crossover starts where the lower edge of

@@ -38,7 +38,7 @@ LARGEST_LOG = 700.0  # of what a float can hold
 
 @dataclass(frozen=True, kw_only=True)
 class Margin:
-    """The cost of one series over that of another, with its interval; NaN where unknown."""
+    """The cost of one series over another's, with its interval; NaN where unknown."""
 
     factor: float = math.nan
     low: float = math.nan
@@ -87,7 +87,7 @@ class Standings:
         self.pairs = dict(zip(keys, values, strict=True))
 
     def margin(self, a: str, b: str, mode: str, seq_len: int) -> Margin:
-        """The time of `a` over that of `b`; `UNKNOWN` where one of them was not timed."""
+        """The time of `a` over the time of `b`; `UNKNOWN` where one of them was not timed."""
         if found := self.pairs.get((mode, a, b, seq_len)):
             return Margin.of(*found)
         log, half = self.pairs.get((mode, b, a, seq_len), (math.nan, math.nan))
@@ -134,7 +134,7 @@ def within_ranges(sizes: tuple[int, ...], widths: Array) -> Array:
 
 @dataclass(frozen=True)
 class Place:
-    """A series in its order; `margin` is its cost over that of the first."""
+    """A series in its order; `margin` is its cost over the first one's."""
 
     series: str
     rank: int  # from 1; those that tie share one

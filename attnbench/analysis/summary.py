@@ -68,7 +68,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     series, sizes (those in its name), mechanism, form, options, batch, seq_len, width, heads,
     level, mode, dtype, device, causal, padding, tokens, outputs (the tokens that an iteration
     computes), layers. Costs of a stack are those of one layer of its depth, `Planned.depth`.
-    batch_scale is the factor from the time of an iteration to that of the sweep's tokens per batch,
+    batch_scale is the factor from an iteration to the sweep's tokens per batch,
     1 in decode and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not
     started), reason, rounds. Recorded, or empty: attention_kernel, arithmetic (see
     `devices.kernels`), number_types in which operators gave results, suspect (why no case of the
@@ -77,7 +77,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     Costs that rounds repeat (`Metric.interval`) have the columns `Metric.estimate`: the value, its
     95 % confidence interval, the standard error of its logarithm and the degrees of freedom. Those
     of the time of one iteration are time_s, time_lo_s, time_hi_s, time_log_se and time_df, by the
-    `clock` of the sweep ("CPU time", "wall time", or "device time" on a GPU) on so many `threads`;
+    `clock` of the sweep ("CPU time", "wall time", or "device time" on a GPU) on `threads` threads;
     interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
     runs it, or waits for the GPU in between. shows_launches: the time includes launches. In decode

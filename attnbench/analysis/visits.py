@@ -11,7 +11,7 @@ from attnbench.statistics.laps import by_pair
 
 
 class Timed(NamedTuple):
-    """A series of a block, with the log of its time over that of the fastest, if that is known."""
+    """A series of a block, with the log of its time over the fastest one's, if that is known."""
 
     series: str
     seconds: float  # of a batch of the sweep's tokens, or of a step

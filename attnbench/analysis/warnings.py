@@ -92,7 +92,7 @@ def _unexamined(found: Found) -> Iterable[Values]:
 
 
 def _types(found: Found) -> Iterator[Values]:
-    """Types other than that of the case, except wider ones, which sums and softmax often use."""
+    """Types other than the case's, except wider ones, which sums and softmax often use."""
     by_dtype = found.cases.groupby(["mechanism", "dtype"], sort=False)["number_types"]
     for (mechanism, dtype), recorded in by_dtype:
         names = {name for text in recorded for name in text.split(", ") if name}

@@ -88,7 +88,7 @@ class Sweep:
     def answer(self) -> Answer:
         """What the sweep found, in Markdown: a sentence for each question, warnings, one table.
 
-        The table is that of the longest length that all mechanisms reached.
+        The table is of the longest length that all mechanisms reached.
         """
         analysis = self._analysis
         said = [": ".join(pair) for pair in sentences(analysis.answers).items()]
@@ -111,7 +111,7 @@ class Sweep:
     def plot(self, quantity: str = "time", suffix: str = "svg") -> Chart:
         """A chart of `time`, `memory` or another drawn metric by length, as svg, png or pdf.
 
-        The time of a sweep that only decodes is that of a step, above the bytes of the state.
+        Where a sweep only decodes, the time is of a step, above the bytes of the state.
         Raises `UsageError` if that was not measured.
         """
         from attnbench.render.figures import cost_figure, decode_figure, saved

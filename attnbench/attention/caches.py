@@ -22,7 +22,7 @@ Piece = tuple[Tensor, Tensor]  # k and v of some tokens, [B, K, n, d] each
 
 
 class Cache(NamedTuple):
-    """Buffers of k and v [B, K, S, d], the number of fixed tokens, and that of all past tokens."""
+    """Buffers of k and v [B, K, S, d], the numbers of fixed and of all past tokens."""
 
     k: Tensor
     v: Tensor

@@ -2,7 +2,7 @@
 
     Γ_ij = e^{G_i − G_j},  j ≤ i                       [..., C, C]
 
-is that of one decay for each token, with G the sum of its logs. `channel_products` has Γ inside,
+is for one decay for each token, with G the sum of its logs. `channel_products` has Γ inside,
 where every channel decays at a rate of its own:
 
     A_ij = Σ_d x_id y_jd e^{b_id − b_jd},  j ≤ i      b_i = g_1 + … + g_i      [..., C, R, C]

@@ -20,7 +20,7 @@ j ≤ i, and S the state before the chunk:
             O = A U + (Q ⊙ e^G − A W) S                   A = Q Kᵀ ⊙ Γ
             S⁺ = T U + (e^{G_C} I − T W) S                T = (K ⊙ e^{G_C − G})ᵀ
     dplr    the same with B for K, R for X and −tril(R Kᵀ ⊙ Γ, −1) V for diag(β) V; what the keys
-            themselves add to O and S⁺ is that of the decay rule
+            themselves add to O and S⁺ is as in the decay rule
 
 All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. G is float64,
 since one strong decay would leave float32 sums after it too few digits for their differences: in

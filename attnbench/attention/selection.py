@@ -71,7 +71,7 @@ def choose(
     """The choice of all queries [B, ·, N, ·].
 
     `score` gives [B, K or 1, n, M] for n of them and the number of the first. Each part makes about
-    as many scores as fit the cache, if every query has so many `keys`. Of the blocks only the
+    as many scores as fit the cache, if every query has `keys` keys. Of the blocks only the
     `real` ones [B, 1, 1, M] may be chosen.
     """
     rows = max(16, logits_at_once(q.device.type) // (keys * q.shape[0] * q.shape[1]))
@@ -86,7 +86,7 @@ def choose(
 
 
 class Choosing(CoreAttention):
-    """A core whose queries choose blocks; `choice` [B, K or 1, N, M] is that of the last pass."""
+    """A core whose queries choose blocks; `choice` [B, K or 1, N, M] is the last pass's."""
 
     choice: Tensor | None = None
 

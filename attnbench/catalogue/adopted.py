@@ -125,7 +125,7 @@ def adopt(offered: Any, name: str) -> Card:
         parameters=lambda config, w: 4 * w.width**2,  # unknown, like FLOPs
         family=Family.UNKNOWN,
         causality=Causality.OPTIONAL if accepted.keys() & set(CAUSAL) else Causality.TESTED,
-        # not that of a base class, which may be torch's
+        # not a base class's, which may be torch's
         paper=Paper(inspect.cleandoc(offered.__doc__ or name), "", None, name),
         cost=Cost(UNDECLARED, None, None),
         examples=(config(),),

@@ -67,7 +67,7 @@ def as_json(panel: str | None = None) -> Any:
 def shared_option(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
     """An option of `sweep` for Typer; `text` replaces its help where it is too general.
 
-    Without a default of the verb's own, the help names that of `sweep`.
+    Without a default of the verb's own, the help names the one of `sweep`.
     """
     known = options()[name]
     unset = known.flag or known.default in (None, "")

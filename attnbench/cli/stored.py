@@ -35,7 +35,7 @@ def report(
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
     ),
-    out: Path | None = option("FOLDER", "Folder for the report.  [default: that of the sweep]"),
+    out: Path | None = option("FOLDER", "Folder for the report.  [default: the sweep's]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
     chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))

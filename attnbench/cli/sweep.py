@@ -83,7 +83,7 @@ class Asked:
 
 
 def request_of(asked: Asked, earlier: Sweep | None) -> Request:
-    """The request of a new sweep, or that of an earlier one with new limits.
+    """The request of a new sweep, or an earlier sweep's with new limits.
 
     Raises `UsageError`, or `DifferentSweep` if an option asks for something else than before.
     """

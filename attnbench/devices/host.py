@@ -54,7 +54,7 @@ def user_s(pid: int) -> float:
     them.
 
     System calls and page faults are left out. What the kernel says of this process tells whether
-    `/proc` can be trusted: in a container it may be that of another namespace, with other process
+    `/proc` can be trusted: in a container it may show another namespace, with other process
     ids, or an emulation that counts nothing.
     """
     with suppress(psutil.Error, OSError):

@@ -74,7 +74,7 @@ def process_bytes(uuid: str) -> int:
 class GpuMeter(Meter):
     """What a GPU reports of the samples of one case; what it does not report is left out.
 
-    The clock is that of the stopwatch: by the time NVML is asked, the GPU is idle.
+    The clock is the stopwatch's: by the time NVML is asked, the GPU is idle.
     """
 
     def __init__(self, uuid: str) -> None:

@@ -125,7 +125,7 @@ def is_away(samples: Sequence[Sample], waited_s: float) -> bool:
 
 
 def spent_s(samples: Sequence[Sample]) -> float:
-    """Seconds that samples took: wall time, or that of a device with a clock of its own."""
+    """Seconds that samples took: wall time, or device time where the device has a clock."""
     return sum(s.wall_s if s.device_s is None else s.device_s for s in samples)
 
 

@@ -16,7 +16,7 @@ UNSTARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
 
 
 class Ray:
-    """The cluster at the address in RAY_ADDRESS, by default that of this machine.
+    """The cluster at the address in RAY_ADDRESS, by default this machine's.
 
     A shard gets `gpus` GPUs and `cpus` cores. Raises `CannotRun` where Ray is not installed or
     does not answer.

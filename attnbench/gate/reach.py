@@ -71,7 +71,7 @@ def contained(tree: Path) -> Iterator[str]:
 
 
 def named(path: str, card: str) -> str:
-    """The name that `--models` takes: that of a mechanism of attnbench, or `path.py:NAME`."""
+    """The name that `--models` takes: a mechanism of attnbench, or `path.py:NAME`."""
     own = PurePath(path).parent == OWN and card == "CARD"
     return PurePath(path).stem if own else f"{path}:{card}"
 

@@ -108,7 +108,7 @@ def _full(config: Fields, kind: str, index: int) -> LayerCache:
 
 
 def _window(config: Fields, kind: str, index: int) -> LayerCache:
-    """A window or chunk without its last token, which is that of the query itself."""
+    """A window or chunk without its last token, which is the query itself."""
     words, numbers = _tokens(config, kind)
     window = config.size("sliding_window" if kind == SLIDING else "attention_chunk_size", least=2)
     part = CachePart(numbers, max_entries=window - 1)

@@ -50,7 +50,7 @@ class Timing:
     faulting_s: float = 0.0  # most seconds of it while pages fault
     cold: bool = False  # whether the device's cache is flushed before each iteration
     cuda_graphs: bool = False  # whether the iteration, once checked, is captured and replayed
-    energy: bool = False  # whether `finish` measures that of an iteration
+    energy: bool = False  # whether `finish` measures an iteration's
     clock: str = Clock.CPU  # where there is no device time
     core: int | None = None  # to which the process is bound from now on
     inputs_seed: int = 0  # of the inputs of all iterations but the first; should be fresh

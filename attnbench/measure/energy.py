@@ -1,7 +1,7 @@
 """Energy of one iteration: many in a row after the laps, between two steps of a counter.
 
 Counters of energy advance in steps, NVML's every 20 to 100 ms, so that the energy of a single lap
-would mostly be that of its neighbours. One process has the device to itself; the others of its race
+would mostly be its neighbours'. One process has the device to itself; the others of its race
 wait.
 """
 

@@ -86,7 +86,7 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     from the equations.
 
     y₆₄ is the output of the form `eager` (which the contract's checks compare with the reference)
-    in float64, with the same rounded parameters, input and random draws: the error is that of the
+    in float64, with the same rounded parameters, input and random draws: the error is of the
     arithmetic, including discrete choices that rounding changes. In decode the end of the sequence
     is computed step by step.
     """

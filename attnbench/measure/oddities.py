@@ -2,7 +2,7 @@
 
 Timed iterations are not instrumented. Once they are done, the first one and one of the last lap,
 drawn at random, must give the same output again. Then the mechanism alone is called on other
-inputs, in memory like that of timed ones, after its parameters have been changed a little: what is
+inputs, in memory like the timed ones', after its parameters have been changed a little: what is
 initialised with zeros would hide what it computes. It is suspect only if several such calls, each
 with other inputs and random numbers, show the same sign.
 """
@@ -23,7 +23,7 @@ from attnbench.records import Case, Causality, Level
 # Outputs differ if more than this share of the numbers of a sequence do: where rounding chooses
 # among almost equal tokens, a few of them differ.
 SHARE = 0.1
-# Numbers differ if by more than this share of their usual size, or by so many steps of the type;
+# Numbers differ if by more than this share of their usual size, or by `STEPS` of the type;
 # `GROSS` is more than the state of a mechanism changes within a lap.
 TOLERANCE, STEPS, GROSS = 1e-4, 4, 0.5
 ROUNDING = 1e-5  # by which a causal Fourier transform lets later tokens change earlier outputs

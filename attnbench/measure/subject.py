@@ -1,6 +1,6 @@
 """A case as it is measured: a module with its inputs, and the steps of one iteration.
 
-There is a class for each mode; `Subject` itself is that of inference.
+There is a class for each mode; `Subject` itself is for inference.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -239,7 +239,7 @@ class Decode(Subject):
         self.state = tree_unflatten(filled, whole)
 
     def like(self, part: Any, sample: Any, few: int) -> Any:
-        """A part of the state, filled like that of `few` tokens; counts become those of N − 1."""
+        """A part of the state, filled as `few` tokens fill it; counts become those of N − 1."""
         if not isinstance(part, Tensor):
             return self.case.workload.seq_len - 1 if (part, sample) == (0, few) else part
         if part.shape == sample.shape:

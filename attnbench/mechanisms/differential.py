@@ -6,7 +6,7 @@
     o_h = (1 − λ₀) RMSNorm((A_h − λ A_{h + H/2}) [v_h, v_{h + H/2}])   [B, H/2, N, 2 d]
 
 Head h of the first half and its partner in the second read the values of both. The four vectors λ
-of width d are shared by the heads; RMSNorm is that of each pair of heads of each token, without
+of width d are shared by the heads; RMSNorm is over each pair of heads of each token, without
 learned scales. l counts layers from 0.
 
 `eager` stores the weights. `sdpa` widens q and k by zeros to the width of the values, the only one

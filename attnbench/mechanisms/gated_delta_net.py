@@ -9,7 +9,7 @@
     y = (RMSNorm(o) ⊙ SiLU(x W_G)) W_O                 [B, N, D]
 
 conv is causal, with one filter of W tokens for each channel. V / H consecutive heads of values
-share q and k, two in Qwen3-Next. A and b are learned for each head of values; RMSNorm is that of
+share q and k, two in Qwen3-Next. A and b are learned for each head of values; RMSNorm is over
 each head of each token, with learned scales shared by the heads. `gate=False` is DeltaNet
 (arXiv:2406.06484): α = 1 and no W_G. `negative` doubles β, so that the state may change its sign
 (arXiv:2411.12537).
@@ -37,7 +37,7 @@ SMALL = "RMSNorm magnifies the rounding of q and k where a token's o is small"
 
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
-    """`gate`: False: DeltaNet; `expand`: e, width of values over that of keys; None: 2, in DeltaNet
+    """`gate`: False: DeltaNet; `expand`: e, width of values over keys; None: 2, in DeltaNet
     1; `value_heads`: V, a multiple of H; None: H; `conv`: W, tokens of a filter; `negative`: β up
     to 2; `chunk`: C, tokens of a chunk; None: 32, or 64 from d = 64 on."""
 

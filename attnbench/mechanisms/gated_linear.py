@@ -7,7 +7,7 @@
     o_t = S_tᵀ q_t / √(d / s)                          [B, H, N, d]
     y = (RMSNorm(o) ⊙ SiLU(x W_G)) W_O                 [B, N, D]
 
-W_F projects to R numbers. RMSNorm is that of each head of each token, with learned scales shared by
+W_F projects to R numbers. RMSNorm is over each head of each token, with learned scales shared by
 the heads.
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products
@@ -30,7 +30,7 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
-    """`narrow`: s, width of values over that of keys; `rank`: R; `root`: τ; `chunk`: C, tokens of
+    """`narrow`: s, width of values over width of keys; `rank`: R; `root`: τ; `chunk`: C, tokens of
     a chunk; None: 16, or 32 from d / s = 64 on."""
 
     narrow: int = 2

@@ -10,7 +10,7 @@ K heads of keys and values serve H / K consecutive heads each. With `kv_rank` th
 latent of r + d / 2 numbers instead (`latent`), which all heads read as one key and value, with W_UK
 and W_UV inside the core. The budget is n tokens. With C = 1 a query reads the n tokens of the
 largest s. Else it reads blocks of C tokens: its own up to itself, and the n / C − 1 earlier ones of
-the largest s. A block's s is that of its mean key ("mean"), or its tokens' largest ("max"):
+the largest s. A block's s is its mean key's ("mean"), or its tokens' largest ("max"):
 
     DeepSeek-V3.2   sum, C = 1, on latents
     GLM-5.3         sum, mean of C = 16, on latents

@@ -9,7 +9,7 @@
     y = (RMSNorm(o) ⊙ σ(x W_E W_G)) W_O                [B, N, D]
 
 conv is causal, with one filter of W tokens for each channel. A is learned for each head, b for each
-channel; W_F and W_E project to R numbers. RMSNorm is that of each head of each token, with learned
+channel; W_F and W_E project to R numbers. RMSNorm is over each head of each token, with learned
 scales shared by the heads.
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a

@@ -6,7 +6,7 @@
     o_t = S_tᵀ q_t                                     [B, H, N, d]
     y = (RMSNorm(o) ⊙ σ(x W_G)) W_O                    [B, N, D]
 
-RMSNorm is that of all heads of a token together, with learned scales. Deeper layers decay more
+RMSNorm is over all heads of a token together, with learned scales. Deeper layers decay more
 slowly: l counts them from 0, the first, to 1, the last.
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products

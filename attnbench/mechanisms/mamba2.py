@@ -8,7 +8,7 @@
     y = RMSNorm(merge(o) ⊙ SiLU(z)) W_O                [B, N, D]
 
 conv is causal, with a bias and one filter of W tokens for each channel. K groups of heads share b
-and c; A, β and δ are learned for each head. RMSNorm is that of all heads of a group together, with
+and c; A, β and δ are learned for each head. RMSNorm is over all heads of a group together, with
 learned scales. The layer has its own heads, H = e D / p; those of the workload have no effect.
 
 `eager` is the recurrence, token by token; `chunked` computes chunks of C tokens by products

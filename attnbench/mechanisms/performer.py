@@ -273,7 +273,7 @@ class Chunked(Performer):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager, with z in both products and |x̂|²/2 in that of ω; causal: block by block."""
+        """As eager, with z in both products and |x̂|²/2 in that with ω; causal: block by block."""
         omega = 2 * 2 * w.tokens * config.features * w.width
         wider = w.width + w.heads
         if w.causal:

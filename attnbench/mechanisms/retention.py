@@ -30,7 +30,7 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
-    """`expand`: e, width of values over that of keys; `chunk`: C, tokens of a chunk; None: 32, or
+    """`expand`: e, width of values over width of keys; `chunk`: C, tokens of a chunk; None: 32, or
     64 from d = 64 on."""
 
     expand: int = 2

@@ -41,7 +41,7 @@ from attnbench import attention as at
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
     """`block`: M; `iterations`: T; `temperature`: τ; `gumbel`: noise in training; `sort_cut`: n;
-    0: none; `n_max`: largest N; None: that of the workload."""
+    0: none; `n_max`: largest N; None: the workload's N."""
 
     block: int = 64
     iterations: int = 5

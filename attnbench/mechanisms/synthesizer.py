@@ -40,7 +40,7 @@ FEATURES = ("dense", "factorized_random")  # S is a product of row and column fe
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
     """`variant`: dense, random, fixed_random, factorized_random or factorized_dense;
-    `mixture`: with the dot product; `rank`: R; `n_max`: largest N; None: that of the workload."""
+    `mixture`: with the dot product; `rank`: R; `n_max`: largest N; None: the workload's N."""
 
     variant: str = "dense"
     mixture: bool = False

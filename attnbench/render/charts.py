@@ -62,7 +62,7 @@ def charts(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
-    """Every metric that people compare; the time is that of a batch, in decode that of a step."""
+    """Every metric that people compare; the time is of a batch, in decode of a step."""
     cases, of = analysis.cases, per_layer(analysis.cases)
     whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
     per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)

@@ -10,8 +10,8 @@ from attnbench.records import PASSES, Environment, Level, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 
-LAPS = 0.01  # share of disturbed laps above which it is said
-# measured at N = 512 of Fig. 2, as the time of a plain loop over that of a sweep
+LAPS = 0.01  # share of disturbed laps above which a report tells it
+# measured at N = 512 of Fig. 2, as the time of a plain loop over a sweep's
 KEPT = (
     " Measuring processes keep freed memory. In a plain process, which returns it, page faults"
     " lengthen times by 3 to 47 %, and a ratio of 2.2 was 1.55."

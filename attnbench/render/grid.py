@@ -75,7 +75,7 @@ class Table:
 class Report(NamedTuple):
     """What the page and the Markdown of a sweep hold: lines of plain text, and tables.
 
-    `answers` are sentences by their headings; the first of the tables is that of the answers.
+    `answers` are sentences by their headings; the first of the tables has the answers.
     """
 
     name: str

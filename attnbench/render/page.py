@@ -90,7 +90,7 @@ def drawn(stem: str, analysis: Analysis) -> "Figure":
 
 
 def report_tables(analysis: Analysis) -> Iterator[Table]:
-    """Every table of the report, in reading order; the first is that of the answers."""
+    """Every table of the report, in reading order; the first has the answers."""
     cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
     modes, cards, bases = analysis.modes, analysis.sweep.cards, analysis.baselines
     yield answer(analysis)

@@ -116,7 +116,7 @@ class Costs:
             self.known.setdefault(group, {})[planned.case.key] = planned, cost
 
     def groups(self, planned: Planned, what: Cost) -> tuple[Group, ...]:
-        """Groups of cases whose costs predict that of this one, nearest first.
+        """Groups of cases whose costs predict the cost of this one, nearest first.
 
         No step is predicted from passes, nor passes from steps, and bytes by the same form alone.
         """

@@ -1,6 +1,6 @@
 """Estimates: a point with its 95 % confidence interval, from a few rounds or one run's samples.
 
-Rounds are few, so the variance of a case between processes is shrunk towards that of the whole
+Rounds are few, so the variance of a case between processes is shrunk towards the one of the whole
 sweep: it is pooled if the cases are alike, and estimated from each case's rounds if they differ.
 How alike they are is itself estimated (Smyth 2004, "Linear models and empirical Bayes methods for
 assessing differential expression in microarray experiments", section 6). Student's t is then
@@ -55,8 +55,8 @@ class Estimate:
 def over_rounds(groups: Sequence[Sequence[float]]) -> list[Estimate] | None:
     """The geometric mean of each group of log medians over its rounds, with Student's interval.
 
-    The variance of each is shrunk towards that of all. An empty group is unknown. None without any
-    repetition.
+    The variance of each is shrunk towards the common one. An empty group is unknown. None where
+    nothing was repeated.
     """
     dfs = np.array([max(len(group) - 1, 0) for group in groups])
     own = np.array([np.var(group, ddof=1) if len(group) > 1 else 0.0 for group in groups])

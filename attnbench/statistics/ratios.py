@@ -5,7 +5,7 @@ ratio of one round is the median, over its pairs of laps, of the differences of 
 (`statistics.laps`).
 
 The ratio of a pair in a block is the mean over its rounds, with a 95 % confidence interval by
-Student's t. Rounds are few, so the variance between them is shrunk towards that of all pairs in
+Student's t. Rounds are few, so the variance between them is shrunk towards the one of all pairs in
 all blocks (`estimate.shrunk`). Arrays are [K, P] or [K, P, R]: K blocks, P pairs of series, R
 rounds, each with processes of its own.
 

@@ -79,7 +79,7 @@ class Contents:
     def _runs(
         self, cases: dict[str, Planned]
     ) -> tuple[dict[tuple[str, Part, int], Run], list[str]]:
-        """The last run of each case, part and round, and what is said of those of unknown cases."""
+        """The last run of each case, part and round, and warnings of runs of unknown cases."""
         runs, unknown = dict[tuple[str, Part, int], Run](), list[str]()
         for number, _, run in self.lines:
             if not isinstance(run, Run):

@@ -57,7 +57,7 @@ def fill(folder: Path, files: Mapping[str, bytes], *, then: str = "") -> None:
 def refuse_unwritable(*paths: Path | None) -> None:
     """Raises `StoreError` unless a new file can be written next to each of the named ones.
 
-    Nor may one of them have the name of a journal: it would replace that of a sweep.
+    Nor may one of them have the name of a journal: it would replace a sweep's.
     """
     for path in filter(None, paths):
         if path.name == JOURNAL:

@@ -50,7 +50,7 @@ class Preset:
     width: int = 256
     heads: int = 16
     dtype: str = "float32"
-    batch_tokens: int | None = None  # c; None: that of the device
+    batch_tokens: int | None = None  # c; None: the device's
 
     def options(self, mechanism: str) -> Mapping[str, Option]:
         """The options of a mechanism in this column; empty if it has none."""

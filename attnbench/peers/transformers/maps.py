@@ -43,7 +43,7 @@ class Third(nn.Module):
 
 
 class Forget(nn.Module):
-    """Logs of decays [B, N, H, d], whose A has one dimension only, unlike that of their layer."""
+    """Logs of decays [B, N, H, d], whose A has one dimension only, unlike their layer's."""
 
     def __init__(self, ours: Any) -> None:
         super().__init__()
