@@ -1,7 +1,9 @@
 """The decision rule: its rates on simulated pairs and samples, and each of its guards."""
 
+import json
 import math
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,8 @@ from attnbench.gate.rule import (
 from attnbench.records import Selection
 
 THRESHOLD, SAMPLES = 0.02, 40
+TRIALS = Path(__file__).parents[2] / "reports/gate/gate.json"
+FIRST = 10  # pairs of a first look
 NOISE = 0.01  # of one pair, on a shared machine
 
 times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=8)
@@ -209,3 +213,13 @@ def test_a_reversed_pair_has_the_opposite_sign_and_no_unit(one, base, head, unit
     assert log_ratio(one, head, base) == pytest.approx(-log, abs=1e-9)
     assert log_ratio(one, longer, [unit * t for t in head]) == pytest.approx(log, abs=1e-9)
     assert log_ratio(one, base, longer) == pytest.approx(math.log(unit), abs=1e-9)
+
+
+def test_every_stored_trial_gets_its_verdict_again():
+    """Of 837 real checks with and without a slowdown, each by the rule as it is now."""
+    for trial in json.loads(TRIALS.read_text())["trials"]:
+        case = []
+        for index, one in enumerate(Statistic):
+            pairs, again = ([pair[index] for pair in trial[name]] for name in ("pairs", "again"))
+            case.append(View(one, THRESHOLD, (*pairs[:FIRST],), (*pairs[FIRST:],), (*again,)))
+        assert judge([case])[0].verdict == trial["verdict"], trial
