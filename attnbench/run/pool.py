@@ -120,8 +120,9 @@ class Pool(AbstractContextManager["Pool"]):
             how: dict[str, Any] = {"modules": self.modules, "threads": self.threads, **self.about}
             where: dict[str, Any] = {"starts_on": starts_on, "within": self.folder}
             self.others[layout] = Pool(self.script, layout=layout, **where, **how)
-            self.others[layout].end_s = self.end_s
-        return self.others.get(layout, self)
+        pool = self.others.get(layout, self)
+        pool.end_s = self.end_s
+        return pool
 
     def of_round(self, round_: int, rounds: int = 0, starts_on: Collection[int] = ()) -> "Pool":
         """The pool whose layout is the round's number; those of other rounds end.

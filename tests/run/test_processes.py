@@ -334,6 +334,13 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(l
         assert worker.ask(60, do="") == {"outcome": "ok"}, "it is started anew"
 
 
+def test_a_budget_that_has_ended_limits_no_later_process_of_another_layout(light):
+    with light.until(time.monotonic()):
+        assert light.of_layout(1).left_s == 0
+    with light.of_layout(1).process() as worker:
+        assert worker.ask(60, do="") == {"outcome": "ok"}
+
+
 def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
     begun = tmp_path / "begun"
     os.mkfifo(begun)
