@@ -52,11 +52,10 @@ class Metric:
     for metrics that are timed or only recorded. Only a `signed` metric may be negative. A summary
     has predictions of a `predicted` one.
 
-    Every metric is in the CSV of all cases; what people compare is `offered` in a page's menu.
-    Claims, growth tables and `Sweep.plot` refer to it by its `name`. Reports may have a `table` of
-    it by length, and a `figure` (the stem of its file name), per token or per batch; both are
-    headed by its `title`, or else its label. `compare` and `check` judge the `compared` ones: costs
-    by their intervals, counts by their tolerance.
+    Every metric is in the CSV of all cases. Claims, growth tables and `Sweep.plot` refer to it by
+    its `name`. Reports may have a `table` of it by length, and a `figure` (the stem of its file
+    name), per token or per batch; both are headed by its `title`, or else its label. `compare` and
+    `check` judge the `compared` ones: costs by their intervals, counts by their tolerance.
     """
 
     key: str
@@ -82,11 +81,6 @@ class Metric:
         return text[0].upper() + text[1:]
 
     @property
-    def offered(self) -> bool:
-        """Whether people compare it: a cost with an interval, a count, or what has a name."""
-        return self.interval or self.compared or bool(self.name)
-
-    @property
     def of_a_layer(self) -> bool:
         """Whether reports divide it by the layers of a stack, where they compare per layer."""
         return self.better is not Better.NEITHER and self.unit in LAYERED
@@ -106,10 +100,9 @@ class Metric:
         return self.key, f"{stem}_lo_{unit}", f"{stem}_hi_{unit}", f"{stem}_log_se", f"{stem}_df"
 
     @property
-    def prediction(self) -> tuple[str, str, str]:
-        """The columns of its prediction, and of the ends of its band, where a summary has them."""
-        unit = self.key.rpartition("_")[2]
-        return f"predicted_{unit}", f"predicted_lo_{unit}", f"predicted_hi_{unit}"
+    def prediction(self) -> str:
+        """The column of its prediction, where a summary has one."""
+        return f"predicted_{self.key.rpartition('_')[2]}"
 
 
 TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"

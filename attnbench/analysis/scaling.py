@@ -172,7 +172,7 @@ def _exponent(curve: LogCurve) -> tuple[object, ...]:
     tail = curve[-FEWEST:] if straight is None else straight
     slope, low, high = tail.coefficient(1)
     if (tail.errors == 0).all():
-        steps = tail.slopes().logs
+        steps = np.diff(tail.logs) / np.diff(np.log(tail.lengths))
         low, high = float(steps.min()), float(steps.max())
     shape = Tail.BENDING if straight is None else Tail.STRAIGHT
     return slope, low, high, *_extent(tail), str(shape)

@@ -85,14 +85,14 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     numbers, not by a prompt.
 
     Work: `WORK`; for a module without a card, only what was counted. Predictions of what was
-    not measured, from all that was: predicted_s with the 95 % band predicted_lo_s to predicted_hi_s
-    and predicted_bytes (`extrapolation`); NaN for others. Then a column for every other metric.
+    not measured, from all that was: predicted_s and predicted_bytes (`extrapolation`); NaN for
+    others. Then a column for every other metric.
     """
     names, sizes = series_names(sweep.plan), size_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     every = [*zip(sweep.plan, cases, _estimates(cases), strict=True)]
-    times = {p.case.key: found[TIME] for p, _, found in every if found[TIME].point > 0}
+    times = {p.case.key: t for p, _, found in every if (t := found[TIME].point) > 0}
     rates = next((peak_rates(session) for session in sweep.sessions), None)
     predicted = predictions(sweep.plan, sweep.runs, times, rates)
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}

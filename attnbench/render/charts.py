@@ -24,12 +24,12 @@ from attnbench.render.html import WEB
 from attnbench.render.names import compared_with
 from attnbench.render.styles import labels, on_dark, series_styles
 
-# what people compare, in the order of the menu, which has the rest below them
+# what people compare, in the order of the menu; what else has a figure of its own is below
 COMPARED = (
-    *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
-    *(STATE, "flops", "parameters", "over_bound"),
+    *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY, STATE),
+    *("forward_s", "backward_s", "flops", "parameters", "over_bound"),
 )
-INTERVALS = "Bars are 95 % confidence intervals, thin ones bands of predictions."
+INTERVALS = "Bars are 95 % confidence intervals."
 
 # the units in which an axis counts, from small to large
 STEPS = MappingProxyType({
@@ -41,8 +41,8 @@ STEPS = MappingProxyType({
 
 def charts(analysis: Analysis) -> dict[str, Any] | None:
     """Everything that the chart of one sweep can show; None if nothing is known of any case."""
-    cases, made = analysis.cases, (*_costs(analysis), *_speedup(analysis))
-    if not (quantities := [one for one in made if one["points"]]):
+    cases, every = analysis.cases, (*_costs(analysis), *_speedup(analysis))
+    if not (made := {one["key"]: one for one in every if one["points"]}):
         return None
     names, styles = labels(cases["series"]), series_styles(cases["series"])
     spec = json.loads(WEB.joinpath("chart.vl.json").read_text())
@@ -51,13 +51,11 @@ def charts(analysis: Analysis) -> dict[str, Any] | None:
         "values": [int(n) for n in lengths],
         "labelExpr": f"{json.dumps(lengths)}[datum.value]",
     }
-    order = {key: i for i, key in enumerate(COMPARED)}
-    quantities.sort(key=lambda one: order.get(one["key"], len(order)))
     return {
         "spec": spec,
         "modes": analysis.modes,
         "series": {name: _look(name, names[name], styles[name]) for name in names},
-        "quantities": quantities,
+        "quantities": [made[key] for key in dict.fromkeys((*COMPARED, *made)) if key in made],
     }
 
 
@@ -67,7 +65,7 @@ def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
     whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
     per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)
     for metric in ROWS:
-        if not metric.offered or metric.key not in cases:
+        if metric.key not in COMPARED and not metric.figure:
             continue
         label = metric.label + (of if metric.of_a_layer else "")
         if metric.key == TIME:
@@ -92,7 +90,6 @@ def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict
     drawn = drawn.dropna(subset="height")
     return {
         "key": key,
-        "more": key not in COMPARED,
         "label": label,
         "text": _tick_text(unit),
         "base": 2 if unit is Unit.BYTES else 10,

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.extrapolation import UNCERTAIN
 from attnbench.analysis.standings import Winner
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
@@ -25,6 +24,7 @@ INTERVALS = (
     f" a single round. A wide interval is written [low, high]; {units.UNBOUNDED} marks too few"
     " samples for one."
 )
+UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 # what is marked, by the column that says so
 MARKS = MappingProxyType({

@@ -116,20 +116,19 @@ def decode_figure(cases: Frame, mode: str) -> Figure:
 def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
     """A metric of each case, times `scale`, from short to long.
 
-    Columns: series, mode, seq_len; `value`, NaN where nothing was measured, for this `reason`;
-    `guess`, a prediction there, if any; `height`, what is drawn of the two; `low` and `high`, the
-    ends of its interval or of the band of the guess.
+    Columns: series, mode, seq_len; `value` with its interval `low` to `high`, NaN where nothing was
+    measured, for this `reason`; `guess`, a prediction there, if any; `height`, what is drawn of the
+    two.
     """
-    found = cases.reindex(columns=[*metric.estimate[:3], *metric.prediction]).astype(float)
-    found = found.mul(scale, axis=0).set_axis(["value", "low", "high", "guess", "l", "h"], axis=1)
-    known = found["value"].notna() | (not metric.predicted)
-    guess = found["guess"].mask(known)
+    found = cases.reindex(columns=[*metric.estimate[:3], metric.prediction]).astype(float)
+    found = found.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
+    guess = found["guess"].mask(found["value"].notna() | (not metric.predicted))
     made = cases[["series", "mode", "seq_len"]].assign(
         value=found["value"],
         guess=guess,
         height=found["value"].fillna(guess),
-        low=found["low"].where(known, found["l"]),
-        high=found["high"].where(known, found["h"]),
+        low=found["low"],
+        high=found["high"],
         reason=[*map(outcome_phrase, cases["outcome"], cases["cause"])],
     )
     return made.sort_values("seq_len", kind="stable")
@@ -183,8 +182,8 @@ def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> No
     light, thin = tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
     length, known = curve["seq_len"], curve["guess"].isna()
     axes.plot(length, curve["value"], **style)
-    colours = [style["color"] if measured else light for measured in known]
-    axes.vlines(length, curve["low"], curve["high"], colours, linewidth=thin, alpha=0.6, zorder=1)
+    bars = {"color": style["color"], "linewidth": thin, "alpha": 0.6, "zorder": 1}
+    axes.vlines(length, curve["low"], curve["high"], **bars)
     if known.all():
         return
     joined = ~(known & known.shift(fill_value=True) & known.shift(-1, fill_value=True))

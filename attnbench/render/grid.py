@@ -116,9 +116,9 @@ def table(rows: Iterable[Any], columns: Sequence[Column], **further: Any) -> Tab
     )
 
 
-def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
+def bounded(point: float, low: float, high: float) -> Cell:
     """A number with its confidence interval, rounded to the digits that it supports."""
-    text = units.estimate(point, low, high) + mark
+    text = units.estimate(point, low, high)
     return Cell(text, none_if_nan(float(point)), none_if_nan(low), none_if_nan(high))
 
 

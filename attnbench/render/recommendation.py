@@ -2,9 +2,9 @@
 
 from attnbench import units
 from attnbench.analysis.summary import Frame, Row
-from attnbench.metrics import MEMORY, TABLE, TIME
-from attnbench.render.cost_tables import counted, factor, per_layer
-from attnbench.render.grid import Cell, Column, Table, bounded, table
+from attnbench.metrics import MEMORY
+from attnbench.render.cost_tables import counted, factor, milliseconds, per_layer
+from attnbench.render.grid import Cell, Column, Table, bounded, number, table
 from attnbench.render.styles import labels
 
 
@@ -45,7 +45,7 @@ def ranking(advice: Frame) -> Table:
 
 
 def _time(row: Row) -> Cell:
-    guess = row["predicted_s"] > 0
-    names = TABLE[TIME].prediction if guess else TABLE[TIME].estimate[:3]
-    point, low, high = (1e3 * row["batch_scale"] * row[name] for name in names)
-    return bounded(point, low, high, " predicted" if guess else "")
+    if row["predicted_s"] > 0:
+        guess = 1e3 * row["batch_scale"] * row["predicted_s"]
+        return number(guess, lambda ms: f"{units.plain(ms)} predicted")
+    return milliseconds(row, row["batch_scale"])

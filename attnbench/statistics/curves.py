@@ -89,16 +89,6 @@ class LogCurve:
             df=np.minimum(self.df[i], other.df[j]),
         )
 
-    def slopes(self) -> "LogCurve":
-        """d log cost / d log N between neighbouring lengths, at their geometric means."""
-        x = np.log(self.lengths)
-        return LogCurve(
-            lengths=np.exp((x[1:] + x[:-1]) / 2),
-            logs=np.diff(self.logs) / np.diff(x),
-            errors=np.hypot(self.errors[1:], self.errors[:-1]) / np.diff(x),
-            df=np.minimum(self.df[1:], self.df[:-1]),
-        )
-
     def coefficient(self, degree: int) -> tuple[float, float, float]:
         """The leading coefficient of a least-squares polynomial in log N, with its 95 % interval.
 
