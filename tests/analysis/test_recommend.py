@@ -2,27 +2,29 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
+from attnbench.analysis.summary import summary
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
-from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode, Outcome, Part, Run
+from attnbench.render.recommendation import ranking, recommended
 from tests import sweeps
-from tests.sweeps import altered, sweep
+from tests.sweeps import LENGTHS, altered, seconds, slowed, sweep
 
 SHORT = (128, 512, 2048)
+MEASURED, LONGEST = 8192, 65_536  # a sweep that the budget ended goes up to the first
 QUIET = {"restart": 0.002, "noise": 0.002, "lengths": SHORT, "modes": (Mode.INFERENCE,)}
 
 
-def ranking(whole, seq_len, memory=None):
-    found = recommend(analyse(whole), seq_len, memory)
-    return found[found["mode"] == "inference"].reset_index(drop=True)
+def advised(whole, seq_len, memory=None):
+    return recommend(analyse(whole), seq_len, memory)
 
 
 def test_a_measured_length_is_ranked_by_measured_times():
-    found = ranking(sweep(("longformer", "a", "b", "fastformer"), **QUIET), 512)
+    found = advised(sweep(("longformer", "a", "b", "fastformer"), **QUIET), 512)
     assert set(found["excluded"]) == {""}
     assert list(found["rank"]) == [1, 2, 2, 4]
     first, last = found.iloc[0], found.iloc[-1]
@@ -45,9 +47,9 @@ def test_what_does_not_run_is_excluded_with_the_reason(outcome, cause):
         return replace(run, reason="no room") if gone else None
 
     whole = sweep(("linformer", "fastformer"), end=end, **QUIET)
-    last = ranking(whole, 2048).iloc[-1]
+    last = advised(whole, 2048).iloc[-1]
     assert tuple(last[["series", "excluded"]]) == ("linformer:eager", "no room")
-    assert set(ranking(whole, 512)["excluded"]) == {""}
+    assert set(advised(whole, 512)["excluded"]) == {""}
 
 
 def test_a_time_that_includes_launches_has_no_rank():
@@ -56,25 +58,84 @@ def test_a_time_that_includes_launches_has_no_rank():
     shown = altered(
         whole, lambda run: replace(run, notes={"launches": "seen"} if run.case in keys else {})
     )
-    found = ranking(shown, 512).set_index("series")
+    found = advised(shown, 512).set_index("series")
     assert found["rank"].fillna(0).to_dict() == {"linformer:eager": 1, "fastformer:eager": 0}
     assert found["excluded"]["fastformer:eager"] == SHOWS_LAUNCHES
 
 
 def test_memory_limits_the_choice():
     whole = sweep(("transformer", "fastformer", "linformer"), **QUIET)
-    everything = ranking(whole, 2048).set_index("series")
+    everything = advised(whole, 2048).set_index("series")
     limit = everything.loc["transformer:eager", "allocated_peak_bytes"] - 1
-    found = ranking(whole, 2048, limit).set_index("series")
+    found = advised(whole, 2048, limit).set_index("series")
     assert set(found.index) == set(everything.index), "shown, not dropped"
     assert found.index[-1] == "transformer:eager"
     assert found["excluded"].iloc[-1].startswith("not known to fit into ")
     assert found["time_s"].iloc[-1] == everything.loc["transformer:eager", "time_s"]
     assert found["rank"].isna().tolist() == [False, False, True]
-    assert set(ranking(whole, 2048, limit + 1)["excluded"]) == {""}
-    assert ranking(whole, 2048, 1.0)["excluded"].all()
+    assert set(advised(whole, 2048, limit + 1)["excluded"]) == {""}
+    assert advised(whole, 2048, 1.0)["excluded"].all()
 
 
-def test_a_length_of_another_sweep_is_refused_with_those_of_this_one():
-    with pytest.raises(UsageError, match="the sweep has no length 1024; it has 128, 512, 2048"):
-        ranking(sweep(("fastformer",), **QUIET), 1024)
+def over_budget(case):
+    if case.workload.seq_len <= MEASURED:
+        return None
+    run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
+    return replace(run, cause=Cause.BUDGET, reason="over the budget")
+
+
+def ended(*series, lengths=LENGTHS):
+    return sweep(series, end=over_budget, **QUIET | {"lengths": lengths})
+
+
+def test_the_last_round_does_not_reverse_a_ranking():
+    """Fastformer takes 1.1 µs a token and Linformer 1.5, in all rounds but the last: then 2.2."""
+    whole = ended("fastformer", "linformer")
+    keys = {(p.case.mechanism, p.case.workload.seq_len): p.case.key for p in whole.plan}
+    last = (keys["fastformer", MEASURED], 2)
+    whole = altered(whole, lambda run: slowed(run, 2.0) if (run.case, run.round) == last else run)
+    cases = summary(whole).set_index("key")
+    fast, slow = (cases.loc[keys[name, LONGEST]] for name in ("fastformer", "linformer"))
+    assert fast["predicted_s"] < slow["predicted_s"]
+    longest = cases.loc[keys["fastformer", MEASURED], "time_s"]
+    assert fast["predicted_s"] / longest == pytest.approx(8.0, rel=1e-2)
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, (4096, 8192, 16_384), (1000, 1001, 1002, 65_536)])
+def test_predictions_are_near_what_would_have_been_measured(lengths):
+    """Also from two lengths alone, and from lengths too close to tell the growth."""
+    whole = ended("fastformer", "linformer", lengths=lengths)
+    cases = summary(whole)
+    truth = [seconds(line.case.mechanism, line.case.workload) for line in whole.plan]
+    far = cases["seq_len"] > MEASURED
+    assert [*cases["predicted_s"].notna()] == [*far]
+    assert cases["predicted_s"][far].to_numpy() == pytest.approx(np.array(truth)[far], rel=0.2)
+
+
+def test_where_nothing_was_measured_it_says_so_and_what_is_predicted():
+    whole = ended("fastformer", "linformer", "transformer")
+    found = advised(whole, LONGEST)
+    assert found["rank"].isna().all()
+    said = "inference: nothing that fits was measured; not measured, but predicted: Fastformer "
+    assert recommended(found).startswith(said)
+    largest = found["allocated_peak_bytes"].max()
+    _, fitting = recommended(advised(whole, LONGEST, largest - 1)).split("predicted: ")
+    assert "Fastformer " in fitting
+    assert "Transformer" not in fitting
+    nothing = recommended(advised(whole, LONGEST, 1.0))
+    assert nothing == "inference: nothing that fits was measured."
+    table = ranking(found)
+    times = [row[table.columns.index("Time, ms")] for row in table.rows]
+    assert all(time.value > 0 and time.text.endswith(" predicted") for time in times)
+
+
+def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
+    def end(case):
+        return over_budget(case) if case.mechanism == "fastformer" else None
+
+    whole = sweep(("fastformer", "linformer"), modes=(Mode.INFERENCE,), end=end)
+    found = advised(whole, LONGEST)
+    assert found["rank"].isna().tolist() == [False, True]
+    assert list(found["excluded"]) == ["", ""]
+    said = "inference: Linformer; not measured, but predicted: Fastformer "
+    assert recommended(found).startswith(said)

@@ -1,4 +1,4 @@
-"""`attnbench report` as a user meets it, on a stored sweep; nothing is measured."""
+"""`report`, `compare` and `recommend` as a user meets them, on a stored sweep."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from attnbench.cli.console import plain
 from tests.cli.commands import here, refused
 from tests.store.recorded import rewrite
 
-DATA = Path(__file__).parents[1] / "data" / "small"
+DATA = Path(__file__).parents[1] / "data" / "small"  # N = 512, 2,048 and 8,192
 
 
 def report(*arguments):
@@ -106,3 +106,78 @@ def test_a_journal_without_cases_or_runs_is_reported(folder: Path, verb: str, ke
 def test_what_is_not_a_number_is_null_in_json():
     found = {"a": math.nan, "b": [1, math.inf], "c": pd.DataFrame({"x": [0.5, math.nan]})}
     assert plain(found) == {"a": None, "b": [1, None], "c": [{"x": 0.5}, {"x": None}]}
+
+
+def narrow(kind, data):
+    if kind == "case":
+        data["case"]["workload"] |= {"width": 64, "level": "attention", "shell": None}
+
+
+def other_threads(kind, data):
+    if kind == "session":
+        data["environment"] |= {"threads": 7, "load": 9.5}
+
+
+def test_what_differs_between_the_machines_and_the_warnings_of_both_are_said(folder):
+    other = rewrite(folder, other_threads)
+    done = here("compare", DATA, other, "--json")
+    found = json.loads(done.stdout)
+    assert found["differs"][0].startswith("threads: ")
+    assert "warning: the sweeps differ in threads: " in done.stderr
+    assert f"warning: {other}: the machine was busy: load 9.5" in done.stderr
+    assert "time_s" in {row["metric"] for row in found["cases"]}
+    assert {type(row["seq_len"]) for row in found["cases"]} == {int}
+    assert "\nnone\n" in here("compare", DATA, other).stdout
+
+
+def test_sweeps_without_a_common_case_and_other_mistakes_get_one_sentence(folder):
+    for arguments, words in (
+        ([DATA, rewrite(folder, narrow)], "no case is in both sweeps"),
+        ([DATA, "nowhere"], "no sweep in 'nowhere'"),
+        ([DATA], "'SWEEP_B'"),
+    ):
+        assert words in here("compare", *arguments, code=2).stderr
+
+
+def recommended(*arguments, code=0):
+    return here("recommend", DATA, *arguments, code=code)
+
+
+def test_each_mode_is_answered_in_a_sentence_above_one_table():
+    done = recommended("--length", "512")
+    first, second, _, title, *_ = done.stdout.splitlines()
+    assert first.startswith("inference: Fastformer, ")
+    assert first.endswith("] as fast as Transformer.")
+    assert second.startswith("training: Fastformer, ")
+    assert title == "Ranking at N = 512"
+
+
+def test_what_ran_out_of_memory_or_would_is_said():
+    done = recommended("--length", "8k")
+    assert "training: Fastformer.\n" in done.stdout
+    assert "can't allocate memory" in done.stdout
+    done = recommended("--length", "512", "--memory", "1MiB", code=1)
+    assert "training: nothing that fits was measured." in done.stdout
+    assert "not known to fit into 1.000 MiB" in done.stdout
+    assert "are of one case, not of a whole language model" in done.stdout
+
+
+def test_a_ranking_in_json_has_the_numbers():
+    rows = json.loads(recommended("--length", "512", "--json").stdout)
+    assert {row["seq_len"] for row in rows} == {512}
+    ranks = [(row["series"], row["rank"]) for row in rows if row["mode"] == "inference"]
+    assert ranks == [("fastformer:eager", 1), ("transformer:eager", 2)]
+    assert rows[1]["low"] > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--length", "1k"), "the sweep has no length 1024; it has 512, 2048, 8192"),
+        (("--length", "x"), "--length 'x' is not a size; write 65536 or 64k"),
+        (("--length", "100m"), "--length '100m' is not between 1 and 16,777,216"),
+        (("--length", "512", "--memory", "much"), "write 8GiB or 512MiB"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_way_out(arguments, message):
+    assert message in refused("recommend", DATA, *arguments)

@@ -6,14 +6,9 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.analysis.warnings import mixed_causality
 from attnbench.cli.planning import foretell
 from attnbench.cli.sweep import Asked
-from attnbench.cli.sweep_output import (
-    interruption_message,
-    noise_warnings,
-    timed_by,
-)
+from attnbench.cli.sweep_output import interruption_message, noise_warnings, timed_by
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.store.journal import Journal
@@ -40,15 +35,6 @@ def test_what_makes_times_noisy_is_reported(changes, words):
     said = list(noise_warnings(machine, find("cpu").host_clock(machine.threads), 300.0))
     assert len(said) == len(words)
     assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
-
-
-def test_that_some_series_are_always_causal_is_a_warning():
-    full, causal = sweeps.sweep(("fastformer", "mamba2"), lengths=(128,), modes=("training",)).plan
-    workload = replace(causal.case.workload, causal=True)
-    causal = replace(causal, case=replace(causal.case, workload=workload))
-    (said,) = mixed_causality((full, causal))
-    assert said.startswith("always causal, while the others attend to all tokens: mamba2:eager;")
-    assert not list(mixed_causality((causal,)))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from attnbench.records import MISSING, Cause, Level, Outcome, Part, Run, Sample,
 from attnbench.render import conditions, cost_tables, page, styles
 from attnbench.render.cases import ENDINGS, outcome_phrase
 from attnbench.render.figures import cost_figure, log_ticks
+from attnbench.store.journal import load
 from tests.sweeps import altered, environment, on_gpu, sweep
 
 SWEPT = ("fastformer", "transformer", "longformer")
@@ -113,7 +114,7 @@ def test_what_cannot_run_has_no_predicted_cost():
         return Run(case=case.key, part=Part.TIME, round=0, **refused)
 
     lost = summary(sweep(("fastformer",), lengths=(128, 512), end=end))
-    assert lost[["predicted_s", "predicted_lo_s", "predicted_bytes"]].isna().all(axis=None)
+    assert lost[["predicted_s", "predicted_bytes"]].isna().all(axis=None)
     (note,) = cost_figure(lost, TIME, 8192).texts
     assert "Training, cannot run: Fastformer." in note.get_text()
 
@@ -253,3 +254,32 @@ def test_an_axis_has_a_few_ticks_that_differ(low: float, wide: float, base: int)
     if base == 2:
         # whole sixteenths of a power of two: no rounding of decimal megabytes
         assert all((16 * tick / 2 ** math.floor(math.log2(tick))).is_integer() for tick in ticks)
+
+
+def best(whole):
+    """The bold series by the names of the tables and the headings of the columns."""
+    return {
+        (table.name, heading): {row[0].text for row in table.rows if row[i].best}
+        for table in page.report_tables(analyse(whole))
+        for i, heading in enumerate(table.columns)
+    }
+
+
+@pytest.mark.parametrize(("restart", "bold"), [(0.5, 3), (0.001, 1)])
+def test_ties_are_bold_together_and_a_winner_alone(restart, bold):
+    found = best(sweep(restart=restart, noise=0.001, lengths=(128, 512, 2048)))
+    assert len(found["latency_training", "512"]) == bold
+
+
+def test_the_least_of_each_cost_is_bold():
+    found = best(load("reports/cpu-fig2"))
+    assert found["latency_inference", "2,048"] == {"fastformer"}
+    assert found["memory_training", "256"] == {"linformer[rank=16]"}
+    found = best(load("reports/cpu-decode"))
+    assert found["state_decode", "65,536"] == {"retention:chunked"}
+    assert found["latency_decode", "65,536"] >= {"retention:chunked"}
+
+
+def test_one_round_has_no_fastest_but_a_smallest():
+    found = best(sweep(rounds=1))
+    assert {name.partition("_")[0] for (name, _), series in found.items() if series} == {"memory"}
