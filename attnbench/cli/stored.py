@@ -29,7 +29,7 @@ INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
 def report(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
     formats: str = option(
-        "FORMATS", "Figures as png, svg, pdf; cases for Bencher (bmf).", default="png"
+        "FORMATS", "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.", default="png"
     ),
     json_: bool = options.as_json(),
     against: str | None = option(
@@ -38,7 +38,7 @@ def report(
     out: Path | None = option("FOLDER", "Folder for the report.  [default: the sweep's]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
-    chosen = options.formats(formats, (*axes.FORMATS, "bmf"))
+    chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))
     publish(sweep, chosen, json_, against, out)
 
 

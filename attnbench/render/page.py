@@ -29,9 +29,9 @@ def report_files(
     formats: Sequence[str] = ("png",),
     tables: Sequence[Table] = (),
 ) -> dict[str, bytes]:
-    """File name to content: figures in each of `formats`, tables, all cases.
+    """File name to content: figures and exports in each of `formats`, tables, all cases.
 
-    The formats are png, svg and pdf, and bmf for Bencher. `tables` are those of `report_tables`
+    The formats are png, svg and pdf, and those of `exports`. `tables` are those of `report_tables`
     unless given.
     """
     sweep, cases = analysis.sweep, analysis.cases
@@ -42,7 +42,7 @@ def report_files(
         f"{stem}.{end}": saved(figure, end)
         for stem, figure in ((stem, drawn(stem, analysis)) for stem in described)
         for end in dict.fromkeys((*formats, "png"))  # a page shows the PNG
-        if end != "bmf"
+        if end not in exports.FORMATS
     }
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
     labelled = named(tables, cases["series"])
@@ -54,7 +54,7 @@ def report_files(
         labelled,
     )
     by_caption = {text: pictures[f"{stem}.png"] for stem, text in described.items()}
-    files |= {"bmf.json": exports.bmf(analysis)} if "bmf" in formats else {}
+    files |= exports.files(analysis, formats)
     files["tables.md"] = markdown.page(report, [name for name in files if name.endswith(".png")])
     files["report.html"] = html.page(report, by_caption, charts.charts(analysis))
     files |= {f"{one.name}.tex": latex.table(one).encode() for one in labelled if one.rows}

@@ -17,6 +17,7 @@ LONGEST = 1 << 24
 MOST = 1_000  # lengths of a sweep
 LARGEST = 1 << 20  # larger numbers are typos, and no prediction could hold them
 FORMATS = ("png", "svg", "pdf")  # of figures
+EXPORTS = ("bmf", "pyperf")  # what other tools read
 Word = TypeVar("Word", bound=StrEnum)
 
 

@@ -59,7 +59,7 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "preset": ("mind-classification", "imdb"),
         "dtype": ("float32", "bfloat16", "bf16"),
         "device": ("cpu", "auto"),
-        "formats": ("png", "svg", "pdf", "bmf"),
+        "formats": ("png", "svg", "pdf", "bmf", "pyperf"),
         "level": ("model", "attention", "core"),
         "base": ("HEAD", "main"),
         "baseline": ("kept.json",),
