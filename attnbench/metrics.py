@@ -52,10 +52,11 @@ class Metric:
     for metrics that are timed or only recorded. Only a `signed` metric may be negative. A summary
     has predictions of a `predicted` one.
 
-    Every metric is in the CSV of all cases. Claims, growth tables and `Sweep.plot` refer to it by
-    its `name`. Reports may have a `table` of it by length, and a `figure` (the stem of its file
-    name), per token or per batch; both are headed by its `title`, or else its label. `compare` and
-    `check` judge the `compared` ones: costs by their intervals, counts by their tolerance.
+    Every metric is in the CSV of all cases; what people compare is `offered` in a page's menu.
+    Claims, growth tables and `Sweep.plot` refer to it by its `name`. Reports may have a `table` of
+    it by length, and a `figure` (the stem of its file name), per token or per batch; both are
+    headed by its `title`, or else its label. `compare` and `check` judge the `compared` ones: costs
+    by their intervals, counts by their tolerance.
     """
 
     key: str
@@ -79,6 +80,11 @@ class Metric:
         """Its title, or else its label, to begin a line with."""
         text = self.title or self.label
         return text[0].upper() + text[1:]
+
+    @property
+    def offered(self) -> bool:
+        """Whether people compare it: a cost with an interval, a count, or what has a name."""
+        return self.interval or self.compared or bool(self.name)
 
     @property
     def of_a_layer(self) -> bool:

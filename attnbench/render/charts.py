@@ -24,10 +24,10 @@ from attnbench.render.html import WEB
 from attnbench.render.names import compared_with
 from attnbench.render.styles import labels, on_dark, series_styles
 
-# what people compare, in the order of the menu; what else has a figure of its own is below
+# what people compare, in the order of the menu, which has the rest below them
 COMPARED = (
-    *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY, STATE),
-    *("forward_s", "backward_s", "flops", "parameters", "over_bound"),
+    *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
+    *(STATE, "flops", "parameters", "over_bound"),
 )
 INTERVALS = "Bars are 95 % confidence intervals."
 
@@ -65,7 +65,7 @@ def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
     whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
     per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)
     for metric in ROWS:
-        if metric.key not in COMPARED and not metric.figure:
+        if not metric.offered:
             continue
         label = metric.label + (of if metric.of_a_layer else "")
         if metric.key == TIME:
@@ -90,6 +90,7 @@ def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict
     drawn = drawn.dropna(subset="height")
     return {
         "key": key,
+        "more": key not in COMPARED,
         "label": label,
         "text": _tick_text(unit),
         "base": 2 if unit is Unit.BYTES else 10,
