@@ -73,7 +73,7 @@ def of(*verbs):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("line", of("sweep"))
+@pytest.mark.parametrize("line", of("sweep", "model"))
 def test_a_sweep_can_be_planned(line, folder):
     done = run(line.replace("--dry-run", "") + " --dry-run", folder)
     assert "Nothing was run." in " ".join(done.stdout.split())

@@ -1,6 +1,6 @@
 """What the file of a mechanism imports: `from attnbench import attention as at`.
 
-    contract, card           `at.QKVAttention`, `at.Card`: what every mechanism has
+    contract, heads, card    `at.QKVAttention`, `at.Card`: what every mechanism has
     primitives, convolution  operations that mechanisms share
     recurrence, decays       recurrences with a matrix as state, and what decays in them
     selection                attention to chosen blocks of keys
@@ -31,6 +31,7 @@ from attnbench.attention.contract import (
 )
 from attnbench.attention.convolution import Convolved, RecurrentState, random_taps
 from attnbench.attention.decays import decay_rates
+from attnbench.attention.heads import OwnHeads
 from attnbench.attention.primitives import (
     ByQueries,
     Kernel,

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from torch import Tensor
 
 from attnbench.attention.contract import Attention, BaseConfig, CoreAttention
+from attnbench.attention.heads import HeadsWorkload
 from attnbench.errors import UnknownOption
 from attnbench.records import Causality, Family, Level, Option, Selection, Workload
 
@@ -134,7 +135,8 @@ class Card:
 
     def default_form(self, config: BaseConfig, workload: Workload) -> str:
         """The form of the workload if none is asked for."""
-        return self.default(config, workload) if callable(self.default) else self.default
+        own = config.sized(workload)
+        return self.default(config, own) if callable(self.default) else self.default
 
     def usual_form(self, config: BaseConfig, workload: Workload) -> str:
         """The same, or `eager` where that form cannot run."""
@@ -162,7 +164,8 @@ class Card:
 
     def refusal(self, form: str, config: BaseConfig, workload: Workload) -> str | None:
         """Why the form cannot run the workload here, or None."""
-        if workload.width % workload.heads:
+        own = config.sized(workload)
+        if not isinstance(own, HeadsWorkload) and workload.width % workload.heads:
             return f"width {workload.width} is not divisible by {workload.heads} heads"
         if workload.steps and (reason := self.undecodable(form, workload)):
             return f"cannot decode: {reason}"
@@ -170,7 +173,7 @@ class Card:
             return "the mechanism has no causal form"
         if workload.level is Level.CORE and not issubclass(self.forms[form], CoreAttention):
             return "the mechanism has no core separate from its projections"
-        return self.needs(config, workload) or self.forms[form].needs(config, workload)
+        return self.needs(config, own) or self.forms[form].needs(config, own)
 
     def undecodable(self, form: str, workload: Workload) -> str | None:
         """Why the form cannot be measured in mode `decode` on the workload, or None."""

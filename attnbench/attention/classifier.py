@@ -32,7 +32,8 @@ class Classifier(nn.Module):
         shell, D = shell_of(workload), workload.width
         self.embedding = nn.Embedding(shell.vocabulary, D)
         self.embedding.weight.requires_grad_(False)
-        built = [card.forms[form](config, workload) for _ in range(attention_sets(card, shell))]
+        own, sets = config.sized(workload), range(attention_sets(card, shell))
+        built = [card.forms[form](config, own) for _ in sets]
         attentions = [attention for module in built for attention in module.stacked]
         self.layers = nn.ModuleList(
             Layer(attentions[index % len(attentions)], D, shell.dropout)

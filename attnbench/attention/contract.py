@@ -46,6 +46,10 @@ class BaseConfig:
         if value not in known:
             raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
 
+    def sized(self, workload: Workload) -> Workload:
+        """The workload as forms and cards take it: with the heads of the mechanism."""
+        return workload
+
 
 @dataclass(frozen=True)
 class Flops:
@@ -81,6 +85,7 @@ class Attention(nn.Module):
         self.config = config
         self.width = workload.width
         self.heads = workload.heads
+        self.head_width, self.inner_width = workload.head_width, workload.inner_width
         self.seq_len = workload.seq_len
         self.causal = workload.causal
 
@@ -217,8 +222,8 @@ class CachedAttention(QKVAttention):
 
     def start(self, batch: int, capacity: int) -> State:
         fixed, slots = self.slots(self.config, capacity)
-        heads, d = self.head_counts[1], self.width // self.heads
-        return empty(self.key.weight, batch, heads, slots, d, fixed)
+        heads = self.head_counts[1]
+        return empty(self.key.weight, batch, heads, slots, self.head_width, fixed)
 
     @classmethod
     def state_elements(cls, config: Any, workload: Workload) -> int:

@@ -39,7 +39,7 @@ class Stack(Attention):
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
-        modules = (form(own, workload) for form, own in self.chosen(workload))
+        modules = (form(own, own.sized(workload)) for form, own in self.chosen(workload))
         self.layers = nn.ModuleList(modules)
 
     @classmethod
@@ -64,7 +64,7 @@ class Stack(Attention):
 
     @classmethod
     def state_elements(cls, config: Any, workload: Workload) -> int:
-        return sum(form.state_elements(c, workload) for form, c in cls.chosen(workload))
+        return sum(form.state_elements(c, c.sized(workload)) for form, c in cls.chosen(workload))
 
     @classmethod
     def needs(cls, config: Any, workload: Workload) -> str | None:
@@ -81,18 +81,18 @@ class Stack(Attention):
     @classmethod
     def flops(cls, config: Any, workload: Workload) -> Flops:
         """The sum over the layers; residual connections have no products."""
-        return total(form.flops(own, workload) for form, own in cls.chosen(workload))
+        return total(form.flops(own, own.sized(workload)) for form, own in cls.chosen(workload))
 
     @classmethod
     def step_flops(cls, config: Any, workload: Workload) -> Flops | None:
-        own = [form.step_flops(c, workload) for form, c in cls.chosen(workload)]
+        own = [form.step_flops(c, c.sized(workload)) for form, c in cls.chosen(workload)]
         declared = [flops for flops in own if flops is not None]
         return total(declared) if len(declared) == len(own) else None
 
     @classmethod
     def elements(cls, config: Any, workload: Workload) -> int:
         """The maximum over the layers: a layer frees them before the next one begins."""
-        return max(form.elements(own, workload) for form, own in cls.chosen(workload))
+        return max(form.elements(own, own.sized(workload)) for form, own in cls.chosen(workload))
 
     def start(self, batch: int, capacity: int) -> State:
         return tuple(layer.start(batch, capacity) for layer in self.stacked)
@@ -127,7 +127,9 @@ def stacked(name: str, card: Callable[[str], Card]) -> Card:
         forms={form: form_of(kinds, form) for form in (*shared, MIXED)},
         config=Config,
         reference=None,
-        parameters=lambda config, w: sum(kind.card.parameters(kind.config, w) for kind in kinds),
+        parameters=lambda config, w: sum(
+            kind.card.parameters(kind.config, kind.config.sized(w)) for kind in kinds
+        ),
         family=first.family if len({c.family for c in cards.values()}) == 1 else Family.UNKNOWN,
         causality=causality(name, cards),
         paper=Paper("A stack of layers", "", None, name),

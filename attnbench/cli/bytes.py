@@ -3,12 +3,15 @@
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.options import option
+
+if TYPE_CHECKING:
+    from attnbench.kvbytes.layers import Model
 
 
 def bytes_(
@@ -24,38 +27,56 @@ def bytes_(
     """Count the bytes that each kind of layer of a model keeps of its context."""
     from attnbench.kvbytes.configuration import weight_bytes
     from attnbench.kvbytes.context import ContextQuery, rows
-    from attnbench.kvbytes.hub import fetched
     from attnbench.kvbytes.layers import model
     from attnbench.kvbytes.table import kept
     from attnbench.records import ITEM_BYTES
     from attnbench.workloads import axes
 
-    named = re.fullmatch(r"[\w.-]+/[\w.-]+", str(config)) and config.suffix != ".json"
-    if named and not config.exists():
-        config = fetched(str(config))
+    config = located(config)
     found = model(config)
-    number_type = found.dtype if found.dtype in ITEM_BYTES else "bfloat16"
+    dtype = number_type(found)
     query = ContextQuery(
         lengths=axes.lengths(lengths),
-        item_bytes=ITEM_BYTES[number_type],
+        item_bytes=ITEM_BYTES[dtype],
         memory=axes.memory(memory, "--memory") if memory is not None else None,
         weights=weight_bytes(config),
     )
     counted = rows(found.layers, query)
-    if found.dtype not in ("", number_type):
-        console.warn([f"number type {found.dtype!r} is counted as {number_type}"])
-    if not found.checked:
-        console.warn(
-            [
-                f"model type {found.type!r} was not compared with transformers; its bytes follow"
-                " from its kinds of layers"
-            ]
-        )
+    warn_unchecked(found)
     if json_:
         console.data(
-            {"model_type": found.type, "dtype": number_type}
+            {"model_type": found.type, "dtype": dtype}
             | asdict(query)
             | {"rows": [row._asdict() for row in counted]}
         )
         return
-    console.show(kept(counted, query, f"{found.type}, {number_type}"))
+    console.show(kept(counted, query, f"{found.type}, {dtype}"))
+
+
+def located(config: Path) -> Path:
+    """The file of a configuration; of OWNER/MODEL, from the hub. Raises `UsageError`."""
+    from attnbench.kvbytes.hub import fetched
+
+    named = re.fullmatch(r"[\w.-]+/[\w.-]+", str(config)) and config.suffix != ".json"
+    return fetched(str(config)) if named and not config.exists() else config
+
+
+def warn_unchecked(model: "Model") -> None:
+    """Warn if nobody compared models of this type with transformers."""
+    if not model.checked:
+        console.warn(
+            [
+                f"model type {model.type!r} was not compared with transformers; its bytes follow"
+                " from its kinds of layers"
+            ]
+        )
+
+
+def number_type(model: "Model") -> str:
+    """The number type of a model, or bfloat16 with a warning that it says another one."""
+    from attnbench.records import ITEM_BYTES
+
+    known = model.dtype if model.dtype in ITEM_BYTES else "bfloat16"
+    if model.dtype not in ("", known):
+        console.warn([f"number type {model.dtype!r} is counted as {known}"])
+    return known

@@ -98,6 +98,18 @@ def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
     return command
 
 
+def parsed(command: Callable[..., Any], arguments: Sequence[str]) -> dict[str, Any]:
+    """The values, as text, of those options of a verb that the arguments give.
+
+    Raises errors of the parser, which name the verb.
+    """
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    name = f"attnbench {command.__name__}"
+    values = typer.main.get_command(app).make_context(name, [*arguments]).params
+    return {name: value for name, value in values.items() if value not in (None, False)}
+
+
 def formats(text: str | None, known: Collection[str]) -> tuple[str, ...]:
     """What `--formats` lists, each once; nothing if it was left out. Raises `UsageError`."""
     chosen = () if text is None else axes.listed(text)

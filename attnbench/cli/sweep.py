@@ -1,6 +1,6 @@
 """`attnbench sweep`: measures, and reports what it measured."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 from attnbench.cli import console
 from attnbench.cli.options import option, switch, with_sweep_options
 from attnbench.cli.stopping import stoppable
+from attnbench.cli.stored import publish
 from attnbench.devices.finding import AUTO, kinds
 from attnbench.errors import UsageError
 from attnbench.fleet import folder as fleets
@@ -48,6 +49,20 @@ def sweep(
     ),
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
+    run(given, config, shard, out, resume, trace, dry_run)
+
+
+def run(
+    given: Mapping[str, Any],
+    config: Path | None = None,
+    shard: str | None = None,
+    out: Path | None = None,
+    resume: str | None = None,
+    trace: str | None = None,
+    dry_run: bool = False,
+    show: Callable[[Path], None] = publish,
+) -> None:
+    """`sweep` with typed options; `show` reports the folder of a sweep that was measured."""
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
     folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
@@ -61,7 +76,7 @@ def sweep(
     asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
     refuse_useless(asked, trace, dry_run)
     console.begin("reading mechanisms")
-    measure(asked, request_of(asked, earlier), trace, dry_run)
+    measure(asked, request_of(asked, earlier), trace, dry_run, show)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +112,16 @@ def request_of(asked: Asked, earlier: Sweep | None) -> Request:
     return again
 
 
-def measure(asked: Asked, request: Request, trace: str | None, dry_run: bool) -> None:
+def measure(
+    asked: Asked,
+    request: Request,
+    trace: str | None,
+    dry_run: bool,
+    show: Callable[[Path], None] = publish,
+) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
     from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
     from attnbench.cli import cluster, planning, sweep_output
-    from attnbench.cli.stored import publish
     from attnbench.workloads.reading import plan
 
     folder, on = asked.folder, asked.where.on
@@ -124,7 +144,7 @@ def measure(asked: Asked, request: Request, trace: str | None, dry_run: bool) ->
             cluster.run_fleet(asked, fleet, engine, request, planned.cases)
         if measures and asked.shard is None:
             refuse_empty(folder)
-            publish(folder)
+            show(folder)
 
 
 def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-from attnbench.cli import check, doctor, explain, models, stored, sweep
+from attnbench.cli import check, doctor, explain, model, models, stored, sweep
 from attnbench.cli.bytes import bytes_
 from attnbench.cli.options import Verb
 from attnbench.version import __version__
@@ -28,12 +28,15 @@ def application() -> typer.Typer:
     app.callback(invoke_without_command=True)(about)
     verbs: tuple[Callable[..., None], ...] = (
         *(sweep.sweep, models.models, stored.report, stored.recommend, stored.compare),
-        *(explain.explain, stored.claims, check.check, bytes_, stored.merge, doctor.doctor),
+        *(explain.explain, stored.claims, check.check, bytes_, model.model, stored.merge),
+        doctor.doctor,
     )
     for verb in verbs:
         # the list of verbs cuts a docstring, but not what it is given
         first = (verb.__doc__ or "").partition("\n")[0]
-        app.command(verb.__name__.rstrip("_"), cls=Verb, short_help=first)(verb)
+        further = {"ignore_unknown_options": verb is model.model}  # which are those of sweep
+        name = verb.__name__.rstrip("_")
+        app.command(name, cls=Verb, short_help=first, context_settings=further)(verb)
     return app
 
 

@@ -1,6 +1,6 @@
 """The layers of a model's configuration, and what each kind keeps of the context."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -31,10 +31,17 @@ class Model(NamedTuple):
 def model(path: Path) -> Model:
     """The layers of a file such as `config.json`. Raises `UsageError`."""
     config = fields(path)
-    layers = [_layer(config, kind, i) for i, kind in enumerate(kinds_of(config, KINDS))]
     dtypes = (config.values.get(name) for name in ("dtype", "torch_dtype"))
     dtype = next((name for name in dtypes if isinstance(name, str)), "").removeprefix("torch.")
-    return Model(config.type, dtype, tuple(layers), config.type in ORDERS)
+    return Model(
+        config.type, dtype, tuple(layer for _, layer in layers(config)), config.type in ORDERS
+    )
+
+
+def layers(config: Fields) -> Iterator[tuple[str, Layer]]:
+    """Each layer with its name in `KINDS`, in order. Raises `UsageError`."""
+    for index, kind in enumerate(kinds_of(config, KINDS)):
+        yield kind, _layer(config, kind, index)
 
 
 # Of the types in `ORDERS`: whose heads of keys are as many as those of queries unless the file says
@@ -70,6 +77,13 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
     if config.has("kv_lora_rank"):
         rank, rope = config.size("kv_lora_rank"), config.size("qk_rope_head_dim", least=0)
         return f"latent {rank:,} + {rope:,}", rank + rope
+    heads, width = head_counts(config, kind)
+    tensors = 1 if config.type == "deepseek_v4" else 2  # its keys are its values
+    return f"{heads} × {width:,}", tensors * heads * width
+
+
+def head_counts(config: Fields, kind: str) -> tuple[int, int]:
+    """The heads of keys and values of attention, and their width. Raises `UsageError`."""
     queries = config.size("num_attention_heads")
     guessed = config.type in ALL_HEADS or config.type not in ORDERS
     heads = config.size("num_key_value_heads", usual=queries if guessed else None)
@@ -84,8 +98,7 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
         width = config.size("global_head_dim")
         if config.values.get("attention_k_eq_v") and config.has("num_global_key_value_heads"):
             heads = config.size("num_global_key_value_heads")
-    tensors = 1 if config.type == "deepseek_v4" else 2  # its keys are its values
-    return f"{heads} × {width:,}", tensors * heads * width
+    return heads, width
 
 
 def _head_width(config: Fields, heads: int) -> int:
@@ -155,7 +168,7 @@ def _compressed(config: Fields, kind: str, index: int) -> LayerCache:
 
 def _linear(config: Fields, kind: str, index: int) -> LayerCache:
     """A recurrent state, and the last tokens of a short convolution."""
-    shape, channels = _state(config)
+    shape, channels = state_shape(config)
     words = f"linear, state {' × '.join(f'{size:,}' for size in shape)}"
     if not channels:
         return words, (CachePart(prod(shape), max_entries=1),)
@@ -165,7 +178,10 @@ def _linear(config: Fields, kind: str, index: int) -> LayerCache:
     return f"{words}, {more}", (state, *inputs)
 
 
-def _state(config: Fields) -> tuple[tuple[int, ...], int]:
+MAMBA_1 = ("falcon_mamba", "jamba", "mamba")  # which have no groups
+
+
+def state_shape(config: Fields) -> tuple[tuple[int, ...], int]:
     """The shape of a state, and the channels of the convolution before it, 0 without one."""
     if config.has("linear_num_value_heads"):  # gated delta rule
         heads, values = config.size("linear_num_value_heads"), config.size("linear_value_head_dim")
@@ -179,7 +195,7 @@ def _state(config: Fields) -> tuple[tuple[int, ...], int]:
         heads = config.size("num_attention_heads")
         return (heads, *[_head_width(config, heads)] * 2), 0
     state, inner = config.size("mamba_d_state", "ssm_state_size", "state_size"), _inner(config)
-    if config.type in ("falcon_mamba", "jamba", "mamba"):  # Mamba-1 has no groups
+    if config.type in MAMBA_1:
         return (inner, state), inner
     groups = config.size("mamba_n_groups", "n_groups")
     return (inner, state), inner + 2 * groups * state

@@ -97,7 +97,8 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
         return None
     dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
     torch.manual_seed(seed)
-    module, exact = form(config, short), card.forms["eager"](config, short)
+    own = config.sized(short)
+    module, exact = form(config, own), card.forms["eager"](config, own)
     module, exact = module.to(device, dtype).eval(), exact.to(device, dtype).eval()
     exact.load_state_dict(module.state_dict())
     exact.double()

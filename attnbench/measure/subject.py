@@ -45,7 +45,7 @@ class Subject:
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
         # a `Classifier`, or at other levels one form of the mechanism
         whole = partial(Classifier, card, case.form) if w.level is Level.MODEL else form
-        self.module: Any = whole(config, w)
+        self.module: Any = whole(config, config.sized(w))
         self.compiles = any(getattr(part, "compiles", False) for part in self.module.modules())
         self.module.to(self.device, self.dtype).train(self.mode.trains)
         self.generator = torch.Generator(self.device).manual_seed(seed)
@@ -73,7 +73,7 @@ class Subject:
             return w.batch, w.shell.classes
         if not card.declared:
             return w.batch, w.heads, w.seq_len, w.head_width
-        one = replace(w, batch=1, seq_len=1)
+        one = config.sized(replace(w, batch=1, seq_len=1))
         core: Any = card.forms["eager"](config, one).to(self.device, self.dtype)
         inputs = (self.normal(*shape) for shape in core.core_inputs(config, one))
         with torch.no_grad():
@@ -136,7 +136,8 @@ class Subject:
             return (random_tokens(w, self.generator),)
         if w.level is Level.ATTENTION:
             return (self.normal(w.batch, w.outputs // w.batch, w.width),)
-        shapes = self.module.core_inputs(self.module.config, w)
+        config = self.module.config
+        shapes = self.module.core_inputs(config, config.sized(w))
         return tuple(self.normal(*shape) for shape in shapes)
 
     def normal(self, *shape: int) -> Tensor:
@@ -263,10 +264,11 @@ class Decode(Subject):
         Also the FLOPs of a step if the form does not declare them.
         """
         module, leaves = self.module, tree_leaves(self.state)
+        own = module.config.sized(self.case.workload)
         storages = [leaf.untyped_storage() for leaf in leaves if isinstance(leaf, Tensor)]
         values = {name: value for name, value in values.items() if name != "saved_bytes"}
         values["state_bytes"] = sum({s.data_ptr(): s.nbytes() for s in storages}.values())
-        if module.step_flops(module.config, self.case.workload) is None:
+        if module.step_flops(module.config, own) is None:
             step = partial(module.step, state=self.state)
             values["flops"] = counted_flops(module, *self.inputs, call=step)
         return values

@@ -36,10 +36,11 @@ SMALL = "RMSNorm magnifies the rounding of q and k where a token's o is small"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(at.BaseConfig):
+class Config(at.OwnHeads):
     """`gate`: False: DeltaNet; `expand`: e, width of values over keys; None: 2, in DeltaNet
     1; `value_heads`: V, a multiple of H; None: H; `conv`: W, tokens of a filter; `negative`: β up
-    to 2; `chunk`: C, tokens of a chunk; None: 32, or 64 from d = 64 on."""
+    to 2; `chunk`: C, tokens of a chunk; None: 32, or 64 from d = 64 on; `heads`: H;
+    `head_width`: d; None: D / H."""
 
     gate: bool = True
     expand: int | None = None
@@ -49,6 +50,7 @@ class Config(at.BaseConfig):
     chunk: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.require_at_least(1, "expand", "value_heads", "conv", "chunk")
 
     @property
@@ -62,20 +64,21 @@ class GatedDeltaNet(at.Convolved):
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, e, (V, wide) = workload.width, config.wider, values(config, workload)
+        D, inner, e = workload.width, workload.inner_width, config.wider
+        V, wide = values(config, workload)
         self.value_heads = V
         if config.gate:
             self.A, self.b = (nn.Parameter(rate) for rate in at.decay_rates(V))
         if workload.level is at.Level.CORE:
             return
-        mixed = (2 + e) * D
+        mixed = (2 + e) * inner
         self.mix = nn.Linear(D, mixed, bias=config.bias)  # W_Q, W_K, W_V
         self.taps = nn.Parameter(at.random_taps(config.conv, mixed))
         self.rates = nn.Linear(D, (1 + config.gate) * V, bias=config.bias)  # W_β, W_α
         if config.gate:
-            self.gate = nn.Linear(D, e * D, bias=config.bias)
+            self.gate = nn.Linear(D, e * inner, bias=config.bias)
         self.norm = nn.RMSNorm(wide, eps=EPSILON)
-        self.output = nn.Linear(e * D, D, bias=config.bias)
+        self.output = nn.Linear(e * inner, D, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -90,8 +93,8 @@ class GatedDeltaNet(at.Convolved):
         if mask is not None:
             mixed = mixed * mask[..., None]
         mixed, inputs = self.convolve(mixed, inputs)
-        D = self.width
-        q, k, v = mixed.split([D, D, mixed.shape[-1] - 2 * D], -1)
+        keys = self.inner_width
+        q, k, v = mixed.split([keys, keys, mixed.shape[-1] - 2 * keys], -1)
         v = v.unflatten(-1, (self.value_heads, -1)).transpose(1, 2)
         o, S = self.scan(self.split(q), self.split(k), v, self.rates(x).mT, mask, S)
         o = at.merge(self.norm(o))
@@ -127,7 +130,7 @@ class GatedDeltaNet(at.Convolved):
 
     @classmethod
     def state_elements(cls, config: Config, workload: at.Workload) -> int:
-        inputs = workload.batch * (config.conv - 1) * (2 + config.wider) * workload.width
+        inputs = workload.batch * (config.conv - 1) * (2 + config.wider) * workload.inner_width
         return super().state_elements(config, workload) + inputs
 
     @classmethod
@@ -140,12 +143,12 @@ class GatedDeltaNet(at.Convolved):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """q, k and v twice; in training, S after every token."""
-        keys, wide = values(config, w)[0] * w.head_width, config.wider * w.width
+        keys, wide = values(config, w)[0] * w.head_width, config.wider * w.inner_width
         return w.tokens * (4 * keys + 2 * wide + w.trains * wide * w.head_width)
 
 
 def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, H, D = module.config, module.heads, module.width
+    c, H, D = module.config, module.heads, module.inner_width
     d, e, V = D // H, c.wider, module.value_heads
     wide = e * D // V
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
@@ -194,21 +197,20 @@ def unit(x: Tensor) -> Tensor:
 def values(config: Config, w: at.Workload) -> tuple[int, int]:
     """V, and the width of a head of values."""
     V = config.value_heads or w.heads
-    return V, config.wider * w.width // V
+    return V, config.wider * w.inner_width // V
 
 
 def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
-    D, e = w.width, config.wider
-    widths = (2 + e) * D + (1 + config.gate) * values(config, w)[0] + (config.gate + 1) * e * D
-    return widths * D
+    e, rates = config.wider, (1 + config.gate) * values(config, w)[0]
+    return ((2 + e + (config.gate + 1) * e) * w.inner_width + rates) * w.width
 
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
-    D, e, gate, (V, wide) = w.width, config.wider, int(config.gate), values(config, w)
-    biases = (2 + e) * D + (1 + gate) * V + gate * e * D + D
-    filters = config.conv * (2 + e) * D
+    inner, e, gate, (V, wide) = w.inner_width, config.wider, int(config.gate), values(config, w)
+    biases = (2 + e) * inner + (1 + gate) * V + gate * e * inner + w.width
+    filters = config.conv * (2 + e) * inner
     scales = gate * 2 * V + wide
     return projections(config, w) + config.bias * biases + filters + scales
 
@@ -217,8 +219,8 @@ def needs(config: Config, w: at.Workload) -> str | None:
     V, wide = values(config, w)
     if V % w.heads:
         return f"{V} heads of values cannot share {w.heads} heads of keys equally"
-    if V * wide != config.wider * w.width:
-        return f"values of width {config.wider * w.width} cannot form {V} heads"
+    if V * wide != config.wider * w.inner_width:
+        return f"values of width {config.wider * w.inner_width} cannot form {V} heads"
     return None
 
 
@@ -241,6 +243,7 @@ CARD = at.Card(
         Config(gate=False, negative=True, chunk=5, conv=2),
         Config(expand=1, bias=True, conv=1, chunk=6),
         Config(value_heads=8, chunk=7),
+        Config(heads=2, head_width=5, value_heads=6, expand=3, chunk=6, bias=True),
         Config(),
     ),
     default="chunked",

@@ -44,12 +44,17 @@ class Grouped(at.BaseConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Grouped):
+class Config(at.OwnHeads, Grouped):
     """`kv_heads`: K, heads of keys and values, which divides H; None: H/4, or the next divisor
-    below; `gate`: whether there is W_G; `sink_logit`: whether there is a σ for each head."""
+    below; `gate`: whether there is W_G; `sink_logit`: whether there is a σ for each head;
+    `heads`: H; `head_width`: d; None: D / H."""
 
     gate: bool = False
     sink_logit: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(1, "kv_heads")
 
 
 class GroupedQuery(at.CachedAttention):
@@ -58,7 +63,7 @@ class GroupedQuery(at.CachedAttention):
         self.kv_heads = kv_heads(config, workload)
         self.sink = nn.Parameter(torch.zeros(workload.heads)) if config.sink_logit else None  # σ
         if config.gate and workload.level is not at.Level.CORE:
-            self.gate = nn.Linear(workload.width, workload.width, bias=config.bias)
+            self.gate = nn.Linear(workload.width, workload.inner_width, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -109,7 +114,7 @@ class GroupedQuery(at.CachedAttention):
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_O, W_G and the narrower W_K, W_V; then q kᵀ and A v, in full even if causal."""
-        width = (2 + config.gate) * w.width + 2 * kv_heads(config, w) * w.head_width
+        width = (2 + config.gate) * w.inner_width + 2 * kv_heads(config, w) * w.head_width
         core = fused_flops(config, replace(w, causal=False))
         return at.Flops(2 * w.tokens * w.width * width, core)
 
@@ -117,7 +122,7 @@ class GroupedQuery(at.CachedAttention):
     def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token, whose query reads N keys."""
         one = cls.flops(config, replace(w, seq_len=1))
-        return replace(one, core=4 * w.tokens * w.width)
+        return replace(one, core=4 * w.tokens * w.inner_width)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -143,10 +148,7 @@ def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: at.Dr
 
 def heads_of(module: Any, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """q, k and v of each head of one sequence, [N, d] each."""
-    q, k, v = (
-        m(x).split(module.width // module.heads, -1)
-        for m in (module.query, module.key, module.value)
-    )
+    q, k, v = (m(x).split(module.head_width, -1) for m in (module.query, module.key, module.value))
     for h in range(module.heads):
         g = h * module.kv_heads // module.heads
         yield q[h], k[g], v[g]
@@ -183,7 +185,7 @@ class Repeat(GroupedQuery):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens + 2 * w.tokens * w.width + extended(config, w)
+        return w.heads * w.tokens + 2 * w.tokens * w.inner_width + extended(config, w)
 
     flops = staticmethod(Sdpa.flops)
 
@@ -200,7 +202,7 @@ class Folded(GroupedQuery):
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        return w.tokens * (w.heads + 2 * w.width) + extended(config, w)
+        return w.tokens * (w.heads + 2 * w.inner_width) + extended(config, w)
 
 
 def fused_flops(config: Config, w: at.Workload) -> int:
@@ -219,13 +221,14 @@ def kv_heads(config: Grouped, w: at.Workload) -> int:
 def extended(config: Config, w: at.Workload) -> int:
     """Elements of q, k, v and o with a sink, of q also without its token."""
     more = at.further_columns(w.head_width, 1, w.device)
-    return 5 * w.tokens * (w.width + more * w.heads) if config.sink_logit else 0
+    return 5 * w.tokens * (w.inner_width + more * w.heads) if config.sink_logit else 0
 
 
 def parameters(config: Config, w: at.Workload) -> int:
-    """W_Q, W_O and W_G, D × D, and W_K and W_V, D × K d (with biases), and σ."""
-    width = (2 + config.gate) * w.width + 2 * kv_heads(config, w) * w.head_width
-    return width * (w.width + config.bias) + config.sink_logit * w.heads
+    """W_Q, W_O and W_G, D × H d, and W_K and W_V, D × K d (with biases), and σ."""
+    width = (2 + config.gate) * w.inner_width + 2 * kv_heads(config, w) * w.head_width
+    biases = config.bias * (width + w.width - w.inner_width)
+    return width * w.width + biases + config.sink_logit * w.heads
 
 
 def needs(config: Grouped, w: at.Workload) -> str | None:
@@ -252,6 +255,7 @@ CARD = at.Card(
         Config(kv_heads=2),
         Config(kv_heads=1, bias=True),
         Config(kv_heads=2, gate=True, sink_logit=True),
+        Config(kv_heads=3, heads=6, head_width=5, gate=True, bias=True),
         Config(),
     ),
     default="sdpa",

@@ -49,10 +49,10 @@ QUERIES = 256  # of a part that reads one mask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(grouped_query.Grouped):
+class Config(at.OwnHeads, grouped_query.Grouped):
     """`block`: C; `budget`: n; `score`: sum or each; `pool`: mean or max; `index_heads`: I, which
     is K for `each`; `index_width`: e; `kv_heads`: K, which divides H; None: H/4, or the next
-    divisor below; `kv_rank`: r; None: no latents."""
+    divisor below; `kv_rank`: r; None: no latents; `heads`: H; `head_width`: d; None: D / H."""
 
     block: int = 128
     budget: int = 2048
@@ -64,6 +64,7 @@ class Config(grouped_query.Grouped):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.require_at_least(1, "kv_heads")
         self.require_at_least(1, "block", "index_heads", "index_width", "kv_rank")
         self.require_at_least(self.block, "budget")
         self.require_one_of("score", ("sum", "each"))
@@ -368,6 +369,8 @@ CARD = at.Card(
         Config(block=1, budget=5, kv_heads=1, index_heads=2, index_width=5, bias=True),
         Config(block=6, budget=18, score="each", pool="max", kv_heads=2, index_width=4),
         Config(block=4, budget=12, kv_rank=5, index_width=3, bias=True),
+        Config(block=4, budget=12, kv_heads=2, index_width=3, heads=6, head_width=5),
+        Config(block=1, budget=6, kv_rank=5, index_width=3, heads=3, head_width=6),
         Config(),
     ),
     default=default,

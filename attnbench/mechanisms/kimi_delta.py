@@ -33,15 +33,16 @@ from attnbench.mechanisms.gated_delta_net import EPSILON, SMALL, unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(at.BaseConfig):
+class Config(at.OwnHeads):
     """`conv`: W, tokens of a filter; `rank`: R; None: d; `chunk`: C, tokens of a chunk; None: 16,
-    or 32 from d = 64 on."""
+    or 32 from d = 64 on; `heads`: H; `head_width`: d; None: D / H."""
 
     conv: int = 4
     rank: int | None = None
     chunk: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.require_at_least(1, "conv", "rank", "chunk")
 
 
@@ -52,17 +53,18 @@ class KimiDelta(at.Convolved):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, R = workload.width, workload.heads, rank(config, workload)
+        inner = workload.inner_width
         self.A = nn.Parameter(at.decay_rates(H)[0])
-        self.b = nn.Parameter(at.decay_rates(D)[1])
+        self.b = nn.Parameter(at.decay_rates(inner)[1])
         if workload.level is at.Level.CORE:
             return
-        self.mix = nn.Linear(D, 3 * D, bias=config.bias)  # W_Q, W_K, W_V
-        self.taps = nn.Parameter(at.random_taps(config.conv, 3 * D))
+        self.mix = nn.Linear(D, 3 * inner, bias=config.bias)  # W_Q, W_K, W_V
+        self.taps = nn.Parameter(at.random_taps(config.conv, 3 * inner))
         self.beta = nn.Linear(D, H, bias=config.bias)
-        self.forget = nn.Sequential(nn.Linear(D, R, bias=False), nn.Linear(R, D, bias=False))
-        self.gate = nn.Sequential(nn.Linear(D, R, bias=False), nn.Linear(R, D, bias=False))
+        self.forget = nn.Sequential(nn.Linear(D, R, bias=False), nn.Linear(R, inner, bias=False))
+        self.gate = nn.Sequential(nn.Linear(D, R, bias=False), nn.Linear(R, inner, bias=False))
         self.norm = nn.RMSNorm(workload.head_width, eps=EPSILON)
-        self.output = nn.Linear(D, D, bias=config.bias)
+        self.output = nn.Linear(inner, D, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -109,7 +111,7 @@ class KimiDelta(at.Convolved):
 
     @classmethod
     def state_elements(cls, config: Config, workload: at.Workload) -> int:
-        inputs = workload.batch * (config.conv - 1) * 3 * workload.width
+        inputs = workload.batch * (config.conv - 1) * 3 * workload.inner_width
         return super().state_elements(config, workload) + inputs
 
     @classmethod
@@ -122,11 +124,11 @@ class KimiDelta(at.Convolved):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more; in training, S after every token."""
-        return w.tokens * w.width * (4 + w.trains * w.head_width)
+        return w.tokens * w.inner_width * (4 + w.trains * w.head_width)
 
 
 def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    H, D = module.heads, module.width
+    H, D = module.heads, module.inner_width
     d, heads = D // H, []
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
     mixed = [module.mix(x[t]) if real[t] else x.new_zeros(3 * D) for t in range(len(x))]
@@ -155,7 +157,7 @@ class Chunked(at.InChunks, KimiDelta):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.width * (4 + 5 * w.trains) + 40 * 2**18
+        return w.tokens * w.inner_width * (4 + 5 * w.trains) + 40 * 2**18
 
 
 def rank(config: Config, w: at.Workload) -> int:
@@ -165,14 +167,15 @@ def rank(config: Config, w: at.Workload) -> int:
 
 def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q, W_K, W_V and W_O, of W_β, and of W_F, W_α, W_E and W_G."""
-    return w.width * (4 * w.width + w.heads + 4 * rank(config, w))
+    R = rank(config, w)
+    return w.width * (4 * w.inner_width + w.heads + 2 * R) + 2 * R * w.inner_width
 
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
-    D, H = w.width, w.heads
-    biases = config.bias * (4 * D + H)
-    return projections(config, w) + biases + 3 * config.conv * D + H + D + w.head_width
+    inner, H = w.inner_width, w.heads
+    biases = config.bias * (3 * inner + H + w.width)
+    return projections(config, w) + biases + (3 * config.conv + 1) * inner + H + w.head_width
 
 
 CARD = at.Card(
@@ -189,7 +192,12 @@ CARD = at.Card(
         "arXiv:2510.26692",
     ),
     cost=at.Cost("O(N·d²)", time=1, memory=1),
-    examples=(Config(chunk=8), Config(chunk=5, conv=2, rank=3, bias=True), Config()),
+    examples=(
+        Config(chunk=8),
+        Config(chunk=5, conv=2, rank=3, bias=True),
+        Config(chunk=6, heads=3, head_width=6, bias=True),
+        Config(),
+    ),
     default="chunked",
     uncompiled=at.UNROLLED,
     tolerance=at.Tolerance(float16=0.02, bfloat16=0.1, reason=SMALL),

@@ -35,8 +35,9 @@ EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(at.BaseConfig):
-    """`kv_rank`: r; None: 4 d; `query_rank`: width of W_DQ; None: no W_DQ; `rope`: ρ; None: d / 2.
+class Config(at.OwnHeads):
+    """`kv_rank`: r; None: 4 d; `query_rank`: width of W_DQ; None: no W_DQ; `rope`: ρ; None: d / 2;
+    `heads`: H; `head_width`: d; None: D / H.
 
     Biases are those of W_Q or W_DQ, of [W_DKV, W_KR] and of W_O.
     """
@@ -46,6 +47,7 @@ class Config(at.BaseConfig):
     rope: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.require_at_least(1, "kv_rank", "query_rank")
         self.require_at_least(0, "rope")
 
@@ -76,7 +78,7 @@ class Latent(at.CoreAttention):
             )
         self.down = nn.Linear(D, self.rank + self.rope, bias=config.bias)
         self.norm = nn.RMSNorm(self.rank, eps=EPSILON)
-        self.output = nn.Linear(D, D, bias=config.bias)
+        self.output = nn.Linear(H * d, D, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -101,8 +103,7 @@ class Latent(at.CoreAttention):
 
     def expanded(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """k [B, H, N, d + ρ] and v [B, H, N, d] of the latent."""
-        d = self.width // self.heads
-        k, v = self.split(self.up(latent[..., : self.rank])).split(d, -1)
+        k, v = self.split(self.up(latent[..., : self.rank])).split(self.head_width, -1)
         shared = latent[:, None, :, self.rank :].expand(-1, self.heads, -1, -1)
         return torch.cat([k, shared], -1), v
 
@@ -156,7 +157,7 @@ class Latent(at.CoreAttention):
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then W_UK and W_UV, q kᵀ over d + ρ and A v, in full even if causal."""
         r, rope = widths(config, w)
-        scores = 2 * w.tokens * w.seq_len * (2 * w.width + w.heads * rope)
+        scores = 2 * w.tokens * w.seq_len * (2 * w.inner_width + w.heads * rope)
         return at.Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
 
     @staticmethod
@@ -170,7 +171,7 @@ class Latent(at.CoreAttention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         _, rope = widths(config, w)
-        return 2 * w.heads * w.tokens * w.seq_len + w.tokens * (4 * w.width + w.heads * rope)
+        return 2 * w.heads * w.tokens * w.seq_len + w.tokens * (4 * w.inner_width + w.heads * rope)
 
 
 def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -188,7 +189,7 @@ def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: at.Draws) -
 
 def heads_of(module: Latent, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """q, k [N, d + ρ] and v [N, d] of each head of one sequence."""
-    r, d = module.rank, module.width // module.heads
+    r, d = module.rank, module.head_width
     c, k_R = module.down(x).split([r, module.rope], -1)
     c = c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
     for h, q in enumerate(queries(module, x).split(d + module.rope, -1)):
@@ -208,13 +209,13 @@ class Sdpa(Latent):
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, but with A v over d + ρ, and no products with later keys, if causal."""
         r, rope = widths(config, w)
-        scores = 4 * at.fused_pairs(w) * (w.width + w.heads * rope)
+        scores = 4 * at.fused_pairs(w) * (w.inner_width + w.heads * rope)
         return at.Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         _, rope = widths(config, w)
-        return w.tokens * (w.heads + 4 * w.width + 3 * w.heads * rope)
+        return w.tokens * (w.heads + 4 * w.inner_width + 3 * w.heads * rope)
 
 
 class Absorbed(Latent):
@@ -243,16 +244,16 @@ def widths(config: Config, w: at.Workload) -> tuple[int, int]:
 
 def expansion_flops(r: int, w: at.Workload) -> int:
     """FLOPs of products of all tokens with W_UK and W_UV."""
-    return 2 * w.tokens * r * 2 * w.width
+    return 2 * w.tokens * r * 2 * w.inner_width
 
 
 def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q or of W_DQ and W_UQ, of [W_DKV, W_KR] and of W_O."""
     (r, rope), D = widths(config, w), w.width
-    query = D + w.heads * rope
+    query = w.inner_width + w.heads * rope
     rank = config.query_rank
     queries = D * query if rank is None else D * rank + rank * query
-    return queries + D * (r + rope) + D * D
+    return queries + D * (r + rope) + w.inner_width * D
 
 
 def projection_flops(config: Config, w: at.Workload) -> int:
@@ -262,9 +263,9 @@ def projection_flops(config: Config, w: at.Workload) -> int:
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases), both norms, W_UK and W_UV."""
     (r, rope), rank = widths(config, w), config.query_rank
-    query = w.width + w.heads * rope if rank is None else rank
+    query = w.inner_width + w.heads * rope if rank is None else rank
     biases = config.bias * (query + r + rope + w.width)
-    return projections(config, w) + biases + (rank or 0) + r + 2 * r * w.width
+    return projections(config, w) + biases + (rank or 0) + r + 2 * r * w.inner_width
 
 
 def queries(module: Latent, x: Tensor) -> Tensor:
@@ -300,6 +301,7 @@ CARD = at.Card(
         Config(),
         Config(kv_rank=6, query_rank=5, rope=3, bias=True),
         Config(kv_rank=2, rope=0),
+        Config(kv_rank=7, query_rank=6, rope=2, heads=3, head_width=6, bias=True),
     ),
     default=default,
 )

@@ -29,13 +29,15 @@ EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(at.BaseConfig):
-    """`depth`: l, from 0 to 1; `chunk`: C, tokens of a chunk; None: 32, or 64 from d = 64 on."""
+class Config(at.OwnHeads):
+    """`depth`: l, from 0 to 1; `chunk`: C, tokens of a chunk; None: 32, or 64 from d = 64 on;
+    `heads`: H; `head_width`: d; None: D / H."""
 
     depth: float = 0.0
     chunk: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.require_at_least(1, "chunk")
         if not 0 <= self.depth <= 1:
             raise ValueError(f"depth is {self.depth}; it must be from 0 to 1")
@@ -47,9 +49,8 @@ class Lightning(at.Recurrent, at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         if workload.level is not at.Level.CORE:
-            D = workload.width
-            self.gate = nn.Linear(D, D, bias=config.bias)
-            self.norm = nn.RMSNorm(D, eps=EPSILON)
+            self.gate = nn.Linear(workload.width, workload.inner_width, bias=config.bias)
+            self.norm = nn.RMSNorm(workload.inner_width, eps=EPSILON)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v = (silu(t) for t in self.projected(x))
@@ -79,16 +80,16 @@ class Lightning(at.Recurrent, at.QKVAttention):
         """The five projections; then those of `decay_flops`."""
         d = w.head_width
         core = at.decay_flops(w.seq_len, cls.chunk(config, d), w.heads, w.heads, d, d)
-        return at.Flops(at.projection_flops(w, 5), w.batch * core)
+        return at.Flops(10 * w.tokens * w.width * w.inner_width, w.batch * core)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """In training, S after every token."""
-        return w.tokens * w.width * (2 + w.trains * w.head_width)
+        return w.tokens * w.inner_width * (2 + w.trains * w.head_width)
 
 
 def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, heads = module.width // module.heads, []
+    d, heads = module.head_width, []
     for h in range(module.heads):
         maps = module.query, module.key, module.value
         projected = [m(x)[:, h * d : (h + 1) * d] for m in maps]
@@ -111,13 +112,15 @@ class Chunked(at.InChunks, Lightning):
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
         C = Chunked.chunk(config, w.head_width)
-        states = -(-w.seq_len // C) * w.batch * w.width * w.head_width
-        return 2 * w.heads * w.tokens * min(C, w.seq_len) + 6 * w.tokens * w.width + 2 * states
+        states = -(-w.seq_len // C) * w.batch * w.inner_width * w.head_width
+        return (
+            2 * w.heads * w.tokens * min(C, w.seq_len) + 6 * w.tokens * w.inner_width + 2 * states
+        )
 
 
 def parameters(config: Config, w: at.Workload) -> int:
-    """Five projections of D² (with biases), and the scales of RMSNorm."""
-    return at.projection_parameters(config, w) + w.width * (w.width + config.bias) + w.width
+    """Five projections, D × H d (with biases), and the scales of RMSNorm."""
+    return 5 * w.width * w.inner_width + config.bias * (4 * w.inner_width + w.width) + w.inner_width
 
 
 CARD = at.Card(
@@ -135,7 +138,12 @@ CARD = at.Card(
         "arXiv:2401.04658",
     ),
     cost=at.Cost("O(N·d²)", time=1, memory=1),
-    examples=(Config(chunk=8), Config(chunk=5, depth=0.5, bias=True), Config()),
+    examples=(
+        Config(chunk=8),
+        Config(chunk=5, depth=0.5, bias=True),
+        Config(chunk=6, heads=3, head_width=7, bias=True),
+        Config(),
+    ),
     default="chunked",
     uncompiled=at.UNROLLED,
 )

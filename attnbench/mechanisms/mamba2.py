@@ -35,7 +35,8 @@ EPSILON = 1e-5
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
     """`expand`: e, inner width over D; `head_width`: p; None: 64, at most e D; `state`: s;
-    `groups`: K; `conv`: W, tokens of a filter; `chunk`: C, tokens of a chunk.
+    `groups`: K; `conv`: W, tokens of a filter; `chunk`: C, tokens of a chunk; `heads`: H,
+    which makes e D = H p; None: e D / p.
 
     Biases are those of the linear projections.
     """
@@ -46,9 +47,10 @@ class Config(at.BaseConfig):
     groups: int = 1
     conv: int = 4
     chunk: int = 64
+    heads: int | None = None
 
     def __post_init__(self) -> None:
-        options = ("expand", "head_width", "state", "groups", "conv", "chunk")
+        options = ("expand", "head_width", "state", "groups", "conv", "chunk", "heads")
         self.require_at_least(1, *options)
 
 
@@ -175,13 +177,16 @@ class Chunked(at.InChunks, Mamba2):
 def inner_heads(config: Config, w: at.Workload) -> tuple[int, int, int]:
     """e D, H and p."""
     inner = config.expand * w.width
+    if config.heads is not None:
+        p = config.head_width or 64
+        return config.heads * p, config.heads, p
     p = min(64, inner) if config.head_width is None else config.head_width
     return inner, inner // p, p
 
 
 def channels(config: Config, w: at.Workload) -> int:
     """Channels of u: e D + 2 K s."""
-    return config.expand * w.width + 2 * config.groups * config.state
+    return inner_heads(config, w)[0] + 2 * config.groups * config.state
 
 
 def projections(config: Config, w: at.Workload) -> int:
@@ -227,6 +232,7 @@ CARD = at.Card(
         Config(head_width=8, state=6, chunk=8),
         Config(head_width=4, state=5, groups=2, conv=2, chunk=7, bias=True),
         Config(state=3, expand=1, conv=1),
+        Config(heads=6, head_width=5, state=4, groups=2, chunk=6),
     ),
     default="chunked",
     uncompiled=at.UNROLLED,

@@ -34,9 +34,9 @@ BLOCK = 64  # queries of a block
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(at.BaseConfig):
+class Config(at.OwnHeads):
     """`window`: w; `sink_tokens`: s; `sink_logit`: whether there is a σ for each head;
-    `kv_heads`: K, which divides H; None: H."""
+    `kv_heads`: K, which divides H; None: H; `heads`: H; `head_width`: d; None: D / H."""
 
     window: int = 4096
     sink_tokens: int = 0
@@ -44,6 +44,7 @@ class Config(at.BaseConfig):
     kv_heads: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.require_at_least(1, "window", "kv_heads")
         self.require_at_least(0, "sink_tokens")
 
@@ -106,7 +107,7 @@ class SlidingWindow(at.CachedAttention):
         b = min(config.window, w.seq_len)
         keys = 2 * b + min(config.sink_tokens, w.seq_len)
         queries = w.batch * (w.seq_len + -w.seq_len % b)
-        return at.Flops(projection_flops(config, w), 4 * queries * keys * w.width)
+        return at.Flops(projection_flops(config, w), 4 * queries * keys * w.inner_width)
 
     @staticmethod
     def step_flops(config: Config, w: at.Workload) -> at.Flops:
@@ -114,7 +115,7 @@ class SlidingWindow(at.CachedAttention):
         window = min(config.window, w.seq_len)
         keys = window + min(config.sink_tokens, w.seq_len - window)
         one = replace(w, seq_len=1)
-        return at.Flops(projection_flops(config, one), 4 * w.batch * keys * w.width)
+        return at.Flops(projection_flops(config, one), 4 * w.batch * keys * w.inner_width)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -122,7 +123,7 @@ class SlidingWindow(at.CachedAttention):
 
 
 def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, N, d = module.config, len(x), module.width // module.heads
+    c, N, d = module.config, len(x), module.head_width
     group = module.heads // module.kv_heads
     rows = []
     for i in range(N):
@@ -185,7 +186,7 @@ class Masked(SlidingWindow):
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, usable: Tensor | None) -> Tensor:
         """softmax(q kᵀ / √d) v of extended q, k and v; without a mask, causal."""
-        scale = (self.width // self.heads) ** -0.5
+        scale = self.head_width**-0.5
         return at.fused_kernel(q, k, v, usable, causal=usable is None, scale=scale)
 
     @staticmethod
@@ -197,7 +198,7 @@ class Masked(SlidingWindow):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """The mask in bytes, and as numbers twice; further columns."""
-        columns = 3 * w.tokens * (extended_width(config, w) - w.width)
+        columns = 3 * w.tokens * (extended_width(config, w) - w.inner_width)
         return 5 * w.seq_len**2 // 2 + w.heads * w.tokens + columns
 
 
@@ -291,18 +292,19 @@ def kv_heads(config: Config, w: at.Workload) -> int:
 def extended_width(config: Config, w: at.Workload) -> int:
     """The width of q with the further columns of all heads."""
     needed = config.sink_logit + (w.padding > 0)
-    return w.width + w.heads * at.further_columns(w.head_width, needed, w.device)
+    return w.inner_width + w.heads * at.further_columns(w.head_width, needed, w.device)
 
 
 def projection_flops(config: Config, w: at.Workload) -> int:
     """W_Q, W_O and the narrower W_K, W_V."""
-    return 2 * w.tokens * w.width * 2 * (w.width + kv_heads(config, w) * w.head_width)
+    return 2 * w.tokens * w.width * 2 * (w.inner_width + kv_heads(config, w) * w.head_width)
 
 
 def parameters(config: Config, w: at.Workload) -> int:
-    """W_Q and W_O, D × D, W_K and W_V, D × K d (with biases), and σ."""
-    width = w.width + kv_heads(config, w) * w.head_width
-    return 2 * width * (w.width + config.bias) + config.sink_logit * w.heads
+    """W_Q and W_O, D × H d, W_K and W_V, D × K d (with biases), and σ."""
+    width = 2 * (w.inner_width + kv_heads(config, w) * w.head_width)
+    biases = config.bias * (width + w.width - w.inner_width)
+    return width * w.width + biases + config.sink_logit * w.heads
 
 
 def needs(config: Config, w: at.Workload) -> str | None:
@@ -326,6 +328,7 @@ CARD = at.Card(
         Config(window=4, sink_tokens=3, kv_heads=2),
         Config(window=3, sink_tokens=2, sink_logit=True, kv_heads=1, bias=True),
         Config(window=8, sink_logit=True),
+        Config(window=6, kv_heads=1, heads=2, head_width=12, bias=True),
         Config(),
     ),
     default="blocked",

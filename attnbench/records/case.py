@@ -71,6 +71,11 @@ class Workload:
         """d = D / H."""
         return self.width // self.heads
 
+    @property
+    def inner_width(self) -> int:
+        """H · d, which is D unless a mechanism has heads of its own."""
+        return self.heads * self.head_width
+
     def __str__(self) -> str:
         sizes = f"B{self.batch}-N{self.seq_len}-D{self.width}-H{self.heads}"
         parts = [sizes, self.level, self.mode, self.dtype, self.device]

@@ -29,7 +29,8 @@ class Trial:
     width: int = 16
 
     def workload(self, seq_len: int, batch: int = 2) -> Workload:
-        return replace(workload(seq_len, batch, self.causal), device=self.device, width=self.width)
+        w = replace(workload(seq_len, batch, self.causal), device=self.device, width=self.width)
+        return self.config.sized(w)
 
     def refusal(self, w: Workload) -> str | None:
         """Why the form cannot run the workload here, or None."""

@@ -112,7 +112,7 @@ def make_workload(card: Card, request: Request, sizes: Sizes, mode: Mode, seq_le
 def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     """A case with FLOPs, parameters, bytes, and why it cannot run."""
     w, form = case.workload, card.forms[case.form]
-    refusal = card.refusal(case.form, config, w) or ""
+    refusal, own = card.refusal(case.form, config, w) or "", config.sized(w)
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
     period = len(card.layers) or 1
@@ -120,21 +120,21 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     if w.shell is not None:
         layers, sets = w.shell.layers, attention_sets(card, w.shell)
         shell, parameters = shell_flops(w), shell_parameters(w)
-    flops = prefill = form.flops(config, w)
+    flops = prefill = form.flops(config, own)
     if w.steps:
-        flops = step_flops(form, config, w)
+        flops = step_flops(form, config, own)
     projections = 0 if w.level is Level.CORE else layers // period * flops.projections
     core = layers // period * flops.core
-    parameters += sets * card.parameters(config, w)
-    elements = form.elements(config, w)
-    state = form.state_elements(config, w) if w.steps and not refusal else 0
+    parameters += sets * card.parameters(config, own)
+    elements = form.elements(config, own)
+    state = form.state_elements(config, own) if w.steps and not refusal else 0
     before = prefill.projections + prefill.core if w.steps else 0
     filled = not refusal and fills(w, request, before)
     moved = state + w.batch * w.width if w.steps else 2 * layers * (elements + w.tokens * w.width)
     needed = predicted_bytes(elements + state, parameters, w, layers)
     if filled:
         keys = min(w.tokens, state)  # a small state has no part for each token
-        needed = ITEM_BYTES[w.dtype] * (parameters + state + SCORES * w.heads * keys)
+        needed = ITEM_BYTES[w.dtype] * (parameters + state + SCORES * own.heads * keys)
     return Planned(
         case=case,
         parameters=parameters,

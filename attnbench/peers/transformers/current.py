@@ -155,7 +155,7 @@ class GroupedQuery(Sublayer, grouped_query.Sdpa):
         return sharing(self, self.library.LlamaAttention(sizes, 0))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        rotation = unrotated(x, self.width // self.heads)
+        rotation = unrotated(x, self.head_width)
         return self.package_layer(x, rotation, None, is_causal=self.causal)[0]
 
     @staticmethod
@@ -170,9 +170,7 @@ class SlidingWindow(Sublayer, sliding_window.Masked):
     takes_causal = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
-        sizes = self.library.MistralConfig(
-            **sizes_of(self, workload), head_dim=workload.head_width, sliding_window=config.window
-        )
+        sizes = self.library.MistralConfig(**sizes_of(self, workload), sliding_window=config.window)
         layer = sharing(self, self.library.MistralAttention(sizes, 0))
         N, w = workload.seq_len, config.window
         # its models give no mask where the window holds every token
@@ -182,7 +180,7 @@ class SlidingWindow(Sublayer, sliding_window.Masked):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         layer: Any = self.package_layer
-        return layer(x, unrotated(x, self.width // self.heads), layer.band)[0]
+        return layer(x, unrotated(x, self.head_width), layer.band)[0]
 
     @staticmethod
     def unsupported_reason(config: Any, w: Workload) -> str | None:
@@ -222,6 +220,7 @@ class Lightning(Mixer, lightning.Chunked):
             hidden_size=workload.width,
             num_attention_heads=H,
             num_key_value_heads=H,
+            head_dim=d,
             num_hidden_layers=2,
             layer_types=["linear_attention"] * 2,
         )
@@ -254,7 +253,7 @@ class Differential(Mixer, differential.Sdpa):
         return layer
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.package_layer(x, unrotated(x, self.width // self.heads))[0]
+        return self.package_layer(x, unrotated(x, self.head_width))[0]
 
 
 def sizes_of(module: Any, w: Workload) -> dict[str, Any]:
@@ -263,6 +262,7 @@ def sizes_of(module: Any, w: Workload) -> dict[str, Any]:
         "hidden_size": w.width,
         "num_attention_heads": w.heads,
         "num_key_value_heads": module.kv_heads,
+        "head_dim": w.head_width,
         "num_hidden_layers": 1,
         "attn_implementation": "sdpa",
     }

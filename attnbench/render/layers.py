@@ -1,0 +1,102 @@
+"""The table of what a model's layers cost: a row for each kind of layer, and their sum."""
+
+from collections.abc import Iterator
+
+from attnbench import units
+from attnbench.analysis.layers import ModelCosts
+from attnbench.metrics import TIME
+from attnbench.modes import find
+from attnbench.render.cases import outcome_phrase
+from attnbench.render.cost_tables import INTERVALS, measured_or_why, timed_by
+from attnbench.render.grid import EMPTY, Cell, Table, bounded, number, words
+from attnbench.render.growth_tables import crossing
+from attnbench.statistics.estimate import Estimate
+
+WHAT = (
+    "All layers of a kind: one measured layer times their number, for one sequence. ms are of the"
+    " step after a context of so many tokens, or of a prefill of so many. The sum has the interval"
+    " of its rounds, in which the kinds took turns. Left out: positions, norms of queries and keys,"
+    " feed-forwards."
+)
+
+
+def layer_table(costs: ModelCosts, title: str) -> Table:
+    """Bytes, FLOPs, times and shares of all layers of each kind, and their sum."""
+    kinds, every = costs.kinds, range(len(costs.kinds))
+    lost = sum(kind.layers for kind in kinds if kind.reason)
+    counted = sum(kind.layers for kind in kinds) - lost
+    every_name = "all that can be measured" if lost else "all layers"
+    columns = {
+        "Kind of layer": [*(words(kind.words) for kind in kinds), words(every_name)],
+        "Layers": [number(n, units.count) for n in (*(kind.layers for kind in kinds), counted)],
+    }
+    per_token = [kind.per_token for kind in kinds]
+    whole = sum(kind.per_token for kind in kinds if not kind.reason)
+    columns["Bytes per token"] = [number(n, units.count) for n in (*per_token, whole)]
+    for place in [place for place in costs.places if find(place[0]).steps][-1:]:
+        flops = [costs.flops(i, place) for i in every]
+        known = sum(one for one in flops if units.has_value(one))
+        heading = f"FLOPs at {units.tick(place[1])}"
+        columns[heading] = [number(one, units.flops) for one in (*flops, known)]
+    for place in costs.places:
+        times = [time_cell(costs, i, place) for i in every]
+        if not (find(place[0]).steps or any(cell.is_number for cell in times)):
+            continue
+        heading = where(place)
+        columns[f"{heading}, ms"] = [*times, estimated(costs.times.sums.get(place))]
+        shares = [costs.times.shares.get((series, place)) for series in costs.series]
+        if any(shares) and costs.several:
+            columns[f"{heading}, share"] = [*map(share_cell, shares), EMPTY]
+    if costs.several:
+        columns["Pays from"] = [*(crossing(costs.pays_from(i)) for i in every), EMPTY]
+    return Table(
+        name="layers",
+        title=f"Costs of the layers: {title}, {timed_by(costs.analysis.cases)}",
+        columns=tuple(columns),
+        rows=tuple(zip(*columns.values(), strict=True)),
+        note=" ".join((WHAT, INTERVALS, *missing(costs))),
+    )
+
+
+def where(place: tuple[str, int]) -> str:
+    """`8K` of a step, `Prefill of 8K`."""
+    return f"{'' if find(place[0]).steps else 'Prefill of '}{units.tick(place[1])}"
+
+
+def time_cell(costs: ModelCosts, index: int, place: tuple[str, int]) -> Cell:
+    """Milliseconds of all layers of a kind, or why they are unknown."""
+    if found := costs.times.seconds.get((costs.series[index], place)):
+        return estimated(found)
+    return measured_or_why(costs.case(index, place), TIME, lambda row: EMPTY)
+
+
+def estimated(estimate: Estimate | None) -> Cell:
+    """Milliseconds with their interval, if there is one."""
+    if estimate is None:
+        return EMPTY
+    return bounded(1e3 * estimate.point, 1e3 * estimate.low, 1e3 * estimate.high)
+
+
+def share_cell(share: Estimate | None) -> Cell:
+    """A share of the sum; its interval, from the ratios within rounds, is in the data alone."""
+    if share is None:
+        return EMPTY
+    return bounded(share.point, share.low, share.high)._replace(text=units.percent(share.point))
+
+
+def missing(costs: ModelCosts) -> Iterator[str]:
+    """With what steps are compared, and what was not measured, with the reasons."""
+    if costs.several:
+        base = costs.kinds[costs.largest].words
+        yield f"Pays from: the context from which a step costs less than one of “{base}”."
+    for kind in costs.kinds:
+        if kind.reason:
+            layers = units.many(kind.layers, "layer")
+            yield f"Not measured, and not in the sum: “{kind.words}”, {layers}: {kind.reason}."
+    for place in costs.places:
+        cases = [costs.case(i, place) for i in range(len(costs.kinds))]
+        if not find(place[0]).steps and not any(
+            (name, place) in costs.times.seconds for name in costs.series
+        ):
+            why = {outcome_phrase(row["outcome"], row["cause"]) for row in cases if row is not None}
+            yield f"{where(place)}: {', '.join(sorted(why))}."

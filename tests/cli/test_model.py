@@ -1,0 +1,85 @@
+"""`attnbench model` as a user meets it: a configuration in, the costs of its layers out."""
+
+import json
+
+import pytest
+
+from attnbench.store.journal import load
+from tests.cli.commands import here, refused
+from tests.kvbytes.test_layers import DELTA, FAMILIES, SMALL
+
+SHORT = ("--lengths", "16,33", "--quick", "--budget", "none", "--device", "cpu")
+QWEN = {**SMALL, **DELTA, "full_attention_interval": 4, "model_type": "qwen3_next"}
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory):
+    file = tmp_path_factory.mktemp("models") / "config.json"
+    file.write_text(json.dumps({**QWEN, "dtype": "float32"}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def measured(qwen):
+    return here("model", qwen, *SHORT, "--out", qwen.parent / "sweep", "--json")
+
+
+def test_json_has_each_kind_at_its_sizes(qwen, measured):
+    found = json.loads(measured.stdout)
+    linear, full = found["kinds"]
+    assert (found["model_type"], found["dtype"]) == ("qwen3_next", "float32")
+    assert (linear["layers"], full["layers"]) == (3, 1)
+    assert linear["kept"]["33"] == 3 * 4 * (4 * 8 * 16 + 3 * (2 * 2 * 8 + 4 * 16))
+    assert full["per_token"] == 4 * 2 * 2 * 16
+    places = [(cost["mode"], cost["seq_len"]) for cost in full["costs"]]
+    assert places == [("decode", 16), ("decode", 33), ("inference", 16), ("inference", 33)]
+    for kinds in zip(linear["costs"], full["costs"], found["sum"], strict=True):
+        *own, whole = (cost["time_point"] for cost in kinds)
+        assert sum(own) == pytest.approx(whole)
+    plan = load(qwen.parent / "sweep").plan
+    w = plan[0].case.workload
+    assert (w.width, w.heads, w.batch, w.dtype) == (64, 4, 1, "float32")
+    assert dict(plan[-1].case.options) == {"gate": True, "kv_heads": 2}
+
+
+def test_the_folder_is_an_ordinary_sweep_with_the_table_and_the_figure(qwen, measured):
+    folder = qwen.parent / "sweep"
+    assert {"layers.png", "layers.csv", "decode.png", "report.html"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert "Gated DeltaNet" in here("report", folder).stdout
+
+
+@pytest.mark.long
+def test_the_table_is_printed_and_a_resumed_sweep_prints_it_again(qwen, measured):
+    done = here("model", qwen, "--resume", qwen.parent / "sweep")
+    title, *_ = done.stdout.splitlines()
+    assert title == "Costs of the layers: qwen3_next, float32, CPU time on one core"
+    assert "all layers" in done.stdout
+    assert "Left out: positions, norms of queries and keys, feed-forwards." in " ".join(
+        done.stdout.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--width", "64"), "--width has no effect here: the model's file says it"),
+        (("--models", "mamba2"), "--models has no effect here: the model's file says it"),
+        (("--wdth", "64"), "No such option: --wdth"),
+        (("--lengths", "x"), "--lengths 'x'"),
+        (("more.json",), "unexpected extra argument"),
+        (("--mode", "training"), "are measured in decode and inference"),
+        (("--dtype", "fp32,bf16"), "--dtype float32,bfloat16: give one"),
+    ],
+)
+def test_a_mistake_is_one_line(qwen, arguments, said):
+    assert said in refused("model", qwen, *arguments)
+
+
+def test_a_model_of_which_nothing_can_be_measured_says_why(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**SMALL, **FAMILIES["mamba"], "model_type": "mamba"}))
+    said = refused("model", file)
+    assert "can be measured: linear, state 32 × 8, convolution 4" in said
+    assert "no mechanism here is a Mamba-1; attnbench bytes reads it" in said
