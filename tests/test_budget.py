@@ -19,20 +19,20 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (1_870, 1_000),
+    "cli": (2_060, 1_000),
     "api": (400, 170),
     "gate": (1_350, 1_200),
     "claims": (350, 350),
-    "render": (2_770, 1_700),
+    "render": (2_930, 1_700),
     "render/web": (440, 440),
     "workloads": (1_000, 650),
-    "kvbytes": (630, 460),
+    "kvbytes": (800, 460),
     "measure": (2_010, 910),
-    "analysis": (1_590, 1_240),
+    "analysis": (1_770, 1_240),
     "fleet": (490, 440),
     "catalogue": (600, 450),
     "run": (1_750, 940),
-    "attention": (2_130, 2_000),
+    "attention": (2_180, 2_000),
     "verify": (590, 450),
     "devices": (1_640, 1_300),
     "statistics": (780, 650),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (27_990, 22_000)
-ALL = (22_610, 17_500)  # of the package
+TESTS = (28_310, 22_000)
+ALL = (23_380, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -141,7 +141,7 @@ CARD = at.Card(
     examples=(
         Config(chunk=8),
         Config(chunk=5, depth=0.5, bias=True),
-        Config(chunk=6, heads=3, head_width=7, bias=True),
+        Config(chunk=6, heads=3, head_width=6, bias=True),
         Config(),
     ),
     default="chunked",

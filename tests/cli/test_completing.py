@@ -15,7 +15,7 @@ def test_a_shell_completes_names_of_verbs_and_options_without_a_heavy_library():
         "from attnbench.__main__ import main; main()"
     )
     for line, word in (
-        ("attnbench\nmode", "models"),
+        ("attnbench\nrecom", "recommend"),
         ("attnbench\nsweep\n--case", "--case-timeout"),
     ):
         asked = {"_ATTNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": line}

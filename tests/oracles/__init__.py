@@ -33,7 +33,7 @@ def build(name, form, config, w):
     tested = card(name)
     if reason := tested.refusal(form, config, w):
         pytest.skip(reason)
-    return tested.forms[form](config, w).double()
+    return tested.forms[form](config, config.sized(w)).double()
 
 
 def pair(name, forms, config, w):

@@ -107,6 +107,12 @@ class Mamba2(Mixer, mamba2.Chunked):
         layer.conv1d = Taps(self.taps, self.taps_bias)
         return layer
 
+    @staticmethod
+    def unsupported_reason(config: Any, w: Workload) -> str | None:
+        if config.heads is not None:
+            return "transformers' Mamba-2 has as many heads as fill e D; leave heads out"
+        return None
+
 
 class Latent(Mixer, latent.Sdpa):
     module = "transformers.models.deepseek_v3.modeling_deepseek_v3"
