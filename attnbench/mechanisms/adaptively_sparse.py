@@ -10,27 +10,34 @@
 Each head learns its α = 1 + sigmoid(a). Towards 1 this becomes softmax; at 2 it is sparsemax.
 
 With y_j = [(α − 1) z_j − τ]₊, τ solves ‖y‖_p = 1 for p = 1 / (α − 1). That norm is convex,
-decreasing and almost linear in τ, so Newton's method, started on the left, increases to τ and
-converges to the last digits in 4 to 10 steps. Both gradients, for z and α, are the paper's closed
+decreasing and almost linear in τ, so Newton's method increases to τ from its first step on and
+converges to the last digits in 3 to 10 steps. Both gradients, for z and α, are the paper's closed
 forms.
 
 `chunked` is exact. It processes a few rows at a time, keeps only τ and recomputes the weights in
-the backward pass, so no N × N tensor is stored. For decoding, the state is the cache of k and v.
+the backward pass, so no N × N tensor is stored. Without a mask its τ starts where it would be if
+the numbers of a row were normally distributed, which saves steps. For decoding, the state is the
+cache of k and v.
 
 Differs from the paper in one bound: α stays within [1.01, 2), because p diverges at 1.
 Source: arXiv:1909.00015, equations (6) to (8) and proposition 1.
 """
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import threshold_
 
 from attnbench import attention as at
 
 STEPS = 10  # the flattest rows need all; most stop after 4 or 5
+LEAST = 1e-30  # of y; whatever is smaller counts as 0
+NEGLIGIBLE = 1e-20  # powers of y
+GRID = 17  # points of a normal distribution
 SPARSITY_RANGE = (0.01, 1 - 1e-6)  # of α − 1
 
 
@@ -116,45 +123,83 @@ class Chunked(AdaptivelySparse):
         seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)
         return o * seen[:, None, :, None]
 
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """As eager; without a mask also the means and squares from which τ starts."""
+        eager, starts = super().flops(config, w), not (w.causal or w.padding)
+        first = 2 * w.tokens * w.width * (1 + 2 * w.head_width)
+        return replace(eager, core=eager.core + (first if starts else 0))
+
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.heads * w.tokens + 5 * at.logits_at_once(w.device)
 
 
-def threshold(x: Tensor, a: Tensor) -> Tensor:
-    """τ [·, 1] of rows x = (α - 1) z [·, N] whose largest entry is 0; a = α - 1."""
-    tau = x.new_full((*x.shape[:-1], 1), -1.0)
+def threshold(
+    x: Tensor, a: Tensor, start: Tensor | None = None, counts: Tensor | None = None
+) -> Tensor:
+    """τ [·, 1] of rows x = (α - 1) z [·, N]; a = α - 1.
+
+    `start`: about where it is; `counts` [N]: how often each number of a row stands there.
+    """
+    N = x.shape[-1]
+    largest = x.amax(-1, keepdim=True)
+    lowest = largest - 1  # since no weight is above 1, and the largest at least 1 / N
+    # the p-norm of N numbers is at least N^a times their mean
+    tau = x.mean(-1, keepdim=True) - N**-a if start is None else start
+    tau = tau.clamp(lowest, largest - N**-a)
     for _ in range(STEPS):
         y, w = powers(x, tau, a)
-        total = (y * w).sum(-1, keepdim=True)
+        w = w if counts is None else w * counts
+        total = y.mul_(w).sum(-1, keepdim=True)
         step = total * (1 - total**-a) / w.sum(-1, keepdim=True)
-        tau = tau + step
+        tau = (tau + step).clamp(min=lowest)
         # convergence is quadratic, so the next step would be below the last digit
-        if step.amax() < torch.finfo(x.dtype).eps ** 0.6:
+        if step.abs().amax() < torch.finfo(x.dtype).eps ** 0.6:
             break
     return tau
 
 
+def normal_threshold(q: Tensor, k: Tensor, a: Tensor) -> Tensor:
+    """τ [G, N, 1] if each row of q kᵀ were drawn from a normal distribution of its mean and width.
+
+    q and k are [G, N, d]: means over keys come from means of k and of products of its columns.
+    """
+    q, k, a = at.widen(q), at.widen(k), a[:, None, None]
+    mean = q @ k.mean(-2, keepdim=True).mT
+    square = ((q @ (k.mT @ k / k.shape[-2])) * q).sum(-1, keepdim=True)
+    grid = torch.linspace(-4, 4, GRID, device=q.device, dtype=q.dtype)
+    x = mean + (square - mean.square()).clamp(min=0).sqrt() * grid
+    return threshold(x, a, mean - k.shape[-2] ** -a, k.shape[-2] * (-grid.square() / 2).softmax(-1))
+
+
 def powers(x: Tensor, tau: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     """y = [x - τ]₊ and w = y^(1/a - 1), which is also A^(2 - α)."""
-    y = (x - tau).clamp_(min=0)
-    return y, y ** (1 / a - 1)
+    y = (x - tau).clamp_(min=LEAST)
+    # a quarter of the time of a power, if no number is so small that the processor needs long
+    logs = threshold_(y.log(), math.log(2 * LEAST), -math.inf)
+    w = logs.mul_(1 / a - 1).clamp_(min=math.log(NEGLIGIBLE)).exp_()
+    return y, threshold_(w, 2 * NEGLIGIBLE, 0.0)
 
 
-def weights(logits: Tensor, a: Tensor, tau: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """A and w [·, N] and τ [·, 1] from logits [·, N]."""
-    x = a * (logits - logits.amax(-1, keepdim=True))
-    tau = threshold(x, a) if tau is None else tau
+def weights(x: Tensor, a: Tensor, start: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """A and w [·, N] and τ [·, 1] from x = (α - 1) z [·, N], and about where τ is."""
+    tau = threshold(x, a, start)
+    return *powered(x, tau, a), tau
+
+
+def powered(x: Tensor, tau: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """A and w [·, N]."""
     y, w = powers(x, tau, a)
     A = y.mul_(w)
-    return A.div_(A.sum(-1, keepdim=True)), w, tau
+    return A.div_(A.sum(-1, keepdim=True)), w
 
 
 def gradients(A: Tensor, w: Tensor, a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of the logits [·, N] and, per row, of α [·, 1] from the gradient of A."""
     skewed = (w * grad).sum(-1, keepdim=True) / w.sum(-1, keepdim=True)
     slope = (A * grad).sum(-1, keepdim=True) - skewed
-    entropy = torch.xlogy(A, A)
+    entropy = A.clamp(min=torch.finfo(A.dtype).tiny).log_().mul_(A)
     tilt = (entropy * grad).sum(-1, keepdim=True) - skewed * entropy.sum(-1, keepdim=True)
     return w * (grad - skewed), slope / a**2 - tilt / a
 
@@ -165,7 +210,8 @@ class Entmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, a: Tensor) -> Tensor:
         # powers lose too much in the half types
-        A, _, _ = weights(at.widen(logits), a)
+        x = a * at.widen(logits)
+        A, _, _ = weights(x - x.amax(-1, keepdim=True), a)
         ctx.save_for_backward(A, a)
         return A.to(logits.dtype)
 
@@ -185,8 +231,13 @@ class Rows(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, a: Tensor, keys: Tensor | None, causal: bool
     ) -> Tensor:
         o, tau = torch.empty_like(v), at.widen(q.new_empty(*q.shape[:2], 1))
-        for part, logits in pieces(q, k, keys, causal):
-            A, _, tau[part] = weights(logits, a[part[0], None, None])
+        if guessed := keys is None and not causal:
+            heads = max(1, at.logits_at_once(q.device.type) // (GRID * q.shape[1]))
+            parts = zip(*(t.split(heads) for t in (scaled(q, a), k, a)), strict=True)
+            tau = torch.cat([normal_threshold(*part) for part in parts])
+        for part, x in pieces(scaled(q, a), k, keys, causal):
+            start = tau[part] if guessed else None
+            A, _, tau[part] = weights(x, a[part[0], None, None], start)
             o[part] = A.to(v.dtype) @ v[part[0]]
         ctx.save_for_backward(q, k, v, a, keys, tau)
         ctx.causal = causal
@@ -196,9 +247,9 @@ class Rows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, a, keys, tau = ctx.saved_tensors
         dq, dk, dv, da = (torch.zeros_like(x) for x in (q, k, v, a))
-        for part, logits in pieces(q, k, keys, ctx.causal):
+        for part, x in pieces(scaled(q, a), k, keys, ctx.causal):
             head = part[0]
-            A, w, _ = weights(logits, a[head, None, None], tau[part])
+            A, w = powered(x, tau[part], a[head, None, None])
             dv[head] += A.to(v.dtype).mT @ grad[part]
             to_A = at.widen(grad[part] @ v[head].mT)
             to_logits, to_alpha = gradients(A, w, a[head, None, None], to_A)
@@ -209,31 +260,33 @@ class Rows(torch.autograd.Function):
         return dq, dk, dv, da, None, None
 
 
+def scaled(q: Tensor, a: Tensor) -> Tensor:
+    """(α - 1) q."""
+    return q * a[:, None, None].to(q.dtype)
+
+
 def pieces(
     q: Tensor, k: Tensor, keys: Tensor | None, causal: bool
 ) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-    """Slices of heads and rows with their logits [heads, rows, N], `logits_at_once` at a time."""
+    """Slices of heads and rows with q kᵀ [heads, rows, N], of which the cache holds a few."""
     count, N = q.shape[:2]
-    size = at.logits_at_once(q.device.type)
+    size = at.logits_at_once(q.device.type) // 2
     rows = min(N, max(1, size // N))
     heads = max(1, size // (rows * N))
     lowest = torch.finfo(q.dtype).min
     for h in range(0, count, heads):
         for i in range(0, N, rows):
             part = slice(h, h + heads), slice(i, i + rows)
-            logits = q[part] @ k[part[0]].mT
+            x = q[part] @ k[part[0]].mT
             if causal:
-                past = at.causal_mask(N, N, q.device) if rows == N else band(i, rows, N, q.device)
-                logits.masked_fill_(~past, lowest)
+                j = torch.arange(N, device=q.device)
+                x.masked_fill_(j > j[part[1], None], lowest)
             if keys is not None:
-                logits.masked_fill_(~keys[part[0], None], lowest)
-            yield part, at.widen(logits)
-
-
-def band(first: int, rows: int, N: int, device: torch.device) -> Tensor:
-    """[rows, N]: True where key j is not after query i, for the queries from `first` on."""
-    i = torch.arange(first, min(first + rows, N), device=device)
-    return torch.arange(N, device=device) <= i[:, None]
+                x.masked_fill_(~keys[part[0], None], lowest)
+            x = at.widen(x)
+            if causal or keys is not None:
+                x -= x.amax(-1, keepdim=True)  # rows without a key become 0
+            yield part, x
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -19,6 +19,15 @@ def test_newton_reaches_the_root(length, spread, a):
     torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-11, atol=0)
 
 
+@pytest.mark.parametrize("start", [-100.0, -0.5, 0.0, 100.0])
+@pytest.mark.parametrize("a", [0.01, 0.3, 0.99])
+def test_newton_reaches_the_root_from_wherever_it_starts(start, a):
+    torch.manual_seed(0)
+    a, x = torch.tensor(a, dtype=torch.float64), torch.randn(8, 300, dtype=torch.float64)
+    tau = threshold(x, a, torch.full((8, 1), start, dtype=torch.float64))
+    torch.testing.assert_close(tau, threshold(x, a), rtol=0, atol=1e-11)
+
+
 @pytest.mark.parametrize("form", [AdaptivelySparse, Chunked])
 def test_the_sparsest_head_in_a_narrow_type_has_no_gradient_where_a_weight_is_0(form):
     torch.manual_seed(0)
