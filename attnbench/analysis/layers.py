@@ -162,16 +162,16 @@ def times(sweep: Sweep, counts: Mapping[str, int]) -> Times:
 
 
 def by_round(sweep: Sweep) -> dict[Place, dict[int, dict[str, float]]]:
-    """Seconds of one iteration of each series, by place and round; a stack counts as a whole."""
+    """Seconds of one iteration of each series, by place and round; of a stack, of one layer."""
     names, planned = series_names(sweep.plan), {one.case.key: one for one in sweep.plan}
     slope = sweep_slope(sweep.runs, {key: one.block for key, one in planned.items()})
     found: dict[Place, dict[int, dict[str, float]]] = {}
     for run in sweep.runs:
         timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in planned
         if timed and (pairs := by_pair(run.samples, slope)):
-            w = planned[run.case].case.workload
+            w, depth = planned[run.case].case.workload, planned[run.case].depth
             rounds = found.setdefault((str(w.mode), w.seq_len), {})
-            rounds.setdefault(run.round, {})[names[run.case]] = median(pairs.values())
+            rounds.setdefault(run.round, {})[names[run.case]] = median(pairs.values()) / depth
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,9 @@ from attnbench.cli.bytes import located, number_type, warn_unchecked
 from attnbench.cli.options import as_json, parsed
 from attnbench.cli.stored import INTACT, analysed
 from attnbench.errors import CannotRun, UsageError
+from attnbench.records import ITEM_BYTES
+from attnbench.records.selection import layers
+from attnbench.store.journal import load
 from attnbench.workloads.options import flag, options, read
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from attnbench.kvbytes.mechanisms import Measurable
 
 USUAL = MappingProxyType({"mode": "decode,inference", "lengths": "1k,8k,128k,1m", "budget": "10m"})
+CACHES = 32 << 20  # bytes, more than those of one core hold
 OF_MODEL = ("models", "level", "width", "heads", "batch", "tokens", "preset", "padding", "layers")
 
 
@@ -42,22 +47,27 @@ def model(
     A step is measured after contexts of 1k, 8k, 128k and 1m tokens, and a prefill of as many, as
     far as a budget of 10m and the memory go, in the model's number type.
     """
-    from attnbench.kvbytes import layers
+    from attnbench.kvbytes.layers import model as read_model
     from attnbench.kvbytes.mechanisms import measurable
 
     asked = parsed(sweep.sweep, further or ())
     if useless := [flag(name) for name in OF_MODEL if name in asked]:
         raise UsageError(f"{useless[0]} has no effect here: the model's file says it")
     path = located(config)
-    about, found = layers.model(path), measurable(path)
-    usual = {} if "resume" in asked else {**USUAL, "dtype": number_type(about)}
-    given = usual | sizes(str(config), found) | {n: asked.pop(n) for n in options() if n in asked}
-    typed = read(given)
-    refuse_useless(typed)
+    about, found = read_model(path), measurable(path)
+    chosen = mechanisms(str(config), found)
+    given = read({name: asked.pop(name) for name in options() if name in asked})
+    refuse_useless(given)
+    if "resume" in asked:
+        refuse_another(chosen, Path(asked["resume"]))
+    else:
+        given = read({**USUAL, "dtype": number_type(about)} | sizes(found)) | given
+        console.begin("reading the sizes of layers")
+        given["models"] = in_a_row(chosen, given)
     warn_unchecked(about)
     show = partial(shown, about.type, found, json_)
     asked |= {name: Path(asked[name]) for name in ("config", "out") if name in asked}
-    sweep.run(typed, **asked, show=show)
+    sweep.run(given, **asked, show=show)
 
 
 def refuse_useless(given: Mapping[str, Any]) -> None:
@@ -72,18 +82,52 @@ def refuse_useless(given: Mapping[str, Any]) -> None:
         )
 
 
-def sizes(name: str, found: "Measurable") -> dict[str, Any]:
-    """The options of the sweep that follow from a model.
+def refuse_another(chosen: Mapping[str, int], folder: Path) -> None:
+    """Raises `UsageError` if the sweep in a folder is of other layers."""
+    single = [(layers(name) or (name,))[0] for name in load(folder).request.models]
+    if [*map(str, single)] != [*chosen]:
+        raise UsageError(f"--resume {str(folder)!r}: the sweep there is of another model")
+
+
+def mechanisms(name: str, found: "Measurable") -> dict[str, int]:
+    """Each mechanism of a model, and how many layers it has.
 
     Raises `CannotRun` if no kind of layer of it can be measured.
     """
-    chosen = dict.fromkeys(kind.mechanism for kind in found.kinds if kind.mechanism)
+    chosen = {kind.mechanism: kind.layers for kind in found.kinds if kind.mechanism}
     if not chosen:
         reasons = [f"{kind.words}: {kind.reason}" for kind in found.kinds if kind.reason]
         why = "; ".join(reasons) or "none has attention"
         raise CannotRun(f"no layer of {name!r} can be measured: {why}; attnbench bytes reads it")
+    return chosen
+
+
+def in_a_row(chosen: Mapping[str, int], given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The mechanisms, each as a stack of several layers where the caches of a core would hold one.
+
+    In its model a layer finds there what other layers left. So as many are measured in a row as
+    have the weights of the whole model, or more than such caches hold.
+    """
+    from attnbench.api.measuring import reading_server
+    from attnbench.workloads.reading import plan
+    from attnbench.workloads.requests import request
+
+    asked = request({**given, "models": tuple(chosen)})
+    with reading_server() as server:
+        cases = plan(asked, server).cases
+    numbers = dict.fromkeys((one.case.mechanism, one.case.options) for one in cases)
+    numbers |= {(one.case.mechanism, one.case.options): one.parameters for one in cases}
+    weights = [ITEM_BYTES[asked.dtype] * (number or 1) for number in numbers.values()]
+    whole = sum(n * own for n, own in zip(chosen.values(), weights, strict=True))
+    times = [ceil(min(whole, CACHES) / own) for own in weights]
+    return tuple(
+        f"stack({n}*{name})" if n > 1 else name for name, n in zip(chosen, times, strict=True)
+    )
+
+
+def sizes(found: "Measurable") -> dict[str, Any]:
+    """The options of the sweep that follow from a model, but for its mechanisms."""
     return {
-        "models": ",".join(chosen),
         "level": "attention",
         "width": found.width,
         "heads": found.heads,
@@ -124,11 +168,11 @@ def layer_kinds(found: "Measurable", dtype: str, lengths: tuple[int, ...]) -> "l
     """The kinds of layers with the bytes that `attnbench bytes` says of them."""
     from attnbench.analysis.layers import LayerKind
     from attnbench.kvbytes.context import ContextQuery, Layer, rows
-    from attnbench.records import ITEM_BYTES
 
     query, kinds = ContextQuery(lengths=lengths, item_bytes=ITEM_BYTES[dtype]), []
-    for words, layers, parts, mechanism, reason in found.kinds:
-        kept = rows([Layer(words, parts, None)] * layers, query)[0]
+    for kind in found.kinds:
+        kept = rows([Layer(kind.words, kind.parts, None)] * kind.layers, query)[0]
         at = dict(zip(lengths, kept.at, strict=True))
-        kinds.append(LayerKind(words, layers, mechanism, reason, kept.per_token, at))
+        own = (kind.words, kind.layers, kind.mechanism, kind.reason)
+        kinds.append(LayerKind(*own, per_token=kept.per_token, kept=at))
     return kinds

@@ -13,10 +13,10 @@ from attnbench.render.growth_tables import crossing
 from attnbench.statistics.estimate import Estimate
 
 WHAT = (
-    "All layers of a kind: one measured layer times their number, for one sequence. ms are of the"
-    " step after a context of so many tokens, or of a prefill of so many. The sum has the interval"
-    " of its rounds, in which the kinds took turns. Left out: positions, norms of queries and keys,"
-    " feed-forwards."
+    "All layers of a kind: one layer times their number, for one sequence. Where caches would hold"
+    " one, several were measured in a row. ms are of the step after a context of so many tokens, or"
+    " of a prefill of so many. The sum has the interval of its rounds, in which the kinds took"
+    " turns. Left out: positions, norms of queries and keys, feed-forwards."
 )
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from attnbench.cli.model import in_a_row
 from attnbench.store.journal import load
 from tests.cli.commands import here, refused
 from tests.kvbytes.test_layers import DELTA, FAMILIES, SMALL
@@ -39,7 +40,23 @@ def test_json_has_each_kind_at_its_sizes(qwen, measured):
     plan = load(qwen.parent / "sweep").plan
     w = plan[0].case.workload
     assert (w.width, w.heads, w.batch, w.dtype) == (64, 4, 1, "float32")
-    assert dict(plan[-1].case.options) == {"gate": True, "kv_heads": 2}
+    # as many in a row as have the weights of the whole model, about four of either kind
+    assert plan[0].case.mechanism == f"stack(5*{linear['mechanism']})"
+    assert plan[-1].case.mechanism == "stack(4*grouped_query[gate=True,kv_heads=2])"
+
+
+def test_layers_that_no_cache_holds_are_measured_one_at_a_time():
+    given = {"lengths": (16,), "mode": ("decode",), "level": "attention", "heads": (16,)}
+    chosen = {"grouped_query": 2, "sliding_window": 2}
+    large = in_a_row(chosen, {**given, "width": (4096,), "device": "cpu"})
+    assert large == ("grouped_query", "sliding_window")
+
+
+def test_a_sweep_of_another_model_is_not_resumed(measured, qwen, tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**SMALL, "model_type": "llama"}))
+    said = refused("model", file, "--resume", qwen.parent / "sweep")
+    assert "the sweep there is of another model" in said
 
 
 def test_the_folder_is_an_ordinary_sweep_with_the_table_and_the_figure(qwen, measured):

@@ -1,0 +1,120 @@
+"""Whether the sum over a model's kinds of layers is the time of the layers built as one stack.
+
+    python -m tests.benchmarks.layers FOLDER [SECONDS]
+
+Ten models of four to six layers, with the structure of real ones: for each, one sweep of a layer of
+each kind and of the stack of all layers, in decode and in inference. A round has one sum and one
+time of the stack, which took turns; their ratio has a 95 % interval over rounds.
+"""
+
+import json
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import attnbench
+from attnbench.analysis.layers import by_round, estimated
+from attnbench.cli.model import in_a_row, mechanisms, sizes
+from attnbench.kvbytes.configuration import fields
+from attnbench.kvbytes.layers import layers
+from attnbench.kvbytes.mechanisms import measurable
+from attnbench.statistics.curves import series_names
+from attnbench.store.journal import load
+from attnbench.workloads.options import read
+
+COMMON = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
+LATENT = {"kv_lora_rank": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64}
+DELTA = {
+    "linear_num_key_heads": 4,
+    "linear_num_value_heads": 8,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "linear_conv_kernel_dim": 4,
+}
+KIMI = {"full_attn_layers": [4], "num_heads": 8, "head_dim": 64, "short_conv_kernel_size": 4}
+MAMBA = {"mamba_n_heads": 16, "mamba_d_head": 64, "mamba_d_state": 64, "mamba_n_groups": 1}
+MODELS = {
+    "cohere2": {"sliding_window": 128},
+    "gemma3_text": {"sliding_window": 128, "num_hidden_layers": 6},
+    "gpt_oss": {"sliding_window": 128},
+    "qwen3_next": DELTA,
+    "qwen3_5_text": {**DELTA, "linear_num_value_heads": 12, "head_dim": 128},
+    "olmo_hybrid": {**DELTA, "linear_value_head_dim": 128},
+    "kimi_linear": {**LATENT, "linear_attn_config": KIMI},
+    "granitemoehybrid": {
+        **MAMBA,
+        "layer_types": ["mamba", "mamba", "mamba", "attention"],
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+    },
+    "nemotron_h": {
+        "hybrid_override_pattern": "MM-M*-",
+        "num_hidden_layers": 6,
+        "mamba_num_heads": 12,
+        "mamba_head_dim": 64,
+        "ssm_state_size": 64,
+        "n_groups": 2,
+        "conv_kernel": 4,
+    },
+    "minimax": {"head_dim": 96},
+}
+
+
+def built(kind, folder):
+    """The model, and its layers in order as a stack."""
+    file = folder / "config.json"
+    sizes = {"num_hidden_layers": 4, **COMMON, **MODELS[kind], "model_type": kind}
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(sizes))
+    found = measurable(file)
+    names = {one.words: one.mechanism for one in found.kinds}
+    order = [name for _, one in layers(fields(file)) if (name := names[one.kind])]
+    runs = [(name, len([*same])) for name, same in groupby(order)]
+    return found, f"stack({'+'.join(f'{n}*{name}' for name, n in runs)})"
+
+
+def ratios(kind, folder, seconds):
+    """The sum over the stack at each mode and length, with its interval, and the rounds."""
+    found, stack = built(kind, folder)
+    sweep = folder / "sweep"
+    if not sweep.exists():
+        given = {**sizes(found), "mode": "decode,inference", "lengths": "256,1k"}
+        kinds = in_a_row(mechanisms(kind, found), read({**given, "dtype": "float32"}))
+        attnbench.sweep(
+            **given,
+            models=[*kinds, stack],
+            precision=0.01,
+            budget=seconds,
+            out=sweep,
+            progress=False,
+        )
+    stored = load(sweep)
+    names = series_names(stored.plan)
+    *kinds, whole = dict.fromkeys(names[planned.case.key] for planned in stored.plan)
+    counts = dict(zip(kinds, (one.layers for one in found.kinds if one.mechanism), strict=True))
+    depth = sum(counts.values())
+    logs = {
+        place: [
+            sum(n * one[name] for name, n in counts.items()) / (depth * one[whole])
+            for one in rounds.values()
+            if {*counts, whole} <= one.keys()
+        ]
+        for place, rounds in by_round(stored).items()
+    }
+    logs = {place: own for place, own in logs.items() if own}
+    return {place: (ratio, len(logs[place])) for place, ratio in estimated(logs).items()}
+
+
+def main(folder, seconds="90s"):
+    print("model mode N rounds sum/stack low high")
+    inside = []
+    for kind in MODELS:
+        for (mode, n), (ratio, rounds) in ratios(kind, Path(folder) / kind, seconds).items():
+            inside.append(not (ratio.low > 1 or ratio.high < 1))
+            ends = " ".join(f"{end:.3f}" for end in (ratio.point, ratio.low, ratio.high))
+            print(kind, mode, n, rounds, ends, "" if inside[-1] else "outside", flush=True)
+    print(f"{sum(inside)} of {len(inside)} intervals contain 1, or are unknown")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
