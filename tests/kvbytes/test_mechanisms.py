@@ -105,7 +105,13 @@ def test_a_mechanism_has_the_weights_of_the_layer_and_keeps_its_bytes(kind, more
         assert 4 * module.state_elements(config, w) == kept, one
 
 
-@pytest.mark.parametrize("kind", ["qwen3_next", "kimi_linear", "gpt_oss", "minimax", "nemotron_h"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("qwen3_next", "kimi_linear", "gpt_oss", "minimax", "nemotron_h"),
+        *("gemma3_text", "cohere2", "olmo_hybrid", "granitemoehybrid", "deepseek_v3"),
+    ],
+)
 def test_the_flops_of_a_step_are_those_that_torch_counts(kind, tmp_path):
     found = measurable(written(kind, tmp_path, **(OF_ONE_WIDTH if kind in LATENTS else {})))
     for one in (each for each in found.kinds if each.mechanism):
