@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 USUAL = MappingProxyType({"mode": "decode,inference", "lengths": "1k,8k,128k,1m", "budget": "10m"})
 CACHES = 32 << 20  # bytes, more than those of one core hold
-OF_MODEL = ("models", "level", "width", "heads", "batch", "tokens", "preset", "padding", "layers")
+OF_MODEL = (
+    *("models", "level", "width", "heads", "batch", "tokens", "preset", "padding", "layers"),
+    "config",
+)
 
 
 def model(
@@ -52,7 +55,9 @@ def model(
 
     asked = parsed(sweep.sweep, further or ())
     if useless := [flag(name) for name in OF_MODEL if name in asked]:
-        raise UsageError(f"{useless[0]} has no effect here: the model's file says it")
+        raise UsageError(
+            f"attnbench model takes no {useless[0]}: what it measures follows from the model's file"
+        )
     path = located(config)
     about, found = read_model(path), measurable(path)
     chosen = mechanisms(str(config), found)
@@ -115,9 +120,8 @@ def in_a_row(chosen: Mapping[str, int], given: Mapping[str, Any]) -> tuple[str, 
     asked = request({**given, "models": tuple(chosen)})
     with reading_server() as server:
         cases = plan(asked, server).cases
-    numbers = dict.fromkeys((one.case.mechanism, one.case.options) for one in cases)
-    numbers |= {(one.case.mechanism, one.case.options): one.parameters for one in cases}
-    weights = [ITEM_BYTES[asked.dtype] * (number or 1) for number in numbers.values()]
+    numbers = {(one.case.mechanism, one.case.options): one.parameters for one in cases}
+    weights = [ITEM_BYTES[asked.dtype] * number for number in numbers.values()]
     whole = sum(n * own for n, own in zip(chosen.values(), weights, strict=True))
     times = [ceil(min(whole, CACHES) / own) for own in weights]
     return tuple(

@@ -81,8 +81,9 @@ def test_the_table_is_printed_and_a_resumed_sweep_prints_it_again(qwen, measured
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--width", "64"), "--width has no effect here: the model's file says it"),
-        (("--models", "mamba2"), "--models has no effect here: the model's file says it"),
+        (("--width", "64"), "takes no --width: what it measures follows from the model's file"),
+        (("--models", "mamba2"), "attnbench model takes no --models"),
+        (("--config", "sweep.toml"), "attnbench model takes no --config"),
         (("--wdth", "64"), "No such option: --wdth"),
         (("--lengths", "x"), "--lengths 'x'"),
         (("more.json",), "unexpected extra argument"),
