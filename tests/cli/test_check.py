@@ -5,7 +5,6 @@ import re
 import signal
 import time
 import xml.etree.ElementTree as ET
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -105,16 +104,6 @@ def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository)
     said = refused("check", *arguments, cwd=repository.folder)
     assert any(word in said for word in words.split("|"))
     assert repository.state == before
-
-
-def test_a_name_between_colons_is_no_picture(monkeypatch):
-    case = "no.py:X:default/B8-N128-D256-H16/attention/inference/float32/cpu"
-    lost = Finding(mechanism="m", case=case, metric="runs", verdict=Verdict.MISSING, unchecked=True)
-    report = Report(base="a", head="b", findings=(lost,))
-    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_, **__: nullcontext())
-    monkeypatch.setattr("attnbench.gate.check.against_revision", lambda *_, **__: report)
-    done = here("check", "--base", "main", code=2)
-    assert done.stdout.startswith(f"NOT CHECKED: {case}")
 
 
 def test_outside_of_a_repository_there_is_no_base(tmp_path):

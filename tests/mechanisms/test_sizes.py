@@ -9,13 +9,11 @@ from attnbench.mechanisms import (
     grouped_query,
     latent,
     mamba2,
-    nystromformer,
     reformer,
     retention,
     rwkv7,
     sparse_transformer,
     synthesizer,
-    transformer_xl,
 )
 from attnbench.records import Level, Workload
 from attnbench.verify.flops import counted_flops
@@ -66,28 +64,11 @@ def test_the_heads_of_the_workload_have_no_effect_on_mamba2():
     assert len({(mamba2.CARD.parameters(config, w), form.flops(config, w)) for w in given}) == 1
 
 
-def test_segments_of_nystromformer_differ_by_at_most_one_token_and_longer_ones_come_last():
-    x = torch.arange(14.0)[:, None]
-    sums = nystromformer.segment_sums(x, 4).flatten().tolist()
-    assert sums == [0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8 + 9, 10 + 11 + 12 + 13]
-    assert nystromformer.segment_sums(x, 7).flatten().tolist() == [1, 5, 9, 13, 17, 21, 25]
-
-
 @pytest.mark.parametrize("n", [1, 2, 7, 12, 17, 128, 1000])
 def test_two_factors_of_synthesizer_cover_every_column_and_no_two_columns_are_alike(n):
     a, b = synthesizer.sides(n)
     assert n <= a * b < n + a
     assert len({(j % a, j // a) for j in range(n)}) == n
-
-
-def test_equal_segments_of_transformer_xl_are_merged_and_nothing_is_padded():
-    groups = transformer_xl.groups(1000, 128, 256)
-    assert [(g.start, g.segments, g.length, g.keys) for g in groups] == [
-        (0, 1, 128, 128),
-        (128, 1, 128, 256),
-        (256, 5, 128, 384),
-        (896, 1, 104, 360),
-    ]
 
 
 def test_by_default_a_quarter_of_the_heads_of_grouped_query_have_keys():
