@@ -49,8 +49,7 @@ class Metric:
     """One row of the table; its `key` ends in its unit.
 
     Two counts are the same if they differ by at most `tolerance`, relative to the first; it is None
-    for metrics that are timed or only recorded. Only a `signed` metric may be negative. A summary
-    has predictions of a `predicted` one.
+    for metrics that are timed or only recorded. Only a `signed` metric may be negative.
 
     Every metric is in the CSV of all cases; what people compare is `offered` in a page's menu.
     Claims, growth tables and `Sweep.plot` refer to it by its `name`. Reports may have a `table` of
@@ -67,7 +66,6 @@ class Metric:
     better: Better = Better.LOWER
     tolerance: float | None = None
     signed: bool = False
-    predicted: bool = False
     name: str = ""
     title: str = ""
     table: bool = False  # made from this row alone; those of time, memory and decoding say more
@@ -105,13 +103,10 @@ class Metric:
         stem, _, unit = self.key.rpartition("_")
         return self.key, f"{stem}_lo_{unit}", f"{stem}_hi_{unit}", f"{stem}_log_se", f"{stem}_df"
 
-    @property
-    def prediction(self) -> str:
-        """The column of its prediction, where a summary has one."""
-        return f"predicted_{self.key.rpartition('_')[2]}"
-
 
 TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
+# of what a summary predicts where it was not measured, the columns of its predictions
+PREDICTED: Mapping[str, str] = MappingProxyType({TIME: "predicted_s", MEMORY: "predicted_bytes"})
 
 # counts of the program's work: any difference is a change of the program
 EXACT = 0.0
@@ -125,7 +120,7 @@ _recorded = partial(Metric, join=Join.MEDIAN, better=Better.NEITHER)
 
 ROWS = (
     _time(TIME, "time", "one iteration, by the clock of the sweep",
-          name="time", predicted=True, figure="fig2", compared=True),
+          name="time", figure="fig2", compared=True),
     _time("wall_s", "wall time", "one iteration; on a GPU without holding its queue"),
     _time("cpu_s", "CPU time", "one iteration, process time of all threads"),
     _time("device_s", "device time", "one iteration, between two events of the GPU"),
@@ -138,8 +133,8 @@ ROWS = (
     Metric("tokens_per_s", "tokens per second", "1 / time per token", Unit.RATE,
            Join.GEOMETRIC_MEAN, Better.HIGHER),
     _bytes(MEMORY, "allocated peak", "most bytes allocated at once", tolerance=PEAKS,
-           name="memory", predicted=True, title="peak allocated memory", figure="memory",
-           per_token=True, compared=True),
+           name="memory", title="peak allocated memory", figure="memory", per_token=True,
+           compared=True),
     _bytes("allocated_delta_bytes", "allocated above inputs", "above what was allocated before"),
     _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),
     _bytes("device_process_bytes", "process peak (NVML)", "most bytes according to the driver"),

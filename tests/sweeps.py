@@ -157,16 +157,22 @@ def weighed(case: Case) -> Run:
     )
 
 
+def lost(
+    case: Case, outcome: str = Outcome.SKIPPED, cause: str | None = None, reason: str = "no"
+) -> Run:
+    """The run of a case that was not measured."""
+    return Run(case=case.key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason=reason)
+
+
 def censored(case: Case) -> Run | None:
     """The transformer's end: over budget at 65,536, out of memory when training at 32,768."""
     workload = case.workload
     if case.mechanism != "transformer" or workload.seq_len < 32_768:
         return None
-    run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
     if workload.seq_len > 32_768:
-        return replace(run, cause=Cause.BUDGET, reason="over the budget: predicted 370 s")
+        return lost(case, cause=Cause.BUDGET, reason="over the budget: predicted 370 s")
     if workload.mode is Mode.TRAINING:
-        return replace(run, outcome=Outcome.OOM, reason="can't allocate memory: 48.0 GiB")
+        return lost(case, Outcome.OOM, reason="can't allocate memory: 48.0 GiB")
     return None
 
 

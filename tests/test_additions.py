@@ -5,16 +5,15 @@ The copy measures one sweep; all its commands run in one process.
 
 import csv
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from attnbench.store.journal import load
+from tests.cli.commands import environment, python
 from tests.driven import Driven
 
 pytestmark = pytest.mark.long
@@ -246,10 +245,7 @@ def judged(folder):
     for command in ("init --quiet", "add attnbench", "commit --quiet -m one"):
         who = ("-c", "user.name=Nobody", "-c", "user.email=nobody@example.org")
         subprocess.run(["git", *who, *command.split()], cwd=folder, check=True)
-    return subprocess.run(
-        [sys.executable, "-c", JUDGES], cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    return python("-c", JUDGES, cwd=folder, env=environment(PYTHONPATH=str(folder)))
 
 
 @pytest.fixture(scope="module")

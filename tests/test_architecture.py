@@ -3,8 +3,6 @@
 import ast
 import re
 import shutil
-import subprocess
-import sys
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import takewhile
@@ -14,6 +12,7 @@ import pytest
 
 from attnbench.devices.finding import kinds
 from tests import planted
+from tests.cli.commands import python
 
 ROOT = Path(__file__).parents[1] / "attnbench"
 
@@ -296,10 +295,7 @@ for arguments in (
     if "torch" in sys.modules:
         sys.exit(f"loaded by {{arguments}}")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", code, cwd=ROOT.parent)
 
 
 def test_every_planted_bug_can_still_be_planted():

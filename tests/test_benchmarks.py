@@ -4,12 +4,12 @@ What they find is stored under `reports/`.
 """
 
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from tests.cli.commands import python
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "tests" / "benchmarks"
@@ -26,10 +26,7 @@ LONG = {
 
 def page(benchmark, *options):
     """What a benchmark prints."""
-    command = [sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.{benchmark}", *options]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    return python("-W", "ignore", "-m", f"tests.benchmarks.{benchmark}", *options, cwd=ROOT).stdout
 
 
 def test_every_benchmark_loads():

@@ -6,11 +6,9 @@ The rule is the one by which a running sweep decides, applied to the estimates o
 import math
 from collections.abc import Mapping, Sequence
 
-from attnbench.metrics import MEMORY, TABLE, TIME
+from attnbench.metrics import MEMORY, PREDICTED
 from attnbench.records import Outcome, Planned, Run
 from attnbench.run.costs import Cost, Costs, Rates, seq_len
-
-PREDICTED = (TABLE[TIME].prediction, TABLE[MEMORY].prediction)
 
 
 def predictions(
@@ -37,5 +35,5 @@ def predictions(
             time_s = costs.iteration_s(planned) or math.nan
         if key not in weighed and not costs.is_unknown(planned, Cost.BYTES):
             peak_bytes = costs.predicted(Cost.BYTES, planned) or math.nan
-        found[key] = dict(zip(PREDICTED, (time_s, peak_bytes), strict=True))
+        found[key] = dict(zip(PREDICTED.values(), (time_s, peak_bytes), strict=True))
     return found

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.metrics import DRAWN, TIME
-from attnbench.statistics.curves import LogCurve, cost_curve, cost_curves
+from attnbench.statistics.curves import LogCurve, cost_curve
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
 
@@ -84,9 +84,11 @@ def pairs(cases: pd.DataFrame, ratios: Ratios | None = None) -> Iterator[Pair]:
     `ratios` are those of the sweep, and are used where two series took turns. Of a single round no
     error is known, as the variation between processes is not.
     """
-    repeated = IntervalKind.ROUNDS in {*cases.loc[cases[TIME] > 0, "interval_kind"]}
-    for (mode, _), alike in cases.groupby(["mode", "sizes"], sort=False):
-        curves = cost_curves(alike, TIME)
+    timed = cases[cases[TIME] > 0]
+    repeated = IntervalKind.ROUNDS in {*timed["interval_kind"]}
+    for (mode, _), alike in timed.groupby(["mode", "sizes"], sort=False):
+        by_series = alike.groupby("series", sort=False)
+        curves = {str(name): cost_curve(own, TIME) for name, own in by_series}
         for a, b in combinations(curves, 2):
             curve = curves[a].minus(curves[b])
             paired = np.zeros(len(curve), bool)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.extrapolation import PREDICTED, predictions
+from attnbench.analysis.extrapolation import predictions
 from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
-from attnbench.metrics import ROWS, TABLE, TIME, Better, Join
+from attnbench.metrics import PREDICTED, ROWS, TABLE, TIME, Better, Join
 from attnbench.records import (
     Outcome,
     Part,
@@ -111,7 +111,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         }
         | {key: getattr(planned, key) if planned.declared else math.nan for key in WORK}
         | {"filled": planned.filled}
-        | predicted.get(planned.case.key, dict.fromkeys(PREDICTED, math.nan))
+        | predicted.get(planned.case.key, dict.fromkeys(PREDICTED.values(), math.nan))
         | _values(own)
         for planned, own, estimates in every
     ]
@@ -131,7 +131,7 @@ def _per_layer(cases: pd.DataFrame) -> pd.DataFrame:
         for row in ROWS
         if row.of_a_layer
         for column in (row.estimate[:3] if row.interval else (row.key,))
-    } | dict.fromkeys(PREDICTED, cases["depth"])
+    } | dict.fromkeys(PREDICTED.values(), cases["depth"])
     # in few pieces, which columns can be added to
     return cases.assign(**{name: cases[name] / by for name, by in columns.items()}).copy()
 

@@ -19,7 +19,6 @@ from attnbench.metrics import DRAWN, NAMED, TIME
 from attnbench.records import PASSES, Cluster
 from attnbench.render import markdown
 from attnbench.render.answers import answer, sentences
-from attnbench.render.conditions import warnings
 from attnbench.render.names import named
 from attnbench.render.terminal import watched_line
 from attnbench.run.sweep import Progress
@@ -92,7 +91,7 @@ class Sweep:
         """
         analysis = self._analysis
         said = [": ".join(pair) for pair in sentences(analysis.answers).items()]
-        said += [f"Warning: {line}" for line in warnings(analysis)]
+        said += [f"Warning: {line}" for line in analysis.warnings]
         shown = named([answer(analysis)], analysis.answers.series)
         lines = [f"- {markdown.escape(line)}" for line in said]
         return Answer("\n".join([*lines, "", *map(markdown.table, shown)]))

@@ -53,7 +53,6 @@ def publish(
 
     Any unexpected error here says that all runs are kept, and how to go on.
     """
-    from attnbench.render.conditions import warnings
     from attnbench.render.page import headlines, report_files, report_tables
     from attnbench.store import output
 
@@ -64,7 +63,7 @@ def publish(
         output.fill(into, report_files(analysis, formats, tables), then=INTACT)
         if as_json:
             found = {"answers": asdict(analysis.answers), "rows": analysis.rows}
-            console.data({**found, "warnings": warnings(analysis), "cases": analysis.cases})
+            console.data({**found, "warnings": analysis.warnings, "cases": analysis.cases})
             return
         show(analysis, headlines(analysis, tables))
         console.err().print(f"figures and tables are in {into}; report.html has them all")
@@ -95,11 +94,10 @@ def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
 def analysed(folder: Path, of: str = "", against: str | None = None) -> "Analysis":
     """The analysis of a stored sweep, whose warnings are printed, after `of` if it is given."""
     from attnbench.analysis.report import analyse
-    from attnbench.render.conditions import warnings
     from attnbench.store.journal import load_results
 
     analysis = analyse(load_results(folder), against)
-    console.warn(warnings(analysis), of)
+    console.warn(analysis.warnings, of)
     return analysis
 
 

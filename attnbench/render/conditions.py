@@ -1,4 +1,4 @@
-"""The lines above every report: the request, the machine, how it measured, and warnings."""
+"""The lines above every report: the request, the machine, and how it measured."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,6 @@ from attnbench.analysis.report import Analysis
 from attnbench.modes import find
 from attnbench.records import PASSES, Environment, Level, Sweep
 from attnbench.render.cost_tables import timed_by
-from attnbench.render.grid import clean
 
 LAPS = 0.01  # share of disturbed laps above which a report tells it
 # measured at N = 512 of Fig. 2, as the time of a plain loop over a sweep's
@@ -44,12 +43,7 @@ def conditions(analysis: Analysis) -> list[str]:
         lines.append(HALF.format(" and ".join(sorted(half))))
     for reason in {run.notes["nvml"] for run in sweep.runs if "nvml" in run.notes}:
         lines.append(f"NVML does not show the memory of single processes ({reason}).")
-    return [clean(line) for line in lines]
-
-
-def warnings(analysis: Analysis) -> list[str]:
-    """One line of plain text for each warning that calls for action, the most serious first."""
-    return [clean(text) for text in analysis.warnings]
+    return lines
 
 
 def ended(analysis: Analysis) -> str:

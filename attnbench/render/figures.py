@@ -24,7 +24,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import STATE, TABLE, TIME, Metric, Unit
+from attnbench.metrics import PREDICTED, STATE, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES
 from attnbench.render.cases import outcome_phrase
@@ -120,9 +120,10 @@ def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Fram
     measured, for this `reason`; `guess`, a prediction there, if any; `height`, what is drawn of the
     two.
     """
-    found = cases.reindex(columns=[*metric.estimate[:3], metric.prediction]).astype(float)
+    columns = [*metric.estimate[:3], PREDICTED.get(metric.key, "")]
+    found = cases.reindex(columns=columns).astype(float)
     found = found.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
-    guess = found["guess"].mask(found["value"].notna() | (not metric.predicted))
+    guess = found["guess"].mask(found["value"].notna())
     made = cases[["series", "mode", "seq_len"]].assign(
         value=found["value"],
         guess=guess,

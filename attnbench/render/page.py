@@ -10,7 +10,7 @@ from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.records import PASSES, Sweep
 from attnbench.render import charts, cost_tables, delimited, exports, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
-from attnbench.render.conditions import conditions, warnings
+from attnbench.render.conditions import conditions
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.figures import cost_figure, decode_figure, saved
 from attnbench.render.grid import Report, Table
@@ -49,7 +49,7 @@ def report_files(
     report = Report(
         sweep.name,
         sentences(analysis.answers),
-        warnings(analysis),
+        analysis.warnings,
         conditions(analysis),
         labelled,
     )

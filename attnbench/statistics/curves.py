@@ -119,12 +119,6 @@ def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
 
 
-def cost_curves(cases: "pd.DataFrame", metric: str) -> dict[str, LogCurve]:
-    """The cost curve of each series that has any, from the rows of one mode."""
-    known = cases[cases[metric] > 0]
-    return {str(s): cost_curve(own, metric) for s, own in known.groupby("series", sort=False)}
-
-
 def series_names(plan: Sequence[Planned]) -> dict[str, str]:
     """The name of the curve of each case of the plan, by the key of the case.
 

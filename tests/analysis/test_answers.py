@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,12 +10,13 @@ from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import CrossoverKind
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Cause, Mode, Outcome, Part, Run
+from attnbench.records import Cause, Mode, Part, Run
 from tests import sweeps
-from tests.sweeps import altered, sweep
+from tests.sweeps import altered, lost, sweep
 
 QUIET = {"restart": 0.002, "noise": 0.002}
 SHORT = (128, 512, 2048)
+skipped = partial(lost, cause=Cause.BUDGET)
 
 
 def test_the_fastest_of_each_length_and_the_next():
@@ -142,11 +144,11 @@ def test_after_one_round_nothing_is_certain():
 @pytest.mark.parametrize("cause", [Cause.MEMORY_LIMIT, Cause.CASE_TIMEOUT])
 def test_a_predicted_limit_is_one(cause):
     def end(case):
-        return replace(skipped(case), cause=cause) if case.workload.seq_len > 128 else None
+        return lost(case, cause=cause) if case.workload.seq_len > 128 else None
 
     whole = sweep(("fastformer",), lengths=SHORT, modes=(Mode.TRAINING,), end=end)
-    (lost,) = analyse(whole).answers.missing
-    assert (lost.lengths, lost.cause, lost.is_limit) == ((512, 2048), cause, True)
+    (limit,) = analyse(whole).answers.missing
+    assert (limit.lengths, limit.cause, limit.is_limit) == ((512, 2048), cause, True)
 
 
 def test_the_table_is_at_the_longest_length_that_all_mechanisms_reached():
@@ -206,10 +208,3 @@ def test_times_that_include_launches_take_no_part_in_ranks_exponents_and_crossov
     assert bent.crossovers["answer"].tolist() == usual.crossovers["answer"].tolist()
     assert {*bent.crossovers["to_len"]} == {4096}
     assert {*bent.speedups["seq_len"]} == fastest
-
-
-def skipped(case):
-    return Run(
-        case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED, cause=Cause.BUDGET,
-        reason="over the budget",
-    )  # fmt: skip

@@ -9,10 +9,10 @@ from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
-from attnbench.records import Cause, Mode, Outcome, Part, Run
+from attnbench.records import Cause, Mode, Outcome
 from attnbench.render.recommendation import ranking, recommended
 from tests import sweeps
-from tests.sweeps import LENGTHS, altered, seconds, slowed, sweep
+from tests.sweeps import LENGTHS, altered, lost, seconds, slowed, sweep
 
 SHORT = (128, 512, 2048)
 MEASURED, LONGEST = 8192, 65_536  # a sweep that the budget ended goes up to the first
@@ -42,9 +42,8 @@ def test_a_measured_length_is_ranked_by_measured_times():
 )
 def test_what_does_not_run_is_excluded_with_the_reason(outcome, cause):
     def end(case):
-        run = Run(case=case.key, part=Part.TIME, round=0, outcome=outcome, cause=cause)
         gone = case.mechanism == "linformer" and case.workload.seq_len == 2048
-        return replace(run, reason="no room") if gone else None
+        return lost(case, outcome, cause, "no room") if gone else None
 
     whole = sweep(("linformer", "fastformer"), end=end, **QUIET)
     last = advised(whole, 2048).iloc[-1]
@@ -78,10 +77,7 @@ def test_memory_limits_the_choice():
 
 
 def over_budget(case):
-    if case.workload.seq_len <= MEASURED:
-        return None
-    run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
-    return replace(run, cause=Cause.BUDGET, reason="over the budget")
+    return lost(case, cause=Cause.BUDGET) if case.workload.seq_len > MEASURED else None
 
 
 def ended(*series, lengths=LENGTHS):

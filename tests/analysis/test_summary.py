@@ -8,9 +8,9 @@ import pytest
 
 from attnbench.analysis.scaling import scaling
 from attnbench.analysis.summary import summary
-from attnbench.records import MISSING, Clock, Mode, Outcome, Part, Run, Sample, Workload
+from attnbench.records import MISSING, Clock, Mode, Outcome, Part, Sample, Workload
 from attnbench.store.journal import load
-from tests.sweeps import LENGTHS, altered, censored, decoded, on_gpu, seconds, sweep
+from tests.sweeps import LENGTHS, altered, censored, decoded, lost, on_gpu, seconds, sweep
 
 
 def test_a_row_per_case_of_the_plan_has_the_times_of_its_samples():
@@ -162,11 +162,7 @@ def test_forms_of_one_workload_are_curves_and_a_default_that_changes_with_length
 
 
 def test_an_empty_sweep_and_nothing_but_failures_are_tables():
-    def end(case):
-        stop = censored(case)
-        return stop or Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.TIMEOUT)
-
-    whole = sweep(end=end)
+    whole = sweep(end=lambda case: censored(case) or lost(case, Outcome.TIMEOUT))
     assert summary(replace(whole, plan=(), runs=())).empty
     found = summary(whole)
     assert found["time_s"].isna().all()

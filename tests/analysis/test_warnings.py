@@ -8,7 +8,7 @@ import pytest
 
 from attnbench.analysis.report import analyse
 from attnbench.records import Clock, Disturbance, Mode, Part, Run, Sample, Sweep
-from attnbench.render.conditions import conditions, warnings
+from attnbench.render.conditions import conditions
 from tests.sweeps import LENGTHS, altered, changed, decoded, environment, on_gpu, sweep
 
 DEPENDS = "; times and results may depend on it"
@@ -16,7 +16,7 @@ DEPENDS = "; times and results may depend on it"
 
 def warned(whole: Sweep) -> str:
     """All warnings, a line each."""
-    return "\n".join(warnings(analyse(whole)))
+    return "\n".join(analyse(whole).warnings)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_warnings_name_a_curve_of_several_forms_as_the_tables_do_and_what_depart
     found = analyse(altered(whole, change))
     assert set(found.cases["series"]) == {"fastformer"}
     sentence = "fastformer (mine 1.0) departs from the equations: heads share their keys"
-    assert warnings(found).count(sentence) == 1
+    assert found.warnings.count(sentence) == 1
     assert "fastformer sleeps or lets other processes compute" in "\n".join(found.warnings)
     assert "Packages: mine 1.0." in conditions(found)
 
@@ -244,6 +244,6 @@ def test_another_number_type_is_a_warning_unless_it_is_wider(dtype, types, other
     analysis = analyse(altered(whole, lambda run: replace(run, notes=notes), Part.MEMORY))
     assert {*analysis.cases["attention_kernel"]} == {"flash"}
     cases = analysis.cases.assign(dtype=dtype)
-    said = [line for line in warnings(replace(analysis, cases=cases)) if "autocast" in line]
+    said = [line for line in replace(analysis, cases=cases).warnings if "autocast" in line]
     assert len(said) == bool(others)
     assert not said or said[0].startswith(f"fastformer computed in {others}, through autocast")

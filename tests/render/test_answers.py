@@ -12,7 +12,7 @@ from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.analysis.standings import UNKNOWN, Place
 from attnbench.analysis.summary import Row
-from attnbench.records import Cause, Outcome, Part, Run, Sample
+from attnbench.records import Cause, Outcome, Sample
 from attnbench.render.answers import _faster_from, answer, between, not_measured, sentences
 from attnbench.render.cost_tables import factor
 from attnbench.render.names import named
@@ -20,7 +20,7 @@ from attnbench.render.page import report_tables
 from attnbench.render.recommendation import ranking, recommended
 from attnbench.render.terminal import prose
 from tests.render.test_any_sweep import sweeps
-from tests.sweeps import altered, on_gpu, sweep
+from tests.sweeps import altered, lost, on_gpu, sweep
 
 UNFIT = re.compile(r"nan|inf\b|None|  | ,|\.\.|\(\)|<|>|\bCause\b|Outcome")
 
@@ -48,8 +48,8 @@ def test_answers_of_any_sweep_are_true_and_fit_to_read(whole, width):
     for winner in found.fastest:
         assert all(tie.margin.low <= 1 <= tie.margin.high for tie in winner.ties)
         assert winner.runner_up is None or winner.runner_up.margin.low > 1
-    lost = sum(len(missing.lengths) for missing in found.missing)
-    assert lost == (analysis.cases["outcome"] != "ok").sum()
+    gone = sum(len(missing.lengths) for missing in found.missing)
+    assert gone == (analysis.cases["outcome"] != "ok").sum()
     series = [] if found.seq_len is None else sorted(set(analysis.cases["series"]))
     assert sorted(row[0].text for row in table.rows) == series
     for row in table.rows:
@@ -210,21 +210,20 @@ def test_what_ran_out_of_memory_and_what_was_then_not_tried_is_one_limit():
     def end(case):
         if case.workload.seq_len < 512:
             return None
-        run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.OOM)
         if case.workload.seq_len == 512:
-            return run
-        return replace(run, outcome=Outcome.SKIPPED, cause=Cause.OOM)
+            return lost(case, Outcome.OOM)
+        return lost(case, cause=Cause.OOM)
 
-    lost = sweep(("fastformer",), **QUIET | {"end": end})
+    whole = sweep(("fastformer",), **QUIET | {"end": end})
     ends = (f"Fastformer at 512 in {mode} (out of memory)" for mode in ("training", "inference"))
-    assert text(lost)["Limits of length"] == "; ".join(ends) + "."
-    assert {(*row[2:],) for row in missing(lost)} == {("512 to 2,048", "out of memory")}
+    assert text(whole)["Limits of length"] == "; ".join(ends) + "."
+    assert {(*row[2:],) for row in missing(whole)} == {("512 to 2,048", "out of memory")}
 
 
 def test_a_failure_is_told_with_its_reason():
     def end(case):
-        run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.FAILED)
-        return replace(run, reason="no such table") if case.workload.seq_len == 512 else None
+        gone = case.workload.seq_len == 512
+        return lost(case, Outcome.FAILED, reason="no such table") if gone else None
 
     rows = missing(sweep(("fastformer",), **QUIET | {"end": end}))
     assert {(*row[2:],) for row in rows} == {("512", "failed: no such table")}
@@ -234,8 +233,8 @@ def test_the_answer_says_how_much_slower_and_from_where_on_faster():
     """At 512 tokens Longformer takes 1.7 times as long as the Transformer, from 1,600 on less."""
 
     def end(case):  # so that 512 is the longest length of all three
-        run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.TIMEOUT)
-        return run if (case.mechanism, case.workload.seq_len) == ("fastformer", 2048) else None
+        gone = (case.mechanism, case.workload.seq_len) == ("fastformer", 2048)
+        return lost(case, Outcome.TIMEOUT) if gone else None
 
     whole = sweep(("transformer", "fastformer", "longformer"), **QUIET, end=end)
     rows = cells(answer(analyse(whole)))

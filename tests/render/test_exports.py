@@ -1,8 +1,6 @@
 """What other tools read of a sweep."""
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from attnbench.analysis.report import analyse
 from attnbench.render.exports import FORMATS, bmf, files, pyperf
 from attnbench.workloads import axes
+from tests.cli.commands import python
 from tests.sweeps import decoded, sweep
 
 WHOLE = sweep(("fastformer", "transformer"), lengths=(128, 512, 65_536))
@@ -49,7 +48,6 @@ def test_pyperf_reads_a_run_of_each_process_and_finds_what_changed(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(found))
     if find_spec("pyperf") is None:
         pytest.skip("pyperf is not installed")
-    command = [sys.executable, "-m", "pyperf", "compare_to", "base.json", "head.json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = python("-m", "pyperf", "compare_to", "base.json", "head.json", cwd=tmp_path)
     assert "fastformer:eager/inference/N512" in done.stdout
     assert "2.00x slower" in done.stdout

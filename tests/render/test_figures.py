@@ -13,22 +13,18 @@ from matplotlib.text import Text
 
 from attnbench.analysis.summary import summary
 from attnbench.metrics import TABLE
-from attnbench.records import Cause, Mode, Outcome, Part, Run, Sample
+from attnbench.records import Cause, Mode, Outcome, Sample
 from attnbench.render import styles
 from attnbench.render.cost_tables import latency
 from attnbench.render.figures import DPI, WIDTH, cost_figure, decode_figure
 from attnbench.store.journal import load
 from tests.store.recorded import OPTIONS
-from tests.sweeps import on_gpu, sweep
+from tests.sweeps import lost, on_gpu, sweep
 
 # sweeps of one's own have names of digits
 STORED = sorted(path.parent for path in Path("reports").glob("[!0-9]*/sweep.jsonl"))
 DESCENDERS = 0.05 * DPI  # may touch
 TIME, MEMORY = (TABLE[key] for key in ("time_s", "allocated_peak_bytes"))
-
-
-def ended(case, outcome=Outcome.SKIPPED, cause=None):
-    return Run(case=case.key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason="no")
 
 
 def check(figure):
@@ -97,7 +93,7 @@ def with_ends(count, lengths, share, seed):
 
     def end(case):
         outcomes = (Outcome.OOM, Outcome.TIMEOUT, Outcome.SKIPPED, Outcome.UNSUPPORTED)
-        return ended(case, rng.choice(outcomes)) if rng.random() < share else None
+        return lost(case, rng.choice(outcomes)) if rng.random() < share else None
 
     names = [f"mechanism_{i}" for i in range(count)]
     return sweep(names, lengths=tuple(sorted(lengths)), rounds=1, samples=1, end=end)
@@ -132,7 +128,7 @@ def test_a_legend_has_the_order_in_which_curves_end_in_the_last_panel():
 
     def end(case):
         gone = case.mechanism == "transformer" and case.workload.mode != Mode.INFERENCE
-        return ended(case, Outcome.UNSUPPORTED) if gone else None
+        return lost(case, Outcome.UNSUPPORTED) if gone else None
 
     cases = summary(sweep(end=end))
     figure = cost_figure(cases, TIME, 8192)
@@ -149,7 +145,7 @@ def test_predictions_leave_room_to_what_was_measured_and_are_arrows_above_it():
 
     def end(case):
         over = case.mechanism == "transformer" and case.workload.seq_len > 1024
-        return ended(case, cause=Cause.BUDGET) if over else None
+        return lost(case, cause=Cause.BUDGET) if over else None
 
     cases = summary(sweep(end=end))
     figure = cost_figure(cases, TIME, 8192)

@@ -5,6 +5,7 @@ import io
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
@@ -14,14 +15,13 @@ from hypothesis import strategies as st
 from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
-from attnbench.errors import UnknownMechanism
 from attnbench.metrics import TABLE
-from attnbench.records import MISSING, Cause, Level, Outcome, Part, Run, Sample, Settings
+from attnbench.records import MISSING, Cause, Level, Outcome, Part, Sample, Settings
 from attnbench.render import conditions, cost_tables, page, styles
 from attnbench.render.cases import ENDINGS, outcome_phrase
 from attnbench.render.figures import cost_figure, log_ticks
 from attnbench.store.journal import load
-from tests.sweeps import altered, environment, on_gpu, sweep
+from tests.sweeps import altered, environment, lost, on_gpu, sweep
 
 SWEPT = ("fastformer", "transformer", "longformer")
 TIME = TABLE["time_s"]
@@ -109,13 +109,10 @@ def test_a_mechanism_looks_the_same_next_to_any_others():
 
 
 def test_what_cannot_run_has_no_predicted_cost():
-    def end(case):
-        refused = {"outcome": Outcome.UNSUPPORTED, "reason": "x"}
-        return Run(case=case.key, part=Part.TIME, round=0, **refused)
-
-    lost = summary(sweep(("fastformer",), lengths=(128, 512), end=end))
-    assert lost[["predicted_s", "predicted_bytes"]].isna().all(axis=None)
-    (note,) = cost_figure(lost, TIME, 8192).texts
+    end = partial(lost, outcome=Outcome.UNSUPPORTED)
+    cases = summary(sweep(("fastformer",), lengths=(128, 512), end=end))
+    assert cases[["predicted_s", "predicted_bytes"]].isna().all(axis=None)
+    (note,) = cost_figure(cases, TIME, 8192).texts
     assert "Training, cannot run: Fastformer." in note.get_text()
 
 
@@ -183,17 +180,6 @@ def test_speed_ups_name_the_baseline_and_leave_it_out():
     assert table.title == "Speed-up over Transformer in inference"
     assert [row[0] for row in texts(table)] == ["fastformer:eager", "linformer:eager"]
     assert table.rows[0][-1].text == "–"
-
-
-def test_a_baseline_can_be_named():
-    whole = sweep(("fastformer", "transformer", "linformer"))
-    made = page.report_files(analyse(whole, "fastformer"))
-    assert "Speed-up over Fastformer in" in made["tables.md"].decode()
-    rows = rows_of(made["crossovers.csv"])
-    assert rows
-    assert all("fastformer:eager" in (row["faster"], row["than"]) for row in rows)
-    with pytest.raises(UnknownMechanism):
-        analyse(whole, "bigbird")
 
 
 def test_a_form_that_changes_along_a_curve_is_named():
