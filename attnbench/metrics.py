@@ -129,7 +129,7 @@ ROWS = (
     _time("backward_s", "backward", "backward pass"),
     _time("step_s", "step", "optimiser step"),
     _time("forward_backward_s", "forward + backward", "without the optimiser step"),
-    _time("token_s", "time per token", "time over B · N; in decode over B"),
+    _time("token_s", "time per token", "time over B · N; in decode over B · S"),
     Metric("tokens_per_s", "tokens per second", "1 / time per token", Unit.RATE,
            Join.GEOMETRIC_MEAN, Better.HIGHER),
     _bytes(MEMORY, "allocated peak", "most bytes allocated at once", tolerance=PEAKS,

@@ -13,15 +13,15 @@ from types import MappingProxyType
 class ModeFacts:
     """One mode, apart from the code of its iteration.
 
-    `trains`: an iteration computes gradients. `steps`: an iteration takes one token of each
-    sequence, the last of N, and the state that a prompt of all tokens before it left; otherwise it
-    passes over whole sequences. `only_level`: the only level at which the mode is measured, and
-    `only_level_reason`: why. An iteration does `forward_passes` times the FLOPs of a forward pass,
-    as `work` says in words; it needs `copies` of the parameters, and moves them at least
-    `parameter_moves` times.
+    `trains`: an iteration computes gradients. `steps`: an iteration takes the last of N tokens of
+    each sequence, or `--step` of them, and the state that a prompt of all tokens before left;
+    otherwise it passes over whole sequences. `only_level`: the only level at which the mode is
+    measured, and `only_level_reason`: why. An iteration does `forward_passes` times the FLOPs of a
+    forward pass, as `work` says in words; it needs `copies` of the parameters, and moves them at
+    least `parameter_moves` times.
 
-    In tables, times are headed `time`, with the mode's title and the batch; memory peaks include
-    the parameters and what `peak` adds.
+    In tables, times are headed `time`, with the mode's title, the batch and what a step computes;
+    memory peaks include the parameters and what `peak` adds.
     """
 
     title: str
@@ -53,13 +53,13 @@ MODES: Mapping[str, ModeFacts] = MappingProxyType({
     ),
     # a forward pass without gradients
     "inference": ModeFacts(title="Inference", both=True),
-    # the output of token N, from the state that those before it left
+    # the output of token N, or of the last ones, from the state that those before left
     "decode": ModeFacts(
         title="Decode",
         steps=True,
         only_level="attention",
         only_level_reason="a step is measured with its projections and without a classifier",
-        time="Time per output token (TPOT), context of N tokens, ms",
+        time="Time per {step}, context of N tokens, ms",
         peak=", the prompt and its prefill, and the state",
     ),
 })  # fmt: skip

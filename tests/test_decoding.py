@@ -10,9 +10,12 @@ from attnbench.catalogue import registry
 from attnbench.devices import memory
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.costs import Costs
+from attnbench.statistics.curves import series_names
 from attnbench.verify.checks import continued
 from attnbench.verify.trial import tokens, trials
+from attnbench.workloads.options import read
 from attnbench.workloads.plan import plan
+from attnbench.workloads.requests import request
 from tests.sweeps import sweep
 
 CACHES = (
@@ -121,6 +124,16 @@ def planned(name, **asked):
     asked = {"level": Level.ATTENTION, "modes": (Mode.DECODE,), "batch": 1, **asked}
     lines = plan(Selection(name=name), replace(sweep([name]).request, **asked))
     return {line.case.workload.seq_len: line for line in lines}
+
+
+def test_steps_of_several_tokens_are_series_of_decode_alone():
+    asked = request(read({"mode": "decode,inference", "step": "1,4", "lengths": "64"}))
+    lines = [*plan(Selection(name="local"), asked)]
+    assert [*series_names(lines).values()] == ["local:eager S=1", "local:eager", "local:eager S=4"]
+    one, _, four = lines
+    assert four.flops == 4 * one.flops
+    assert four.case.workload.outputs == 4
+    assert one.block != four.block
 
 
 def test_states_are_filled_where_a_prompt_takes_longer_than_the_steps():

@@ -25,6 +25,7 @@ from attnbench.attention.contract import (
     QKVAttention,
     Recurrent,
     State,
+    each_alone,
     merge,
     projection_flops,
     projection_parameters,

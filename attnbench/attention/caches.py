@@ -55,6 +55,13 @@ class Cache(NamedTuple):
         filled = min(self.length, self.k.shape[2])
         return self.k[:, :, :filled], self.v[:, :, :filled]
 
+    def numbers(self, count: int) -> tuple[Tensor, Tensor]:
+        """Numbers of the last `count` tokens [count, 1], and of those in slots [slots]."""
+        last, ring = self.length - 1, max(1, self.k.shape[2] - self.fixed)
+        slot = torch.arange(min(self.length, self.k.shape[2]), device=self.k.device)
+        query = torch.arange(self.length - count, self.length, device=self.k.device)
+        return query[:, None], torch.where(slot < self.fixed, slot, last - (last - slot) % ring)
+
     def since(self, first: int) -> list[Piece]:
         """k and v of the tokens from `first` on, oldest first."""
         runs = self.runs(first, self.length)
@@ -67,26 +74,32 @@ def empty(like: Tensor, batch: int, heads: int, slots: int, width: int, fixed: i
     return Cache(k, v, fixed, 0)
 
 
-def next_output(q: Tensor, k: Tensor, v: Tensor, sink: Tensor | None = None) -> Tensor:
-    """softmax(q kᵀ / √d) v of one query of each head, [B, H, 1, d], by torch's fused kernel.
+def next_output(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sink: Tensor | None = None
+) -> Tensor:
+    """softmax(q kᵀ / √d) v of a step's queries, [B, H, n, d], by torch's fused kernel.
 
-    Heads that share one of the K heads of k and v [B, K, n, d] are rows of one product, which on a
-    CPU is faster than `enable_gqa`. With a logit of each head for a `sink` [H], which takes weight
-    and has no value, weights are stored.
+    Heads that share one of the K heads of k and v [B, K, S, d] are rows of one product, which on a
+    CPU is faster than `enable_gqa`. The mask is [n, S]. With a logit of each head for a `sink` [H],
+    which takes weight and has no value, weights are stored.
     """
-    queries = rows(q, k)
+    queries, mask = rows(q, k, mask)
     if sink is None:
-        o = scaled_dot_product_attention(queries, k, v)
+        o = scaled_dot_product_attention(queries, k, v, attn_mask=mask)
     else:
-        first = sink.view(k.shape[1], -1, 1).expand(*queries.shape[:3], 1)
-        logits = torch.cat([first, queries / q.shape[-1] ** 0.5 @ k.mT], -1)
+        first = sink.repeat_interleave(q.shape[2]).view(k.shape[1], -1, 1)
+        logits = queries / q.shape[-1] ** 0.5 @ k.mT
+        if mask is not None:
+            logits = logits.masked_fill(~mask, -torch.inf)
+        logits = torch.cat([first.expand(*queries.shape[:3], 1), logits], -1)
         o = logits.softmax(-1)[..., 1:] @ v
     return o.reshape(*q.shape[:3], v.shape[-1])
 
 
-def rows(q: Tensor, k: Tensor) -> Tensor:
-    """One query of each head, [B, H, 1, d], as the rows that read a head of k: [B, K, H / K, d]."""
-    return q.reshape(*k.shape[:2], -1, q.shape[-1])
+def rows(q: Tensor, k: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Queries [B, H, n, d] as the rows that read a head of k, [B, K, n H / K, d], with masks."""
+    queries = q.reshape(*k.shape[:2], -1, q.shape[-1])
+    return queries, None if mask is None else mask.repeat(q.shape[1] // k.shape[1], 1)
 
 
 def read(

@@ -181,6 +181,10 @@ class Card:
             return reason
         if workload.level is not Level.ATTENTION:
             return "a step is measured with its projections, at level attention"
+        if workload.step > workload.seq_len:
+            return f"a step of {workload.step} tokens is longer than the context"
+        if workload.step > 1 and (reason := self.forms[form].one_token_reason):
+            return f"a step takes one token: {reason}"
         return "a prompt is measured without padding" if workload.padding else None
 
 

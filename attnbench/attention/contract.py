@@ -2,7 +2,7 @@
 
     Attention.forward   x [B, N, D], mask [B, N] or None   to [B, N, D]
     QKVAttention.attend q, k, v [B, H, N, d], mask         to [B, H, N, d]
-    Attention.step      x [B, 1, D] after a state          to [B, 1, D], state
+    Attention.step      x [B, n, D] after a state          to [B, n, D], state
 
 True in a mask marks a real token; None means that all tokens are real and nothing is masked.
 The sequences of a batch never mix, padding changes no real token, a query without a valid key gets
@@ -79,6 +79,7 @@ class Attention(nn.Module):
 
     compiles = False  # whether torch.compile makes code for each shape
     tunes = False  # whether its kernels try many configurations when they are first used
+    one_token_reason = "it is written for one"  # why a step takes one token; empty: it takes more
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__()
@@ -88,6 +89,7 @@ class Attention(nn.Module):
         self.head_width, self.inner_width = workload.head_width, workload.inner_width
         self.seq_len = workload.seq_len
         self.causal = workload.causal
+        self.step_tokens = workload.step
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         raise NotImplementedError
@@ -121,9 +123,10 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The output of the next token, [B, 1, D] to [B, 1, D], and the state after it.
+        """The outputs of the next tokens, [B, n, D] to [B, n, D], and the state after them.
 
-        May write into tensors of `state`, but the same step can be repeated from it.
+        n is at most the workload's `step`, and 1 where there is a `one_token_reason`. May write
+        into tensors of `state`, but the same step can be repeated from it.
         """
         return self.prefill(x, state)
 
@@ -144,7 +147,7 @@ class Attention(nn.Module):
 
     @classmethod
     def step_flops(cls, config: Any, workload: Workload) -> Flops | None:
-        """Exact FLOPs of the step to token N, or None: they are counted when it runs."""
+        """Exact FLOPs of the step whose last token is N, or None: they are counted."""
         return None
 
     @staticmethod
@@ -215,19 +218,27 @@ class QKVAttention(CoreAttention):
 class CachedAttention(QKVAttention):
     """A core whose state is a `Cache` of keys and values (`attention.caches`)."""
 
+    one_token_reason = ""
+
     @staticmethod
     def slots(config: Any, tokens: int) -> tuple[int, int]:
         """How many first tokens the cache fixes, and its slots, for a context of `tokens`."""
         return 0, tokens
 
+    @classmethod
+    def slots_in_steps(cls, config: Any, tokens: int, step: int) -> tuple[int, int]:
+        """The same where a step's first token reads what its later ones would overwrite."""
+        fixed, slots = cls.slots(config, tokens)
+        return fixed, min(slots + step - 1, tokens)
+
     def start(self, batch: int, capacity: int) -> State:
-        fixed, slots = self.slots(self.config, capacity)
+        fixed, slots = self.slots_in_steps(self.config, capacity, self.step_tokens)
         heads = self.head_counts[1]
         return empty(self.key.weight, batch, heads, slots, self.head_width, fixed)
 
     @classmethod
     def state_elements(cls, config: Any, workload: Workload) -> int:
-        _, slots = cls.slots(config, workload.seq_len)
+        _, slots = cls.slots_in_steps(config, workload.seq_len, workload.step)
         batch, heads, _, d = cls.core_inputs(config, workload)[1]
         return 2 * batch * heads * slots * d
 
@@ -238,10 +249,18 @@ class CachedAttention(QKVAttention):
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)
         state = state.added(k, v)
-        return self.finished(self.attend_next(q, state), x), state
+        mask = None  # all tokens in slots are read
+        if self.step_tokens > 1:
+            query, key = state.numbers(x.shape[1])
+            mask = (key <= query) & self.near(query, key)
+        return self.finished(self.attend_next(q, state, mask), x), state
 
-    def attend_next(self, q: Tensor, state: Any) -> Tensor:
-        """The core of the last of the past tokens, q [B, H, 1, d] to [B, H, 1, d]."""
+    def near(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether a token reads an earlier one, by their numbers."""
+        return key >= 0
+
+    def attend_next(self, q: Tensor, state: Any, mask: Tensor | None) -> Tensor:
+        """The core of the last n tokens, q [B, H, n, d] to [B, H, n, d], with a mask [n, slots]."""
         raise NotImplementedError
 
 
@@ -251,6 +270,7 @@ class Recurrent(CoreAttention):
     output: nn.Linear
     rule: Callable[..., tuple[Tensor, Tensor]]  # the recurrence over tokens, which `scan` calls
     by_row = False  # whether every row of S decays at a rate of its own
+    one_token_reason = ""
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
@@ -297,8 +317,8 @@ class Recurrent(CoreAttention):
 
     @classmethod
     def step_flops(cls, config: Any, w: Workload) -> Flops:
-        """The FLOPs of one token."""
-        return cls.flops(config, replace(w, seq_len=1))
+        """The FLOPs of the tokens of a step alone."""
+        return cls.flops(config, replace(w, seq_len=w.step))
 
 
 class InChunks(Recurrent):
@@ -308,6 +328,11 @@ class InChunks(Recurrent):
     def chunk(cls, config: Any, d: int) -> int:
         fastest = (32 if d >= 64 else 16) * (1 if cls.by_row else 2)
         return int(config.chunk or fastest)
+
+
+def each_alone(workload: Workload) -> Workload:
+    """The tokens of a step as sequences of one token each."""
+    return replace(workload, batch=workload.batch * workload.step, seq_len=1)
 
 
 def merge(x: Tensor) -> Tensor:

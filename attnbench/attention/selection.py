@@ -88,6 +88,7 @@ def choose(
 class Choosing(CoreAttention):
     """A core whose queries choose blocks; `choice` [B, K or 1, N, M] is the last pass's."""
 
+    one_token_reason = "a query chooses what it reads"
     choice: Tensor | None = None
 
     def draws(self, index: int) -> Draws:

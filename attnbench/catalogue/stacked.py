@@ -36,6 +36,7 @@ class Stack(Attention):
 
     kinds: ClassVar[tuple[StackLayer, ...]]
     form: ClassVar[str]
+    one_token_reason = ""  # of its own
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)

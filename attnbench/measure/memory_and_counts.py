@@ -106,7 +106,7 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     with torch.no_grad():
         torch.manual_seed(seed)
         prompt = max(short.seq_len // 2, short.seq_len - STEPS)
-        y = (continued(module, x, prompt)[0] if w.steps else module(x)).double()
+        y = (continued(module, x, prompt, (w.step,))[0] if w.steps else module(x)).double()
         torch.manual_seed(seed)
         expected = exact(x.double())
     return float((y - expected).norm() / expected.norm())

@@ -197,7 +197,7 @@ class Training(Subject):
 
 
 class Decode(Subject):
-    """A step to token N, ready after `prefill`: always the same one, from the prompt's state.
+    """The step whose last token is N, ready after `prefill`: always the same one, from its state.
 
     A state can be filled with random numbers in place of a pass over a prompt, which takes longer
     than any number of steps in long contexts. A step from it does the same work; its output means
@@ -208,7 +208,8 @@ class Decode(Subject):
 
     def prepare(self) -> None:
         w = self.case.workload
-        tokens = min(w.seq_len - 1, FEW) if self.filled else w.seq_len - 1
+        self.past = w.seq_len - w.step
+        tokens = min(self.past, FEW) if self.filled else self.past
         self.prompt = self.normal(w.batch, tokens, w.width)
 
     def prefill(self) -> Tensor | None:
@@ -216,17 +217,17 @@ class Decode(Subject):
         self.state = None  # two states may not fit into memory
         with torch.no_grad():
             self.state = self.module.start(w.batch, w.seq_len)
-            if w.seq_len == 1:
+            if not self.past:
                 return None
             if self.filled:
                 self.fill()
                 return None
             output, self.state = self.module.prefill(self.prompt, self.state)
-        last: Tensor = output[:, -1:].clone()
+        last: Tensor = output[:, -1:].expand(-1, w.step, -1).clone()  # of a step's shape
         return last
 
     def fill(self) -> None:
-        """Fill the new state as N − 1 tokens would, with numbers like those after a few tokens.
+        """Fill the new state as the past tokens would, with numbers like those after a few tokens.
 
         Raises `Unusable` if the state of the few has other parts.
         """
@@ -240,9 +241,9 @@ class Decode(Subject):
         self.state = tree_unflatten(filled, whole)
 
     def like(self, part: Any, sample: Any, few: int) -> Any:
-        """A part of the state, filled as `few` tokens fill it; counts become those of N − 1."""
+        """A part of the state, filled as `few` tokens fill it; counts become those of all past."""
         if not isinstance(part, Tensor):
-            return self.case.workload.seq_len - 1 if (part, sample) == (0, few) else part
+            return self.past if (part, sample) == (0, few) else part
         if part.shape == sample.shape:
             return part.copy_(sample)
         known = sample[sample.isfinite()].float()  # some slots may be empty
@@ -254,7 +255,7 @@ class Decode(Subject):
         return part
 
     def forward(self) -> Tensor:
-        """The output of the next token."""
+        """The outputs of the next tokens."""
         output: Tensor = self.module.step(*self.inputs, self.state)[0]
         return output
 

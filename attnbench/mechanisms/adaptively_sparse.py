@@ -59,9 +59,12 @@ class AdaptivelySparse(at.CachedAttention):
         o = self.entmax(logits) @ v
         return o if mask is None or allowed is None else o * allowed.any(-1, keepdim=True)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
         k, v = state.held()
-        return self.entmax(q / q.shape[-1] ** 0.5 @ k.mT) @ v
+        logits = q / q.shape[-1] ** 0.5 @ k.mT
+        if mask is not None:
+            logits = logits.masked_fill(~mask, torch.finfo(logits.dtype).min)
+        return self.entmax(logits) @ v
 
     def entmax(self, logits: Tensor) -> Tensor:
         """The weights, [B, H, N, N]."""

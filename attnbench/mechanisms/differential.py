@@ -68,12 +68,13 @@ class Differential(at.CachedAttention):
         o = (1 - first) * nn.functional.rms_norm(o, o.shape[-1:], eps=EPSILON)
         return o.unflatten(-1, (2, -1)).transpose(2, 3).flatten(1, 2)  # partners are neighbours
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
         k, v = state.held()
-        A = (q / q.shape[-1] ** 0.5 @ k.mT).softmax(-1).unflatten(1, (2, -1)).squeeze(3)
+        A = at.masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask).unflatten(1, (2, -1))
         # partners are rows of products with each half of the values, which are not copied
-        o = torch.cat([A.transpose(1, 2) @ half for half in v.chunk(2, 1)], -1)
-        return self.difference(o.transpose(1, 2).flatten(1, 2)[:, :, None])
+        A = A.transpose(1, 2).flatten(2, 3)
+        o = torch.cat([A @ half for half in v.chunk(2, 1)], -1).unflatten(2, (2, -1))
+        return self.difference(o.transpose(1, 2).flatten(1, 2))
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -82,8 +83,8 @@ class Differential(at.CachedAttention):
 
     @classmethod
     def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """Those of one token, whose queries read N keys."""
-        one = Differential.flops(config, replace(w, seq_len=1))
+        """Those of the tokens alone, whose queries read N keys."""
+        one = Differential.flops(config, at.each_alone(w))
         return replace(one, core=w.seq_len * (one.core - scales(w)) + scales(w))
 
     @staticmethod

@@ -65,6 +65,8 @@ class Forgetting(at.QKVAttention):
         logits = q / q.shape[-1] ** 0.5 @ k.mT + (F[..., None] - F[:, :, None]).to(q.dtype)
         return at.masked_softmax(logits, at.allowed_keys(q, k, at.key_mask(mask), causal=True)) @ v
 
+    one_token_reason = ""
+
     def start(self, batch: int, capacity: int) -> at.Cache:
         """Keys have one more column, x W_F."""
         shape = batch, self.heads, capacity, self.width // self.heads
@@ -80,9 +82,9 @@ class Forgetting(at.QKVAttention):
         q, k, v, f = self.projected(x)
         state = state.added(torch.cat([k, f[..., None]], -1), v)
         k, v = state.held()
-        faded = self.fading(k[..., -1])
-        after = faded.flip(-1).cumsum(-1).flip(-1) - faded  # the decay of each key up to now
-        bias = after[:, :, None].to(q.dtype)
+        F, n = self.fading(k[..., -1]).cumsum(-1), x.shape[1]
+        decay = (F[..., -n:, None] - F[:, :, None]).to(q.dtype)  # of each key up to a query
+        bias = decay.masked_fill(~at.causal_mask(n, state.length, x.device), -torch.inf)
         o = scaled_dot_product_attention(q, k[..., :-1], v, attn_mask=bias)
         return self.finished(o, x), state
 
@@ -98,10 +100,9 @@ class Forgetting(at.QKVAttention):
 
     @classmethod
     def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """Those of one token, whose query reads N keys."""
-        one = replace(w, seq_len=1)
-        core = 4 * w.batch * w.seq_len * w.width
-        return replace(Forgetting.flops(config, one), core=core)
+        """Those of the tokens alone, whose queries read N keys."""
+        core = 4 * w.step * w.tokens * w.width
+        return replace(Forgetting.flops(config, at.each_alone(w)), core=core)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:

@@ -105,11 +105,12 @@ class GroupedQuery(at.CachedAttention):
         """[B, K, G N, d] to [B, H, N, d]."""
         return o.unflatten(2, (self.heads // self.kv_heads, -1)).flatten(1, 2)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
         k, v = state.held()
         if self.sink is not None:
-            return at.caches.next_output(q, k, v, self.sink)
-        return at.softmax_attention(at.caches.rows(q, k), k, v, None).view_as(q)
+            return at.caches.next_output(q, k, v, mask, self.sink)
+        queries, mask = at.caches.rows(q, k, mask)
+        return at.softmax_attention(queries, k, v, mask).view_as(q)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -120,9 +121,9 @@ class GroupedQuery(at.CachedAttention):
 
     @classmethod
     def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """Those of one token, whose query reads N keys."""
-        one = cls.flops(config, replace(w, seq_len=1))
-        return replace(one, core=4 * w.tokens * w.inner_width)
+        """Those of the tokens alone, whose queries read N keys."""
+        one = cls.flops(config, at.each_alone(w))
+        return replace(one, core=4 * w.step * w.tokens * w.inner_width)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -158,8 +159,8 @@ class Sdpa(GroupedQuery):
     def read(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return at.fused_attention(q, k, v, at.key_mask(mask), self.causal)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
-        return at.caches.next_output(q, *state.held(), self.sink)
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
+        return at.caches.next_output(q, *state.held(), mask, self.sink)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -180,8 +181,8 @@ class Repeat(GroupedQuery):
         group = self.heads // self.kv_heads
         return k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
-        return at.caches.next_output(q, *self.repeated(*state.held()), self.sink)
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
+        return at.caches.next_output(q, *self.repeated(*state.held()), mask, self.sink)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:

@@ -22,7 +22,7 @@ Source: arXiv:2405.04434, equations (9) to (19).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -60,6 +60,8 @@ class Cache(NamedTuple):
 
 
 class Latent(at.CoreAttention):
+    one_token_reason = ""
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, d = workload.width, workload.heads, workload.head_width
@@ -117,8 +119,9 @@ class Latent(at.CoreAttention):
 
     def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         _, cache = self.remembered(x, Cache(*state))
-        past = cache.latent[:, : cache.length]
-        return self.output(at.merge(self.absorbed(self.split(self.query(x)), past, None))), cache
+        past, q = cache.latent[:, : cache.length], self.split(self.query(x))
+        keys = None if x.shape[1] == 1 else at.causal_mask(x.shape[1], cache.length, x.device)
+        return self.output(at.merge(self.absorbed(q, past, keys))), cache
 
     def remembered(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """The latents of further tokens, and the cache with them behind those that it holds."""
@@ -128,10 +131,10 @@ class Latent(at.CoreAttention):
         return latent, cache._replace(length=length)
 
     def absorbed(
-        self, q: Tensor, latent: Tensor, mask: Tensor | None, causal: bool = False
+        self, q: Tensor, latent: Tensor, keys: Tensor | None, causal: bool = False
     ) -> Tensor:
-        """`attend` without expanded keys and values."""
-        shared, keys = latent[:, None], at.key_mask(mask)  # one head
+        """`attend` without expanded keys and values, with a mask that scores [B, H, N, N] take."""
+        shared = latent[:, None]  # one head
         o = at.fused_attention(self.onto_latent(q), shared, shared, keys, causal)
         return self.from_latent(o)
 
@@ -162,10 +165,10 @@ class Latent(at.CoreAttention):
 
     @staticmethod
     def step_flops(config: Config, w: at.Workload) -> at.Flops:
-        """Those of absorbed for one token, whose query reads N latents."""
+        """Those of absorbed for the tokens alone, whose queries read N latents."""
         r, rope = widths(config, w)
-        one = replace(w, seq_len=1)
-        scores = 4 * w.tokens * w.heads * (r + rope)
+        one = at.each_alone(w)
+        scores = 4 * w.step * w.tokens * w.heads * (r + rope)
         return at.Flops(projection_flops(config, one), expansion_flops(r, one) + scores)
 
     @staticmethod
@@ -220,7 +223,7 @@ class Sdpa(Latent):
 
 class Absorbed(Latent):
     def attend(self, q: Tensor, latent: Tensor, mask: Tensor | None) -> Tensor:
-        return self.absorbed(q, latent, mask, self.causal)
+        return self.absorbed(q, latent, at.key_mask(mask), self.causal)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

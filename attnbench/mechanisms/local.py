@@ -58,10 +58,15 @@ class Local(at.CachedAttention):
     def slots(config: Config, tokens: int) -> tuple[int, int]:
         return 0, min(config.block, tokens)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+    def near(self, query: Tensor, key: Tensor) -> Tensor:
+        return key >= query - query % self.config.block
+
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
+        if mask is not None:
+            return at.caches.next_output(q, *state.held(), mask)
         newest = state.length - 1
         (block,) = state.since(newest - newest % self.config.block)
-        return at.caches.next_output(q, *block)
+        return at.caches.next_output(q, *block, mask)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

@@ -143,10 +143,15 @@ class Longformer(at.CachedAttention):
         ring = config.dilation * (config.window // 2 + 1)
         return min(config.global_tokens, tokens), min(config.global_tokens + ring, tokens)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+    def near(self, query: Tensor, key: Tensor) -> Tensor:
+        δ, lag = self.config.dilation, query - key
+        window = (lag % δ == 0) & (lag <= δ * (self.config.window // 2))
+        return window | (key < self.config.global_tokens)
+
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
         first, δ = state.fixed, self.config.dilation
-        if δ == 1 or state.length <= first:
-            return at.caches.next_output(q, *state.held())
+        if δ == 1 or state.length <= first or mask is not None:
+            return at.caches.next_output(q, *state.held(), mask)
         phase = first + (state.length - 1 - first) % δ  # slots of a phase are δ apart
         k, v = state.held()
         near = k[:, :, phase::δ], v[:, :, phase::δ]

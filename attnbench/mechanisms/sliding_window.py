@@ -22,7 +22,7 @@ For decoding, the state is k and v of the first s tokens, and a ring of the last
 Source: arXiv:2310.06825, section 2.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -98,8 +98,11 @@ class SlidingWindow(at.CachedAttention):
         """How many sinks, and how many of all tokens, the state keeps of a sequence."""
         return min(config.sink_tokens, tokens), min(config.sink_tokens + config.window, tokens)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
-        return at.caches.next_output(q, *state.held(), self.sink)
+    def near(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query - key < self.config.window) | (key < self.config.sink_tokens)
+
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
+        return at.caches.next_output(q, *state.held(), mask, self.sink)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -111,11 +114,10 @@ class SlidingWindow(at.CachedAttention):
 
     @staticmethod
     def step_flops(config: Config, w: at.Workload) -> at.Flops:
-        """The projections of one token; then scores and averages over the window and the sinks."""
-        window = min(config.window, w.seq_len)
-        keys = window + min(config.sink_tokens, w.seq_len - window)
-        one = replace(w, seq_len=1)
-        return at.Flops(projection_flops(config, one), 4 * w.batch * keys * w.inner_width)
+        """The projections of the tokens; then scores and averages over all that is kept."""
+        _, keys = SlidingWindow.slots_in_steps(config, w.seq_len, w.step)
+        one = at.each_alone(w)
+        return at.Flops(projection_flops(config, one), 4 * one.tokens * keys * w.inner_width)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:

@@ -31,8 +31,8 @@ class Transformer(at.CachedAttention):
         logits = q @ k.mT / q.shape[-1] ** 0.5  # [B, H, N, N]
         return at.masked_softmax(logits, at.allowed_keys(q, k, at.key_mask(mask), self.causal)) @ v
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
-        return at.softmax_attention(q, *state.held(), None)
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
+        return at.softmax_attention(q, *state.held(), mask)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -41,8 +41,8 @@ class Transformer(at.CachedAttention):
 
     @classmethod
     def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """Those of one token, whose query reads N keys."""
-        one = cls.flops(config, replace(w, seq_len=1))
+        """Those of the tokens alone, whose queries read N keys."""
+        one = cls.flops(config, at.each_alone(w))
         return replace(one, core=w.seq_len * one.core)
 
     @staticmethod
@@ -70,8 +70,8 @@ class Sdpa(Transformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return at.fused_attention(q, k, v, at.key_mask(mask), self.causal)
 
-    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
-        return at.caches.next_output(q, *state.held())
+    def attend_next(self, q: Tensor, state: at.Cache, mask: Tensor | None) -> Tensor:
+        return at.caches.next_output(q, *state.held(), mask)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

@@ -189,6 +189,8 @@ class TransformerXL(at.QKVAttention):
             allowed = allowed & window(g, real).flatten(1, 2).mT  # [1, n, L, P]
         return q, keys, values, R[:, :, R.shape[2] - g.keys :], allowed
 
+    one_token_reason = "tokens of two segments have two memories"
+
     def start(self, batch: int, capacity: int) -> at.State:
         slots = min(self.config.memory + self.config.segment, capacity)
         d = self.width // self.heads

@@ -45,6 +45,7 @@ class Workload:
     causal: bool = False
     padding: Share = 0.0  # share of each sequence that is padding, at its end
     shell: Shell | None = None  # at level `model` only
+    step: Size = 1  # tokens of each sequence that a step of decoding takes, the last of N
 
     @property
     def tokens(self) -> int:
@@ -53,8 +54,8 @@ class Workload:
 
     @property
     def outputs(self) -> int:
-        """The tokens whose outputs one iteration computes: B · N, or B in a step of decoding."""
-        return self.batch if self.steps else self.tokens
+        """The tokens whose outputs one iteration computes: B · N; of a step, its own."""
+        return self.batch * self.step if self.steps else self.tokens
 
     @property
     def trains(self) -> bool:
@@ -80,6 +81,8 @@ class Workload:
         sizes = f"B{self.batch}-N{self.seq_len}-D{self.width}-H{self.heads}"
         parts = [sizes, self.level, self.mode, self.dtype, self.device]
         parts += ["causal"] * self.causal
+        if self.step > 1:
+            parts.append(f"step={self.step}")
         if self.padding > 0:
             parts.append(f"padding={self.padding}")
         values = asdict(self.shell or Shell())

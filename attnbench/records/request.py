@@ -116,6 +116,7 @@ class Sizes:
     heads: Size
     dtype: Dtype
     batch: Many | None = None  # None: c // N
+    step: Size = 1
 
 
 LEAST_ROUNDS = 4  # before precision may end a block; `statistics.ratios` says why
@@ -126,7 +127,7 @@ DOUBLING = tuple(1 << power for power in range(7, 17))  # 128 to 65,536
 class Request:
     """What was requested of a sweep, including everything that the program chose by itself.
 
-    Of several `variants`, width, heads, dtype and batch are those of the first.
+    Of several `variants`, width, heads, dtype, batch and step are those of the first.
     """
 
     models: tuple[str, ...] = WHAT(
@@ -155,6 +156,7 @@ class Request:
         default=None,
         chosen="where a prompt takes longer than the steps",
     )
+    step: Size = WHAT("In decode: tokens of a step; lists are combined.", 1, chosen="1")
     padding: Share = WHAT("Share of each sequence that is padding.", 0.0, chosen="0")
     preset: str = SIZES(
         "Sizes from a column of Fastformer's Table 9, of llama or qwen-next, or for a gpu.",
@@ -215,8 +217,7 @@ class Request:
     @property
     def sizes(self) -> tuple[Sizes, ...]:
         """Every combination of sizes that is measured."""
-        one = Sizes(width=self.width, heads=self.heads, dtype=self.dtype, batch=self.batch)
-        return self.variants or (one,)
+        return self.variants or (Sizes(**{f.name: getattr(self, f.name) for f in fields(Sizes)}),)
 
 
 @dataclass(frozen=True, kw_only=True)

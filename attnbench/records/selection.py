@@ -24,9 +24,9 @@ MOST = 1000  # layers of a stack
 
 # what a sweep may cross, as it ends the names of series
 SIZES: Mapping[str, str] = MappingProxyType(
-    {"width": "D={}", "heads": "H={}", "dtype": "{}", "batch": "B={}"}
+    {"width": "D={}", "heads": "H={}", "dtype": "{}", "batch": "B={}", "step": "S={}"}
 )
-SUFFIX = re.compile(rf"(?: (?:[DHB]=\d+|{'|'.join(SHORT_DTYPES)}))+$")
+SUFFIX = re.compile(rf"(?: (?:[DHBS]=\d+|{'|'.join(SHORT_DTYPES)}))+$")
 
 
 @dataclass(frozen=True, kw_only=True)

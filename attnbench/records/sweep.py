@@ -23,6 +23,7 @@ class Block(NamedTuple):
     heads: int
     dtype: str
     batch: int
+    step: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class Planned:
     def block(self) -> Block:
         """The block of the case."""
         w = self.case.workload
-        return Block(w.mode, w.seq_len, w.width, w.heads, w.dtype, w.batch)
+        return Block(w.mode, w.seq_len, w.width, w.heads, w.dtype, w.batch, w.step)
 
     @property
     def depth(self) -> int:

@@ -22,7 +22,9 @@ from attnbench.render.cost_tables import (
     factor,
     measured_or_why,
     milliseconds,
+    of_token,
     per_layer,
+    per_step,
     speedup_cell,
     timed_by,
 )
@@ -167,7 +169,11 @@ def _columns(analysis: Analysis, mode: str, names: dict[str, str]) -> Iterator[C
             return speedup_cell(row["ratio"], row["ratio_low"], row["ratio_high"])
         return Cell("1", 1.0) if row["series"] in bases and row[TIME] > 0 else EMPTY
 
-    yield column(", ms per token" if steps else ", ms", "ms", time)
+    step = per_step(analysis.rows[analysis.rows["mode"] == mode], "token")
+    yield column(f", ms per {step}" if steps else ", ms", "ms", time)
+    if step != "token":
+        token = partial(measured_or_why, metric=TIME, cell=of_token)
+        yield column(", ms per token", "token_ms", token)
     if analysis.speedups is not None:
         yield column(f" vs {compared_with(names, bases)}", "speedup", speedup)
         yield column(": faster from N", "faster_from", _faster_from)

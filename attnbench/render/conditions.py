@@ -75,6 +75,7 @@ def _asked(sweep: Sweep) -> str:
         return ", ".join(map(str, dict.fromkeys(values)))
 
     steps = sorted(p.case.workload.batch for p in sweep.plan if p.case.workload.steps)
+    taken = [each.step for each in request.sizes]
     per_batch = f"batch {listed(each.batch for each in request.sizes)}"
     if not request.batch:
         per_batch = f"{units.many(request.tokens, 'token')} per batch"
@@ -86,6 +87,7 @@ def _asked(sweep: Sweep) -> str:
         f"{units.many(len(lengths), 'length')}, {span}": True,
         per_batch: bool({*PASSES} & {*request.modes}),
         f"decode at batch {listed(steps)}": bool(steps),
+        f"steps of {listed(taken)} tokens": {*taken} != {1},
         f"width {listed(each.width for each in request.sizes)}": True,
         f"heads {listed(each.heads for each in request.sizes)}": True,
         f"layers {request.layers}": request.level is Level.MODEL,

@@ -45,6 +45,13 @@ def batch(cases: Frame, tokens: int | None) -> str:
     return units.many(int(batches.pop()), "sequence") if len(batches) == 1 else "B sequences"
 
 
+def per_step(cases: Frame, token: str = "output token") -> str:
+    """What a time in decode is per: a `token`, or a step of several."""
+    counts = {*map(int, cases["step"])}
+    tokens = f"{counts.pop()}" if len(counts) == 1 else "S"
+    return token if tokens == "1" else f"step of {tokens} tokens"
+
+
 def per_layer(cases: Frame) -> str:
     """` per layer`, where the costs of a stack are those of one of its layers."""
     return " per layer" if (cases["depth"] > 1).any() else ""
@@ -65,8 +72,9 @@ def timed_by(cases: Frame) -> str:
 def latency(cases: Frame, mode: str, tokens: int | None, winners: Sequence[Winner] = ()) -> Table:
     """Milliseconds per batch of `tokens` tokens, or of the sweep's; in decode, of one step."""
     facts, clock = find(mode), timed_by(cases)
-    title = facts.time.format(title=facts.title, batch=batch(cases, tokens))
     own = cases[cases["mode"] == mode]
+    step = per_step(own, "output token (TPOT)")
+    title = facts.time.format(title=facts.title, batch=batch(cases, tokens), step=step)
     notes = [INTERVALS, *_forms(own)]
     if tokens and not facts.steps and own.loc[own[TIME].notna(), "tokens"].max() > tokens:
         most = units.count(tokens)
@@ -81,6 +89,20 @@ def latency(cases: Frame, mode: str, tokens: int | None, winners: Sequence[Winne
         across="time_ms",
         note=" ".join(notes),
         winners=winners,
+    )
+
+
+def per_token(cases: Frame, mode: str) -> Table:
+    """Milliseconds per token of each sequence, in steps of several."""
+    return by_length(
+        cases,
+        mode,
+        TIME,
+        of_token,
+        name=f"latency_{mode}_token",
+        title=f"Time per output token (TPOT) in steps of S tokens, ms{per_layer(cases)}",
+        across="time_ms",
+        note=INTERVALS,
     )
 
 
@@ -176,6 +198,11 @@ def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -
 def milliseconds(row: Row, scale: float = 1.0) -> Cell:
     """The time of a case with its 95 % confidence interval."""
     return _value(row, TABLE[TIME], 1e3 * scale)
+
+
+def of_token(row: Row) -> Cell:
+    """The time of a step per token of a sequence."""
+    return milliseconds(row, 1 / row["step"])
 
 
 def counted(value: float) -> Cell:

@@ -28,7 +28,7 @@ from attnbench.metrics import PREDICTED, STATE, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES
 from attnbench.render.cases import outcome_phrase
-from attnbench.render.cost_tables import batch, per_layer, timed_by
+from attnbench.render.cost_tables import batch, per_layer, per_step, timed_by
 from attnbench.render.grid import quantity
 from attnbench.render.styles import labels, series_styles, tinted
 
@@ -103,7 +103,7 @@ def decode_figure(cases: Frame, mode: str) -> Figure:
     panels = [
         Panel(f"{title}{of}", points(own, TABLE[key]), axis, TABLE[key].unit)
         for title, key, axis in (
-            ("Time per decoding step", TIME, "time per output token"),
+            ("Time per decoding step", TIME, f"time per {per_step(own)}"),
             ("Size of the state", STATE, "bytes"),
         )
     ]

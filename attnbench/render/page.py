@@ -11,7 +11,7 @@ from attnbench.records import PASSES, Sweep
 from attnbench.render import charts, cost_tables, delimited, exports, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.conditions import conditions
-from attnbench.render.cost_tables import timed_by
+from attnbench.render.cost_tables import per_step, timed_by
 from attnbench.render.figures import cost_figure, decode_figure, saved
 from attnbench.render.grid import Report, Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
@@ -71,7 +71,8 @@ def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
         if passes.any() and (row.key == TIME or cases.loc[passes, row.key].notna().any())
     }
     for mode in cases.loc[timed & ~passes, "mode"].unique():
-        texts[str(mode)] = "Time per output token and size of the state against context"
+        step = per_step(cases[cases["mode"] == mode])
+        texts[str(mode)] = f"Time per {step} and size of the state against context"
     lengths, rounds = cases["seq_len"], cases.loc[timed, "rounds"]
     how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
     if len(rounds):
@@ -96,6 +97,8 @@ def report_tables(analysis: Analysis) -> Iterator[Table]:
     yield answer(analysis)
     for mode in modes:
         yield cost_tables.latency(cases, mode, request.batch_tokens, found.fastest)
+        if (cases.loc[cases["mode"] == mode, "step"] > 1).any():
+            yield cost_tables.per_token(cases, mode)
     if analysis.speedups is not None:
         for mode in modes:
             yield cost_tables.speedup(cases, mode, bases, analysis.speedups)

@@ -8,6 +8,7 @@ otherwise, so that a mechanism takes seconds.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle, product
 
 import torch
 from torch import nn
@@ -194,9 +195,12 @@ def the_core_is_what_stands_between_the_projections(trial: Trial) -> None:
 def steps_continue_the_causal_pass(
     trial: Trial, types: Sequence[torch.dtype] = NUMBER_TYPES
 ) -> None:
-    """After a prefill of any length, token by token, each step taken twice from the same state."""
-    w = trial.workload(37)
-    for dtype in types:
+    """After a prefill of any length, token by token, each step taken twice from the same state.
+
+    In steps of several tokens too, where the form takes them.
+    """
+    for dtype, steps in product(types, ((1,), (5, 2, 1)) if takes_several(trial) else ((1,),)):
+        w = replace(trial.workload(37), step=max(steps))
         if trial.refusal(in_dtype(w, dtype)):
             continue
         module, x = trial.build(w, dtype), tokens(w, dtype=dtype)
@@ -205,39 +209,49 @@ def steps_continue_the_causal_pass(
             # each may differ this much from the equations, in either direction
             allowed = 2 * trial.allowed(dtype) * expected.abs().max()
             for prefilled in (0, 1, 7, 36) if dtype == torch.float64 else (16,):
-                y, state = continued(module, x, prefilled)
-                error = (y - expected).abs().max()
-                assert error <= allowed, f"{dtype}, after {prefilled} tokens: {error:.1e} apart"
+                y, state = continued(module, x, prefilled, steps)
+                error, label = (y - expected).abs().max(), f"{dtype}, {prefilled} tokens, {steps}"
+                assert error <= allowed, f"{label}: {error:.1e} apart"
         tensors = [part for part in tree_leaves(state) if isinstance(part, torch.Tensor)]
         counted = sum(tensor.numel() for tensor in tensors)
         declared = module.state_elements(trial.config, w)
         assert declared == counted, f"{declared} elements of the state declared, {counted} counted"
 
 
-def continued(module: Attention, x: torch.Tensor, prefilled: int) -> tuple[torch.Tensor, State]:
-    """Outputs of a prefill of `prefilled` tokens and then single steps, and the final state."""
+def continued(
+    module: Attention, x: torch.Tensor, prefilled: int, steps: Sequence[int] = (1,)
+) -> tuple[torch.Tensor, State]:
+    """Outputs of a prefill of `prefilled` tokens, then of steps, in turns, and the final state."""
     state, outputs = module.start(len(x), x.shape[1]), []
     if prefilled:
         y, state = module.prefill(x[:, :prefilled], state)
         outputs.append(y)
-    for token in x[:, prefilled:].split(1, 1):
-        first, _ = module.step(token, state)
-        y, state = module.step(token, state)
+    counts, rest = cycle(steps), x[:, prefilled:]
+    while rest.shape[1]:
+        more, rest = rest.tensor_split([next(counts)], 1)
+        first, _ = module.step(more, state)
+        y, state = module.step(more, state)
         assert y.equal(first), "a step repeated from the same state gives another output"
         outputs.append(y)
     return torch.cat(outputs, 1), state
 
 
+def takes_several(trial: Trial) -> bool:
+    """Whether a step of the form takes several tokens."""
+    return not trial.card.forms[trial.form].one_token_reason
+
+
 def declared_flops_of_a_step_are_those_that_torch_counts(trial: Trial) -> None:
-    for seq_len in (2, 7, 37):
-        w = trial.workload(seq_len, batch=3)
+    several = ((7, 5), (37, 9)) if takes_several(trial) else ()
+    for seq_len, step in ((2, 1), (7, 1), (37, 1), *several):
+        w = replace(trial.workload(seq_len, batch=3), step=step)
         module = trial.build(w, torch.float32)
         declared = module.step_flops(module.config, w)
         assert declared is not None
         x = tokens(w, dtype=torch.float32)
         with torch.no_grad():
-            _, state = module.prefill(x[:, :-1], module.start(w.batch, seq_len))
-        counted = counted_flops(module, x[:, -1:], call=partial(module.step, state=state))
+            _, state = module.prefill(x[:, :-step], module.start(w.batch, seq_len))
+        counted = counted_flops(module, x[:, -step:], call=partial(module.step, state=state))
         total = declared.projections + declared.core
         assert total == counted, f"{total} declared, {counted} counted at N = {seq_len}"
 

@@ -15,6 +15,7 @@ from attnbench.errors import UsageError
 from attnbench.modes import BOTH as BOTH_MODES
 from attnbench.records import (
     SHORT_DTYPES,
+    SIZES,
     Cluster,
     EngineKind,
     HelpPanel,
@@ -29,7 +30,7 @@ from attnbench.workloads import axes, presets
 # takes a text and, for errors, the name of the option
 Reader: TypeAlias = Callable[[str, str], Any]
 
-CROSSED = ("width", "heads", "dtype", "batch")
+CROSSED = tuple(SIZES)
 BOTH = "both"
 LARGEST_SEED = (1 << 32) - 1
 
@@ -171,6 +172,7 @@ KINDS: Mapping[str, tuple[str, Reader]] = MappingProxyType(
         "width": SIZE_LIST,
         "heads": SIZE_LIST,
         "batch": SIZE_LIST,
+        "step": SIZE_LIST,
         "dtype": ("DTYPE[,DTYPE...]", dtypes),
         "device": ("DEVICE", device),
         "seed": ("N", partial(axes.size, least=0, most=LARGEST_SEED)),

@@ -50,8 +50,9 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
     except UnknownOption as error:
         raise UnknownOption(f"{chosen.name}: {error}") from error
     options = mechanism.options(config)
-    for sizes, mode, seq_len in product(request.sizes, request.modes, request.lengths):
-        w = make_workload(mechanism, request, sizes, mode, seq_len)
+    every = product(request.sizes, request.modes, request.lengths)
+    # a mode without steps has the same workload for each --step
+    for w in dict.fromkeys(make_workload(mechanism, request, *each) for each in every):
         for form in forms(mechanism, chosen, config, w):
             case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
             yield describe(mechanism, case, config, request)
@@ -106,6 +107,7 @@ def make_workload(card: Card, request: Request, sizes: Sizes, mode: Mode, seq_le
         causal=steps or request.causal or card.causality is Causality.ALWAYS,
         padding=request.padding,
         shell=shell if request.level is Level.MODEL else None,
+        step=sizes.step if steps else 1,
     )
 
 
@@ -130,11 +132,11 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     state = form.state_elements(config, own) if w.steps and not refusal else 0
     before = prefill.projections + prefill.core if w.steps else 0
     filled = not refusal and fills(w, request, before)
-    moved = state + w.batch * w.width if w.steps else 2 * layers * (elements + w.tokens * w.width)
+    moved = state + w.outputs * w.width if w.steps else 2 * layers * (elements + w.tokens * w.width)
     needed = predicted_bytes(elements + state, parameters, w, layers)
     if filled:
         keys = min(w.tokens, state)  # a small state has no part for each token
-        needed = ITEM_BYTES[w.dtype] * (parameters + state + SCORES * own.heads * keys)
+        needed = ITEM_BYTES[w.dtype] * (parameters + state + SCORES * own.heads * w.step * keys)
     return Planned(
         case=case,
         parameters=parameters,
@@ -156,7 +158,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
 
 def fills(w: Workload, request: Request, prompt_flops: int) -> bool:
     """Whether a state is filled: as requested, or where a prompt takes longer than the steps."""
-    if not w.steps or w.seq_len == 1:
+    if not w.steps or w.seq_len <= w.step:
         return False
     if request.fill is not None:
         return request.fill
@@ -166,11 +168,11 @@ def fills(w: Workload, request: Request, prompt_flops: int) -> bool:
 
 
 def step_flops(form: type[Attention], config: Any, w: Workload) -> Flops:
-    """FLOPs of the step; where the form declares none, the share of a token of the prefill."""
+    """FLOPs of the step; where the form declares none, its tokens' share of the prefill."""
     if (declared := form.step_flops(config, w)) is not None:
         return declared
     whole = form.flops(config, w)
-    return Flops(whole.projections // w.seq_len, whole.core // w.seq_len)
+    return Flops(*(part * w.step // w.seq_len for part in (whole.projections, whole.core)))
 
 
 def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) -> int:

@@ -114,6 +114,7 @@ def refuse_useless(given: Mapping[str, Any], values: Mapping[str, Any], device: 
     too_few = f"ends a block after {LEAST_ROUNDS} rounds; leave out --quick, or raise --rounds"
     rules = (
         ("fill", steps, "has no effect without --mode decode: only steps have a state"),
+        ("step", steps, "has no effect without --mode decode: a pass takes whole sequences"),
         ("layers", shell, of_model),
         ("dropout", shell, of_model),
         ("tokens", "batch" not in given, "has no effect with --batch, which fixes the batch"),

@@ -27,6 +27,9 @@ def test_it_keeps_the_first_tokens_and_the_last_ones(fixed, ring, counts):
     k, v = cache.held()
     assert sorted(k.flatten().tolist()) == sorted(kept)
     assert v.equal(-k)
+    query, key = cache.numbers(counts[-1])
+    assert query.flatten().tolist() == [*range(N - counts[-1], N)]
+    assert key.equal(k.flatten().long())
     for first in range(max(fixed, N - ring), N):
         tokens = [token for piece, _ in cache.since(first) for token in piece.flatten().tolist()]
         assert tokens == list(range(first, N))

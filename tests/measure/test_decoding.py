@@ -1,6 +1,7 @@
 """Decoding as it is measured: exact, without drift, with states counted from their tensors."""
 
 from dataclasses import asdict, replace
+from itertools import product
 
 import pytest
 import torch
@@ -31,6 +32,10 @@ KINDS = (
     ("mamba2", "chunked", ()),
 )
 
+# with the tokens of a step; those of Transformer-XL take one
+STEPS = [(*pair,) for pair in product(KINDS, (1, 3)) if pair != (KINDS[4], 3)]
+every_step = pytest.mark.parametrize(("kind", "step"), STEPS, ids=lambda part: str(part)[2:9])
+
 
 def decoding(mechanism="grouped_query", form="sdpa", options=(), **sizes):
     return case(mechanism, form, options, mode=Mode.DECODE, causal=True, **sizes)
@@ -42,16 +47,16 @@ def prefilled(*which, **sizes):
     return subject
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
-def test_steps_have_the_digits_of_their_type(kind):
-    tested = card(kind[0])
-    assert 1e-9 < relative_error(tested, decoding(*kind, seq_len=50), seed=1) < 1e-5
-    assert relative_error(tested, decoding(*kind, seq_len=50, dtype="float64"), seed=1) < 1e-12
+@every_step
+def test_steps_have_the_digits_of_their_type(kind, step):
+    tested, sizes = card(kind[0]), {"seq_len": 50, "step": step}
+    assert 1e-9 < relative_error(tested, decoding(*kind, **sizes), seed=1) < 1e-5
+    assert relative_error(tested, decoding(*kind, **sizes, dtype="float64"), seed=1) < 1e-12
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
-def test_every_iteration_is_the_same_step(kind):
-    subject = prefilled(*kind)
+@every_step
+def test_every_iteration_is_the_same_step(kind, step):
+    subject = prefilled(*kind, step=step)
     iterate, before = subject.iteration(), subject.with_state({})
     first = iterate(lambda phase: None).clone()
     for _ in range(100):
@@ -60,10 +65,10 @@ def test_every_iteration_is_the_same_step(kind):
     assert last.equal(first)
     assert subject.check(last) == ""
     assert subject.with_state({}) == before
-    # and it is the last token of the whole causal pass
+    # and it has the last tokens of the whole causal pass
     with torch.no_grad():
         whole = subject.module(torch.cat([subject.prompt, *subject.inputs], 1))
-    torch.testing.assert_close(first, whole[:, -1:], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(first, whole[:, -step:], rtol=1e-4, atol=1e-5)
 
 
 def test_memory_that_a_state_keeps_alive_counts_once():
@@ -91,10 +96,11 @@ def worker():
     return Worker(None, seed=0)
 
 
-@pytest.mark.parametrize(("seq_len", "filled"), [(1, False), (40, False), (40, True)])
-def test_a_process_times_steps(worker, seq_len, filled):
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize(("past", "filled"), [(0, False), (1, False), (39, False), (39, True)])
+def test_a_process_times_steps(worker, past, filled, step):
     how = {"suspicious": True, "filled": filled}
-    answered(worker, "build", **asdict(decoding(seq_len=seq_len)), **how)
+    answered(worker, "build", **asdict(decoding(seq_len=past + step, step=step)), **how)
     assert answered(worker, "lap", iterations=3)["sample"].iterations == 3
     ended = answered(worker, "finish")
     assert not {"odd", "suspect"} & ended["notes"].keys(), ended
@@ -125,6 +131,9 @@ def test_memory_includes_the_prefill_and_counts_a_step(worker, checked):
         ("grouped_query", "sdpa", {"level": Level.CORE}, "at level attention"),
         ("grouped_query", "sdpa", {"level": Level.MODEL}, "at level attention"),
         ("grouped_query", "sdpa", {"padding": 0.3}, "without padding"),
+        ("grouped_query", "sdpa", {"step": 33}, "33 tokens is longer than the context"),
+        ("moba", "eager", {"step": 2}, "takes one token: a query chooses what it reads"),
+        ("transformer_xl", "eager", {"step": 2}, "takes one token: tokens of two segments"),
         ("reformer", "eager", {}, "its chunks are cut from all tokens sorted"),
     ],
 )
@@ -189,11 +198,13 @@ def test_a_state_of_one_token_is_empty_and_another_structure_is_refused(monkeypa
         subject.prefill()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
-def test_a_step_from_a_filled_state_does_the_same_work_as_one_from_that_of_a_prompt(kind):
+@every_step
+def test_a_step_from_a_filled_state_does_the_same_work_as_one_from_that_of_a_prompt(kind, step):
     done = []
     for filled in (False, True):
-        subject = subject_of(card(kind[0]), decoding(*kind, seq_len=70), 0, filled=filled)
+        subject = subject_of(
+            card(kind[0]), decoding(*kind, seq_len=70, step=step), 0, filled=filled
+        )
         subject.prefill()
         iterate = subject.iteration()
         iterate(lambda phase: None)

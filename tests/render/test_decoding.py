@@ -88,6 +88,23 @@ def test_filled_states_are_marked(found):
     assert "“f”" not in usual.note
 
 
+def test_a_step_of_several_tokens_is_told_from_the_time_per_token(found):
+    cases = found.cases.assign(step=4)
+    step, token = cost_tables.latency(cases, "decode", None), cost_tables.per_token(cases, "decode")
+    assert step.title.startswith("Time per step of 4 tokens, context of N tokens, ms")
+    assert "per output token (TPOT) in steps of S tokens" in token.title
+    for whole, share in zip(step.rows, token.rows, strict=True):
+        assert whole[0] == share[0]
+        assert [cell.value for cell in whole[1:]] == [4 * cell.value for cell in share[1:]]
+    assert decode_figure(cases, "decode").axes[0].get_ylabel().startswith("time per step of 4")
+    some = replace(found, cases=cases.assign(step=[1, *cases["step"][1:]]))
+    tables = {table.name: table for table in page.report_tables(some)}
+    assert tables["latency_decode"].title.startswith("Time per step of S tokens")
+    assert "latency_decode_token" in tables
+    said = tables["answer"].columns
+    assert {"Decode, ms per step of 4 tokens", "Decode, ms per token"} <= {*said}
+
+
 def test_peaks_of_prompts_and_of_filled_states_are_not_compared(found):
     def filled(line, every=1 << 17):
         most = 512 if line.case.mechanism == "transformer" else every - 1

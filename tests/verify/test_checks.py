@@ -94,9 +94,17 @@ class Cheap(Transformer):
 class Forgetful(Transformer):
     """A step does not read the token itself."""
 
-    def attend_next(self, q, state):
+    def attend_next(self, q, state, mask):
         k, v = state.held()
-        return softmax_attention(q, k[:, :, :-1], v[:, :, :-1], None)
+        others = None if mask is None else mask[:, :-1]
+        return softmax_attention(q, k[:, :, :-1], v[:, :, :-1], others)
+
+
+class Foresighted(Transformer):
+    """The first of a step's tokens reads the later ones."""
+
+    def attend_next(self, q, state, mask):
+        return super().attend_next(q, state, None)
 
 
 class Small(Transformer):
@@ -162,7 +170,7 @@ DEFECTS = {
     "declared parameters are those of the module": (Biased,),
     "declared flops are those that torch counts": (Cheap,),
     "the core is what stands between the projections": (Heavy,),
-    "steps continue the causal pass": (Forgetful, Small),
+    "steps continue the causal pass": (Forgetful, Foresighted, Small),
     "declared flops of a step are those that torch counts": (Stepless,),
 }
 TRIALS = [Trial(CARD, CARD.config(), "eager", causal) for causal in (False, True)]

@@ -192,6 +192,7 @@ def test_what_is_left_out_is_chosen(given, chosen, monkeypatch):
     [
         ({"batch": 4, "tokens": "8k"}, "--tokens has no effect with --batch, which fixes"),
         ({"fill": False}, "--fill has no effect without --mode decode"),
+        ({"step": "1,4"}, "--step has no effect without --mode decode"),
         ({"precision": "1%", "quick": True}, "--precision ends a block after 4 rounds"),
     ],
 )
