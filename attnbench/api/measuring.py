@@ -23,11 +23,10 @@ from attnbench.store.journal import Journal, begun, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
 from attnbench.units import many
-from attnbench.workloads.reading import Plan
+from attnbench.workloads.reading import READER, Plan
 from attnbench.workloads.requests import FILE
 
 SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
-READER = "attnbench.workloads.reader"
 # loaded once, before workers fork: no mechanism can then replace the code that measures memory
 SHARED = ("attnbench.measure.worker", "attnbench.devices.memory", READER)
 

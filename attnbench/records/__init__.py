@@ -48,11 +48,5 @@ from attnbench.records.run import (
     Sample,
     Shard,
 )
-from attnbench.records.selection import (
-    SIZES,
-    Selection,
-    options_text,
-    size_text,
-    split_sizes,
-)
+from attnbench.records.selection import SIZES, Selection, options_text, size_text, split_sizes
 from attnbench.records.sweep import Block, Planned, Sweep

@@ -11,9 +11,9 @@ small product every 25 ms, 3 % of the time, and its time serves as a control var
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from statistics import harmonic_mean, median
+from statistics import harmonic_mean
 
 from attnbench.records import Disturbance, Sample
 from attnbench.run.process import Process
@@ -62,9 +62,3 @@ class Pace(AbstractContextManager["Pace"]):
         assert self.process is not None
         answer = self.process.ask(LIMIT_S, do="probed", core=self.core)
         return [s for s in answer.get("probes", ()) if 0 < s < math.inf]
-
-
-def typical(samples: Iterable[Sample]) -> dict[str, float]:
-    """The median of the probes beside these samples, under its key of `metrics.TABLE`."""
-    probes = [sample.pace_s for sample in samples if sample.pace_s is not None]
-    return {"probe_s": median(probes)} if probes else {}

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from msgspec import convert
 
 from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample, Settings
-from attnbench.run.pace import Pace, typical
+from attnbench.run.pace import Pace
 from attnbench.run.process import Answer, Process
 from attnbench.store.schema import read_run
 
@@ -34,7 +34,7 @@ STORED = ("outcome", "cause", "reason", "values", "notes")  # of an answer
 USED: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "build": {"iteration_s": Duration, "wall_s": Duration},
     "lap": {"sample": Sample},
-    "finish": {"needs_new_process": bool, "values": dict[str, float]},
+    "finish": {"needs_new_process": bool},
 })  # fmt: skip
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
 REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
@@ -205,9 +205,7 @@ class Round(AbstractContextManager["Round"]):
             entry.failed = CUT_OFF
         if entry.failed is None:
             wrong = contradiction(entry.laps.values(), self.running[name].user_s())
-            found = self.ask(name, entry, do="finish", left_s=self.left_s())
-            values = {**found.get("values", {}), **typical(entry.laps.values())}
-            entry.finished = {**found, "values": values}
+            entry.finished = self.ask(name, entry, do="finish", left_s=self.left_s())
             if wrong:
                 entry.failed, entry.laps = impossible(wrong), {}
         if entry.failed or entry.finished["needs_new_process"]:

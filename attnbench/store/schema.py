@@ -24,16 +24,7 @@ import msgspec
 
 from attnbench.errors import StoreError
 from attnbench.metrics import TABLE, Unit
-from attnbench.records import (
-    COUNTABLE,
-    CardFacts,
-    Count,
-    Environment,
-    Planned,
-    Request,
-    Run,
-    Shard,
-)
+from attnbench.records import COUNTABLE, CardFacts, Count, Environment, Planned, Request, Run, Shard
 from attnbench.version import __version__
 
 SCHEMA = 5

@@ -2,7 +2,6 @@
 
 import io
 import os
-import signal
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -29,25 +28,6 @@ def python(*arguments, code=0, **how):
 def attnbench(*arguments, **how):
     """The same of the command line."""
     return python("-m", "attnbench", *arguments, **how)
-
-
-def start(*arguments, cwd=None):
-    """A process that has not ended yet; its output can be read line by line."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "attnbench", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env=environment(),
-        preexec_fn=listening,
-    )
-
-
-def listening():
-    """Heed signals that nohup or a shell's background has the tests ignore."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def refused(*arguments, **how):

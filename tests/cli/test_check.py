@@ -11,7 +11,8 @@ import pytest
 
 from attnbench.gate.finding import Finding, Report
 from attnbench.statistics.verdict import Verdict
-from tests.cli.commands import here, refused, start
+from tests.cli.commands import here, refused
+from tests.faults.real import start
 from tests.gate.repositories import Repository, planted
 
 QUICK = ("--lengths", "16", "--mode", "inference", "--no-times")

@@ -9,7 +9,7 @@ from attnbench.fleet import folder as fleets
 from attnbench.records import Shard
 from attnbench.store import schema
 from attnbench.store.journal import FILE, load
-from tests.cli.commands import listening
+from tests.faults.real import listening
 
 ROOT = Path(__file__).parents[2]
 SMALL = (

@@ -107,10 +107,6 @@ class Worker:
                 "notes": {},
                 "needs_new_process": False,
             },
-            "measure_memory": {
-                "values": weighed,
-                "notes": {},
-                "needs_new_process": True,
-            },
+            "measure_memory": {"values": weighed, "notes": {}, "needs_new_process": True},
         }
         return {"outcome": "ok", **answers[do]}

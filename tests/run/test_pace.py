@@ -5,7 +5,7 @@ import random
 import pytest
 
 from attnbench.records import Disturbance, Sample
-from attnbench.run.pace import Pace, typical
+from attnbench.run.pace import Pace
 from attnbench.run.race import Round
 from tests.run.machine import Machine
 from tests.run.test_race import race
@@ -58,13 +58,10 @@ def test_a_lap_has_the_mean_speed_of_the_probes_meanwhile(pace, started):
     assert beside.disturbed is None
     assert pace.beside(LAP).pace_s == 0.5, "a short lap has that of the last probe"
     process.found = [1.5]
-    slow = pace.beside(LAP)
-    assert slow.disturbed is Disturbance.SLOW_CORE
+    assert pace.beside(LAP).disturbed is Disturbance.SLOW_CORE
     faulting = LAP._replace(disturbed=Disturbance.FAULTS)
     process.found = [1.5]
     assert pace.beside(faulting).disturbed is Disturbance.FAULTS
-    assert typical([LAP, beside, slow]) == {"probe_s": pytest.approx((2 / 3 + 1.5) / 2)}
-    assert typical([LAP]) == {}
 
 
 def test_a_process_that_has_ended_is_started_again(pace, started):

@@ -263,7 +263,6 @@ def test_what_hangs_when_the_budget_ends_did_not_time_out():
         ("lap", {"sample": [1, -0.5, 0, None, 0, 0, 0]}, "$[1]` of sample"),
         ("lap", {"sample": [9, 0.1, 0.1, None, 0.1, 0, 0]}, "9 iterations in place of 1"),
         ("finish", {}, "needs_new_process"),
-        ("finish", {"needs_new_process": False, "values": {"setup_s": "x"}}, "`$[...]` of"),
     ],
 )
 def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answer, named):

@@ -8,26 +8,11 @@ import msgspec
 import pytest
 
 from attnbench.devices.finding import find
-from attnbench.records import (
-    Case,
-    Cause,
-    Outcome,
-    Part,
-    Run,
-)
+from attnbench.records import Case, Cause, Outcome, Part, Run
 from attnbench.run.costs import MARGIN, Cost, Costs
 from attnbench.store.schema import read_run
 from tests.run.machine import Machine
-from tests.run.sessions import (
-    GIB,
-    PLAN,
-    REQUEST,
-    laps,
-    outcomes,
-    planned,
-    slow_is,
-    sweep,
-)
+from tests.run.sessions import GIB, PLAN, REQUEST, laps, outcomes, planned, slow_is, sweep
 
 
 def unweighed(case, do):

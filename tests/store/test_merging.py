@@ -121,10 +121,7 @@ def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(shards, copy, tmp_
         ({"threads": 4}, "threads: 2 there, 4 here"),
         ({"attnbench": "0.2.0"}, "attnbench: 0.1.0 there, 0.2.0 here"),
         ({"request": replace(REQUEST, tokens=256)}, "tokens: 512 there, 256 here"),
-        (
-            {"request": replace(REQUEST, lengths=(128,))},
-            "lengths: 128,256,512 there, 128 here",
-        ),
+        ({"request": replace(REQUEST, lengths=(128,))}, "lengths: 128,256,512 there, 128 here"),
         ({"shard": Shard(2, 2)}, "shards: 3 there, 2 here"),
     ],
     ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",

@@ -9,15 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attnbench.metrics import TABLE
-from attnbench.records import (
-    LONGEST_S,
-    CardFacts,
-    Environment,
-    Planned,
-    Request,
-    Run,
-    Sample,
-)
+from attnbench.records import LONGEST_S, CardFacts, Environment, Planned, Request, Run, Sample
 from attnbench.store import schema
 from attnbench.store.journal import load
 from attnbench.store.schema import End, Entry, Head, Start
@@ -167,10 +159,7 @@ def test_bytes_that_are_no_line_are_a_value_error(line):
         (Entry("run", NOW, {}), "not a line of kind run: object missing required field `case`"),
         (Entry("run", NOW, None), "not a line of kind run: expected `object`, got `null`"),
         (Entry("session", NOW, {"environment": [], "request": 1}), "not a line of kind session"),
-        (
-            Entry("end", NOW, {"outcome": "boredom"}),
-            "not a line of kind end: invalid enum value",
-        ),
+        (Entry("end", NOW, {"outcome": "boredom"}), "not a line of kind end: invalid enum value"),
     ],
 )
 def test_what_is_no_record_says_so(entry, message):

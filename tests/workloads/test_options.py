@@ -42,10 +42,7 @@ MEASURED = {
     "cold": st.just(False),
     "seed": st.integers(0, (1 << 32) - 1),
 }
-OF_MODEL = {
-    "layers": st.integers(1, 99),
-    "dropout": st.floats(0, 0.9),
-}
+OF_MODEL = {"layers": st.integers(1, 99), "dropout": st.floats(0, 0.9)}
 VALUES = st.one_of(
     st.fixed_dictionaries({}, optional={**MEASURED, **OF_MODEL, "tokens": st.sampled_from(["8k"])}),
     st.fixed_dictionaries(
