@@ -146,7 +146,9 @@ def compare(
 
 def claims(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
-    file: Path | None = option("FILE", "CSV file of claims of your own.", names=("--claims",)),
+    file: Annotated[
+        Path | None, typer.Argument(metavar="CLAIMS", help="CSV file of claims of your own.")
+    ] = None,
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured."""

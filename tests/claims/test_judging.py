@@ -126,8 +126,8 @@ def test_the_verb_judges_the_shipped_claims_or_a_file_of_ones_own(tmp_path):
     file = tmp_path / "meine Behauptungen.csv"
     row = "mine,Größer.,ratio,transformer:eager,fastformer,time,inference,512,>= 2\n"
     file.write_text("id,claim,predicate,a,b,quantity,mode,lengths,value\n" + row, "utf-8-sig")
-    (found,) = json.loads(here("claims", STORED, "--claims", file, "--json").stdout)
+    (found,) = json.loads(here("claims", STORED, file, "--json").stdout)
     assert (found["claim"], found["answer"], found["lengths"]) == ("Größer.", "reproduced", [512])
-    assert "No such" in refused("claims", STORED, "--claims", tmp_path / "none")
+    assert "No such" in refused("claims", STORED, tmp_path / "none")
     file.write_bytes(b"\xff")
-    assert "'utf-8' codec can't decode" in refused("claims", STORED, "--claims", file)
+    assert "'utf-8' codec can't decode" in refused("claims", STORED, file)

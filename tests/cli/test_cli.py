@@ -169,7 +169,7 @@ def test_help_and_version():
 
 @pytest.mark.parametrize(
     "command",
-    [("bytes",), ("sweep", "--config"), ("check", "--baseline"), ("claims", DATA, "--claims")],
+    [("bytes",), ("sweep", "--config"), ("check", "--baseline"), ("claims", DATA)],
     ids=lambda words: words[0],
 )
 def test_a_file_without_end_is_refused(command):
