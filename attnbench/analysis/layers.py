@@ -1,8 +1,8 @@
 """What the layers of a model cost, from a sweep that measured one layer of each kind.
 
-A round gives each kind one time in a block: the median over its pairs of laps. The kinds took turns
-in it, so drift falls on all of them alike, and the sum of a round is one number too. Estimates and
-95 % confidence intervals are over rounds, as those of all times.
+In a round the kinds took turns, so drift falls on all of them alike. A round gives one sum
+and one share of each kind, medians over its pairs of laps, as it gives one time of each.
+Estimates and 95 % confidence intervals are over rounds, as those of all times.
 """
 
 import math
@@ -16,7 +16,7 @@ from attnbench.analysis.summary import Row
 from attnbench.records import Mode, Outcome, Part, Sweep
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import Estimate, over_rounds
-from attnbench.statistics.laps import by_pair, sweep_slope
+from attnbench.statistics.laps import Laps, by_pair, sweep_slope
 
 DECODE = Mode("decode")
 UNKNOWN = Estimate()
@@ -149,29 +149,37 @@ def times(sweep: Sweep, counts: Mapping[str, int]) -> Times:
     sums: dict[Place, list[float]] = {}
     for place, rounds in by_round(sweep).items():
         for found in rounds.values():
-            own = {name: counts[name] * found[name] for name in counts if name in found}
-            for name, value in own.items():
+            own = {name: found[name] for name in counts if name in found}
+            for name, laps in own.items():
+                value = counts[name] * median(laps.values())
                 seconds.setdefault((name, place), []).append(value)
-            if len(own) < len(counts):
+            if len(own) < len(counts) or not (totals := summed(own, counts)):
                 continue
-            total = math.fsum(own.values())
-            sums.setdefault(place, []).append(total)
-            for name, value in own.items():
-                shares.setdefault((name, place), []).append(value / total)
+            sums.setdefault(place, []).append(median(totals.values()))
+            for name, laps in own.items():
+                parts = [counts[name] * laps[pair] / total for pair, total in totals.items()]
+                shares.setdefault((name, place), []).append(median(parts))
     return Times(estimated(seconds), estimated(shares), estimated(sums))
 
 
-def by_round(sweep: Sweep) -> dict[Place, dict[int, dict[str, float]]]:
-    """Seconds of one iteration of each series, by place and round; of a stack, of one layer."""
+def summed(laps: Mapping[str, Laps], counts: Mapping[str, int]) -> Laps:
+    """Seconds of so many layers of each series, in the pairs of laps that all of them have."""
+    shared = set.intersection(*({*own} for own in laps.values()))
+    return {pair: math.fsum(n * laps[name][pair] for name, n in counts.items()) for pair in shared}
+
+
+def by_round(sweep: Sweep) -> dict[Place, dict[int, dict[str, Laps]]]:
+    """Seconds of one layer in each pair of laps, by place, round and series."""
     names, planned = series_names(sweep.plan), {one.case.key: one for one in sweep.plan}
     slope = sweep_slope(sweep.runs, {key: one.block for key, one in planned.items()})
-    found: dict[Place, dict[int, dict[str, float]]] = {}
+    found: dict[Place, dict[int, dict[str, Laps]]] = {}
     for run in sweep.runs:
         timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in planned
         if timed and (pairs := by_pair(run.samples, slope)):
             w, depth = planned[run.case].case.workload, planned[run.case].depth
             rounds = found.setdefault((str(w.mode), w.seq_len), {})
-            rounds.setdefault(run.round, {})[names[run.case]] = median(pairs.values()) / depth
+            own = {pair: seconds / depth for pair, seconds in pairs.items()}
+            rounds.setdefault(run.round, {})[names[run.case]] = own
     return found
 
 

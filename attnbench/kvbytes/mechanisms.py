@@ -18,7 +18,6 @@ SINKS = ("gpt_oss",)
 NOT_HERE = MappingProxyType(
     {
         orders.CHUNKED: "no mechanism here reads causal chunks of keys",
-        orders.INDEXED: "no mechanism here has an index of latents of queries",
         orders.SPARSE: "no mechanism here reads gated pools",
         orders.HEAVY: "no mechanism here reads gated pools",
         orders.CONV: "no mechanism here is a convolution alone",
@@ -80,6 +79,8 @@ def _mechanism(config: Fields, kind: str, layer: Layer, width: int, heads: int) 
         raise CannotExpress(NOT_HERE[kind])
     if not layer.parts:
         raise CannotExpress("it reads what an earlier layer keeps")
+    if "index of an earlier layer" in layer.kind:
+        raise CannotExpress("no mechanism here reads by the index of an earlier layer")
     name, options = (_linear if kind == orders.LINEAR else _attention)(config, kind)
     sizes = options.get("heads"), options.get("head_width")
     if sizes == (heads, width // heads):  # those of the workload
@@ -93,6 +94,8 @@ HEADS = ("heads", "head_width")
 
 def _attention(config: Fields, kind: str) -> tuple[str, Options]:
     bias = config.values.get("attention_bias") is True
+    if kind == orders.INDEXED:
+        return "indexed", _indexed(config) | {"bias": bias}
     if config.has("kv_lora_rank"):
         return "latent", _latent(config) | {"bias": bias}
     if kind != SLIDING and config.values.get("attention_k_eq_v"):
@@ -116,13 +119,29 @@ def _attention(config: Fields, kind: str) -> tuple[str, Options]:
 def _latent(config: Fields) -> Options:
     width = config.size("qk_nope_head_dim")
     if (values := config.size("v_head_dim")) != width:
-        raise CannotExpress(f"heads of values are {values} wide, of keys {width}; latent has one")
+        raise CannotExpress(
+            f"heads of values are {values} wide, of keys {width}; latent has one width"
+        )
     return {
         "heads": config.size("num_attention_heads"),
         "head_width": width,
         "kv_rank": config.size("kv_lora_rank"),
         "query_rank": config.size("q_lora_rank") if config.has("q_lora_rank") else None,
         "rope": config.size("qk_rope_head_dim", least=0),
+    }
+
+
+def _indexed(config: Fields) -> Options:
+    """Single tokens of latents by the index of DeepSeek-V3.2."""
+    read = _latent(config) if config.has("kv_lora_rank") else {}
+    rope = read.pop("rope", None)
+    if rope is None or 2 * rope != read["head_width"]:
+        raise CannotExpress("indexed reads latents whose keys have half as many rotated numbers")
+    return read | {
+        "block": 1,
+        "budget": config.size("index_topk"),
+        "index_heads": config.size("index_n_heads"),
+        "index_width": config.size("index_head_dim"),
     }
 
 

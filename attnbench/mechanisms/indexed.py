@@ -8,7 +8,8 @@
 
 K heads of keys and values serve H / K consecutive heads each. With `kv_rank` they come from a
 latent of r + d / 2 numbers instead (`latent`), which all heads read as one key and value, with W_UK
-and W_UV inside the core. The budget is n tokens. With C = 1 a query reads the n tokens of the
+and W_UV inside the core; with `query_rank` queries come from a latent too, RMSNorm(x W_DQ), and q^I
+is of it in place of x. The budget is n tokens. With C = 1 a query reads the n tokens of the
 largest s. Else it reads blocks of C tokens: its own up to itself, and the n / C − 1 earlier ones of
 the largest s. A block's s is its mean key's ("mean"), or its tokens' largest ("max"):
 
@@ -52,7 +53,8 @@ QUERIES = 256  # of a part that reads one mask
 class Config(at.OwnHeads, grouped_query.Grouped):
     """`block`: C; `budget`: n; `score`: sum or each; `pool`: mean or max; `index_heads`: I, which
     is K for `each`; `index_width`: e; `kv_heads`: K, which divides H; None: H/4, or the next
-    divisor below; `kv_rank`: r; None: no latents; `heads`: H; `head_width`: d; None: D / H."""
+    divisor below; `kv_rank`: r; None: no latents; `query_rank`: width of W_DQ;
+    None: no W_DQ; `heads`: H; `head_width`: d; None: D / H."""
 
     block: int = 128
     budget: int = 2048
@@ -61,16 +63,19 @@ class Config(at.OwnHeads, grouped_query.Grouped):
     index_heads: int = 4
     index_width: int = 32
     kv_rank: int | None = None
+    query_rank: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_at_least(1, "kv_heads")
-        self.require_at_least(1, "block", "index_heads", "index_width", "kv_rank")
+        self.require_at_least(1, "block", "index_heads", "index_width", "kv_rank", "query_rank")
         self.require_at_least(self.block, "budget")
         self.require_one_of("score", ("sum", "each"))
         self.require_one_of("pool", ("mean", "max"))
         if self.kv_rank is not None and self.kv_heads is not None:
             raise ValueError("a latent is one head of keys; leave kv_heads out")
+        if self.query_rank is not None and self.kv_rank is None:
+            raise ValueError("query_rank is given without kv_rank; give both")
 
     @property
     def count(self) -> int:
@@ -87,19 +92,23 @@ class Config(at.OwnHeads, grouped_query.Grouped):
         """The options of what is read."""
         if self.kv_rank is None:
             return grouped_query.Config(bias=self.bias, kv_heads=self.kv_heads)
-        return latent.Config(bias=self.bias, kv_rank=self.kv_rank)
+        return latent.Config(bias=self.bias, kv_rank=self.kv_rank, query_rank=self.query_rank)
 
 
 class Indexed(at.Choosing):
-    drawn: Tensor  # W_QI beside W_W, and W_KI
+    drawn: Tensor  # W_QI, W_W and W_KI, or the last two alone
+    drawn_queries: Tensor  # W_QI of latents
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.base, self.kept = plain(config)(config.base, workload), kept(config, workload)
         if workload.level is not at.Level.CORE:
             (_, heads), e = indices(config, workload), config.index_width
-            drawn = torch.randn(heads * (e + 1) + e, workload.width) / workload.width**0.5
+            rank, own = config.query_rank, 0 if config.query_rank else heads * e
+            drawn = torch.randn(own + heads + e, workload.width) / workload.width**0.5
             self.register_buffer("drawn", drawn)
+            if rank:
+                self.register_buffer("drawn_queries", torch.randn(heads * e, rank) / rank**0.5)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -117,7 +126,13 @@ class Indexed(at.Choosing):
         e = self.config.index_width
         index = linear(x.detach(), self.drawn)
         keys = layer_norm(index[:, None, :, -e:], (e,), eps=EPSILON)
-        queries = index[..., :-e].unflatten(-1, (-1, e + 1)).transpose(1, 2)
+        index = index[..., :-e]
+        if self.config.query_rank:
+            latents = self.base.query_latent(x).detach()
+            index = torch.cat([linear(latents, self.drawn_queries), index], -1)
+        heads = index.shape[-1] // (e + 1)
+        q, weights = index[..., : heads * e].unflatten(-1, (heads, e)), index[..., heads * e :]
+        queries = torch.cat([q, weights[..., None]], -1).transpose(1, 2)
         return *self.base.projected(x), queries, keys
 
     def attend(self, *inputs: Any) -> Tensor:
@@ -316,7 +331,8 @@ def indices(config: Config, w: at.Workload) -> tuple[int, int]:
 def projections(config: Config, w: at.Workload) -> int:
     """FLOPs of those to what is read and from it, and of W_QI, W_W and W_KI."""
     e = config.index_width
-    index = 2 * w.tokens * w.width * (indices(config, w)[1] * (e + 1) + e)
+    (_, heads), rank = indices(config, w), config.query_rank or w.width
+    index = 2 * w.tokens * (rank * heads * e + w.width * (heads + e))
     return plain(config).flops(config.base, w).projections + index
 
 
@@ -370,7 +386,7 @@ CARD = at.Card(
         Config(block=6, budget=18, score="each", pool="max", kv_heads=2, index_width=4),
         Config(block=4, budget=12, kv_rank=5, index_width=3, bias=True),
         Config(block=4, budget=12, kv_heads=2, index_width=3, heads=6, head_width=5),
-        Config(block=1, budget=6, kv_rank=5, index_width=3, heads=3, head_width=6),
+        Config(block=1, budget=6, kv_rank=5, query_rank=7, index_width=3, heads=3, head_width=6),
         Config(),
     ),
     default=default,

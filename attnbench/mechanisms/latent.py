@@ -94,6 +94,11 @@ class Latent(at.CoreAttention):
         """q and the latent of each token."""
         return self.split(self.query(x)), self.compressed(x)
 
+    def query_latent(self, x: Tensor) -> Tensor:
+        """RMSNorm(x W_DQ), of what has W_DQ."""
+        down, norm, _ = self.query.children()
+        return norm(down(x))
+
     def compressed(self, x: Tensor) -> Tensor:
         """The latent [c, k^R] of each token, [B, N, r + ρ]."""
         c, k = self.down(x).split([self.rank, self.rope], -1)

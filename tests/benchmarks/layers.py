@@ -11,9 +11,10 @@ import json
 import sys
 from itertools import groupby
 from pathlib import Path
+from statistics import median
 
 import attnbench
-from attnbench.analysis.layers import by_round, estimated
+from attnbench.analysis.layers import by_round, estimated, summed
 from attnbench.cli.model import in_a_row, mechanisms, sizes
 from attnbench.kvbytes.configuration import fields
 from attnbench.kvbytes.layers import layers
@@ -78,7 +79,7 @@ def ratios(kind, folder, seconds):
     found, stack = built(kind, folder)
     sweep = folder / "sweep"
     if not sweep.exists():
-        given = {**sizes(found), "mode": "decode,inference", "lengths": "256,1k"}
+        given = {**sizes(found), "mode": "decode,inference", "lengths": "256"}
         kinds = in_a_row(mechanisms(kind, found), read({**given, "dtype": "float32"}))
         attnbench.sweep(
             **given,
@@ -95,14 +96,20 @@ def ratios(kind, folder, seconds):
     depth = sum(counts.values())
     logs = {
         place: [
-            sum(n * one[name] for name, n in counts.items()) / (depth * one[whole])
+            median(total / (depth * one[whole][pair]) for pair, total in totals.items())
             for one in rounds.values()
             if {*counts, whole} <= one.keys()
+            and (totals := shared({name: one[name] for name in counts}, counts, one[whole]))
         ]
         for place, rounds in by_round(stored).items()
     }
     logs = {place: own for place, own in logs.items() if own}
     return {place: (ratio, len(logs[place])) for place, ratio in estimated(logs).items()}
+
+
+def shared(laps, counts, whole):
+    """The sums in pairs of laps that the stack has too."""
+    return {pair: total for pair, total in summed(laps, counts).items() if pair in whole}
 
 
 def main(folder, seconds="90s"):

@@ -19,8 +19,6 @@ LENGTH = 37
 SUBLAYERS = ("Attention", "DeltaNet", "Mixer", "MambaLayer")
 # kinds of layer that no mechanism computes, by what their reason says
 ABSENT = {
-    "deepseek_v32": "index of latents",
-    "glm_moe_dsa": "index of latents",
     "deepseek_v4": "gated pools",
     "falcon_mamba": "Mamba-1",
     "mamba": "Mamba-1",
@@ -29,12 +27,12 @@ ABSENT = {
     "llama4_text": "causal chunks",
     "gemma3n_text": "earlier layer",
     "gemma4_text": "keys that are its values",
-    **dict.fromkeys(
-        ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_linear"), "values are 12 wide"
-    ),
+    "glm_moe_dsa": "index of an earlier layer",
 }
 OF_ONE_WIDTH = {"v_head_dim": 8}  # in place of the 12 of these configurations
-LATENTS = [kind for kind in ABSENT if "12 wide" in ABSENT[kind]]
+LATENTS = (
+    *("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "kimi_linear"),
+)
 
 
 def written(kind, tmp_path, **more):
@@ -66,7 +64,8 @@ def built(kind, found):
 
 def weights(module):
     """The elements of all matrices and filters, without biases, scales and rates."""
-    return sum(p.numel() for p in module.parameters() if p.squeeze().dim() > 1)
+    drawn = (buffer for name, buffer in module.named_buffers() if name.startswith("drawn"))
+    return sum(p.numel() for p in (*module.parameters(), *drawn) if p.squeeze().dim() > 1)
 
 
 @caches
@@ -103,6 +102,12 @@ def test_a_mechanism_has_the_weights_of_the_layer_and_keeps_its_bytes(kind, more
         query = ContextQuery(lengths=(LENGTH,), item_bytes=4)
         kept = rows([Layer(one.words, tuple(parts), None)], query)[0].at[0]
         assert 4 * module.state_elements(config, w) == kept, one
+
+
+def test_sizes_that_no_mechanism_has_are_said(tmp_path):
+    (only,) = measurable(written("deepseek_v3", tmp_path)).kinds
+    assert (only.mechanism, only.layers) == ("", 4)
+    assert only.reason == "heads of values are 12 wide, of keys 8; latent has one width"
 
 
 @pytest.mark.parametrize(
