@@ -100,8 +100,11 @@ class Etc(at.QKVAttention):
             allowed = allowed & keys.mT  # [B, 1, count, r, 3 r + G]
         logits = q @ k.mT  # [B, H, count, r, 3 r + G]
         logits[..., : 3 * r] += self.labelled(q, j - i)
-        o = at.masked_softmax(logits, allowed) @ v
-        return o.flatten(2, 3)[:, :, :n]
+        if mask is None:  # each row has global keys
+            A = logits.add_(at.additive(allowed, logits.dtype)).softmax(-1)
+        else:
+            A = at.masked_softmax(logits, allowed)
+        return (A @ v).flatten(2, 3)[:, :, :n]
 
     def labelled(self, q: Tensor, distance: Tensor) -> Tensor:
         """q_i · a_ij by clipped distance: [B, H, ..., n, d] and [n, n'] to [B, H, ..., n, n']."""
