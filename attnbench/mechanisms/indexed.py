@@ -295,10 +295,6 @@ class Flex(at.flex.Chosen, Indexed):
         read = super().flops(config, w).core * kept(config, w)[1] // w.head_width
         return at.Flops(projections(config, w), scoring(config, w) + read)
 
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return Blocked.elements(config, w)
-
 
 def by_head(k: Tensor, v: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """k and v by head of keys; a latent [B, N, r + d / 2] alone is both of one head."""

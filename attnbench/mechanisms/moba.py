@@ -134,10 +134,6 @@ class Flex(at.flex.Chosen, Moba):
         visited = super().flops(config, w)
         return replace(visited, core=visited.core + scoring(config, w))
 
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return Blocked.elements(config, w)
-
 
 def default(config: Config, w: at.Workload) -> str:
     """On a GPU a loop over blocks mostly waits for the host."""

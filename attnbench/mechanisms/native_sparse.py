@@ -13,7 +13,7 @@ A block has C tokens. K heads of keys and values serve H / K consecutive heads, 
 has no gradient, the means do; they leave padding out. o^c is 0 where no block has ended.
 
 `eager` stores the weights of all three; `blocked` reads chosen blocks by block of keys
-(`attention.selection`), the window in blocks of w queries, and stores none. `flex` lets
+(`attention.selection`), the window in blocks of queries, and stores none. `flex` lets
 flex_attention visit the blocks that any of 128 queries chose, on a GPU. All score all N / C means.
 Always causal. For decoding, the state is k and v, and their sums in every block.
 
@@ -30,6 +30,8 @@ from torch.nn.functional import pad
 from attnbench import attention as at
 from attnbench.mechanisms import grouped_query
 from attnbench.mechanisms.grouped_query import kv_heads
+
+TOGETHER = 256  # queries of a block; fewer would multiply the copies of keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +91,11 @@ class NativeSparse(at.Choosing, at.QKVAttention):
 
     def gated(self, g: Tensor, *outputs: Tensor) -> Tensor:
         """The sum of the outputs of three branches, by x W_γ."""
-        gates = g.sigmoid()
-        return (torch.stack(outputs, -1) * gates[..., None, :]).sum(-1)
+        first, *others = zip(g.sigmoid().split(1, -1), outputs, strict=True)
+        total = first[0] * first[1]
+        for gate, o in others:
+            total = total.addcmul(gate, o)
+        return total
 
     def ended(self, N: int, first: int, stop: int, device: torch.device) -> Tensor:
         """Which blocks of N tokens have ended at each query from `first` to `stop`: [n, M]."""
@@ -213,14 +218,14 @@ class Blocked(NativeSparse):
 
     def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         B, _, N, _ = q.shape
-        b = min(self.config.window, N)
+        w, b = window(self.config, N)
         i = torch.arange(N + -N % b, device=q.device).view(-1, b, 1)
-        j = i[:, :1] + torch.arange(-b, b, device=q.device)  # [n, 1, 2 b]
-        usable = ((j <= i) & (i - j < b) & (j >= 0)).expand(B, -1, -1, -1)  # [B, n, b, 2 b]
+        j = i[:, :1] + torch.arange(-w, b, device=q.device)  # [n, 1, w + b]
+        usable = ((j <= i) & (i - j < w) & (j >= 0)).expand(B, -1, -1, -1)  # [B, n, b, w + b]
         if mask is not None:
-            real = pad(mask, (b, -N % b)).unfold(1, 2 * b, b)  # [B, n, 2 b]
+            real = pad(mask, (w, -N % b)).unfold(1, w + b, b)  # [B, n, w + b]
             usable = usable & real[:, :, None]
-        k, v = (pad(t, (0, 0, b, -N % b)).unfold(2, 2 * b, b).mT for t in (k, v))
+        k, v = (pad(t, (0, 0, w, -N % b)).unfold(2, w + b, b).mT for t in (k, v))
         q = pad(q, (0, 0, 0, -N % b)).unflatten(2, (-1, b))  # [B, H, n, b, d]
         q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (q, k, v))
         o = at.fused_attention(q, k, v, usable.flatten(0, 1)[:, None])
@@ -228,7 +233,7 @@ class Blocked(NativeSparse):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """The projections; means and choice as eager; chosen blocks; 2 w keys of a window."""
+        """The projections; means and choice as eager; chosen blocks; the blocks of a window."""
         count = config.blocks - 1
         chosen = at.chosen_flops(w.seq_len, config.block, count, w.heads, w.head_width)
         read = w.batch * (chosen + within_window(config, w))
@@ -254,10 +259,6 @@ class Flex(at.flex.Chosen, Blocked):
         visited, near = super().flops(config, w), w.batch * within_window(config, w)
         return replace(visited, core=visited.core + scoring(config, w) + near)
 
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return Blocked.elements(config, w)
-
 
 def default(config: Config, w: at.Workload) -> str:
     """On a GPU a loop over blocks mostly waits for the host."""
@@ -265,10 +266,16 @@ def default(config: Config, w: at.Workload) -> str:
     return "flex" if fuses else "blocked"
 
 
+def window(config: Config, N: int) -> tuple[int, int]:
+    """w, at most N, and how many queries read their windows together."""
+    w = min(config.window, N)
+    return w, min(w, TOGETHER)
+
+
 def within_window(config: Config, w: at.Workload) -> int:
-    """FLOPs of the window of one sequence: 2 w keys of each query."""
-    b = min(config.window, w.seq_len)
-    return 4 * (w.seq_len + -w.seq_len % b) * 2 * b * w.width
+    """FLOPs of the window of one sequence: w keys before a block, and the block."""
+    before, b = window(config, w.seq_len)
+    return 4 * (w.seq_len + -w.seq_len % b) * (before + b) * w.width
 
 
 def projections(config: Config, w: at.Workload) -> int:
