@@ -9,7 +9,7 @@
 Loads torch.
 """
 
-from attnbench.attention import caches, flex
+from attnbench.attention import caches, flex, selection
 from attnbench.attention.caches import Cache, Piece
 from attnbench.attention.card import Card, Cost, Exemption, Paper, Tolerance
 from attnbench.attention.contract import (
@@ -51,6 +51,7 @@ from attnbench.attention.primitives import (
     masked_softmax,
     padded_mask,
     row_numbers,
+    signed_argmax,
     softmax_attention,
     sum_flops,
     sum_rule,
@@ -69,6 +70,7 @@ from attnbench.attention.recurrence import (
 from attnbench.attention.selection import (
     Choosing,
     ChosenState,
+    Picked,
     allowed_tokens,
     block_means,
     choose,

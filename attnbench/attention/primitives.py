@@ -226,6 +226,19 @@ def gather_tokens(x: Tensor, index: Tensor) -> Tensor:
     return x.flatten(0, 1).index_select(0, numbers).unflatten(0, index.shape)
 
 
+def signed_argmax(x: Tensor) -> Tensor:
+    """argmax([x; −x]) [..., 2 n] of x [..., n]; n is a power of 2.
+
+    The last bits of |x|, which rounding fills anyway, hold the index: `amax` takes a tenth of the
+    time of `argmax`.
+    """
+    n, size = x.shape[-1], widen(x.abs())
+    bits = size.view(torch.int32 if size.dtype == torch.float32 else torch.int64)
+    index = torch.arange(n, device=x.device, dtype=bits.dtype)
+    best = (bits & -n | index).amax(-1, keepdim=True) & n - 1
+    return (best + n * (x.gather(-1, best.long()) < 0)).squeeze(-1).long()
+
+
 def logits_at_once(device: str) -> int:
     """How many logits to compute at a time: what a core's cache holds, or what fills a GPU."""
     return 2**18 if device == "cpu" else 2**26

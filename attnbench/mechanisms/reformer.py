@@ -13,9 +13,9 @@ only keys in the query's bucket count. Causal: j ≤ i by original position. As 
 d (mean square of q + 1e-6), and q · k is not divided by √d.
 
 More than 64 buckets use two hashes, each of about the square root of that number, so no product
-grows with N². Masked tokens go to a bucket after all others. `chunked` is exact: it processes as
-many chunks at a time as fit a cache and recomputes them in the backward pass; only o and z, as the
-largest logit and a sum, are kept.
+grows with N². Masked tokens go to a bucket after all others. `chunked` is exact: it reads
+the chunks of some heads at a time by a fused kernel, merges the rounds by their log-sum-exp, and
+keeps only o and z.
 
 Left out: the correction log N_ij for keys that occur in several rounds; here they count each time
 (the authors' default); and section 3, since all mechanisms have the same model around them.
@@ -24,7 +24,7 @@ Source: arXiv:2001.04451, section 2.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -68,27 +68,34 @@ class Sorted(NamedTuple):
         bucket = None if self.bucket is None else self.bucket[g]
         return Sorted(self.token[g], valid, bucket, self.rounds)
 
-    def hide(self, logits: Tensor, start: int, causal: bool) -> Tensor:
-        """Masks the logits [G, c, M, 2 M] of the chunks from `start` on, in place."""
-        c, M = logits.shape[1:3]
-        chunks = slice(start, start + c)
-        lowest = torch.finfo(logits.dtype).min
+    def biases(self, causal: bool, like: Tensor) -> list[tuple[slice, Tensor]]:
+        """Slices of chunks, the later ones in place of the earlier, and what to add to their
+        logits [G, c, M, 2 M]."""
+        every = slice(None)
+        if causal or self.valid is not None or self.bucket is not None:
+            return [(every, self.bias(every, causal, like))]
         # within a round a token meets itself only on the diagonal of its chunk
-        logits[..., M:].diagonal(dim1=-2, dim2=-1).fill_(SELF_LOGIT)
-        length = self.token.shape[1] // self.rounds
-        tokens, keys = self.token[:, chunks], look_back(self.token)[:, chunks]
-        first = slice(-start % length, None, length)
-        if first.start < c:
-            same = tokens[:, first, :, None] == keys[:, first, None, :M]
-            logits[:, first, :, :M].masked_fill_(same, SELF_LOGIT)
+        M = self.token.shape[2]
+        itself = SELF_LOGIT * torch.eye(M, device=like.device, dtype=like.dtype)
+        first = slice(0, None, self.token.shape[1] // self.rounds)  # chunk of each round
+        return [
+            (every, nn.functional.pad(itself, (M, 0))[None, None]),
+            (first, self.bias(first, causal, like)),
+        ]
+
+    def bias(self, chunks: slice, causal: bool, like: Tensor) -> Tensor:
+        """What to add to the logits of some chunks, [G, c, M, 2 M]."""
+        tokens, keys = self.token[:, chunks, :, None], look_back(self.token)[:, chunks, None]
+        bias = like.new_zeros(1).where(tokens != keys, SELF_LOGIT)
+        lowest = torch.finfo(like.dtype).min
         if causal:
-            logits.masked_fill_(tokens[..., None] < keys[..., None, :], lowest)
+            bias.masked_fill_(tokens < keys, lowest)
         if self.bucket is not None:
-            keys = look_back(self.bucket)[:, chunks]
-            logits.masked_fill_(self.bucket[:, chunks, :, None] != keys[..., None, :], lowest)
+            own, others = self.bucket[:, chunks, :, None], look_back(self.bucket)[:, chunks, None]
+            bias.masked_fill_(own != others, lowest)
         if self.valid is not None:
-            logits.masked_fill_(~look_back(self.valid)[:, chunks, None], lowest)
-        return logits
+            bias.masked_fill_(~look_back(self.valid)[:, chunks, None], lowest)
+        return bias
 
 
 class Reformer(at.QKVAttention):
@@ -104,7 +111,7 @@ class Reformer(at.QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """The queries also serve as keys; `k` is ignored."""
-        k = q / (q.square().mean(-1, keepdim=True) + EPSILON).sqrt() / q.shape[-1] ** 0.5
+        k = q / (q.square().mean(-1, keepdim=True) + EPSILON).sqrt()
         with torch.no_grad():
             self.buckets = self.hash(q, mask)  # [B, H, R, N]
             items = self.sort(self.buckets, mask)
@@ -115,9 +122,10 @@ class Reformer(at.QKVAttention):
         """q, k, v [B·H, N, d] to [B·H, N, d]."""
         N = q.shape[1]
         q, k, v = (at.gather_tokens(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
-        logits = q @ look_back(k).mT  # [B·H, C, M, 2 M]
-        E, largest = exponentials(items.hide(logits, 0, self.causal))
-        return joined(E @ look_back(v), largest, E.sum(-1), items, N)[0]
+        logits = at.widen(q @ look_back(k).mT / q.shape[-1] ** 0.5)  # [B·H, C, M, 2 M]
+        logits = logits + items.bias(slice(None), self.causal, logits)
+        o = logits.softmax(-1).to(v.dtype) @ look_back(v)
+        return joined(o, logits.logsumexp(-1), items, N)[0]
 
     def hash(self, q: Tensor, mask: Tensor | None) -> Tensor:
         """[B, H, N, d] to [B, H, R, N], one rotation per round and head for the whole batch."""
@@ -127,10 +135,8 @@ class Reformer(at.QKVAttention):
         rounds: list[Tensor] = []
         for size in sizes:
             for r in range(self.config.rounds):
-                rotated = q @ torch.randn(H, d, size // 2, device=q.device).to(q.dtype)
-                best = rotated.abs().argmax(-1, keepdim=True)
-                negative = rotated.gather(-1, best) < 0
-                bucket = total * (best + size // 2 * negative).squeeze(-1)
+                rotation = torch.randn(H, d, size // 2, device=q.device).to(q.dtype)
+                bucket = total * at.signed_argmax(q @ rotation)
                 rounds[r : r + 1] = [rounds[r] + bucket if rounds[r:] else bucket]
             total *= size
         buckets = torch.stack(rounds, 2)
@@ -209,9 +215,17 @@ class Chunked(Reformer):
     def among(self, q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> Tensor:
         return Rounds.apply(q, k, v, items, self.causal)
 
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """As eager, and the first chunk of each round twice if nothing is masked."""
+        M, once = shape(config, w.seq_len)[0], super().flops(config, w)
+        if w.causal or w.padding or config.within_bucket or w.seq_len % M:
+            return once
+        return replace(once, core=once.core + 8 * w.batch * config.rounds * M * M * w.width)
+
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        tables = w.tokens * (2 * w.width + 2 * w.heads)  # k, o and both parts of z
+        tables = w.tokens * (2 * w.width + w.heads)  # k, o and z
         return tables + config.rounds * w.tokens * w.heads * 2 + 6 * at.logits_at_once(w.device)
 
 
@@ -220,66 +234,56 @@ class Rounds(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, items: Sorted, causal: bool) -> Tensor:
-        o, (largest, total) = torch.empty_like(v), q.new_empty(2, *q.shape[:2])
+        o, lse = torch.empty_like(v), at.widen(q.new_empty(q.shape[:2]))
         for g, part in groups(items, q):
             rows, keys, values = circle(q[g], k[g], v[g], part)
-            sums, (tops, norms) = torch.empty_like(rows), rows.new_empty(2, *rows.shape[:3])
-            for c in pieces(rows):
-                logits = part.hide(rows[:, c] @ keys[:, c].mT, c.start, causal)
-                E, tops[:, c] = exponentials(logits)
-                sums[:, c], norms[:, c] = E @ values[:, c], E.sum(-1)
-            o[g], largest[g], total[g] = joined(sums, tops, norms, part, q.shape[1])
-        ctx.save_for_backward(q, k, v, o, largest, total)
+            found, sums = torch.empty_like(rows), lse.new_empty(rows.shape[:3])
+            for c, bias in part.biases(causal, q):
+                some = rows[:, c], keys[:, c], values[:, c]
+                found[:, c], sums[:, c] = at.selection.attend(*some, bias, False)
+            o[g], lse[g] = joined(found, sums, part, q.shape[1])
+        ctx.save_for_backward(q, k, v, o, lse)
         ctx.items, ctx.causal = items, causal
         return o
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, o, largest, total = ctx.saved_tensors
-        dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
-        grad = grad / total[..., None]
-        inner = (grad * o).sum(-1)
+        q, k, v, o, lse = ctx.saved_tensors
+        # digits of these sums are lost, so what sees only itself is left to the last line
+        alone = (lse < SELF_LOGIT / 2)[..., None]
+        towards, total = grad.masked_fill(alone, 0), torch.zeros_like(torch.cat([q, k, v], -1))
         for g, part in groups(ctx.items, q):
             rows, keys, values = circle(q[g], k[g], v[g], part)
-            to_o = at.gather_tokens(grad[g], part.token)
-            shift, drop = (at.gather_tokens(x[g, :, None], part.token) for x in (largest, inner))
+            both = torch.cat([towards[g], o[g]], -1)
+            d_o, merged = at.gather_tokens(both, part.token).chunk(2, -1)
+            sums = at.gather_tokens(lse[g, :, None], part.token).squeeze(-1)
             # the padding of the last chunk of a round holds no queries
-            split_rounds(to_o, part)[:, :, q.shape[1] :] = 0
-            split_rounds(shift, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
-            to_q, to_k, to_v = (torch.empty_like(x) for x in (rows, keys, values))
-            for c in pieces(rows):
-                logits = part.hide(rows[:, c] @ keys[:, c].mT, c.start, ctx.causal)
-                E = logits.sub_(shift[:, c]).exp_()
-                to_v[:, c] = E.mT @ to_o[:, c]
-                to_logits = (to_o[:, c] @ values[:, c].mT).sub_(drop[:, c]).mul_(E)
-                to_q[:, c] = to_logits @ keys[:, c]
-                to_k[:, c] = to_logits.mT @ rows[:, c]
-            scattered(dq[g], to_q, part)
-            scattered(dk[g], fold(to_k), part)
-            scattered(dv[g], fold(to_v), part)
-        return dq, dk, dv, None, None
+            split_rounds(d_o, part)[:, :, q.shape[1] :] = 0
+            split_rounds(sums, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
+            changes = torch.empty_like(rows), torch.empty_like(keys), torch.empty_like(values)
+            for c, bias in part.biases(ctx.causal, q):
+                some = (d_o[:, c], rows[:, c], keys[:, c], values[:, c]), (merged[:, c], sums[:, c])
+                found = at.selection.attend_backward(*some[0], bias, *some[1], False)
+                for change, one in zip(changes, found, strict=True):
+                    change[:, c] = one
+            to_q, to_k, to_v = changes
+            scattered(total[g], torch.cat([to_q, fold(to_k), fold(to_v)], -1), part)
+        dq, dk, dv = total.split([q.shape[-1], k.shape[-1], v.shape[-1]], -1)
+        return dq, dk, dv + grad * alone, None, None
 
 
 def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
-    """Slices of heads, `logits_at_once` at a time, and their items."""
+    """Slices of heads, about as many as the cache holds rows of, and their items."""
     _, C, M = items.token.shape
-    step = max(1, at.logits_at_once(q.device.type) // (C * 2 * M * M))
+    step = max(1, at.logits_at_once(q.device.type) // (C * M * M // 2))
     for first in range(0, len(q), step):
         g = slice(first, first + step)
         yield g, items.heads(g)
 
 
-def pieces(rows: Tensor) -> Iterator[slice]:
-    """Slices of chunks of [G, C, M, d], `logits_at_once` at a time."""
-    G, C, M, _ = rows.shape
-    step = max(1, at.logits_at_once(rows.device.type) // (G * 2 * M * M))
-    for first in range(0, C, step):
-        yield slice(first, min(first + step, C))
-
-
 def circle(q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> tuple[Tensor, Tensor, Tensor]:
     """q [G, C, M, d], k and v [G, C, 2 M, d] in sorted order."""
-    q, k, v = (at.gather_tokens(x, items.token) for x in (q, k, v))
+    q, k, v = at.gather_tokens(torch.cat([q, k, v], -1), items.token).chunk(3, -1)
     return q, look_back(k), look_back(v)
 
 
@@ -299,28 +303,15 @@ def fold(x: Tensor) -> Tensor:
     return chunk + before.roll(-1, 1)
 
 
-def exponentials(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """exp(logits − m) [G, C, M, 2 M] and m [G, C, M], the largest logit of each row."""
-    m = logits.detach().amax(-1)
-    return (logits - m[..., None]).exp(), m
-
-
-def joined(o: Tensor, m: Tensor, s: Tensor, items: Sorted, N: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Combines the rounds: o [G, C, M, d] to [G, N, d], with m and s over all rounds [G, N].
-
-    o and s are sums of exp(logit − m) v and of exp(logit − m). log s is never added to m, since it
-    would be lost next to the logit of a token that sees only itself.
-    """
-    o, m, s, token = (split_rounds(x, items)[:, :, :N] for x in (o, m, s, items.token))
-    m, s = (torch.zeros_like(x).scatter(-1, token, x) for x in (m, s))  # [G, R, N], by token
-    largest = m.amax(1)
-    share = (m - largest[:, None]).exp()
-    total = (share * s).sum(1)
-    share = (share / total[:, None]).gather(-1, token)
+def joined(o: Tensor, lse: Tensor, items: Sorted, N: int) -> tuple[Tensor, Tensor]:
+    """Combines the rounds: o [G, C, M, d] to [G, N, d], and log-sum-exps to those of all [G, N]."""
+    o, lse, token = (split_rounds(x, items)[:, :, :N] for x in (o, lse, items.token))
+    lse = torch.zeros_like(lse).scatter(-1, token, lse)  # [G, R, N], by token
+    share = lse.softmax(1).to(o.dtype).gather(-1, token)
     o = (o * share[..., None]).flatten(0, 2)
     empty = o.new_zeros(len(token) * N, o.shape[-1])
     o = empty.index_add(0, at.row_numbers(token, N), o).unflatten(0, (-1, N))
-    return o, largest, total
+    return o, lse.logsumexp(1)
 
 
 def split_rounds(x: Tensor, items: Sorted) -> Tensor:

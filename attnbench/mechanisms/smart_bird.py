@@ -31,7 +31,6 @@ Source: arXiv:2108.09193, section 3.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -177,7 +176,7 @@ class SmartBird(at.QKVAttention):
         ).flatten()  # of [B N H, d], the layout of the projections
         q = q.transpose(1, 2).reshape(-1, 1, d) / d**0.5
         keys = torch.cat([k, v], -1).transpose(1, 2).reshape(-1, 2 * d)  # next to each other
-        o = Picked.apply(q, keys, rows, self.valid(self.chosen, mask))
+        o = at.Picked.apply(q, keys, rows, self.valid(self.chosen, mask))
         return o.view(B, N, H, d).transpose(1, 2)
 
     def valid(self, chosen: Tensor, mask: Tensor | None) -> Tensor | None:
@@ -257,36 +256,6 @@ def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws
             heads.append(a @ v[keys, part])
         rows.append(torch.cat(heads))
     return module.output(torch.stack(rows))
-
-
-class Picked(torch.autograd.Function):
-    """q [n, 1, d], scaled, k and v as one table [n, 2 d], and the rows [n K] that each q reads.
-
-    The backward pass gathers k and v again. It multiplies by elements where one dimension of a
-    product is 1, since a product of matrices takes ten times as long.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, table: Tensor, rows: Tensor, valid: Tensor | None) -> Tensor:
-        k, v = picked(table, rows, len(q))
-        a = at.masked_softmax(q @ k.mT, valid)  # [n, 1, K]
-        ctx.save_for_backward(q, table, rows, a)
-        return a @ v
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, table, rows, a = ctx.saved_tensors
-        k, v = picked(table, rows, len(q))
-        to_a = (v @ grad.mT).mT
-        to_logits = a * (to_a - (a * to_a).sum(-1, keepdim=True))
-        both = torch.cat([to_logits.mT * q, a.mT * grad], -1).flatten(0, 1)
-        return to_logits @ k, torch.zeros_like(table).index_add_(0, rows, both), None, None
-
-
-def picked(table: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """k and v [n, K, d] of rows of a table [n, 2 d]."""
-    k, v = table.index_select(0, rows).view(count, -1, table.shape[1]).chunk(2, -1)
-    return k, v
 
 
 def largest(P: Tensor, K: int, heads: int) -> Tensor:
