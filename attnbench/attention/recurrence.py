@@ -147,7 +147,7 @@ def pairs(seq_len: int, chunk: int) -> int:
 
 def channel_products_flops(seq_len: int, chunk: int, rows: int, dk: int) -> int:
     """FLOPs of `channel_products` in all chunks of one head."""
-    return sum(count * channel_flops(C, rows, dk) for count, C in spans(seq_len, chunk, seq_len))
+    return rows * sum(count * channel_flops(C, dk) for count, C in spans(seq_len, chunk, seq_len))
 
 
 def by_token(rule: Rule, S: Tensor, g: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,13 +195,14 @@ def dplr_token(
 def by_chunk(
     rule: Rule, chunk: int, S: Tensor, g: Tensor, *inputs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    outputs, start, q = [], 0, inputs[0]
+    outputs, q = [], inputs[0]
     most = max(1, logits_at_once(q.device.type) * q.shape[2] // (q.numel() * chunk))
-    for count, C in spans(q.shape[2], chunk, most):
-        part = slice(start, start := start + count * C)
-        read = [x if x.shape[2] == 1 else x[:, :, part] for x in (g, *inputs)]
+    parts = [*spans(q.shape[2], chunk, most)]
+    sizes = [count * C for count, C in parts]
+    every = [[x] * len(parts) if x.shape[2] == 1 else x.split(sizes, 2) for x in (g, *inputs)]
+    for (_, C), *read in zip(parts, *every, strict=True):
         # the backward pass begins with the last part, so recomputing that one would save nothing
-        if g.dim() == 4 and torch.is_grad_enabled() and start < q.shape[2]:
+        if g.dim() == 4 and torch.is_grad_enabled() and len(outputs) < len(parts) - 1:
             o, S = checkpoint(by_part, rule, C, S, *read, use_reentrant=False)
         else:
             o, S = by_part(rule, C, S, *read)
@@ -256,10 +257,10 @@ def row_decay_chunks(
     S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
     """g, q and k [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
-    A, growth, left = channel_products(q[..., None, :], k, g)
+    growth, left, A = channel_products(k, g, q)
     added = (k * left).mT @ v
     before, S = carried(torch.addcmul, added, growth[..., -1, :, None].expand_as(added), S)
-    return A.squeeze(-2) @ v + (q * growth) @ before, S
+    return A @ v + (q * growth) @ before, S
 
 
 def delta_chunks(
@@ -271,8 +272,7 @@ def delta_chunks(
     """
     u, r = beta[..., None] * v, beta[..., None] * k
     if decays.dim() == 5:
-        products, growth, left = channel_products(torch.stack([r, q], -2), k, decays)
-        L, A = products.unbind(-2)
+        growth, left, L, A = channel_products(k, decays, r, q)
     else:
         gamma = Ratio.apply(decays, u.dtype)
         exponents = decays, decays[..., -1:] - decays
@@ -315,8 +315,10 @@ def solved(
     q and b have their decays from the start and to the end of their chunks, which are `growth`.
     """
     dk, dv = S.shape[2:]
-    # reads L below its diagonal only
-    UW = torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
+    # reads L below its diagonal only; from the right, rows of the result are contiguous
+    UW = torch.linalg.solve_triangular(
+        L.mT, right.mT, upper=True, left=False, unitriangular=True
+    ).mT
     AU, AW = (A @ UW).split([dv, dk], -1)
     TU, TW = (b.mT @ UW).split([dv, dk], -1)
     if added:
