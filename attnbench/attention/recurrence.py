@@ -288,16 +288,12 @@ def dplr_chunks(
     """g, q, k, b and r [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
     C, growth = q.shape[-2], g.cumsum(-2).exp()
     shrunk, last = growth.reciprocal(), growth[..., -1:, :]
-    rows = torch.cat([r * growth, q * growth], -2)
-    keys = torch.cat([b * shrunk, k * shrunk], -2)  # [n, B, H, 2 C, dk]
-    of_r, of_q = (rows @ keys.mT).split(C, -2)
-    L, near = of_r.split(C, -1)
+    r, q, b, k = r * growth, q * growth, b * shrunk, k * shrunk
     past = torch.ones(C, C, dtype=q.dtype, device=q.device).tril()
-    A, far = (of_q * past.repeat(1, 2)).split(C, -1)
-    rows, q = rows.split(C, -2)
-    b, k = (keys * last).split(C, -2)
-    right = torch.cat([near.tril(-1) @ -v, rows], -1)
-    return solved(S, L, A, right, q, b, last, (far @ v, k.mT @ v))
+    L, A = r @ b.mT, q @ b.mT * past
+    right = torch.cat([(r @ k.mT * -past.tril(-1)) @ v, r], -1)
+    added = (q @ k.mT * past) @ v, (k * last).mT @ v
+    return solved(S, L, A, right, q, b * last, last, added)
 
 
 def solved(
