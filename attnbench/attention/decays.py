@@ -21,6 +21,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from attnbench.attention.primitives import additive, causal_mask
 
 BLOCK = 8  # keys whose decays are counted from one token
 
@@ -97,7 +100,9 @@ class ChannelProducts(torch.autograd.Function):
         return growth, left, *products
 
     @staticmethod
-    def backward(ctx: Any, d_growth: Tensor, d_left: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
+    def backward(
+        ctx: Any, d_growth: Tensor, d_left: Tensor, *changes: Tensor
+    ) -> tuple[Tensor, ...]:
         y, b, weak, growth, left, *rows = ctx.saved_tensors
         d_left = d_left * left
         dy, db = torch.zeros_like(y), torch.addcmul(-d_left, d_growth, growth)
@@ -129,3 +134,68 @@ def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
         middle = (start + end) // 2
         decays = (b[..., start:, :] - b[..., middle : middle + 1, :]).exp()
         yield slice(start, end), slice(start, C), decays
+
+
+class Fading(torch.autograd.Function):
+    """o [B, H, N, ·] of softmax(q kᵀ / √d + F_i − F_j) v, j ≤ i, for a block of queries at a time.
+
+    F [B, H, N] is float64, and `columns` those after the d of k: they hold F of the middle of the
+    block − F_j, and q has √d there. They are written in place, so that no block copies k; keys
+    where a mask [B, N] is False get the lowest number. Training keeps what the kernel made of each
+    block.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        F: Tensor,
+        mask: Tensor | None,
+        block: int,
+        columns: range,
+    ) -> Tensor:
+        N, outputs = q.shape[2], []
+        past = additive(causal_mask(block, N, q.device), q.dtype)
+        past = pad(past, (-N % 8, 0))  # as kernels of GPUs ask for
+        ctx.written, ctx.blocks = (k.data, F.detach(), mask, columns), []
+        for start in range(0, N, block):
+            end = min(start + block, N)
+            write_fading(start, end, *ctx.written)
+            # of `data`, since the graph of a block need not know what others write
+            own = [x.data for x in (q[:, :, start:end], k[:, :, :end], v[:, :, :end])]
+            with torch.set_grad_enabled(any(ctx.needs_input_grad)):
+                own = [x.requires_grad_(torch.is_grad_enabled()) for x in own]
+                bias, scale = past[start - end :, -end:], columns.start**-0.5
+                o = scaled_dot_product_attention(*own, attn_mask=bias, scale=scale)
+            outputs.append(o.detach())
+            ctx.blocks.append((start, end, o, own))
+        return torch.cat(outputs, 2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (_, F, _, columns), (*_, whole) = ctx.written, ctx.blocks[-1]
+        dq, dk, dv, dF = (torch.zeros_like(x) for x in (gradient, *whole[1:], F))
+        for start, end, o, own in ctx.blocks:
+            write_fading(start, end, *ctx.written)
+            found = torch.autograd.grad(o, own, gradient[:, :, start:end], retain_graph=True)
+            dq[:, :, start:end] = found[0]
+            dk[:, :, :end] += found[1]
+            dv[:, :, :end] += found[2]
+            faded = found[1][..., columns.start].double()
+            dF[..., :end] -= faded
+            dF[..., start] += faded.sum(-1)  # 0 but for rounding, which later sums would collect
+        return dq, dk, dv, dF, None, None, None
+
+
+def write_fading(
+    start: int, end: int, k: Tensor, F: Tensor, mask: Tensor | None, columns: range
+) -> None:
+    """The `columns` of keys for the queries from `start` to `end`."""
+    faded = F[..., (start + end) // 2, None] - F[..., :end]
+    if mask is not None:
+        faded = faded.masked_fill(~mask[:, None, :end], torch.finfo(k.dtype).min / 4)
+    for column in columns:
+        k[:, :, :end, column] = faded
+        faded = faded - k[:, :, :end, column]

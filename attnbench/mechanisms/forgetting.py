@@ -10,8 +10,8 @@
 softmax, so they are one more column of the keys, which a column of ones in q reads. Queries go in
 blocks of C, and the column counts from the middle of a block: as C is small, keys that matter have
 small numbers, and lose no digits in long sequences. Narrow types, whose few digits would not tell
-neighbours apart, have three columns that add up to it. In training each block is computed once
-more, not kept.
+neighbours apart, have three columns that add up to it. Training keeps what the kernel made of a
+block, but one k for all, whose columns are written anew.
 
 Padding fades nothing. The core begins with q, k, v and x W_F. Always causal. For decoding, the
 state is the cache of k and v, and x W_F of every token.
@@ -21,7 +21,6 @@ Source: arXiv:2503.02130, equations (6) to (8).
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -132,32 +131,12 @@ class Sdpa(Forgetting):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
         F, d = self.fading(f, mask).cumsum(-1), q.shape[-1]
         more = at.further_columns(d, columns(q.dtype), q.device.type)
-        q = pad(q, (0, more), value=d**0.5)
+        q, k = pad(q, (0, more), value=d**0.5), pad(k, (0, more))
         v = pad(v, (0, more))  # or torch uses a kernel that stores weights
         if mask is not None:
             v = v * mask[:, None, :, None]
-        return at.ByQueries.apply(partial(self.part, mask), BLOCK, q, k, v, F)[..., :d]
-
-    def part(
-        self, mask: Tensor | None, start: int, q: Tensor, k: Tensor, v: Tensor, F: Tensor
-    ) -> Tensor:
-        """The outputs of the last of the tokens, from `start` on, with columns for the decays."""
-        first, middle = F[..., start, None], F[..., (start + F.shape[-1]) // 2, None]
-        # no gradient goes to the middle, which is later than some queries
-        faded, scale = first - F + (middle - first).detach(), k.shape[-1] ** -0.5
-        if mask is not None:
-            lowest = torch.finfo(k.dtype).min / 4
-            faded = faded.masked_fill(~mask[:, None, : k.shape[2]], lowest)
-        added = [faded.to(k.dtype)]
-        while len(added) < columns(k.dtype):
-            faded = faded - added[-1]
-            added.append(faded.to(k.dtype))
-        del faded  # float64
-        k = torch.cat([k, *(column[..., None] for column in added)], -1)
-        if zeros := q.shape[-1] - k.shape[-1]:
-            k = pad(k, (0, zeros))
-        past = at.causal_mask(q.shape[2], k.shape[2], q.device)
-        return scaled_dot_product_attention(q, k, v, attn_mask=past, scale=scale)
+        added = range(d, d + columns(q.dtype))
+        return at.Fading.apply(q, k, v, F, mask, BLOCK, added)[..., :d]
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
