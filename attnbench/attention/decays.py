@@ -168,7 +168,7 @@ class Fading(torch.autograd.Function):
             with torch.set_grad_enabled(any(ctx.needs_input_grad)):
                 own = [x.requires_grad_(torch.is_grad_enabled()) for x in own]
                 bias, scale = past[start - end :, -end:], columns.start**-0.5
-                o = scaled_dot_product_attention(*own, attn_mask=bias, scale=scale)
+                o = scaled_dot_product_attention(own[0], own[1], own[2], bias, scale=scale)
             outputs.append(o.detach())
             ctx.blocks.append((start, end, o, own))
         return torch.cat(outputs, 2)

@@ -195,7 +195,8 @@ def dplr_token(
 def by_chunk(
     rule: Rule, chunk: int, S: Tensor, g: Tensor, *inputs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    outputs, q = [], inputs[0]
+    outputs: list[Tensor] = []
+    q = inputs[0]
     most = max(1, logits_at_once(q.device.type) * q.shape[2] // (q.numel() * chunk))
     parts = [*spans(q.shape[2], chunk, most)]
     sizes = [count * C for count, C in parts]
