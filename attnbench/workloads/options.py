@@ -30,7 +30,6 @@ from attnbench.workloads import axes, presets
 # takes a text and, for errors, the name of the option
 Reader: TypeAlias = Callable[[str, str], Any]
 
-CROSSED = tuple(SIZES)
 BOTH = "both"
 LARGEST_SEED = (1 << 32) - 1
 
@@ -76,7 +75,7 @@ def options() -> Mapping[str, Option]:
                 field=each.name,
                 record=record,
                 flag=each.type in (bool, bool | None),
-                default=(default,) if default and each.name in CROSSED else default,
+                default=(default,) if default and each.name in SIZES else default,
                 panel=each.metadata["panel"],
                 help=each.metadata["help"],
                 chosen=each.metadata.get("chosen", ""),

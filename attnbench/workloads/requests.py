@@ -17,9 +17,9 @@ from attnbench.devices.finding import AUTO, choose, find
 from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError, small_file
 from attnbench.modes import find as find_mode
-from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Sizes
+from attnbench.records import LEAST_ROUNDS, SIZES, Level, Request, Settings, Sizes
 from attnbench.records.selection import layers
-from attnbench.workloads.options import CROSSED, flag, options, read
+from attnbench.workloads.options import flag, options, read
 from attnbench.workloads.presets import expand, preset
 
 FILE = "sweep.toml"
@@ -53,7 +53,7 @@ def resumed(stored: Request, given: Mapping[str, Any]) -> Request:
     Raises `UsageError`, `CannotRun`.
     """
     given = {**given, "device": stored.device} if given.get("device") == AUTO else given
-    sizes = {name: dict.fromkeys(getattr(one, name) for one in stored.sizes) for name in CROSSED}
+    sizes = {name: dict.fromkeys(getattr(one, name) for one in stored.sizes) for name in SIZES}
     memory_bytes = choose(stored.device).sampling(False, False).get("memory_limit_bytes")
     settings = replace(
         stored.settings, **of_record(Settings, given), memory_limit_bytes=memory_bytes
@@ -64,10 +64,9 @@ def resumed(stored: Request, given: Mapping[str, Any]) -> Request:
 
 def with_sizes(values: Mapping[str, Any], asked: Request) -> Request:
     """The request with every combination of the sizes among the values."""
-    lists = (values[name] or (None,) for name in CROSSED)
-    sizes = [Sizes(**dict(zip(CROSSED, one, strict=True))) for one in product(*lists)]
-    first = {name: getattr(sizes[0], name) for name in CROSSED}
-    return replace(asked, **first, variants=tuple(sizes) if len(sizes) > 1 else ())
+    lists = (values[name] or (None,) for name in SIZES)
+    sizes = [Sizes(**dict(zip(SIZES, one, strict=True))) for one in product(*lists)]
+    return replace(asked, **vars(sizes[0]), variants=tuple(sizes) if len(sizes) > 1 else ())
 
 
 def chosen(
