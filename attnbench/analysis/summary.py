@@ -16,6 +16,7 @@ from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
 from attnbench.metrics import PREDICTED, ROWS, TABLE, TIME, Better, Join
 from attnbench.records import (
+    MISSING,
     Outcome,
     Part,
     Planned,
@@ -33,8 +34,6 @@ from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 # names for annotations elsewhere, so that other rooms need not import pandas
 Frame = pd.DataFrame
 Row = pd.Series
-
-MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
 
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
