@@ -153,7 +153,7 @@ class Attention(nn.Module):
     @staticmethod
     def elements(config: Any, workload: Workload) -> int:
         """Predicted peak of elements that the core materialises in addition to q, k, v and o."""
-        raise NotImplementedError
+        return 5 * workload.heads * workload.tokens * workload.seq_len  # all weights, and scores
 
 
 class Projections(nn.Module):

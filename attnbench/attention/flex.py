@@ -139,9 +139,8 @@ class Chosen(Form):
         """All keys up to the query, of which it reads some."""
         return within(w.seq_len, lambda i: (0 * i, i + 1))
 
-    @classmethod
-    def elements(cls, config: Any, w: Workload) -> int:
-        return super(Form, cls).elements(config, w)  # of the form that it changes
+    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
+        return read_chosen(q, k, v, choice, mask, self.config.block)
 
 
 @cache

@@ -95,6 +95,11 @@ class Choosing(CoreAttention):
         """`choice` [K or 1, N, M]: the blocks that each query reads, besides its own if C > 1."""
         return {} if self.choice is None else {"choice": self.choice[index]}
 
+    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
+        """The outputs for a choice, [B, H, N, d]; a fused form overrides it."""
+        allowed = allowed_tokens(choice, 0, q.shape[2], self.config.block)
+        return read_allowed(q, k, v, allowed, mask)
+
 
 class ChosenState(NamedTuple):
     """k and v of past tokens [B, K, S, d], sums of index keys in blocks [B, ·, M, e], a length.

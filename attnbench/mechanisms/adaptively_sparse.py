@@ -79,10 +79,6 @@ class AdaptivelySparse(at.CachedAttention):
         """q kᵀ and A v; the products are full even if causal."""
         return at.Flops(at.projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
 
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return 5 * w.heads * w.tokens * w.seq_len
-
 
 def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
@@ -185,14 +181,8 @@ def powers(x: Tensor, tau: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     return y, threshold_(w, 2 * NEGLIGIBLE, 0.0)
 
 
-def weights(x: Tensor, a: Tensor, start: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """A and w [·, N] and τ [·, 1] from x = (α - 1) z [·, N], and about where τ is."""
-    tau = threshold(x, a, start)
-    return *powered(x, tau, a), tau
-
-
-def powered(x: Tensor, tau: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """A and w [·, N]."""
+def weights(x: Tensor, a: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+    """A and w [·, N] from x = (α - 1) z [·, N] and τ [·, 1]."""
     y, w = powers(x, tau, a)
     A = y.mul_(w)
     return A.div_(A.sum(-1, keepdim=True)), w
@@ -214,7 +204,8 @@ class Entmax(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, a: Tensor) -> Tensor:
         # powers lose too much in the half types
         x = a * at.widen(logits)
-        A, _, _ = weights(x - x.amax(-1, keepdim=True), a)
+        x = x - x.amax(-1, keepdim=True)
+        A, _ = weights(x, a, threshold(x, a))
         ctx.save_for_backward(A, a)
         return A.to(logits.dtype)
 
@@ -239,8 +230,9 @@ class Rows(torch.autograd.Function):
             parts = zip(*(t.split(heads) for t in (scaled(q, a), k, a)), strict=True)
             tau = torch.cat([normal_threshold(*part) for part in parts])
         for part, x in pieces(scaled(q, a), k, keys, causal):
-            start = tau[part] if guessed else None
-            A, _, tau[part] = weights(x, a[part[0], None, None], start)
+            exponent = a[part[0], None, None]
+            tau[part] = threshold(x, exponent, tau[part] if guessed else None)
+            A, _ = weights(x, exponent, tau[part])
             o[part] = A.to(v.dtype) @ v[part[0]]
         ctx.save_for_backward(q, k, v, a, keys, tau)
         ctx.causal = causal
@@ -252,7 +244,7 @@ class Rows(torch.autograd.Function):
         dq, dk, dv, da = (torch.zeros_like(x) for x in (q, k, v, a))
         for part, x in pieces(scaled(q, a), k, keys, ctx.causal):
             head = part[0]
-            A, w = powered(x, tau[part], a[head, None, None])
+            A, w = weights(x, a[head, None, None], tau[part])
             dv[head] += A.to(v.dtype).mT @ grad[part]
             to_A = at.widen(grad[part] @ v[head].mT)
             to_logits, to_alpha = gradients(A, w, a[head, None, None], to_A)

@@ -103,11 +103,6 @@ class Forgetting(at.QKVAttention):
         core = 4 * w.step * w.tokens * w.width
         return replace(Forgetting.flops(config, at.each_alone(w)), core=core)
 
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Logits, decays in float64, weights."""
-        return 5 * w.heads * w.tokens * w.seq_len
-
 
 def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, rows = module.width // module.heads, []

@@ -169,11 +169,6 @@ class Indexed(at.Choosing):
             s = pad(s, (0, -s.shape[-1] % C), value=-torch.inf).unflatten(-1, (-1, C)).amax(-1)
         return s
 
-    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
-        """The outputs for a choice [B, K or 1, N, M], [B, H, N, d]."""
-        N = q.shape[2]
-        return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
-
     def start(self, batch: int, capacity: int) -> at.State:
         c, like, (K, width) = self.config, self.base.output.weight, self.kept
         k = like.new_empty(batch, K, capacity, width)
@@ -282,8 +277,7 @@ class Blocked(Indexed):
 
 
 class Flex(at.flex.Chosen, Indexed):
-    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
-        return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
+    elements = staticmethod(Blocked.elements)
 
     @staticmethod
     def needs(config: Config, w: at.Workload) -> str | None:

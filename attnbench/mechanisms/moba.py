@@ -49,11 +49,6 @@ class Moba(at.Choosing, at.QKVAttention):
         )
         return self.read(q, k, v, self.choice, mask)
 
-    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
-        """The outputs for a choice [B, H, N, M], [B, H, N, d]."""
-        N = q.shape[2]
-        return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
-
     def start(self, batch: int, capacity: int) -> at.ChosenState:
         like, H, d = self.key.weight, self.heads, self.width // self.heads
         k, v = like.new_empty(2, batch, H, capacity, d)
@@ -125,8 +120,7 @@ class Blocked(Moba):
 
 
 class Flex(at.flex.Chosen, Moba):
-    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
-        return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
+    elements = staticmethod(Blocked.elements)
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:

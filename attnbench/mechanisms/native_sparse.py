@@ -84,7 +84,7 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         )
         outputs = (
             self.compressed(q, means_k, means_v, visible),
-            self.selected(q, k, v, self.choice, mask),
+            self.read(q, k, v, self.choice, mask),
             self.near(q, k, v, mask),
         )
         return self.gated(g, *outputs)
@@ -120,13 +120,6 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         """o^c of mean keys and values [B, K, M, d]."""
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
         return at.read_allowed(q, k, v, visible, None)
-
-    def selected(
-        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        """o^s for a choice [B, K, N, M]."""
-        allowed = at.allowed_tokens(choice, 0, q.shape[2], self.config.block)
-        return at.read_allowed(q, k, v, allowed, mask)
 
     def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """o^w."""
@@ -178,10 +171,6 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         core = 2 * 4 * w.tokens * w.seq_len * w.width
         return at.Flops(projections(config, w), scoring(config, w) + core)
 
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return 5 * w.heads * w.tokens * w.seq_len
-
 
 def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     C, gates, choice, heads = module.config.block, module.gates(x).sigmoid(), draws["choice"], []
@@ -211,9 +200,7 @@ class Blocked(NativeSparse):
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
         return at.fused_attention(q, k, v, visible)
 
-    def selected(
-        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
-    ) -> Tensor:
+    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
         return at.read_chosen(q, k, v, choice, mask, self.config.block)
 
     def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -248,10 +235,7 @@ class Blocked(NativeSparse):
 
 
 class Flex(at.flex.Chosen, Blocked):
-    def selected(
-        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        return at.flex.read_chosen(q, k, v, choice, mask, self.config.block)
+    elements = staticmethod(Blocked.elements)
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
