@@ -44,6 +44,7 @@ DOORS = {
         "verify",
         "measure",
         "catalogue/adopted.py",
+        "catalogue/claimed.py",
         "catalogue/compiled.py",
         "catalogue/stacked.py",
     },

@@ -49,7 +49,7 @@ LINES = {
 TESTS = (28_380, 22_000)
 ALL = (23_620, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
-OPTIONS = (90, 90)  # of all verbs, with --help
+OPTIONS = (94, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
 # of a verb and all files that exist for it alone
 VERBS = {"claims": 350, "explain": 250, "compare": 200, "recommend": 130}

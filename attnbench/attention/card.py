@@ -158,7 +158,8 @@ class Card:
     def cannot_decode(self, form: str) -> str | None:
         """Why the form cannot continue a sequence token by token, or None."""
         module = self.forms[form]
-        if module.start is Attention.start or module.package or module.compiles:
+        without = module.start is Attention.start or module.package or module.compiles
+        if without or self.no_decode_reason:
             return self.no_decode_reason or "this form has no step of its own"
         return None
 

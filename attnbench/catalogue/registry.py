@@ -51,8 +51,9 @@ def decodes(name: str) -> bool:
 def card(name: str) -> "Card":
     """The card of `name`, a mechanism, `path/to/file.py:NAME` or stack, with a form `compiled`.
 
-    A mechanism of this package also has the forms that other packages compute. Raises
-    `UnknownMechanism`, which suggests the nearest names, and for a stack `UsageError`.
+    A mechanism of this package also has the forms that other packages compute, and `NAME:file.py`
+    one for each function of the file. Raises `UnknownMechanism`, which suggests the nearest names,
+    and for a stack `UsageError`.
     """
     found = _card(name)
     from attnbench.catalogue.compiled import with_compiled
@@ -67,6 +68,8 @@ def _card(name: str) -> "Card":
         return stacked(name, card)
     if ".py:" in name:
         return _from_path(name)
+    if name.endswith(".py"):
+        return _claimed(name)
     if name in built_in():
         own: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
         return replace(own, forms={**own.forms, **package_forms(name)})
@@ -109,6 +112,16 @@ def _from_path(name: str) -> "Card":
     return _adopted(load, name)
 
 
+def _claimed(name: str) -> "Card":
+    mechanism, _, path = name.partition(":")
+    own = _card(mechanism)
+    if not Path(path).is_file():
+        raise UnknownMechanism(f"no file {path!r} for the kernel of {mechanism}")
+    from attnbench.catalogue.claimed import claimed
+
+    return claimed(own, _loaded(lambda: module_of(Path(path)), name), name)
+
+
 def module_of(path: Path) -> ModuleType:
     """The file as a module, run once per process; it can import files of the same folder.
 
@@ -145,13 +158,18 @@ def _package(file: Path) -> tuple[str, Path]:
 
 
 def _adopted(load: Callable[[], Any], name: str) -> "Card":
-    """The card of the object that `load` returns; errors in user code become one line."""
+    """The card of the object that `load` returns."""
+    offered = _loaded(load, name)
+    from attnbench.catalogue.adopted import adopt
+
+    return adopt(offered, name)
+
+
+def _loaded(load: Callable[[], Any], name: str) -> Any:
+    """What `load` returns; errors in user code become one line."""
     try:
-        offered = load()
+        return load()
     except UnknownMechanism:
         raise
     except (Exception, SystemExit) as error:
         raise UnknownMechanism(f"mechanism {name!r} cannot be loaded: {one_line(error)}") from error
-    from attnbench.catalogue.adopted import adopt
-
-    return adopt(offered, name)

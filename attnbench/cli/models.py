@@ -30,6 +30,7 @@ def models(
         ),
     ] = "*",
     verify: bool = switch("--verify", "Check outputs, gradients, masks and counts on small sizes."),
+    stress: bool = switch("--stress", "With --verify: errors on inputs that break kernels, too."),
     json_: bool = options.as_json(),
 ) -> None:
     """List mechanisms with class, complexity and forms, or show one in full."""
@@ -38,6 +39,8 @@ def models(
     from attnbench.workloads import reading
 
     matches = named(pattern)
+    if stress and not verify:
+        raise UsageError("--stress has no effect without --verify")
     if verify and any(map(layers, matches)):
         raise UsageError("--verify checks mechanisms; name the layers of a stack one by one")
     chosen = choose(AUTO)
@@ -45,7 +48,7 @@ def models(
     with stoppable(lambda: "nothing was kept"), reading_server() as server:
         rows = reading.describe(matches, chosen.name, server)
         if verify:
-            show_checks({name: reading.verify(name, server) for name in matches}, json_)
+            show_checks({name: reading.verify(name, server, stress) for name in matches}, json_)
             return
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])

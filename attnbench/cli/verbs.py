@@ -4,16 +4,17 @@ from collections.abc import Callable
 
 import typer
 
-from attnbench.cli import check, doctor, explain, model, models, stored, sweep
+from attnbench.cli import check, doctor, explain, judge, model, models, stored, sweep
 from attnbench.cli.bytes import bytes_
 from attnbench.cli.options import Verb
 from attnbench.version import __version__
 
 HELP = "What does each attention mechanism cost, on this machine, at this length?"
 
-EXIT_CODES = """Exit codes: 0 done, 1 check found something slower, larger or different, or nothing
-fits recommend --memory, 2 bad usage or nothing could be measured, 3 unsure under check --strict or
-it lost a process, 4 shards of sweep --on are missing, 130 interrupted (143 by TERM, 129 by HUP)."""
+EXIT_CODES = """Exit codes: 0 done, 1 check found something slower, larger or different, judge a
+kernel that is wrong or unsteady, or nothing fits recommend --memory, 2 bad usage or nothing could
+be measured, 3 unsure under check --strict or it lost a process, 4 shards of sweep --on are missing,
+130 interrupted (143 by TERM, 129 by HUP)."""
 
 
 def application() -> typer.Typer:
@@ -28,13 +29,15 @@ def application() -> typer.Typer:
     app.callback(invoke_without_command=True)(about)
     verbs: tuple[Callable[..., None], ...] = (
         *(sweep.sweep, models.models, stored.report, stored.recommend, stored.compare),
-        *(explain.explain, stored.claims, check.check, bytes_, model.model, stored.merge),
-        doctor.doctor,
+        *(explain.explain, judge.judge, stored.claims, check.check, bytes_, model.model),
+        *(stored.merge, doctor.doctor),
     )
     for verb in verbs:
         # the list of verbs cuts a docstring, but not what it is given
         first = (verb.__doc__ or "").partition("\n")[0]
-        further = {"ignore_unknown_options": verb is model.model}  # which are those of sweep
+        further = {
+            "ignore_unknown_options": verb in (model.model, judge.judge)
+        }  # which are those of sweep
         name = verb.__name__.rstrip("_")
         app.command(name, cls=Verb, short_help=first, context_settings=further)(verb)
     return app

@@ -40,6 +40,8 @@ class Cards:
         if layers(mechanism):
             return stacked(mechanism, self.find)
         path, _, name = mechanism.rpartition(":")
+        if name.endswith(".py"):
+            return card(f"{path}:{self.tree / name}")
         if path.endswith(".py"):
             file = self.tree / path
             if not file.is_file():

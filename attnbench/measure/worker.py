@@ -20,15 +20,17 @@ import torch
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device
+from attnbench.errors import AttnbenchError
 from attnbench.measure import allocator, parity
 from attnbench.measure.built import Built, Timing
 from attnbench.measure.cards import Cards, sources
 from attnbench.measure.environment import environment
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
-from attnbench.measure.server import Answering, end_children
+from attnbench.measure.server import Answering, Unmeasured, end_children
 from attnbench.measure.subject import subject_of
 from attnbench.records import Case
 from attnbench.run.process import Answer, left_running
+from attnbench.verify.fitting import judged
 
 NAMES = ("mechanism", "form", "options", "workload")  # what names a case
 EVERY_S = 0.025  # from probe to probe
@@ -133,6 +135,16 @@ class Worker(Answering):
         return (
             parity.keep(subject, path) if keeps else parity.compare(subject, card.tolerance, path)
         )
+
+    def judged(
+        self, mechanism: str, form: str, options: dict[str, Any], dtype: str, device: str
+    ) -> Answer:
+        """How a user's function is called as a mechanism, and the errors that it makes."""
+        find(device).select()
+        try:
+            return judged(self.cards.find(mechanism), form, options, dtype, device)
+        except AttnbenchError as error:
+            raise Unmeasured("failed", str(error)) from error
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, and trace it to `path`."""

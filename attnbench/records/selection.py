@@ -19,6 +19,8 @@ from attnbench.records.bounds import SHORT_DTYPES, Option
 SELECTION = re.compile(
     r"(?P<name>stack\(.*\)|[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?"
 )
+# functions of a file as forms of a mechanism
+CLAIM = re.compile(r"(?P<name>[a-z]\w*:.+\.py):(?P<form>[\w*?]+)")
 STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
 MOST = 1000  # layers of a stack
 
@@ -56,9 +58,11 @@ class Selection:
                 f"--models {text!r} is not a name, name:form, name[option=value] or @group"
             )
         name, form = match["name"], match["form"]
-        if name.endswith(".py") and form:
+        if claim := CLAIM.fullmatch(name):
+            name, form = claim["name"], claim["form"]
+        elif name.endswith(".py") and form:
             name, form = f"{name}:{form}", None
-        if name.endswith(".py"):
+        if name.endswith(".py") and not form:
             raise UsageError(f"--models {text!r} names a file alone; write {name}:NAME")
         pairs = parts(match["options"], "--models") if match["options"] else []
         options = tuple(_option(pair, text) for pair in pairs)

@@ -45,7 +45,7 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
     """
     mechanism = card(chosen.name)
     try:
-        preset_options = dict(preset(request.preset).options(chosen.name))
+        preset_options = dict(preset(request.preset).options(chosen.name.partition(":")[0]))
         config = mechanism.configure(preset_options | dict(chosen.options))
     except UnknownOption as error:
         raise UnknownOption(f"{chosen.name}: {error}") from error

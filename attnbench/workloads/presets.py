@@ -134,12 +134,14 @@ def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:
     if chosen.name.startswith("@"):
         members = map(Selection.read, group(chosen.name))
         return tuple(replace(chosen, name=m.name, form=chosen.form or m.form) for m in members)
-    if ".py:" in chosen.name:
+    kernel = chosen.name.endswith(".py")
+    mechanism = chosen.name.partition(":")[0] if kernel else chosen.name
+    if ".py:" in chosen.name or (kernel and mechanism in names()):
         matches: tuple[str, ...] = (chosen.name,)
     else:
-        matches = tuple(known for known in names() if fnmatchcase(known, chosen.name))
+        matches = tuple(known for known in names() if fnmatchcase(known, mechanism) and not kernel)
     if not matches:
-        raise UnknownMechanism(unknown_name_message(chosen.name, names()))
+        raise UnknownMechanism(unknown_name_message(mechanism, names()))
     return tuple(replace(chosen, name=match) for match in matches)
 
 

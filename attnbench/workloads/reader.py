@@ -58,12 +58,13 @@ def described(names: Sequence[str], device: str) -> dict[str, Any]:
     return {"described": [describe(name, card(name), device) for name in names]}
 
 
-def verified(names: Sequence[str]) -> dict[str, Any]:
-    """The results of the contract's checks on a mechanism."""
+def verified(names: Sequence[str], stress: bool) -> dict[str, Any]:
+    """The results of the contract's checks on a mechanism, and if asked under stress."""
     from attnbench.verify.checks import verify
+    from attnbench.verify.panel import stressed
 
     (name,) = names
-    return {"checks": verify(card(name))}
+    return {"checks": verify(card(name)) + (stressed(card(name)) if stress else [])}
 
 
 def describe(name: str, card: Card, device: str) -> dict[str, Any]:

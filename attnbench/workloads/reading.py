@@ -73,12 +73,15 @@ def describe(names: Sequence[str], device: str, server: Pool) -> list[Row]:
     return [rows[name] for name in names]
 
 
-def verify(name: str, server: Pool) -> list[dict[str, str]]:
+def verify(name: str, server: Pool, stress: bool = False) -> list[dict[str, str]]:
     """Check, trial, result and reason of each of the contract's checks on a mechanism.
+
+    With `stress` also of its errors on inputs that break kernels.
 
     Raises what `plan` raises.
     """
-    results: list[dict[str, str]] = ask(server, (name,), OWN_TIMEOUT_S, do="verify")["checks"]
+    answer = ask(server, (name,), OWN_TIMEOUT_S, do="verify", stress=stress)
+    results: list[dict[str, str]] = answer["checks"]
     return results
 
 
