@@ -11,7 +11,7 @@ The sequences of a batch never mix, padding changes no real token, a query witho
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from math import inf, prod
+from math import prod
 from typing import Any
 
 from torch import Tensor, nn
@@ -271,7 +271,6 @@ class Recurrent(CoreAttention):
     rule: Callable[..., tuple[Tensor, Tensor]]  # the recurrence over tokens, which `scan` calls
     by_row = False  # whether every row of S decays at a rate of its own
     one_token_reason = ""
-    least_decay = -inf  # the log of the strongest decay of its equations
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)

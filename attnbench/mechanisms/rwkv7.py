@@ -53,7 +53,7 @@ class Config(at.BaseConfig):
 class Rwkv7(at.Recurrent):
     rule = staticmethod(at.dplr_rule)
     by_row = True
-    least_decay = -math.exp(-0.5)
+    least_decay = -math.exp(-0.5)  # the least log of a decay; others have any
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
