@@ -19,25 +19,25 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_110, 1_000),
-    "api": (400, 170),
+    "cli": (2_190, 1_000),
+    "api": (510, 170),
     "gate": (1_350, 1_200),
     "claims": (350, 350),
-    "render": (2_960, 1_700),
+    "render": (3_100, 1_700),
     "render/web": (440, 440),
     "workloads": (1_010, 650),
     "kvbytes": (820, 460),
-    "measure": (2_020, 910),
-    "analysis": (1_780, 1_240),
+    "measure": (2_030, 910),
+    "analysis": (1_840, 1_240),
     "fleet": (490, 440),
-    "catalogue": (610, 450),
+    "catalogue": (820, 450),
     "run": (1_740, 940),
-    "attention": (2_330, 2_000),
-    "verify": (610, 450),
+    "attention": (2_410, 2_000),
+    "verify": (1_120, 450),
     "devices": (1_640, 1_300),
     "statistics": (770, 650),
     "store": (750, 430),
-    "records": (980, 500),
+    "records": (990, 500),
     "modes.py": (90, 90),
     "units.py": (180, 140),
     "metrics.py": (190, 170),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (28_380, 22_000)
-ALL = (23_620, 17_500)  # of the package
+TESTS = (28_730, 22_000)
+ALL = (24_850, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (94, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

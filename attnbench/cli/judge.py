@@ -48,7 +48,6 @@ def judge(
     from attnbench.api.judging import Claim
     from attnbench.api.judging import judge as judged
     from attnbench.render import judgement as page
-    from attnbench.render.conditions import warnings
     from attnbench.render.terminal import ProgressLine
 
     def announce(judgement: Judgement) -> None:
@@ -62,7 +61,7 @@ def judge(
     with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
         found = judged(claim, given, announce, line.turn)
     if found.race:
-        console.warn(warnings(found.race))
+        console.warn(found.race.warnings)
     if json_:
         console.data(page.data(found))
     else:
