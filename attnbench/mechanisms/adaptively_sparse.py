@@ -30,7 +30,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import threshold_
 
 from attnbench import attention as at
 
@@ -176,9 +175,9 @@ def powers(x: Tensor, tau: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     """y = [x - τ]₊ and w = y^(1/a - 1), which is also A^(2 - α)."""
     y = (x - tau).clamp_(min=LEAST)
     # a quarter of the time of a power, if no number is so small that the processor needs long
-    logs = threshold_(y.log(), math.log(2 * LEAST), -math.inf)
+    logs = torch.threshold(y.log(), math.log(2 * LEAST), -math.inf)
     w = logs.mul_(1 / a - 1).clamp_(min=math.log(NEGLIGIBLE)).exp_()
-    return y, threshold_(w, 2 * NEGLIGIBLE, 0.0)
+    return y, torch.threshold(w, 2 * NEGLIGIBLE, 0.0)
 
 
 def weights(x: Tensor, a: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
