@@ -19,7 +19,7 @@ SLACK = 60  # lines by which a room may stay below its number
 # lines of each room: now, and the goal; each mechanism and each form of another package is a file
 # of its own, and they are not counted
 LINES = {
-    "cli": (2_190, 1_000),
+    "cli": (2_210, 1_000),
     "api": (510, 170),
     "gate": (1_350, 1_200),
     "claims": (350, 350),
@@ -46,10 +46,10 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (28_730, 22_000)
-ALL = (24_850, 17_500)  # of the package
+TESTS = (28_740, 22_000)
+ALL = (24_870, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
-OPTIONS = (94, 90)  # of all verbs, with --help
+OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file
 # of a verb and all files that exist for it alone
 VERBS = {"claims": 350, "explain": 250, "compare": 200, "recommend": 130}

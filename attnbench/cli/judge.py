@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, sweep
-from attnbench.cli.options import as_json, option, parsed
+from attnbench.cli.options import as_json, option
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import UsageError
 from attnbench.workloads.options import flag
@@ -38,9 +38,10 @@ def judge(
 
     The exit code is 0 if it is right and steady, else 1. What is not right is not raced.
     """
-    given = {"budget": "2m", **parsed(sweep.sweep, further or ())}
-    if useless := [flag(name) for name in given if name not in TAKEN]:
-        raise UsageError(f"attnbench judge takes no {useless[0]}")
+    (function,), given = sweep.passed_on(
+        "judge", TAKEN, [function, *(further or ())], "FILE.py:FUNCTION"
+    )
+    given = {"budget": "2m", **given}
     if several := [name for name in (*SIZES, "dtype") if "," in str(given.get(name, ""))]:
         raise UsageError(f"{flag(several[0])} {given[several[0]]}: give one; judge once for each")
     console.begin("reading the kernel")

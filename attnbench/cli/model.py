@@ -53,7 +53,8 @@ def model(
     from attnbench.kvbytes.layers import model as read_model
     from attnbench.kvbytes.mechanisms import measurable
 
-    asked = parsed(sweep.sweep, further or ())
+    (name,), asked = parsed(sweep.sweep, [str(config), *(further or ())], "CONFIG")
+    config = Path(name)
     if useless := [flag(name) for name in OF_MODEL if name in asked]:
         raise UsageError(
             f"attnbench model takes no {useless[0]}: what it measures follows from the model's file"

@@ -98,16 +98,24 @@ def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
     return command
 
 
-def parsed(command: Callable[..., Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The values, as text, of those options of a verb that the arguments give.
+def parsed(
+    command: Callable[..., Any], arguments: Sequence[str], *names: str
+) -> tuple[list[str], dict[str, Any]]:
+    """The arguments of these names, and the values, as text, of those options of a verb that stand
+    among them in any order.
 
-    Raises errors of the parser, which name the verb.
+    Raises `UsageError` at more or fewer arguments, and errors of the parser, which name the verb.
     """
     app = typer.Typer(add_completion=False)
-    app.command()(command)
-    name = f"attnbench {command.__name__}"
-    values = typer.main.get_command(app).make_context(name, [*arguments]).params
-    return {name: value for name, value in values.items() if value not in (None, False)}
+    app.command(context_settings={"allow_extra_args": True})(command)
+    context = typer.main.get_command(app).make_context(
+        f"attnbench {command.__name__}", [*arguments]
+    )
+    if len(context.args) != len(names):
+        given = ", ".join(map(repr, context.args)) or "nothing"
+        raise UsageError(f"give {' and '.join(names)} besides options, not {given}")
+    values = {name: value for name, value in context.params.items() if value not in (None, False)}
+    return context.args, values
 
 
 def formats(text: str | None, known: Collection[str]) -> tuple[str, ...]:

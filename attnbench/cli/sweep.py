@@ -1,13 +1,13 @@
 """`attnbench sweep`: measures, and reports what it measured."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from attnbench.cli import console
-from attnbench.cli.options import option, switch, with_sweep_options
+from attnbench.cli.options import option, parsed, switch, with_sweep_options
 from attnbench.cli.stopping import stoppable
 from attnbench.cli.stored import publish
 from attnbench.devices.finding import AUTO, kinds
@@ -18,6 +18,7 @@ from attnbench.store.journal import load
 from attnbench.store.resuming import asked as defining
 from attnbench.store.resuming import refuse_differences
 from attnbench.workloads import axes
+from attnbench.workloads.options import flag
 from attnbench.workloads.requests import FILE, from_toml, of_record, request, resumed, to_toml
 
 
@@ -77,6 +78,16 @@ def run(
     refuse_useless(asked, trace, dry_run)
     console.begin("reading mechanisms")
     measure(asked, request_of(asked, earlier), trace, dry_run, show)
+
+
+def passed_on(
+    verb: str, taken: Collection[str], arguments: Sequence[str], *names: str
+) -> tuple[list[str], dict[str, Any]]:
+    """As `parsed`, for a verb that takes some options of `sweep`. Raises `UsageError`."""
+    found, given = parsed(sweep, arguments, *names)
+    if useless := [flag(name) for name in given if name not in taken]:
+        raise UsageError(f"attnbench {verb} takes no {useless[0]}")
+    return found, given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,9 +35,8 @@ def application() -> typer.Typer:
     for verb in verbs:
         # the list of verbs cuts a docstring, but not what it is given
         first = (verb.__doc__ or "").partition("\n")[0]
-        further = {
-            "ignore_unknown_options": verb in (model.model, judge.judge)
-        }  # which are those of sweep
+        # which are those of sweep
+        further = {"ignore_unknown_options": verb in (explain.explain, judge.judge, model.model)}
         name = verb.__name__.rstrip("_")
         app.command(name, cls=Verb, short_help=first, context_settings=further)(verb)
     return app

@@ -40,7 +40,9 @@ def test_a_difference_is_explained_within_the_budget():
         (("fnet", "fnet", "--length", 16), "compares two cases"),
         (("fnet", "local", "--length", 16, "--mode", "both"), "one mode"),
         (("fnet", "local", "--length", 16, "--width", "16,32"), "compares two cases"),
-        (("fnet", "local", "--length", 16, "--quick"), "--quick"),
+        (("fnet", "local", "--length", 16, "--quick"), "explain takes no --quick"),
+        (("--width", 16, "fnet", "lokal", "--length", 16), "did you mean"),
+        (("fnet", "local", "axial", "--length", 16), "give A and B besides options, not 'fnet', "),
         (("fnet", "local", "--length", 16, "--causal"), "fnet"),
     ],
 )

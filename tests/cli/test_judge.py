@@ -52,6 +52,7 @@ def test_a_wrong_kernel_is_not_raced_and_ends_with_1():
         ((f"{KERNELS}:softmax", "--as", "transformer", "--dtype", "int8"), "int8"),
         ((f"{KERNELS}:softmax", "--as", "transformer", "--dtype", "fp32,bf16"), "give one"),
         ((f"{KERNELS}:softmax", "--as", "transformer", "--causal"), "judge takes no --causal"),
+        (("--lengths", 16, f"{KERNELS}:nothing", "--as", "transformer"), "there is no function"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_one_line(arguments, said):
