@@ -104,13 +104,15 @@ def test_on_latents_it_is_the_layer_of_deepseek_v3_2(form):
         ),
         0,
     )
-    base, drawn = ours.base, ours.drawn[:-6].unflatten(0, (16, 7))
+    base = ours.base
     theirs.q_a_proj = theirs.q_a_layernorm = torch.nn.Identity()
     theirs.q_b_proj, theirs.kv_a_proj_with_mqa = base.query, base.down
     theirs.kv_a_layernorm.weight, theirs.kv_b_proj = base.norm.weight, base.up
     theirs.o_proj, index = base.output, theirs.indexer
-    index.wq_b.weight.data, index.weights_proj.weight.data = drawn[:, :6].flatten(0, 1), drawn[:, 6]
-    index.wk.weight.data = ours.drawn[-6:]
+    for linear, drawn in zip(
+        (index.wq_b, index.weights_proj, index.wk), ours.drawn.split([16 * 6, 16, 6]), strict=True
+    ):
+        linear.weight.data = drawn
     x = torch.randn(B, N, H * D, requires_grad=True)
     past = torch.ones(N, N, dtype=torch.bool).tril().expand(B, 1, -1, -1)
     rotation = torch.ones(B, N, D // 2), torch.zeros(B, N, D // 2)
