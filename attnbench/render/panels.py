@@ -37,10 +37,9 @@ def layer_figure(costs: ModelCosts) -> Figure:
         axes.set_xlabel("context, tokens (K = 1,024)")
         axes.set_ylabel("ms per step, all layers")
         axes.set_title("Time per token by context")
-        said = [
-            f"{units.capitalised(timed_by(costs.analysis.cases))}.",
-            "Lines: 95 % CI of the sum.",
-        ]
+        said = [f"{units.capitalised(timed_by(costs.analysis.cases))}."]
+        if any(units.has_value(times.sums[DECODE, n].high) for n in drawn):
+            said.append("Lines: 95 % CI of the sum.")
         if lost:
             said.append(f"Without {units.many(lost, 'layer')} that cannot be measured.")
         if absent := [units.tick(n) for n in costs.steps if n not in drawn]:
