@@ -187,7 +187,7 @@ def figure(copy):
     copy.write("render/parameters.py", FIGURE)
     copy.insert(
         "render/page.py",
-        '"Time per output token and size of the state against context"\n',
+        'f"Time per {step} and size of the state against context"\n',
         '    texts["parameters"] = "Parameters of each series"\n',
     )
     copy.insert(

@@ -319,10 +319,10 @@ def indices(config: Config, w: at.Workload) -> tuple[int, int]:
 
 
 def projections(config: Config, w: at.Workload) -> int:
-    """FLOPs of those to what is read and from it, and of W_QI, W_W and W_KI."""
-    e = config.index_width
+    """FLOPs of those to what is read and from it, and of W_QI, W_W, W_KI, and W_DQ once more."""
+    e, again = config.index_width, config.query_rank or 0
     (_, heads), rank = indices(config, w), config.query_rank or w.width
-    index = 2 * w.tokens * (rank * heads * e + w.width * (heads + e))
+    index = 2 * w.tokens * (rank * heads * e + w.width * (heads + e + again))
     return plain(config).flops(config.base, w).projections + index
 
 
