@@ -84,7 +84,7 @@ def test_the_table_is_printed_and_a_resumed_sweep_prints_it_again(qwen, measured
         (("--width", "64"), "takes no --width: what it measures follows from the model's file"),
         (("--models", "mamba2"), "attnbench model takes no --models"),
         (("--config", "sweep.toml"), "attnbench model takes no --config"),
-        (("--wdth", "64"), "No such option: --wdth"),
+        (("--wdth", "64"), "--wdth"),
         (("--lengths", "x"), "--lengths 'x'"),
         (("more.json",), "give CONFIG besides options, not "),
         (("--mode", "training"), "are measured in decode and inference"),
