@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, sweep
-from attnbench.cli.options import as_json, option
+from attnbench.cli.options import as_json, further_options, option
 from attnbench.cli.stopping import stoppable
 from attnbench.workloads import axes
 
@@ -15,14 +15,10 @@ TAKEN = ("mode", "causal", "width", "heads", "dtype", "device", "budget", "threa
 def explain(
     a: Annotated[str, typer.Argument(metavar="A", help="A mechanism, as in sweep.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The one to compare it with.")],
-    further: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[OPTIONS OF SWEEP]",
-            help="--mode (inference), --budget (1m, for all levels), --causal, --width, --heads,"
-            " --dtype, --device and others.",
-        ),
-    ] = None,
+    further: list[str] | None = further_options(
+        "--mode (inference), --budget (1m, for all levels), --causal, --width, --heads,"
+        " --dtype, --device and others."
+    ),
     length: str = option("N", "Sequence length: 3072 or 3k.", default=...),
     json_: bool = as_json(),
 ) -> None:

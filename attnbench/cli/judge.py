@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, sweep
-from attnbench.cli.options import as_json, option
+from attnbench.cli.options import as_json, further_options, option
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import UsageError
 from attnbench.workloads.options import flag
@@ -18,13 +18,9 @@ def judge(
     function: Annotated[
         str, typer.Argument(metavar="FILE.py:FUNCTION", help="Takes q, k, v, … by their names.")
     ],
-    further: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[OPTIONS OF SWEEP]",
-            help="--lengths, --dtype, --device, --budget (2m), --width and others, for the race.",
-        ),
-    ] = None,
+    further: list[str] | None = further_options(
+        "--lengths, --dtype, --device, --budget (2m), --width and others, for the race."
+    ),
     mechanism: str = option(
         "MECHANISM",
         "What it computes, with options: kimi_delta, linformer[rank=64]; [axes=bnhd] if its tensors"

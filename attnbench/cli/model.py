@@ -12,7 +12,7 @@ import typer
 from attnbench import modes
 from attnbench.cli import console, sweep
 from attnbench.cli.bytes import located, number_type, warn_unchecked
-from attnbench.cli.options import as_json, parsed
+from attnbench.cli.options import as_json, further_options, parsed
 from attnbench.cli.stored import INTACT, analysed
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import ITEM_BYTES
@@ -36,13 +36,9 @@ def model(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG", help="A config.json, or OWNER/MODEL of the hub.")
     ],
-    further: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[OPTIONS OF SWEEP]",
-            help="--lengths, --mode, --dtype, --budget, --out and others; not --models and sizes.",
-        ),
-    ] = None,
+    further: list[str] | None = further_options(
+        "--lengths, --mode, --dtype, --budget, --out and others; not --models and sizes."
+    ),
     json_: bool = as_json(),
 ) -> None:
     """Measure one layer of each kind of a model at its sizes, and add up what they cost.

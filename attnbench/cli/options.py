@@ -79,6 +79,11 @@ def shared_option(name: str, default: Any = None, panel: str | None = None, text
     return option(known.metavar, text or shown, panel, default, [flag(name)])
 
 
+def further_options(text: str) -> Any:
+    """The arguments of a verb that are options of `sweep`; `text` says which it takes."""
+    return typer.Argument(None, metavar="[OPTIONS OF SWEEP]", help=text)
+
+
 def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
     """Add the options of `sweep` to a verb; `given` gets the typed values of those written."""
 

@@ -128,12 +128,15 @@ class Indexed(at.Choosing):
         keys = layer_norm(index[:, None, :, -e:], (e,), eps=EPSILON)
         index = index[..., :-e]
         if self.config.query_rank:
-            latents = self.base.query_latent(x).detach()
-            index = torch.cat([linear(latents, self.drawn_queries), index], -1)
+            latents = self.base.query_latent(x)
+            read = self.base.split(self.base.query[-1](latents)), self.base.compressed(x)
+            index = torch.cat([linear(latents.detach(), self.drawn_queries), index], -1)
+        else:
+            read = self.base.projected(x)
         heads = index.shape[-1] // (e + 1)
         q, weights = index[..., : heads * e].unflatten(-1, (heads, e)), index[..., heads * e :]
         queries = torch.cat([q, weights[..., None]], -1).transpose(1, 2)
-        return *self.base.projected(x), queries, keys
+        return *read, queries, keys
 
     def attend(self, *inputs: Any) -> Tensor:
         """Tensors of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
@@ -319,10 +322,10 @@ def indices(config: Config, w: at.Workload) -> tuple[int, int]:
 
 
 def projections(config: Config, w: at.Workload) -> int:
-    """FLOPs of those to what is read and from it, and of W_QI, W_W, W_KI, and W_DQ once more."""
-    e, again = config.index_width, config.query_rank or 0
+    """FLOPs of those to what is read and from it, and of W_QI, W_W and W_KI."""
+    e = config.index_width
     (_, heads), rank = indices(config, w), config.query_rank or w.width
-    index = 2 * w.tokens * (rank * heads * e + w.width * (heads + e + again))
+    index = 2 * w.tokens * (rank * heads * e + w.width * (heads + e))
     return plain(config).flops(config.base, w).projections + index
 
 

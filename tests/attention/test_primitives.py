@@ -13,6 +13,7 @@ from attnbench.attention.primitives import (
     gather_tokens,
     key_mask,
     padded_mask,
+    signed_argmax,
     softmax_attention,
 )
 
@@ -99,3 +100,12 @@ def test_keys_are_repeated_where_no_fused_kernel_of_a_gpu_shares_them(can_share,
         q, k = (torch.empty(2, heads, 8, 16, device="cuda") for heads in (6, 2))
         fused_attention(q, k, k, None)
     assert asked == [(2, True) if can_share else (6, False)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("n", [1, 2, 32])
+def test_a_signed_argmax_is_that_of_numbers_and_their_negatives(n, dtype):
+    """No two are alike. References take the choices of a form, and would miss this."""
+    order = torch.rand(50, n, generator=torch.Generator().manual_seed(0)).argsort(-1) + 1
+    x = torch.where(order % 2 == 0, order, -order).to(dtype) / 7
+    assert signed_argmax(x).equal(torch.cat([x, -x], -1).argmax(-1))
