@@ -23,8 +23,8 @@ def judge(
     ),
     mechanism: str = option(
         "MECHANISM",
-        "What it computes, with options: kimi_delta, linformer[rank=64]; [axes=bnhd] if its tensors"
-        " are [B, N, H, d], else those axes in which it errs less.",
+        "What it computes, with options: kimi_delta, linformer[rank=64]. Both [B, H, N, d] and"
+        " [B, N, H, d] are tried; transformer[axes=bnhd] names the second.",
         default=...,
         names=("--as",),
     ),
