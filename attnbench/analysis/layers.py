@@ -23,7 +23,14 @@ UNKNOWN = Estimate()
 ENDS = ("point", "low", "high")
 
 Key = TypeVar("Key", bound=Hashable)
-Place = tuple[str, int]  # mode and length
+
+
+class Place(NamedTuple):
+    """Where layers are measured; `step`: the last tokens of the length, which a step takes."""
+
+    mode: str
+    seq_len: int
+    step: int = 1
 
 
 class LayerKind(NamedTuple):
@@ -43,9 +50,9 @@ class LayerKind(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of all layers of each series and their share of the sum, and the sum itself.
+    """Seconds of all layers of each mechanism and their share of the sum, and the sum itself.
 
-    A sum is there where every series was timed in a round.
+    A sum is there where every mechanism was timed in a round.
     """
 
     seconds: Mapping[tuple[str, Place], Estimate]
@@ -56,44 +63,55 @@ class Times(NamedTuple):
 class ModelCosts:
     """The costs of all layers of each of the `kinds`.
 
-    `series` are those that measured a layer of each kind, empty where none did; `places` the modes
-    and lengths of the sweep, steps first, from short to long.
+    `places` are those of the sweep: single steps first, then longer ones, from short to long.
     """
 
     def __init__(self, analysis: Analysis, kinds: Sequence[LayerKind]) -> None:
         self.analysis, self.kinds = analysis, kinds
         plan, names = analysis.sweep.plan, series_names(analysis.sweep.plan)
         # in the order in which the mechanisms were asked for
-        planned = {(one.case.mechanism, one.case.options): names[one.case.key] for one in plan}
+        planned = dict.fromkeys((one.case.mechanism, one.case.options) for one in plan)
         asked = dict.fromkeys(kind.mechanism for kind in kinds if kind.mechanism)
-        series = dict(zip(asked, planned.values(), strict=True))
-        self.series = [series.get(kind.mechanism, "") for kind in kinds]
+        own = dict(zip(planned, asked, strict=True))
+        self.mechanisms = {  # of each series
+            names[one.case.key]: own[one.case.mechanism, one.case.options] for one in plan
+        }
         self.rows = {
-            (row["series"], (str(row["mode"]), int(row["seq_len"]))): row
+            (self.mechanisms[row["series"]], place_of(row)): row
             for _, row in analysis.cases.iterrows()
         }
-        places = dict.fromkeys(place for _, place in self.rows)
-        self.places = sorted(places, key=lambda place: (place[0] != DECODE, place[1]))
+        places = {place for _, place in self.rows}
+        self.places = sorted(places, key=lambda p: (p.mode != DECODE, p.step, p.seq_len))
 
     @property
-    def steps(self) -> list[int]:
-        """The contexts after which a step was planned."""
-        return [n for mode, n in self.places if mode == DECODE]
+    def steps(self) -> list[Place]:
+        """The contexts after which the shortest step was planned."""
+        return [p for p in self.places if p.mode == DECODE and p.step == self.places[0].step]
+
+    @property
+    def stepping(self) -> set[str]:
+        """The series of the shortest step."""
+        cases = self.analysis.cases
+        return {*cases.loc[cases["step"] == self.places[0].step, "series"]}
 
     @property
     def several(self) -> bool:
-        """Whether more than one kind was measured."""
-        return len({*self.series} - {""}) > 1
+        """Whether more than one mechanism was measured."""
+        return len({*self.mechanisms.values()}) > 1
 
     @cached_property
     def times(self) -> Times:
         """The times of the layers that can be measured, and their sum."""
-        pairs = zip(self.series, self.kinds, strict=True)
-        return times(self.analysis.sweep, {name: kind.layers for name, kind in pairs if name})
+        counts = {kind.mechanism: kind.layers for kind in self.kinds if kind.mechanism}
+        return times(self.analysis.sweep, self.mechanisms, counts)
 
     def case(self, index: int, place: Place) -> Row | None:
         """The row of `summary` of one layer of a kind."""
-        return self.rows.get((self.series[index], place))
+        return self.rows.get((self.kinds[index].mechanism, place))
+
+    def measured(self, place: Place) -> bool:
+        """Whether any layer was timed there."""
+        return any((kind.mechanism, place) in self.times.seconds for kind in self.kinds)
 
     def flops(self, index: int, place: Place) -> float:
         """The FLOPs of one iteration of all layers of a kind; NaN where unknown."""
@@ -104,13 +122,15 @@ class ModelCosts:
     def largest(self) -> int:
         """The kind of those measured whose layers keep most of each token."""
         kept = [kind.per_token / kind.layers for kind in self.kinds]
-        return max(range(len(kept)), key=lambda i: (self.series[i] != "", kept[i]))
+        return max(range(len(kept)), key=lambda i: (self.kinds[i].mechanism != "", kept[i]))
 
     def pays_from(self, index: int) -> Row | None:
         """From which context on a step of this kind costs less than one of the largest."""
-        pairs, own = self.analysis.crossovers, (self.series[index], self.series[self.largest])
-        found = pairs[(pairs["mode"] == DECODE) & (pairs["series"] == own[0])]
-        found = found[found["other"] == own[1]]
+        one, other = (self.kinds[i].mechanism for i in (index, self.largest))
+        rows = self.analysis.crossovers
+        rows = rows[(rows["mode"] == DECODE) & rows["series"].isin(self.stepping)]
+        rows = rows[rows["series"].map(self.mechanisms) == one]
+        found = rows[rows["other"].map(self.mechanisms) == other]
         return None if found.empty else found.iloc[0]
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -123,18 +143,22 @@ class ModelCosts:
 
     def cost(self, index: int, place: Place) -> dict[str, Any]:
         """The numbers of all layers of a kind in one place."""
-        key, of = (self.series[index], place), {"mode": place[0], "seq_len": place[1]}
+        key = self.kinds[index].mechanism, place
         time, share = (
             ends(name, known.get(key, UNKNOWN))
             for name, known in (("time", self.times.seconds), ("share", self.times.shares))
         )
-        return {**of, "flops": self.flops(index, place), **time, **share}
+        return {**place._asdict(), "flops": self.flops(index, place), **time, **share}
 
     def sums(self) -> Iterator[dict[str, Any]]:
         """The sum of the kinds that can be measured, in each place where all of them were."""
         for place in [place for place in self.places if place in self.times.sums]:
-            own = ends("time", self.times.sums[place])
-            yield {"mode": place[0], "seq_len": place[1], **own}
+            yield {**place._asdict(), **ends("time", self.times.sums[place])}
+
+
+def place_of(row: Row) -> Place:
+    """The place of a row of `summary`."""
+    return Place(str(row["mode"]), int(row["seq_len"]), int(row["step"]))
 
 
 def ends(name: str, estimate: Estimate) -> dict[str, float]:
@@ -142,14 +166,13 @@ def ends(name: str, estimate: Estimate) -> dict[str, float]:
     return {f"{name}_{end}": getattr(estimate, end) for end in ENDS}
 
 
-def times(sweep: Sweep, counts: Mapping[str, int]) -> Times:
-    """The times of a model with so many layers of each series."""
+def times(sweep: Sweep, mechanisms: Mapping[str, str], counts: Mapping[str, int]) -> Times:
+    """The times of a model with so many layers of each mechanism, by that of each series."""
     seconds: dict[tuple[str, Place], list[float]] = {}
     shares: dict[tuple[str, Place], list[float]] = {}
     sums: dict[Place, list[float]] = {}
-    for place, rounds in by_round(sweep).items():
-        for found in rounds.values():
-            own = {name: found[name] for name in counts if name in found}
+    for place, rounds in by_round(sweep, mechanisms).items():
+        for own in rounds.values():
             for name, laps in own.items():
                 value = counts[name] * median(laps.values())
                 seconds.setdefault((name, place), []).append(value)
@@ -163,13 +186,15 @@ def times(sweep: Sweep, counts: Mapping[str, int]) -> Times:
 
 
 def summed(laps: Mapping[str, Laps], counts: Mapping[str, int]) -> Laps:
-    """Seconds of so many layers of each series, in the pairs of laps that all of them have."""
+    """Seconds of so many layers of each mechanism, in the pairs of laps that all of them have."""
     shared = set.intersection(*({*own} for own in laps.values()))
     return {pair: math.fsum(n * laps[name][pair] for name, n in counts.items()) for pair in shared}
 
 
-def by_round(sweep: Sweep) -> dict[Place, dict[int, dict[str, Laps]]]:
-    """Seconds of one layer in each pair of laps, by place, round and series."""
+def by_round(
+    sweep: Sweep, mechanisms: Mapping[str, str]
+) -> dict[Place, dict[int, dict[str, Laps]]]:
+    """Seconds of one layer in each pair of laps, by place, round and mechanism."""
     names, planned = series_names(sweep.plan), {one.case.key: one for one in sweep.plan}
     slope = sweep_slope(sweep.runs, {key: one.block for key, one in planned.items()})
     found: dict[Place, dict[int, dict[str, Laps]]] = {}
@@ -177,9 +202,9 @@ def by_round(sweep: Sweep) -> dict[Place, dict[int, dict[str, Laps]]]:
         timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in planned
         if timed and (pairs := by_pair(run.samples, slope)):
             w, depth = planned[run.case].case.workload, planned[run.case].depth
-            rounds = found.setdefault((str(w.mode), w.seq_len), {})
+            rounds = found.setdefault(Place(str(w.mode), w.seq_len, w.step), {})
             own = {pair: seconds / depth for pair, seconds in pairs.items()}
-            rounds.setdefault(run.round, {})[names[run.case]] = own
+            rounds.setdefault(run.round, {})[mechanisms[names[run.case]]] = own
     return found
 
 

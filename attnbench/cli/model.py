@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from attnbench.analysis.layers import LayerKind
     from attnbench.kvbytes.mechanisms import Measurable
 
-USUAL = MappingProxyType({"mode": "decode,inference", "lengths": "1k,8k,128k,1m", "budget": "10m"})
+USUAL = MappingProxyType(
+    {"mode": "decode", "step": "1,512", "lengths": "1k,8k,128k,1m", "budget": "10m"}
+)
 CACHES = 32 << 20  # bytes, more than those of one core hold
 OF_MODEL = (
     *("models", "level", "width", "heads", "batch", "tokens", "preset", "padding", "layers"),
@@ -43,8 +45,8 @@ def model(
 ) -> None:
     """Measure one layer of each kind of a model at its sizes, and add up what they cost.
 
-    A step is measured after contexts of 1k, 8k, 128k and 1m tokens, and a prefill of as many, as
-    far as a budget of 10m and the memory go, in the model's number type.
+    A step of one token and one of 512, a chunk of a prefill, are measured at contexts of 1k, 8k,
+    128k and 1m tokens, as far as a budget of 10m and the memory go, in the model's number type.
     """
     from attnbench.kvbytes.layers import model as read_model
     from attnbench.kvbytes.mechanisms import measurable

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from attnbench import units
-from attnbench.analysis.layers import ModelCosts
+from attnbench.analysis.layers import ModelCosts, Place
 from attnbench.metrics import TIME
 from attnbench.modes import find
 from attnbench.render.cases import outcome_phrase
@@ -14,9 +14,10 @@ from attnbench.statistics.estimate import Estimate
 
 WHAT = (
     "All layers of a kind: one layer times their number, for one sequence. Where caches would hold"
-    " one, several were measured in a row. ms are of the step after a context of so many tokens, or"
-    " of a prefill of so many. The sum has the interval of its rounds, in which the kinds took"
-    " turns. Left out: positions, norms of queries and keys, feed-forwards."
+    " one, several were measured in a row. ms are of the step that ends a context of so many"
+    " tokens; 512 at 8K: of a step of 512 tokens, as a chunk of a prefill has; prefill: of all at"
+    " once. The sum has the interval of its rounds, in which the kinds took turns. Left out:"
+    " positions, norms of queries and keys, feed-forwards."
 )
 
 
@@ -33,19 +34,19 @@ def layer_table(costs: ModelCosts, title: str) -> Table:
     per_token = [kind.per_token for kind in kinds]
     whole = sum(kind.per_token for kind in kinds if not kind.reason)
     columns["Bytes per token"] = [number(n, units.count) for n in (*per_token, whole)]
-    for place in [place for place in costs.places if find(place[0]).steps][-1:]:
+    for place in costs.steps[-1:]:
         flops = [costs.flops(i, place) for i in every]
         known = sum(one for one in flops if units.has_value(one))
-        heading = f"FLOPs at {units.tick(place[1])}"
+        heading = f"FLOPs at {units.tick(place.seq_len)}"
         columns[heading] = [number(one, units.flops) for one in (*flops, known)]
     for place in costs.places:
         times = [time_cell(costs, i, place) for i in every]
-        if not (find(place[0]).steps or any(cell.is_number for cell in times)):
+        if place not in costs.steps and not costs.measured(place):
             continue
         heading = where(place)
         columns[f"{heading}, ms"] = [*times, estimated(costs.times.sums.get(place))]
-        shares = [costs.times.shares.get((series, place)) for series in costs.series]
-        if any(shares) and costs.several:
+        shares = [costs.times.shares.get((kind.mechanism, place)) for kind in kinds]
+        if place in costs.steps and any(shares) and costs.several:
             columns[f"{heading}, share"] = [*map(share_cell, shares), EMPTY]
     if costs.several:
         columns["Pays from"] = [*(crossing(costs.pays_from(i)) for i in every), EMPTY]
@@ -58,14 +59,17 @@ def layer_table(costs: ModelCosts, title: str) -> Table:
     )
 
 
-def where(place: tuple[str, int]) -> str:
-    """`8K` of a step, `Prefill of 8K`."""
-    return f"{'' if find(place[0]).steps else 'Prefill of '}{units.tick(place[1])}"
+def where(place: Place) -> str:
+    """`8K` of a step, `512 at 8K` of several tokens, `Prefill of 8K`."""
+    length = units.tick(place.seq_len)
+    if not find(place.mode).steps:
+        return f"Prefill of {length}"
+    return length if place.step == 1 else f"{units.tick(place.step)} at {length}"
 
 
-def time_cell(costs: ModelCosts, index: int, place: tuple[str, int]) -> Cell:
+def time_cell(costs: ModelCosts, index: int, place: Place) -> Cell:
     """Milliseconds of all layers of a kind, or why they are unknown."""
-    if found := costs.times.seconds.get((costs.series[index], place)):
+    if found := costs.times.seconds.get((costs.kinds[index].mechanism, place)):
         return estimated(found)
     return measured_or_why(costs.case(index, place), TIME, lambda row: EMPTY)
 
@@ -94,9 +98,7 @@ def missing(costs: ModelCosts) -> Iterator[str]:
             layers = units.many(kind.layers, "layer")
             yield f"Not measured, and not in the sum: “{kind.words}”, {layers}: {kind.reason}."
     for place in costs.places:
-        cases = [costs.case(i, place) for i in range(len(costs.kinds))]
-        if not find(place[0]).steps and not any(
-            (name, place) in costs.times.seconds for name in costs.series
-        ):
+        if place not in costs.steps and not costs.measured(place):
+            cases = [costs.case(i, place) for i in range(len(costs.kinds))]
             why = {outcome_phrase(row["outcome"], row["cause"]) for row in cases if row is not None}
             yield f"{where(place)}: {', '.join(sorted(why))}."

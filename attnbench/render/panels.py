@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from attnbench import units
-from attnbench.analysis.layers import DECODE, ModelCosts
+from attnbench.analysis.layers import ModelCosts
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.figures import DPI, WIDTH, lay_out, styled
 from attnbench.render.styles import series_styles, tinted
@@ -17,32 +17,33 @@ def layer_figure(costs: ModelCosts) -> Figure:
 
     A context at which some kind was not measured, though it can be, has no bar.
     """
-    measured = [i for i, name in enumerate(costs.series) if name]
-    styles = series_styles(costs.series[i] for i in measured)
-    colours = [tinted(styles[costs.series[i]]["color"], LIGHTER) for i in measured]
+    measured = [i for i, kind in enumerate(costs.kinds) if kind.mechanism]
+    styles = series_styles(costs.kinds[i].mechanism for i in measured)
+    colours = [tinted(styles[costs.kinds[i].mechanism]["color"], LIGHTER) for i in measured]
     times, lost = costs.times, sum(kind.layers for kind in costs.kinds if kind.reason)
-    drawn = [n for n in costs.steps if (DECODE, n) in times.sums]
+    drawn = [place for place in costs.steps if place in times.sums]
     with styled():
         figure = Figure(figsize=(WIDTH, WIDTH), dpi=DPI)
         axes, below = figure.subplots(), [0.0] * len(drawn)
         for i, colour in zip(measured, colours, strict=True):
-            own = [1e3 * times.seconds[costs.series[i], (DECODE, n)].point for n in drawn]
+            name = costs.kinds[i].mechanism
+            own = [1e3 * times.seconds[name, place].point for place in drawn]
             axes.bar(range(len(drawn)), own, BAR, below, color=colour)
             below = [a + b for a, b in zip(below, own, strict=True)]
-        for x, n in enumerate(drawn):
-            whole = times.sums[DECODE, n]
+        for x, place in enumerate(drawn):
+            whole = times.sums[place]
             axes.vlines(x, 1e3 * whole.low, 1e3 * whole.high, "0.2", linewidth=0.8)
-        axes.set_xticks(range(len(drawn)), [units.tick(n) for n in drawn])
+        axes.set_xticks(range(len(drawn)), [units.tick(place.seq_len) for place in drawn])
         axes.grid(False, axis="x")
         axes.set_xlabel("context, tokens (K = 1,024)")
         axes.set_ylabel("ms per step, all layers")
         axes.set_title("Time per token by context")
         said = [f"{units.capitalised(timed_by(costs.analysis.cases))}."]
-        if any(units.has_value(times.sums[DECODE, n].high) for n in drawn):
+        if any(units.has_value(times.sums[place].high) for place in drawn):
             said.append("Lines: 95 % CI of the sum.")
         if lost:
             said.append(f"Without {units.many(lost, 'layer')} that cannot be measured.")
-        if absent := [units.tick(n) for n in costs.steps if n not in drawn]:
+        if absent := [units.tick(p.seq_len) for p in costs.steps if p not in drawn]:
             said.append(f"Not measured: {', '.join(absent)}.")
         keys = {
             costs.kinds[i].words: {"color": colour, "linewidth": 5}

@@ -1,5 +1,6 @@
 """`attnbench model` as a user meets it: a configuration in, the costs of its layers out."""
 
+import csv
 import json
 
 import pytest
@@ -9,7 +10,8 @@ from attnbench.store.journal import load
 from tests.cli.commands import here, refused
 from tests.kvbytes.test_layers import DELTA, FAMILIES, SMALL
 
-SHORT = ("--lengths", "16,33", "--quick", "--budget", "none", "--device", "cpu")
+SHORT = ("--lengths", "16,33", "--step", "1,20", "--mode", "decode,inference", "--quick")
+SHORT += ("--budget", "none", "--device", "cpu")
 QWEN = {**SMALL, **DELTA, "full_attention_interval": 4, "model_type": "qwen3_next"}
 
 
@@ -32,11 +34,17 @@ def test_json_has_each_kind_at_its_sizes(qwen, measured):
     assert (linear["layers"], full["layers"]) == (3, 1)
     assert linear["kept"]["33"] == 3 * 4 * (4 * 8 * 16 + 3 * (2 * 2 * 8 + 4 * 16))
     assert full["per_token"] == 4 * 2 * 2 * 16
-    places = [(cost["mode"], cost["seq_len"]) for cost in full["costs"]]
-    assert places == [("decode", 16), ("decode", 33), ("inference", 16), ("inference", 33)]
-    for kinds in zip(linear["costs"], full["costs"], found["sum"], strict=True):
-        *own, whole = (cost["time_point"] for cost in kinds)
-        assert sum(own) == pytest.approx(whole)
+    places = [(cost["mode"], cost["step"], cost["seq_len"]) for cost in full["costs"]]
+    steps = [("decode", 1, 16), ("decode", 1, 33), ("decode", 20, 16), ("decode", 20, 33)]
+    assert places == [*steps, ("inference", 1, 16), ("inference", 1, 33)]
+    sums = {(cost["mode"], cost["step"], cost["seq_len"]): cost for cost in found["sum"]}
+    assert {*places} - {*sums} == {("decode", 20, 16)}, "20 tokens do not end a context of 16"
+    for place, *own in zip(places, linear["costs"], full["costs"], strict=True):
+        if place in sums:
+            assert sum(cost["time_point"] for cost in own) == pytest.approx(
+                sums[place]["time_point"]
+            )
+    assert full["costs"][3]["flops"] > 10 * full["costs"][1]["flops"], "of 20 tokens"
     plan = load(qwen.parent / "sweep").plan
     w = plan[0].case.workload
     assert (w.width, w.heads, w.batch, w.dtype) == (64, 4, 1, "float32")
@@ -73,6 +81,11 @@ def test_the_table_is_printed_and_a_resumed_sweep_prints_it_again(qwen, measured
     title, *_ = done.stdout.splitlines()
     assert title == "Costs of the layers: qwen3_next, float32, CPU time on one core"
     assert "all layers" in done.stdout
+    assert "20 at 16: cannot run." in " ".join(done.stdout.split())
+    with (qwen.parent / "sweep" / "layers.csv").open() as file:
+        heading = next(csv.reader(file))
+    assert "20_at_33_ms" in heading
+    assert "20_at_16_ms" not in heading
     assert "Left out: positions, norms of queries and keys, feed-forwards." in " ".join(
         done.stdout.split()
     )
