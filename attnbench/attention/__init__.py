@@ -31,7 +31,7 @@ from attnbench.attention.contract import (
     projection_parameters,
 )
 from attnbench.attention.convolution import Convolved, RecurrentState, random_taps
-from attnbench.attention.decays import Fading, decay_rates
+from attnbench.attention.decays import FADING_BLOCK, Fading, decay_rates, fading_width
 from attnbench.attention.heads import OwnHeads
 from attnbench.attention.primitives import (
     ByQueries,

@@ -21,11 +21,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attnbench.attention.primitives import additive, causal_mask
+from attnbench.attention.primitives import additive, causal_mask, further_columns, widen
 
 BLOCK = 8  # keys whose decays are counted from one token
+FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
 
 
 def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
@@ -137,65 +139,98 @@ def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
 
 
 class Fading(torch.autograd.Function):
-    """o [B, H, N, ·] of softmax(q kᵀ / √d + F_i − F_j) v, j ≤ i, for a block of queries at a time.
+    """o [B, H, N, d] of softmax(q kᵀ / √d + F_i − F_j) v, j ≤ i, for a block of queries at a time.
 
-    F [B, H, N] is float64, and `columns` those after the d of k: they hold F of the middle of the
-    block − F_j, and q has √d there. They are written in place, so that no block copies k; keys
-    where a mask [B, N] is False get the lowest number. Training keeps what the kernel made of each
-    block.
+    F [B, H, N] is float64. Each group of queries in a block has a further column of k, F of its
+    middle − F_j, read by a column of q that is √d in the group and 0 elsewhere. Columns of k are
+    written in place, so that no block copies k. Keys where a mask [B, N] is False get the lowest
+    number, and so do keys whose weights are below the square of the rounding: processors need long
+    for the smallest numbers. A last column, 1 in k and 0 in q, finds what gradients of logits sum
+    to over keys. Training keeps what the kernel made of each block.
     """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        F: Tensor,
-        mask: Tensor | None,
-        block: int,
-        columns: range,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, F: Tensor, mask: Tensor | None
     ) -> Tensor:
-        N, outputs = q.shape[2], []
-        past = additive(causal_mask(block, N, q.device), q.dtype)
+        N, d, outputs = *q.shape[2:], []
+        more = fading_width(d, q.dtype, q.device.type) - d
+        past = additive(causal_mask(FADING_BLOCK, N, q.device), q.dtype)
         past = pad(past, (-N % 8, 0))  # as kernels of GPUs ask for
-        ctx.written, ctx.blocks = (k.data, F.detach(), mask, columns), []
-        for start in range(0, N, block):
-            end = min(start + block, N)
-            write_fading(start, end, *ctx.written)
+        reach = math.prod(vector_norm(widen(x), dim=-1).amax(-1) for x in (q, k)) * d**-0.5
+        least = 2 * (math.log(torch.finfo(reach.dtype).eps) - reach)
+        # three of a width, or torch uses a kernel that stores weights
+        q, k, v = (pad(x, (0, more)) for x in (q, k, v))
+        group = torch.arange(N, device=q.device) % FADING_BLOCK // FADING_GROUP
+        reads = torch.arange(FADING_BLOCK // FADING_GROUP, device=q.device) == group[:, None]
+        for columns in fading_columns(d, q.dtype):
+            q[..., columns] = d**0.5 * reads
+        k[..., d + more - 1] = 1
+        ctx.written, ctx.blocks = (k, F.detach(), mask, least), []
+        for start in range(0, N, FADING_BLOCK):
+            end = min(start + FADING_BLOCK, N)
+            write_fading(d, start, end, *ctx.written)
             # of `data`, since the graph of a block need not know what others write
             own = [x.data for x in (q[:, :, start:end], k[:, :, :end], v[:, :, :end])]
             with torch.set_grad_enabled(any(ctx.needs_input_grad)):
                 own = [x.requires_grad_(torch.is_grad_enabled()) for x in own]
-                bias, scale = past[start - end :, -end:], columns.start**-0.5
-                o = scaled_dot_product_attention(own[0], own[1], own[2], bias, scale=scale)
-            outputs.append(o.detach())
+                bias = past[start - end :, -end:]
+                o = scaled_dot_product_attention(own[0], own[1], own[2], bias, scale=d**-0.5)
+            outputs.append(o.detach()[..., :d])
             ctx.blocks.append((start, end, o, own))
         return torch.cat(outputs, 2)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (_, F, _, columns), (*_, whole) = ctx.written, ctx.blocks[-1]
-        dq, dk, dv, dF = (torch.zeros_like(x) for x in (gradient, *whole[1:], F))
+        k, F, *_ = ctx.written
+        d = gradient.shape[-1]
+        dq, dk, dv, dF = (torch.zeros_like(x) for x in (*(gradient,) * 3, F))
+        gradient = pad(gradient, (0, k.shape[-1] - d))
         for start, end, o, own in ctx.blocks:
-            write_fading(start, end, *ctx.written)
+            write_fading(d, start, end, *ctx.written)
             found = torch.autograd.grad(o, own, gradient[:, :, start:end], retain_graph=True)
-            dq[:, :, start:end] = found[0]
-            dk[:, :, :end] += found[1]
-            dv[:, :, :end] += found[2]
-            faded = found[1][..., columns.start].double()
-            dF[..., :end] -= faded
-            dF[..., start] += faded.sum(-1)  # 0 but for rounding, which later sums would collect
-        return dq, dk, dv, dF, None, None, None
+            dq[:, :, start:end] = found[0][..., :d]
+            dk[:, :, :end] += found[1][..., :d]
+            dv[:, :, :end] += found[2][..., :d]
+            by_query = found[0][..., -1].to(F) * d**0.5
+            by_key = found[1][..., fading_columns(d, k.dtype)[0]].sum(-1, dtype=F.dtype)
+            # both have one sum but for rounding, which later sums would collect
+            share = by_key.abs()
+            share /= share.sum(-1, keepdim=True).clamp(min=torch.finfo(k.dtype).tiny)
+            rounding = by_key.sum(-1, keepdim=True) - by_query.sum(-1, keepdim=True)
+            dF[..., start:end] += by_query
+            dF[..., :end] -= by_key.addcmul_(share, rounding, value=-1)
+        return dq, dk, dv, dF, None
 
 
 def write_fading(
-    start: int, end: int, k: Tensor, F: Tensor, mask: Tensor | None, columns: range
+    d: int, start: int, end: int, k: Tensor, F: Tensor, mask: Tensor | None, least: Tensor
 ) -> None:
-    """The `columns` of keys for the queries from `start` to `end`."""
-    faded = F[..., (start + end) // 2, None] - F[..., :end]
+    """The columns of keys for the queries from `start` to `end`.
+
+    A key does not count if F of the first query of a group, less its own, is below `least` [B, H].
+    """
+    fades = F[..., :end, None]
+    own = pad(F[..., start:end], (0, start + FADING_BLOCK - end), mode="replicate")
+    first, middle = (own[..., None, m::FADING_GROUP] for m in (0, FADING_GROUP // 2))
+    hidden = fades > first - least[..., None, None]
     if mask is not None:
-        faded = faded.masked_fill(~mask[:, None, :end], torch.finfo(k.dtype).min / 4)
-    for column in columns:
-        k[:, :, :end, column] = faded
-        faded = faded - k[:, :, :end, column]
+        hidden = hidden | ~mask[:, None, :end, None]
+    faded = (middle - fades).masked_fill(hidden, torch.finfo(k.dtype).min / 4)
+    *coarse, last = fading_columns(d, k.dtype)
+    for columns in coarse:
+        k[:, :, :end, columns] = faded
+        faded = faded - k[:, :, :end, columns]
+    k[:, :, :end, last] = faded
+
+
+def fading_columns(d: int, dtype: torch.dtype) -> list[slice]:
+    """Columns of keys for all groups of a block, so many times that they tell decays apart."""
+    groups = FADING_BLOCK // FADING_GROUP
+    ends = range(d, d + groups * (3 if dtype.itemsize < 4 else 1), groups)
+    return [slice(end, end + groups) for end in ends]
+
+
+def fading_width(d: int, dtype: torch.dtype, device: str) -> int:
+    """The width of a head of d and its further columns."""
+    return d + further_columns(d, fading_columns(d, dtype)[-1].stop - d + 1, device)

@@ -7,11 +7,11 @@
     o_i = Σ_j a_ij v_j                                 [B, H, N, d]
 
 `eager` stores the weights. `sdpa` lets torch's fused kernel add the decays: F_i cancels in a
-softmax, so they are one more column of the keys, which a column of ones in q reads. Queries go in
-blocks of C, and the column counts from the middle of a block: as C is small, keys that matter have
-small numbers, and lose no digits in long sequences. Narrow types, whose few digits would not tell
-neighbours apart, have three columns that add up to it. Training keeps what the kernel made of a
-block, but one k for all, whose columns are written anew.
+softmax, so they are further columns of the keys, which columns of q read. Queries go in blocks, and
+each small group of a block has a column of its own, which counts from the group's middle: keys that
+matter have small numbers, and lose no digits in long sequences. Narrow types, whose few digits
+would not tell neighbours apart, have three such columns, which add up. Training keeps what the
+kernel made of a block, but one k for all, whose columns are written anew.
 
 Padding fades nothing. The core begins with q, k, v and x W_F. Always causal. For decoding, the
 state is the cache of k and v, and x W_F of every token.
@@ -25,11 +25,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid, pad, scaled_dot_product_attention
+from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
 from attnbench import attention as at
-
-BLOCK = 32  # C
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,21 +122,17 @@ def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draw
 
 class Sdpa(Forgetting):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
-        F, d = self.fading(f, mask).cumsum(-1), q.shape[-1]
-        more = at.further_columns(d, columns(q.dtype), q.device.type)
-        q, k = pad(q, (0, more), value=d**0.5), pad(k, (0, more))
-        v = pad(v, (0, more))  # or torch uses a kernel that stores weights
+        F = self.fading(f, mask).cumsum(-1)
         if mask is not None:
             v = v * mask[:, None, :, None]
-        added = range(d, d + columns(q.dtype))
-        return at.Fading.apply(q, k, v, F, mask, BLOCK, added)[..., :d]
+        return at.Fading.apply(q, k, v, F, mask)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, with the columns of decays, and no keys after a block."""
         keys = sum(
-            min(BLOCK, w.seq_len - start) * min(start + BLOCK, w.seq_len)
-            for start in range(0, w.seq_len, BLOCK)
+            min(at.FADING_BLOCK, w.seq_len - start) * min(start + at.FADING_BLOCK, w.seq_len)
+            for start in range(0, w.seq_len, at.FADING_BLOCK)
         )
         core = 4 * w.batch * keys * extended_width(w)
         return replace(Forgetting.flops(config, w), core=core)
@@ -146,18 +140,12 @@ class Sdpa(Forgetting):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """q, k and v with the columns of decays, and the mask of a block."""
-        return 4 * w.tokens * extended_width(w) + BLOCK * w.seq_len
-
-
-def columns(dtype: torch.dtype) -> int:
-    """How many numbers of a type tell decays apart as well as one of float32."""
-    return 3 if dtype.itemsize < 4 else 1
+        return 4 * w.tokens * extended_width(w) + at.FADING_BLOCK * w.seq_len
 
 
 def extended_width(w: at.Workload) -> int:
     """The width of q with the further columns of all heads."""
-    needed = columns(getattr(torch, w.dtype))
-    return w.width + w.heads * at.further_columns(w.head_width, needed, w.device)
+    return w.heads * at.fading_width(w.head_width, getattr(torch, w.dtype), w.device)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -6,6 +6,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from attnbench import attention as at
+from attnbench.attention import decays
 from tests.mechanisms.building import build
 
 further_columns = at.further_columns
@@ -36,13 +37,16 @@ def test_those_of_a_gpu_fill_its_widths_and_change_nothing(
     mechanism, form, options, dtype, padded, monkeypatch
 ):
     sizes = {"seq_len": 40, "width": 48, "causal": True, "padding": 0.25 * padded}
-    module = build(mechanism, form, **sizes, **options).to(dtype).eval()
+    built = build(mechanism, form, **sizes, **options).to(dtype).eval()
     x = torch.randn(2, 40, 48).to(dtype)
     mask = torch.arange(40).expand(2, -1) < 30 if padded else None
-    expected = module(x, mask)
-    monkeypatch.setattr(at, "further_columns", lambda d, few, _: further_columns(d, few, "cuda:0"))
+    expected = built(x, mask)
+    for module in (at, decays):
+        monkeypatch.setattr(
+            module, "further_columns", lambda d, n, _: further_columns(d, n, "cuda")
+        )
     with Widths() as widths:
-        found = module(x, mask)
+        found = built(x, mask)
     assert all(width % 8 == 0 for width in widths.found), widths.found
     assert bool(widths.found) == (form != "eager")
     torch.testing.assert_close(found, expected)

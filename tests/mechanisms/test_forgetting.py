@@ -1,5 +1,7 @@
 """Forgetting attention: decays in long sequences and beside padding."""
 
+import math
+
 import pytest
 import torch
 
@@ -36,3 +38,27 @@ def test_padding_between_tokens_fades_nothing(form):
     alone = module.attend(*(t[:, :, real] for t in inputs), None)
     padded = module.attend(*inputs, real.expand(2, -1))
     torch.testing.assert_close(padded[:, :, real], alone)
+
+
+@pytest.mark.parametrize("form", CARD.forms)
+def test_a_key_that_faded_far_counts_if_its_logit_is_large(form):
+    """The last query finds the first key at 160 / √d = 80, after 199 tokens that fade by 0.4."""
+    module = core("forgetting", form, seq_len=200)
+    q, k, v = torch.zeros(3, 2, 4, 200, 4).double()
+    q[:, :, -1], k[:, :, 0], v[:, :, 0] = 10, 4, 1
+    f = torch.full((2, 4, 200), -math.log(math.expm1(0.4))).double()
+    with torch.no_grad():
+        module.b.zero_()
+        o = module.attend(q, k, v, f, None)
+    others = sum(math.exp(-0.4 * n) for n in range(199))
+    expected = math.exp(80 - 0.4 * 199)
+    torch.testing.assert_close(o[:, :, -1], v[:, :, 0] * expected / (expected + others))
+
+
+def test_weights_are_zeros_rather_than_numbers_that_a_processor_needs_long_for():
+    module = core("forgetting", "sdpa", seq_len=300).float()
+    q, k, v = (0.1 * torch.randn(3, 2, 4, 300, 4)).unbind()
+    o = module.attend(q, k, v.requires_grad_(), torch.zeros(2, 4, 300), None)
+    (weights,) = torch.autograd.grad(o[:, :, -1].sum(), v)
+    assert (weights[:, :, 0] == 0).all()
+    assert weights[weights != 0].min() > torch.finfo(torch.float32).tiny
