@@ -36,6 +36,7 @@ from attnbench.attention.heads import OwnHeads
 from attnbench.attention.primitives import (
     ByQueries,
     Kernel,
+    Picked,
     additive,
     allowed_keys,
     biased_attention,
@@ -70,7 +71,6 @@ from attnbench.attention.recurrence import (
 from attnbench.attention.selection import (
     Choosing,
     ChosenState,
-    Picked,
     allowed_tokens,
     block_means,
     choose,
@@ -79,6 +79,7 @@ from attnbench.attention.selection import (
     read_chosen,
     read_next,
     real_blocks,
+    scored,
     top_blocks,
 )
 from attnbench.records import Causality, Family, Level, Workload

@@ -64,25 +64,36 @@ def choose(
     score: Callable[[Tensor, int], Tensor],
     q: Tensor,
     keys: int,
+    shares: int,
     count: int,
     C: int,
     real: Tensor | None = None,
 ) -> Tensor:
-    """The choice of all queries [B, ·, N, ·].
+    """The choice of all queries [B, shares, N, M]; those with no more earlier blocks take them all.
 
-    `score` gives [B, K or 1, n, M] for n of them and the number of the first. Each part makes about
-    as many scores as fit the cache, if every query has `keys` keys. Of the blocks only the
+    `score` gives [B, shares, n, M] for n of the others and the number of the first. Each part makes
+    about as many scores as fit the cache, if every query has `keys` keys. Of the blocks only the
     `real` ones [B, 1, 1, M] may be chosen.
     """
-    rows = max(16, logits_at_once(q.device.type) // (keys * q.shape[0] * q.shape[1]))
+    B, heads, N, _ = q.shape
+    rows = max(16, logits_at_once(q.device.type) // (keys * B * heads))
+    start = N - scored(N, C, count)
+
+    def best(scores: Tensor, first: int) -> Tensor:
+        if real is not None:
+            scores = scores.masked_fill(~real, -torch.inf)
+        return top_blocks(scores, count, first, C)
+
     with torch.no_grad():
-        chosen = []
-        for first, part in zip(range(0, q.shape[2], rows), q.detach().split(rows, 2), strict=True):
-            scores = score(part, first)
-            if real is not None:
-                scores = scores.masked_fill(~real, -torch.inf)
-            chosen.append(top_blocks(scores, count, first, C))
+        chosen = [best(torch.zeros(B, shares, start, -(-N // C), device=q.device), 0)]
+        for first in range(start, N, rows):
+            chosen.append(best(score(q[:, :, first : first + rows].detach(), first), first))
         return torch.cat(chosen, 2)
+
+
+def scored(seq_len: int, C: int, count: int) -> int:
+    """How many queries have more than `count` earlier blocks, so that a choice needs scores."""
+    return max(0, seq_len - (count + (C > 1)) * C)
 
 
 class Choosing(CoreAttention):
@@ -160,78 +171,52 @@ def read_next(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, count: int, C: in
     return (A @ v).view_as(q)
 
 
-class Picked(torch.autograd.Function):
-    """q [n, 1, d], scaled, k and v as one table [n, 2 d], and the rows [n K] that each q reads.
-
-    The backward pass gathers k and v again. It multiplies by elements where one dimension of a
-    product is 1, since a product of matrices takes ten times as long.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, table: Tensor, rows: Tensor, valid: Tensor | None) -> Tensor:
-        k, v = picked(table, rows, len(q))
-        a = masked_softmax(q @ k.mT, valid)  # [n, 1, K]
-        ctx.save_for_backward(q, table, rows, a)
-        return a @ v
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, table, rows, a = ctx.saved_tensors
-        k, v = picked(table, rows, len(q))
-        to_a = (v @ grad.mT).mT
-        to_logits = a * (to_a - (a * to_a).sum(-1, keepdim=True))
-        both = torch.cat([to_logits.mT * q, a.mT * grad], -1).flatten(0, 1)
-        return to_logits @ k, torch.zeros_like(table).index_add_(0, rows, both), None, None
-
-
-def picked(table: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """k and v [n, K, d] of rows of a table [n, 2 d]."""
-    k, v = table.index_select(0, rows).view(count, -1, table.shape[1]).chunk(2, -1)
-    return k, v
-
-
 def read_chosen(
-    q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None, C: int
+    q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None, C: int, first: int = 0
 ) -> Tensor:
-    """The outputs [B, H, N, d] of all queries, by block of keys. A mask is [B, N]."""
+    """The outputs [B, H, N − first, d] of the queries from token `first` on, by block of keys.
+
+    A mask is [B, N]; `first` is a multiple of C.
+    """
     N, K, shares, more = q.shape[2], k.shape[1], choice.shape[1], -q.shape[2] % C
+    q, choice = q[:, :, first:], choice[:, :, first:]
     q = pad(q, (0, 0, 0, more)).unflatten(1, (shares, K // shares, -1)).transpose(3, 4)
     k, v = (pad(t, (0, 0, 0, more)).unflatten(1, (shares, -1)).flatten(0, 1) for t in (k, v))
     bias = None if mask is None else pad(additive(mask, q.dtype), (0, more))
     if bias is not None:
         bias = bias.repeat_interleave(shares, 0)
     o = ChosenBlocks.apply(q.flatten(0, 1), k, v, choice.flatten(0, 1), bias, C)
-    o = o[:, :, :N].transpose(2, 3).reshape(len(choice), -1, N, o.shape[-1])
-    return o if mask is None else o * mask.cummax(-1)[0][:, None, :, None]
+    o = o[:, :, : N - first].transpose(2, 3).reshape(len(choice), -1, N - first, o.shape[-1])
+    return o if mask is None else o * mask.cummax(-1)[0][:, None, first:, None]
 
 
-def chosen_flops(seq_len: int, C: int, count: int, heads: int, d: int) -> int:
+def chosen_flops(seq_len: int, C: int, count: int, heads: int, d: int, first: int = 0) -> int:
     """FLOPs of `read_chosen` for one sequence: each block by itself, and `count` earlier ones."""
-    earlier = sum(min(i // C, count) for i in range(seq_len))
-    return 4 * heads * d * C * (seq_len + -seq_len % C + earlier)
+    earlier = sum(min(i // C, count) for i in range(first, seq_len))
+    return 4 * heads * d * C * (seq_len - first + -seq_len % C + earlier)
 
 
 class ChosenBlocks(torch.autograd.Function):
-    """The outputs [P, S, N, G, d] of queries of the same shape.
+    """The outputs [P, S, n, G, d] of queries of the same shape, the last n tokens.
 
     k and v are [P, S, N, d] and a bias of keys is [P, N] or None; S heads of keys share one of the
-    P choices [N, M].
+    P choices [n, M].
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:
         choice, bias, C = others
-        read = by_block(q, C), by_block(k, C), by_block(v, C)
-        own, own_lse = attend(*read, own_bias(bias, k, C), True)
+        q = q.contiguous()  # or each selection of rows would copy it
+        own, own_lse = attend(by_block(q, C), *own_blocks(k, v, bias, q.shape[2], C), True)
         o, lse = widen(by_token(own, q)), by_token(own_lse[..., None], q)
         for p, rows, keys in readers(choice, C):
-            n = len(rows)
             block = k[p, None, :, keys], v[p, None, :, keys], key_bias(bias, p, keys)
             part, found = attend(as_rows(q, p, rows), *block, False)
-            before, found = lse[p, :, rows], found.view(-1, n, q.shape[3], 1)
-            lse[p, :, rows] = after = torch.logaddexp(before, found)
-            part = part.view(-1, n, *q.shape[3:]) * (found - after).exp()
-            o[p, :, rows] = o[p, :, rows] * (before - after).exp() + part
+            merged, before = o[p].index_select(1, rows), lse[p].index_select(1, rows)
+            found = found.view_as(before)
+            merged.lerp_(part.view_as(merged).to(o.dtype), (found - before).sigmoid_())
+            o[p].index_copy_(1, rows, merged)
+            lse[p].index_copy_(1, rows, torch.logaddexp(before, found))
         o = o.to(q.dtype)
         ctx.save_for_backward(q, k, v, o, lse, choice, bias)
         ctx.C = C
@@ -240,18 +225,22 @@ class ChosenBlocks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_o: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, o, lse, choice, bias = ctx.saved_tensors
-        C = ctx.C
+        C, d_o = ctx.C, d_o.contiguous()
         d_own, own, own_lse = (by_block(t, C) for t in (d_o, o, lse))
-        read = by_block(q, C), by_block(k, C), by_block(v, C)
-        there = own_bias(bias, k, C)
-        dq, dk, dv = attend_backward(d_own, *read, there, own, own_lse.squeeze(-1), True)
-        dq, dk, dv = by_token(dq, q).contiguous(), dk.sum(1).view_as(k), dv.sum(1).view_as(v)
+        n = q.shape[2]
+        own_k, own_v, there = own_blocks(k, v, bias, n, C)
+        read, merged = (by_block(q, C), own_k, own_v), (own, own_lse.squeeze(-1))
+        dq, *owned = attend_backward(d_own, *read, there, *merged, True)
+        dq, dk, dv = by_token(dq, q), torch.zeros_like(k), torch.zeros_like(v)
+        for total, change in zip((dk, dv), owned, strict=True):
+            total[:, :, -n:] = change.sum(1).view_as(total[:, :, -n:])
         for p, rows, keys in readers(choice, C):
             d_rows, q_rows, o_rows, lse_rows = (as_rows(t, p, rows) for t in (d_o, q, o, lse))
             block = k[p, None, :, keys], v[p, None, :, keys], key_bias(bias, p, keys)
             merged = o_rows, lse_rows.squeeze(-1)
             changes = attend_backward(d_rows, q_rows, *block, *merged, False)
-            dq[p, :, rows] += changes[0].view(-1, len(rows), *q.shape[3:])
+            total = dq[p].index_select(1, rows)
+            dq[p].index_copy_(1, rows, total.add_(changes[0].view_as(total)))
             dk[p, :, keys] += changes[1][0]
             dv[p, :, keys] += changes[2][0]
         return dq, dk, dv, None, None, None
@@ -271,7 +260,7 @@ def readers(choice: Tensor, C: int) -> Iterator[tuple[int, Tensor, slice]]:
 
 def as_rows(t: Tensor, p: int, rows: Tensor) -> Tensor:
     """[P, S, N, G, d] to the rows [1, S, n G, d] of some tokens."""
-    return t[p, None, :, rows].flatten(2, 3)
+    return t[p].index_select(1, rows).flatten(1, 2)[None]
 
 
 def by_block(t: Tensor, C: int) -> Tensor:
@@ -286,11 +275,15 @@ def by_token(t: Tensor, like: Tensor) -> Tensor:
     return t.flatten(2, 3).contiguous()
 
 
-def own_bias(bias: Tensor | None, k: Tensor, C: int) -> Tensor | None:
-    """[P, N] to [P S M, 1, 1, C], or None."""
-    if bias is None:
-        return None
-    return bias[:, None].expand(k.shape[:3]).unflatten(2, (-1, C)).flatten(0, 2)[:, None, None]
+def own_blocks(
+    k: Tensor, v: Tensor, bias: Tensor | None, n: int, C: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The blocks of the last n tokens of k, v [P, S, N, d] and a bias [P, N] or None, by block."""
+    k, v = k[:, :, -n:], v[:, :, -n:]
+    if bias is not None:
+        bias = bias[:, None, -n:].expand(k.shape[:3]).unflatten(2, (-1, C)).flatten(0, 2)
+        bias = bias[:, None, None]  # [P S M, 1, 1, C]
+    return by_block(k, C), by_block(v, C), bias
 
 
 def key_bias(bias: Tensor | None, p: int, keys: slice) -> Tensor | None:

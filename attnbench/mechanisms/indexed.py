@@ -102,6 +102,7 @@ class Indexed(at.Choosing):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.base, self.kept = plain(config)(config.base, workload), kept(config, workload)
+        self.shares = indices(config, workload)[0]
         if workload.level is not at.Level.CORE:
             (_, heads), e = indices(config, workload), config.index_width
             rank, own = config.query_rank, 0 if config.query_rank else heads * e
@@ -148,6 +149,7 @@ class Indexed(at.Choosing):
             lambda part, _: self.scores(part, keys, single),
             index,
             keys.shape[2],
+            self.shares,
             c.count,
             c.block,
             at.real_blocks(mask, c.block),
@@ -332,7 +334,8 @@ def projections(config: Config, w: at.Workload) -> int:
 def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q^I k^Iᵀ, and of W_UK and W_UV."""
     keys = -(-w.seq_len // config.pooled)
-    index = 2 * w.tokens * keys * indices(config, w)[1] * config.index_width
+    queries = w.batch * at.scored(w.seq_len, config.block, config.count)
+    index = 2 * queries * keys * indices(config, w)[1] * config.index_width
     return index + (latent.expansion_flops(config.kv_rank, w) if config.kv_rank else 0)
 
 

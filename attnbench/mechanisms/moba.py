@@ -43,9 +43,14 @@ class Moba(at.Choosing, at.QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         C = self.config.block
         means = at.block_means(at.widen(k.detach()), mask, C).mT
-        count = self.config.blocks - 1
         self.choice = at.choose(
-            lambda q, _: at.widen(q) @ means, q, means.shape[-1], count, C, at.real_blocks(mask, C)
+            lambda q, _: at.widen(q) @ means,
+            q,
+            means.shape[-1],
+            self.heads,
+            self.config.blocks - 1,
+            C,
+            at.real_blocks(mask, C),
         )
         return self.read(q, k, v, self.choice, mask)
 
@@ -137,7 +142,8 @@ def default(config: Config, w: at.Workload) -> str:
 
 def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q k̄ᵀ."""
-    return 2 * w.tokens * -(-w.seq_len // config.block) * w.width
+    queries = w.batch * at.scored(w.seq_len, config.block, config.blocks - 1)
+    return 2 * queries * -(-w.seq_len // config.block) * w.width
 
 
 CARD = at.Card(

@@ -12,10 +12,13 @@
 A block has C tokens. K heads of keys and values serve H / K consecutive heads, a group. The choice
 has no gradient, the means do; they leave padding out. o^c is 0 where no block has ended.
 
-`eager` stores the weights of all three; `blocked` reads chosen blocks by block of keys
-(`attention.selection`), the window in blocks of queries, and stores none. `flex` lets
-flex_attention visit the blocks that any of 128 queries chose, on a GPU. All score all N / C means.
-Always causal. For decoding, the state is k and v, and their sums in every block.
+The first n C tokens read all blocks up to theirs, whatever their scores.
+
+`eager` stores the weights of all three; `blocked` stores none. It reads chosen blocks by block of
+keys (`attention.selection`) and windows in blocks of queries (`sliding_window:blocked`), and
+computes what the first tokens read in both branches once. `flex` lets flex_attention visit the
+blocks that any of 128 queries chose, on a GPU. Always causal. For decoding, the state is k and v,
+and their sums in every block.
 
 Left out: learned, overlapping compressions in place of means, and keys for each branch.
 Source: arXiv:2502.11089, equations (5) to (12).
@@ -25,13 +28,10 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from attnbench import attention as at
-from attnbench.mechanisms import grouped_query
+from attnbench.mechanisms import grouped_query, sliding_window
 from attnbench.mechanisms.grouped_query import kv_heads
-
-TOGETHER = 256  # queries of a block; fewer would multiply the copies of keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,13 @@ class Config(grouped_query.Grouped):
 
 
 class NativeSparse(at.Choosing, at.QKVAttention):
+    windows: type[sliding_window.SlidingWindow] = sliding_window.SlidingWindow
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
+        core = replace(workload, level=at.Level.CORE)
+        self.window = self.windows(window(config, workload), core)
         if workload.level is not at.Level.CORE:
             self.gates = nn.Linear(workload.width, 3 * workload.heads, bias=config.bias)
 
@@ -78,16 +82,19 @@ class NativeSparse(at.Choosing, at.QKVAttention):
             lambda q, first: self.scores(q, means_k, first, real),
             q,
             means_k.shape[2],
+            self.kv_heads,
             count,
             C,
             real,
         )
-        outputs = (
-            self.compressed(q, means_k, means_v, visible),
-            self.read(q, k, v, self.choice, mask),
-            self.near(q, k, v, mask),
-        )
-        return self.gated(g, *outputs)
+        means = self.compressed(q, means_k, means_v, visible)
+        return self.gated(g, means, *self.tokens(q, k, v, self.choice, mask))
+
+    def tokens(
+        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """o^s and o^w."""
+        return self.read(q, k, v, choice, mask), self.window.attend(q, k, v, mask)
 
     def gated(self, g: Tensor, *outputs: Tensor) -> Tensor:
         """The sum of the outputs of three branches, by x W_γ."""
@@ -120,13 +127,6 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         """o^c of mean keys and values [B, K, M, d]."""
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
         return at.read_allowed(q, k, v, visible, None)
-
-    def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """o^w."""
-        i = torch.arange(q.shape[2], device=q.device)
-        lag = i[:, None] - i
-        band = ((lag >= 0) & (lag < self.config.window)).expand(len(q), 1, -1, -1)
-        return at.read_allowed(q, k, v, band, mask)
 
     def start(self, batch: int, capacity: int) -> at.State:
         d, like = self.width // self.heads, self.output.weight
@@ -165,11 +165,12 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         w, wide = workload, kv_heads(config, workload) * workload.head_width
         return 2 * w.batch * wide * (w.seq_len + -(-w.seq_len // config.block))
 
-    @staticmethod
-    def flops(config: Config, w: at.Workload) -> at.Flops:
-        """The projections; two products with means and one for the choice; twice over all keys."""
-        core = 2 * 4 * w.tokens * w.seq_len * w.width
-        return at.Flops(projections(config, w), scoring(config, w) + core)
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """The projections; two products with means and one for the choice; all keys; windows."""
+        near = cls.windows.flops(window(config, w), w).core
+        read = 4 * w.tokens * w.seq_len * w.width
+        return at.Flops(projections(config, w), scoring(config, w) + read + near)
 
 
 def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -196,51 +197,59 @@ def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Dr
 
 
 class Blocked(NativeSparse):
+    windows = sliding_window.Blocked
+
     def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
         return at.fused_attention(q, k, v, visible)
 
-    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
-        return at.read_chosen(q, k, v, choice, mask, self.config.block)
-
-    def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        B, _, N, _ = q.shape
-        w, b = window(self.config, N)
-        i = torch.arange(N + -N % b, device=q.device).view(-1, b, 1)
-        j = i[:, :1] + torch.arange(-w, b, device=q.device)  # [n, 1, w + b]
-        usable = ((j <= i) & (i - j < w) & (j >= 0)).expand(B, -1, -1, -1)  # [B, n, b, w + b]
-        if mask is not None:
-            real = pad(mask, (w, -N % b)).unfold(1, w + b, b)  # [B, n, w + b]
-            usable = usable & real[:, :, None]
-        k, v = (pad(t, (0, 0, w, -N % b)).unfold(2, w + b, b).mT for t in (k, v))
-        q = pad(q, (0, 0, 0, -N % b)).unflatten(2, (-1, b))  # [B, H, n, b, d]
-        q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (q, k, v))
-        o = at.fused_attention(q, k, v, usable.flatten(0, 1)[:, None])
-        return o.unflatten(0, (B, -1)).transpose(1, 2).flatten(2, 3)[:, :, :N]
-
-    @staticmethod
-    def flops(config: Config, w: at.Workload) -> at.Flops:
-        """The projections; means and choice as eager; chosen blocks; the blocks of a window."""
-        count = config.blocks - 1
-        chosen = at.chosen_flops(w.seq_len, config.block, count, w.heads, w.head_width)
-        read = w.batch * (chosen + within_window(config, w))
-        return at.Flops(projections(config, w), scoring(config, w) + read)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """The choice of a byte each, masks of means and windows, q, k, v and o in other orders."""
-        means = -(-w.seq_len // config.block)
-        masks = w.tokens * (2 * means + 4 * min(config.window, w.seq_len))
-        return kv_heads(config, w) * w.tokens * means // 4 + masks + 16 * w.tokens * w.width
-
-
-class Flex(at.flex.Chosen, Blocked):
-    elements = staticmethod(Blocked.elements)
+    def tokens(
+        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        (N, d), w, full = q.shape[2:], self.config.window, self.config.blocks * self.config.block
+        assert isinstance(self.window, sliding_window.Blocked)
+        wide_q, wide_k, wide_v = self.window.extended(q, k, v, mask)
+        first_q, first_k, first_v = (t[:, :, : max(w, full)] for t in (wide_q, wide_k, wide_v))
+        o = self.window.fused(first_q, first_k, first_v, None)[..., :d]
+        chosen, near = [o[:, :, :full]], [o[:, :, :w]]
+        if full < N:
+            chosen.append(at.read_chosen(q, k, v, choice, mask, self.config.block, full))
+        if w < N:
+            near.append(self.window.blocks(wide_q[:, :, w:], wide_k, wide_v)[..., :d])
+        return torch.cat(chosen, 2), torch.cat(near, 2)
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """As `blocked`, but the most it may visit of chosen blocks."""
-        visited, near = super().flops(config, w), w.batch * within_window(config, w)
+        """The projections; means and choice as eager; windows; more first tokens; chosen blocks."""
+        N, C, near = w.seq_len, config.block, window(config, w)
+        full = config.blocks * C
+        read = cls.windows.flops(near, w).core
+        if full > config.window:
+            more = min(full, N) ** 2 - min(config.window, N) ** 2
+            read += 4 * w.batch * more * sliding_window.extended_width(near, w)
+        if full < N:
+            wide = w.heads, w.head_width
+            read += w.batch * at.chosen_flops(N, C, config.blocks - 1, *wide, full)
+        return at.Flops(projections(config, w), scoring(config, w) + read)
+
+    @classmethod
+    def elements(cls, config: Config, w: at.Workload) -> int:
+        """The choice of a byte each, masks of means, windows, q, k, v and o in other orders."""
+        means = -(-w.seq_len // config.block)
+        near = cls.windows.elements(window(config, w), w)
+        masks = 2 * w.tokens * means
+        return kv_heads(config, w) * w.tokens * means // 4 + masks + near + 12 * w.tokens * w.width
+
+
+class Flex(at.flex.Chosen, Blocked):
+    tokens = NativeSparse.tokens
+    elements = Blocked.elements
+
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """As eager, but the most it may visit of chosen blocks."""
+        visited = super().flops(config, w)
+        near = cls.windows.flops(window(config, w), w).core
         return replace(visited, core=visited.core + scoring(config, w) + near)
 
 
@@ -250,16 +259,9 @@ def default(config: Config, w: at.Workload) -> str:
     return "flex" if fuses else "blocked"
 
 
-def window(config: Config, N: int) -> tuple[int, int]:
-    """w, at most N, and how many queries read their windows together."""
-    w = min(config.window, N)
-    return w, min(w, TOGETHER)
-
-
-def within_window(config: Config, w: at.Workload) -> int:
-    """FLOPs of the window of one sequence: w keys before a block, and the block."""
-    before, b = window(config, w.seq_len)
-    return 4 * (w.seq_len + -w.seq_len % b) * (before + b) * w.width
+def window(config: Config, w: at.Workload) -> sliding_window.Config:
+    """The options of what reads the last w tokens."""
+    return sliding_window.Config(window=config.window, kv_heads=kv_heads(config, w))
 
 
 def projections(config: Config, w: at.Workload) -> int:
@@ -270,7 +272,8 @@ def projections(config: Config, w: at.Workload) -> int:
 
 def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q k̄ᵀ, for the choice and for o^c, and of p v̄."""
-    return 3 * 2 * w.tokens * -(-w.seq_len // config.block) * w.width
+    chosen = w.batch * at.scored(w.seq_len, config.block, config.blocks - 1)
+    return 2 * (2 * w.tokens + chosen) * -(-w.seq_len // config.block) * w.width
 
 
 def parameters(config: Config, w: at.Workload) -> int:

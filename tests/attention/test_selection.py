@@ -75,7 +75,7 @@ def test_a_choice_in_parts_is_that_of_all_queries():
         parts.append(first)
         return part @ keys
 
-    assert choose(score, q, 64, 3, 64).equal(top_blocks(q @ keys, 3, 0, 64))
+    assert choose(score, q, 64, 64, 3, 64).equal(top_blocks(q @ keys, 3, 0, 64))
     assert len(parts) > 1
 
 
