@@ -181,6 +181,7 @@ def read_chosen(
     N, K, shares, more = q.shape[2], k.shape[1], choice.shape[1], -q.shape[2] % C
     q, choice = q[:, :, first:], choice[:, :, first:]
     q = pad(q, (0, 0, 0, more)).unflatten(1, (shares, K // shares, -1)).transpose(3, 4)
+    q = q.contiguous()  # or each selection of rows would copy it
     k, v = (pad(t, (0, 0, 0, more)).unflatten(1, (shares, -1)).flatten(0, 1) for t in (k, v))
     bias = None if mask is None else pad(additive(mask, q.dtype), (0, more))
     if bias is not None:
@@ -206,7 +207,6 @@ class ChosenBlocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:
         choice, bias, C = others
-        q = q.contiguous()  # or each selection of rows would copy it
         own, own_lse = attend(by_block(q, C), *own_blocks(k, v, bias, q.shape[2], C), True)
         o, lse = widen(by_token(own, q)), by_token(own_lse[..., None], q)
         for p, rows, keys in readers(choice, C):

@@ -273,7 +273,8 @@ class CompressiveTransformer(xl.TransformerXL):
                 allowed = allowed & seen.mT.transpose(0, 1)
             R_s = R[:, :, R.shape[2] - k_s.shape[2] :]
             q_s, k_s, v_s = (t.transpose(0, 1) for t in (q_s, k_s, v_s))
-            o, use = self.read(q_s, k_s, v_s, R_s, allowed, new[s][2][:, 0, :, 0])
+            given, real = (q_s, k_s, v_s, R_s, self.u, self.v, allowed), new[s][2][:, 0, :, 0]
+            o, use = xl.Read.apply(self.keeps_weights, *given, real)
             assert use is not None, "counted where `real` is given"
             outputs.append(o.movedim(0, 2))
             used.append(use.new_zeros(len(use), L))

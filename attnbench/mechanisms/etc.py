@@ -7,9 +7,9 @@
 
 a_ij is a learned vector for each head: among tokens of the same kind it depends on the distance,
 clipped to ± `clip`; between the kinds there is one vector for each direction. Global tokens have
-separate projections unless `shared`. The band is computed in blocks of min(r, n) queries against
-three blocks of keys and the global keys in one softmax; no n × n tensor exists. Where r exceeds n,
-all long tokens see each other.
+separate projections unless `shared`. The band is computed in blocks of C queries against C + 2 r
+keys and the global keys in one softmax; no n × n tensor exists. Its q_i · a_ij are those of
+Transformer-XL with a_ij for R: a product with 2 r + 1 vectors, each row of which is then shifted.
 
 The first min(G, N) tokens of the sequence are the global input, so that a layer keeps their
 outputs; n counts the others. In the paper they are a second, shorter input, and a_ij depends on
@@ -19,11 +19,17 @@ Source: arXiv:2004.08483, sections 3.2 to 3.4.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from attnbench import attention as at
+from attnbench.mechanisms.longformer import windows
+from attnbench.mechanisms.transformer_xl import in_pieces, read
+
+BLOCK = 64  # queries of a block
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +72,6 @@ class Etc(at.QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         G = min(self.config.global_tokens, q.shape[2])
-        q = q / q.shape[-1] ** 0.5
         o = self.global_rows(G, q[:, :, :G], k, v, mask)
         if q.shape[2] == G:
             return o
@@ -74,61 +79,60 @@ class Etc(at.QKVAttention):
 
     def global_rows(self, G: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[B, H, G, d] against all keys."""
+        q = q / q.shape[-1] ** 0.5
         k = torch.cat([k[:, :, :G], k[:, :, G:] + self.to_long], 2)
         i = torch.arange(G, device=q.device)
-        near = self.labelled(q, i - i[:, None])  # [B, H, G, G]
-        logits = q @ k.mT + nn.functional.pad(near, (0, k.shape[2] - G))
+        index = self.label(i - i[:, None]).expand(*q.shape[:2], -1, -1)
+        near = (q @ self.near.mT).gather(-1, index)  # [B, H, G, G]
+        logits = q @ k.mT + pad(near, (0, k.shape[2] - G))
         return at.masked_softmax(logits, at.key_mask(mask)) @ v
 
     def long_rows(self, G: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, H, n, d] against three blocks of their neighbours and the global keys."""
-        n, device = q.shape[2], q.device
-        r = min(self.config.radius, n)
-        count = -(-n // r)
-        q = nn.functional.pad(q, (0, 0, 0, count * r - n)).unflatten(2, (count, r))
-        k = torch.cat([neighbours(k[:, :, G:], r), spread(k[:, :, :G] + self.to_global, count)], 3)
-        v = torch.cat([neighbours(v[:, :, G:], r), spread(v[:, :, :G], count)], 3)
-        i, j = torch.arange(r, device=device)[:, None], torch.arange(-r, 2 * r, device=device)
-        position = j + r * torch.arange(count, device=device)[:, None, None]  # [count, 1, 3 r]
-        band = (
-            ((j - i).abs() <= self.config.radius) & (position >= 0) & (position < n)
-        )  # [count, r, 3 r]
-        allowed = torch.cat([band, band.new_ones(count, r, G)], 2)
-        if mask is not None:
-            keys = mask[:, None, :, None]
-            keys = torch.cat([neighbours(keys[:, :, G:], r), spread(keys[:, :, :G], count)], 3)
-            allowed = allowed & keys.mT  # [B, 1, count, r, 3 r + G]
-        logits = q @ k.mT  # [B, H, count, r, 3 r + G]
-        logits[..., : 3 * r] += self.labelled(q, j - i)
-        if mask is None:  # each row has global keys
-            A = logits.add_(at.additive(allowed, logits.dtype)).softmax(-1)
-        else:
-            A = at.masked_softmax(logits, allowed)
-        return (A @ v).flatten(2, 3)[:, :, :n]
+        """[B, H, n, d] against the global keys and those around each block."""
+        B, H, n, d = q.shape
+        C, r, count = blocks(self.config, n)
+        q = pad(q, (0, 0, 0, -n % C)).unflatten(2, (count, C))
+        k, v = (around(t[:, :, :G], t[:, :, G:], C, r) for t in (k, v))
+        q, k, v = (t.transpose(0, 1).flatten(1, 2) for t in (q, k, v))  # [H, B count, ·, d]
+        real = q.new_ones(1, G + n, dtype=torch.bool) if mask is None else mask
+        near = pad(real[:, G:], (r, r + -n % C)).unfold(1, C + 2 * r, C)
+        real = torch.cat([real[:, None, :G].expand(-1, count, -1), near], 2)
+        i, j = torch.arange(C, device=q.device)[:, None], torch.arange(-r, C + r, device=q.device)
+        band = pad((j - i).abs() <= r, (G, 0), value=True)  # [C, G + C + 2 r]
+        allowed = (real[:, :, None] & band).expand(B, -1, -1, -1).reshape(1, B * count, C, -1)
+        zero = q.new_zeros(1, 1, 1)
+        part = partial(read, True, zero, zero)
+        o = in_pieces(part, q, k, v, self.distances(G + C - 1, r), allowed)
+        return o.reshape(B, count * C, H, d).transpose(1, 2)[:, :, :n]
 
-    def labelled(self, q: Tensor, distance: Tensor) -> Tensor:
-        """q_i · a_ij by clipped distance: [B, H, ..., n, d] and [n, n'] to [B, H, ..., n, n']."""
-        clip = self.config.clip
-        near = self.near.view(self.heads, *[1] * (q.dim() - 4), *self.near.shape[1:])
-        index = (distance.clamp(-clip, clip) + clip).expand(*q.shape[:-1], -1)
-        return (q @ near.mT).gather(-1, index)
+    def distances(self, before: int, r: int) -> Tensor:
+        """a_ij / √d of keys at −r … r, after `before` global ones: [H, d, ·]."""
+        near = self.near[:, self.label(torch.arange(-r, r + 1, device=self.near.device))]
+        labels = torch.cat([self.to_global.expand(-1, before, -1), near], 1)
+        return labels.mT / labels.shape[-1] ** 0.5
+
+    def label(self, distance: Tensor) -> Tensor:
+        """The number of the vector for a distance."""
+        return distance.clamp(-self.config.clip, self.config.clip) + self.config.clip
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """S and A v of the global rows and the padded long rows, and their distance vectors."""
+        """S and A v of global and padded long rows; their products with vectors of distances."""
         G = min(config.global_tokens, w.seq_len)
-        n = w.seq_len - G
-        r = min(config.radius, n)
-        rows = -(-n // r) * r if n else 0
-        pairs = G * w.seq_len + rows * (3 * r + G)
-        labels = (G + rows) * (2 * config.clip + 1)
-        return at.Flops(at.projection_flops(w), 2 * w.batch * w.width * (2 * pairs + labels))
+        products = G * (2 * w.seq_len + 2 * config.clip + 1)
+        if n := w.seq_len - G:
+            C, r, count = blocks(config, n)
+            products += 3 * count * C * (G + C + 2 * r)
+        return at.Flops(at.projection_flops(w), 2 * w.batch * w.width * products)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
+        """A, of which a forward pass holds pieces, and copies of keys and values."""
         G = min(config.global_tokens, w.seq_len)
-        r = min(config.radius, w.seq_len)
-        return 2 * w.heads * w.tokens * (3 * r + 2 * G) + w.tokens * w.width * (6 + 2 * G // r)
+        C, r, count = blocks(config, max(1, w.seq_len - G))
+        keys = G + C + 2 * r
+        scores = w.heads * w.batch * (count * C * keys + G * w.seq_len)
+        return scores + 2 * w.batch * w.width * count * keys
 
 
 def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -162,15 +166,16 @@ def label(module: Etc, i: int, j: int) -> Tensor:
     return module.to_long[:, 0] if i < G else module.to_global[:, 0]
 
 
-def neighbours(x: Tensor, r: int) -> Tensor:
-    """[B, H, n, d] to the three blocks around each block of r, [B, H, count, 3 r, d]."""
-    after = r + -x.shape[2] % r
-    return nn.functional.pad(x, (0, 0, r, after)).unfold(2, 3 * r, r).mT
+def blocks(config: Config, n: int) -> tuple[int, int, int]:
+    """C, how many tokens a block reads on either side, and the number of blocks of n tokens."""
+    C = min(BLOCK, n)
+    return C, min(config.radius, n), -(-n // C)
 
 
-def spread(x: Tensor, count: int) -> Tensor:
-    """[B, H, G, d] to [B, H, count, G, d], a view."""
-    return x[:, :, None].expand(-1, -1, count, -1, -1)
+def around(first: Tensor, long: Tensor, C: int, r: int) -> Tensor:
+    """[B, H, G, d] and the tokens around each block of [B, H, n, d]: [B, H, n / C, ·, d]."""
+    near = windows(pad(long, (0, 0, 0, -long.shape[2] % C)), C, r, C + 2 * r)
+    return torch.cat([first[:, :, None].expand(-1, -1, near.shape[2], -1, -1), near], 3)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -57,6 +57,17 @@ def test_by_block_it_is_what_weights_of_all_keys_give(C, shares, masked, kernel)
         assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_outputs_from_a_token_on_are_the_last_of_all(masked, kernel):
+    q, k, v, choice = drawn(8, K)
+    mask = padding() if masked else None
+    every, last = (read_chosen(q, k, v, choice, mask, 8, first) for first in (0, 24))
+    assert_close(last, every[:, :, 24:])
+    expected = torch.autograd.grad(every[:, :, 24:].sum(), (q, k, v))
+    for a, b in zip(torch.autograd.grad(last.sum(), (q, k, v)), expected, strict=True):
+        assert_close(a, b)
+
+
 @pytest.mark.parametrize(("C", "count"), [(1, 3), (5, 2), (5, 100)])
 def test_a_choice_is_of_the_largest_scores_of_earlier_blocks(C, count):
     scores = torch.randn(B, 1, N, -(-N // C))
