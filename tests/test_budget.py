@@ -20,20 +20,20 @@ SLACK = 60  # lines by which a room may stay below its number
 # of its own, and they are not counted
 LINES = {
     "cli": (2_210, 1_000),
-    "api": (510, 170),
+    "api": (480, 170),
     "gate": (1_350, 1_200),
     "claims": (350, 350),
-    "render": (3_100, 1_700),
+    "render": (3_090, 1_700),
     "render/web": (440, 440),
     "workloads": (1_010, 650),
     "kvbytes": (820, 460),
     "measure": (2_030, 910),
-    "analysis": (1_870, 1_240),
+    "analysis": (1_800, 1_240),
     "fleet": (490, 440),
-    "catalogue": (820, 450),
+    "catalogue": (790, 450),
     "run": (1_740, 940),
-    "attention": (2_470, 2_000),
-    "verify": (1_120, 450),
+    "attention": (2_460, 2_000),
+    "verify": (1_030, 450),
     "devices": (1_640, 1_300),
     "statistics": (770, 650),
     "store": (750, 430),
@@ -46,8 +46,8 @@ LINES = {
     "__main__.py": (19, 19),
     "version.py": (3, 3),
 }
-TESTS = (28_840, 22_000)
-ALL = (24_950, 17_500)  # of the package
+TESTS = (28_900, 22_000)
+ALL = (24_700, 17_500)  # of the package
 CLASSES = (12, 12)  # in `run`
 OPTIONS = (90, 90)  # of all verbs, with --help
 LONGEST, LARGEST = 60, 350  # lines of a function, and of a file

@@ -19,7 +19,7 @@ from attnbench.attention.contract import Attention, CoreAttention
 from attnbench.attention.primitives import widen
 
 LAYER = ("x",)
-AXES = ("bhnd", "bnhd")  # of what a kernel takes
+AXES, CAUSAL = ("bhnd", "bnhd"), ("causal", "is_causal")  # of what a kernel takes
 
 
 def tensor_names(eager: type[Attention]) -> tuple[str, ...]:
@@ -35,47 +35,32 @@ def tensor_names(eager: type[Attention]) -> tuple[str, ...]:
 
 def computed(module: Any, tensors: Mapping[str, Tensor]) -> Tensor:
     """What a form computes of tensors with these names, in the number type of the last."""
-    if (own := getattr(module, "claimed_core", None)) is not None:
-        output: Tensor = own(tensors)
-    elif tuple(tensors) == LAYER:
-        output = module(*tensors.values())
-    elif getattr(module, "rule", None) is None:
-        output = module.attend(*tensors.values(), None)
+    given = [*tensors.values()]
+    if tuple(tensors) == LAYER:
+        output: Tensor = module(*given)
+    elif not hasattr(module, "rule"):
+        output = module.attend(*given, None)
     else:
         wide = {name: widen(tensor) for name, tensor in tensors.items()}
         q = wide["q"]
-        S = module.zero_state(len(q), q)
-        output = module.rule(S, *wide.values(), module.chunk(module.config, q.shape[-1]))[0]
-        output = output.to(tensors["v"].dtype)
+        S, chunk = module.zero_state(len(q), q), module.chunk(module.config, q.shape[-1])
+        output = module.rule(S, *wide.values(), chunk)[0].to(given[-1].dtype)
     return output
 
 
-def usual(eager: Any, names: tuple[str, ...], inputs: list[Tensor]) -> dict[str, Tensor]:
-    """The tensors that reach the core of the form `eager` from these `core_inputs`, or x."""
-    if (rule := getattr(eager, "rule", None)) is None or names == LAYER:
+def usual(module: Any, names: tuple[str, ...], inputs: list[Tensor]) -> dict[str, Tensor]:
+    """The tensors that reach the core of a form from these `core_inputs`, or x."""
+    if names == LAYER or not hasattr(module, "rule"):
         return dict(zip(names, inputs, strict=True))
     seen: list[Tensor] = []
+    rule = module.rule
 
-    def recorded(S: Tensor, *taken: Any) -> tuple[Tensor, Tensor]:
+    def recorded(S: Tensor, *taken: Any) -> Any:
         seen.extend(taken[:-1])
-        result: tuple[Tensor, Tensor] = rule(S, *taken)
-        return result
+        return rule(S, *taken)
 
-    eager.rule = recorded
-    try:
-        with torch.no_grad():
-            eager.attend(*inputs, None)
-    finally:
-        del eager.rule
-    return dict(zip(names, (tensor.detach() for tensor in seen), strict=True))
-
-
-def by_head(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a rule in full: each head has its own, and each token."""
-    B, H, N = tensors["v"].shape[:3]
-    full = {}
-    for name, tensor in tensors.items():
-        if 1 < tensor.shape[1] < H:
-            tensor = tensor.repeat_interleave(H // tensor.shape[1], 1)
-        full[name] = tensor.expand(B, H, N, *tensor.shape[3:])
-    return full
+    module.rule = recorded
+    with torch.no_grad():
+        module.attend(*inputs, None)
+    del module.rule
+    return dict(zip(names, seen, strict=True))

@@ -9,8 +9,9 @@ stored in the order that it takes.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, make_dataclass, replace
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -18,12 +19,11 @@ import torch
 from torch import Tensor
 
 from attnbench.attention.card import Card
-from attnbench.attention.contract import CoreAttention, Unusable
-from attnbench.attention.core import AXES, by_head, tensor_names
+from attnbench.attention.contract import CoreAttention
+from attnbench.attention.core import AXES, CAUSAL, tensor_names
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Level, Workload
 
-CAUSAL = ("causal", "is_causal")
 NO_STEPS = "a function of one's own continues no state"
 
 
@@ -32,16 +32,23 @@ def claimed(card: Card, module: ModuleType, name: str) -> Card:
 
     Raises `UnknownMechanism` if the mechanism has no core with named tensors.
     """
-    names = tensor_names(card.forms["eager"])
+    eager: Any = card.forms["eager"]
+    names = tensor_names(eager)
     if not names:
         raise UnknownMechanism(f"{name!r}: the mechanism has no core whose tensors have names")
-    offered = {key: value for key, value in vars(module).items() if is_function(key, value)}
-    if taken := [key for key in offered if key in card.forms]:
-        raise UnknownMechanism(f"{name!r}: {taken[0]!r} is a form of the mechanism; rename yours")
+    body: dict[str, Any] = {"names": names, "by_rule": hasattr(eager, "rule")}
+    if body["by_rule"]:
+        body["rule"] = rule
+    own = {
+        key: type("Own", (Claimed, eager), {**body, "function": staticmethod(value)})
+        for key, value in vars(module).items()
+        if callable(value) and not (key.startswith("_") or isinstance(value, type))
+    }
+    if taken := own.keys() & card.forms.keys():
+        raise UnknownMechanism(f"{name!r}: {min(taken)!r} is a form of the mechanism; rename yours")
     axes: Any = [("axes", str, field(default=AXES[0]))]
     config: Any = make_dataclass("Config", axes, bases=(card.config,), frozen=True, kw_only=True)
     config.__doc__ = f"{card.config.__doc__} `axes`: of a function's tensors, bhnd or bnhd."
-    own = {key: form_of(card, names, value) for key, value in offered.items()}
     return replace(
         card,
         forms={**card.forms, **own},
@@ -51,48 +58,37 @@ def claimed(card: Card, module: ModuleType, name: str) -> Card:
     )
 
 
-def is_function(name: str, value: Any) -> bool:
-    """Whether a public name of a module is one of a function, or of what is called like one."""
-    return not name.startswith("_") and callable(value) and not isinstance(value, type)
-
-
-def form_of(
-    card: Card, names: tuple[str, ...], function: Callable[..., Any]
-) -> type[CoreAttention]:
-    """The class of a function's form."""
-    eager: Any = card.forms["eager"]
-    body = {"function": staticmethod(function), "names": names, "__module__": eager.__module__}
-    if hasattr(eager, "rule"):
-        body["rule"] = rule
-    return type("Claimed", (Claimed, eager), body)
-
-
 class Claimed(CoreAttention):
-    """A form whose core is a user's `function`; `names` are those of the core's tensors."""
+    """A form whose core is a user's `function`; `names` are those of the core's tensors.
+
+    `by_rule`: it is the rule of a recurrence, whose tensors are scaled and masked already.
+    """
 
     function: Callable[..., Any]
     names: tuple[str, ...]
+    by_rule: bool
     flops_estimated = True
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
         self.dtype = getattr(torch, workload.dtype)
-        self.by_rule = hasattr(self, "rule")
         self.swapped = config.axes == AXES[1]
         self.stored_swapped = self.swapped and workload.level is Level.CORE
-        self.accepted = accepted(self.function)
-        known = {*self.names, "mask", *self.further()}
-        needed = [
-            name
-            for name, p in self.accepted.items()
-            if p.default is p.empty and p.kind is not p.VAR_KEYWORD
-        ]
-        if unknown := [name for name in needed if name not in known]:
-            listed = ", ".join(sorted(known.difference(self.names)))
-            raise Unusable(
-                f"it takes {unknown[0]!r} without a default; the core has {', '.join(self.names)};"
-                f" known are also {listed}"
-            )
+        self.accepted = accepted(self.function, self.names)
+        self.usual_scale = 1.0 if self.by_rule else (self.width // self.heads) ** -0.5
+        learned = [*dict(self.named_parameters()), *dict(self.named_buffers())]
+        # what a function may take besides tensors and a mask, and the attributes that have it
+        self.known = {
+            **{name: f"config.{name}" for name, value in vars(config).items() if value is not None},
+            **{name.replace(".", "_"): name for name in learned},
+            **dict.fromkeys(CAUSAL, "causal"),
+            "heads": "heads",
+            "scale": "usual_scale",
+        }
+        taken = {*self.known} & self.accepted.keys()
+        if not self.by_rule and not self.accepted.get("scale"):
+            taken.discard("scale")  # a function's own default is that of the mechanism
+        self.further = {name: attrgetter(self.known[name]) for name in taken}
 
     @staticmethod
     def elements(config: Any, workload: Workload) -> int:
@@ -111,8 +107,7 @@ class Claimed(CoreAttention):
     def needs(cls, config: Any, workload: Workload) -> str | None:
         if config.axes not in AXES:
             return f"axes is {config.axes!r}, not {' or '.join(AXES)}"
-        masks = hasattr(cls, "rule") or "mask" in accepted(cls.function)
-        if workload.padding and not masks:
+        if workload.padding and not cls.by_rule and "mask" not in accepted(cls.function):
             return "it takes no parameter named mask, which a padded batch needs"
         return super().needs(config, workload)
 
@@ -123,72 +118,49 @@ class Claimed(CoreAttention):
         if self.by_rule:
             output: Tensor = super().attend(*tensors, mask)
             return output
-        return self.claimed_core(dict(zip(self.names, tensors, strict=True)), mask)
+        return self.called(dict(zip(self.names, tensors, strict=True)), mask)
 
-    def further(self) -> dict[str, Any]:
-        """What a function may take besides tensors and a mask, by name."""
-        options = {name: value for name, value in vars(self.config).items() if value is not None}
-        own = dict(self.named_parameters()) | dict(self.named_buffers())
-        scale = 1.0 if self.by_rule else (self.width // self.heads) ** -0.5
-        return {
-            **options,
-            **{name.replace(".", "_"): tensor for name, tensor in own.items()},
-            **dict.fromkeys(CAUSAL, self.causal),
-            "heads": self.heads,
-            "scale": scale,
-        }
-
-    def claimed_core(self, tensors: Mapping[str, Tensor], mask: Tensor | None = None) -> Tensor:
+    def called(self, tensors: Mapping[str, Tensor], mask: Tensor | None = None) -> Tensor:
         """What the function gives for tensors [B, H, N, d], [B, H, N, d].
 
         Raises `TypeError` if that is no tensor, and whatever the function raises.
         """
-        given: dict[str, Any] = dict(tensors)
-        if self.by_rule:
-            full = by_head(tensors)
-            given = {key: t if key == "g" else t.to(self.dtype) for key, t in full.items()}
-        if self.swapped:
-            given = {key: tensor.transpose(1, 2) for key, tensor in given.items()}
-        given = {key: tensor.contiguous() for key, tensor in given.items()}
-        if mask is not None:
+        given: dict[str, Any] = {name: read(self) for name, read in self.further.items()}
+        for name in self.accepted.keys() & tensors.keys():
+            tensor = tensors[name].transpose(1, 2) if self.swapped else tensors[name]
+            given[name] = tensor.contiguous()
+        if "mask" in self.accepted:
             given["mask"] = mask
-        takes_all = any(p.kind is p.VAR_KEYWORD for p in self.accepted.values())
-        given = {key: value for key, value in given.items() if takes_all or key in self.accepted}
-        for key, value in self.further().items():
-            if key in self.accepted and key not in given and self.sets(key):
-                given[key] = value
         output = self.function(**given)
         output = output[0] if isinstance(output, tuple) and output else output
         if not isinstance(output, Tensor):
             raise TypeError(f"it gives a {type(output).__name__}, not a tensor")
         return output.transpose(1, 2) if self.swapped else output
 
-    def untaken(self, causality: bool) -> list[str]:
-        """The tensors of the core that it does not take, or `causal` where there is a choice."""
-        if any(p.kind is p.VAR_KEYWORD for p in self.accepted.values()):
-            return []
-        names = [name for name in self.names if name not in self.accepted]
-        told = not causality or self.accepted.keys() & set(CAUSAL)
-        return names if told else [*names, CAUSAL[0]]
 
-    def sets(self, name: str) -> bool:
-        """Whether a parameter is set: a scale with a default only where q is scaled already."""
-        parameter = self.accepted[name]
-        return name != "scale" or self.by_rule or parameter.default is parameter.empty
+def rule(self: Claimed, S: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
+    """As the rules of `attention.recurrence`, but S stays as it was.
 
-
-def rule(self: Claimed, S: Tensor, g: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    """As the rules of `attention.recurrence`, but S stays as it was."""
-    *tensors, _ = inputs  # without the length of a chunk
-    output = self.claimed_core(dict(zip(self.names, (g, *tensors), strict=True)))
-    return output.to(S.dtype), S
+    The function takes tensors in which each head and each token has numbers of its own.
+    """
+    tensors = dict(zip(self.names, inputs[:-1], strict=True))  # without the length of a chunk
+    B, H, N = tensors["v"].shape[:3]
+    for name, tensor in tensors.items():
+        own = tensor[:, :, None].expand(B, -1, H // tensor.shape[1], N, *tensor.shape[3:])
+        tensors[name] = own.flatten(1, 2).to(tensor.dtype if name == "g" else self.dtype)
+    return self.called(tensors).to(S.dtype), S
 
 
-def accepted(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters that a function takes by name; any, where its signature cannot be read."""
-    found: Mapping[str, inspect.Parameter]
+def accepted(function: Callable[..., Any], names: Collection[str] = ()) -> dict[str, bool]:
+    """The parameters that a function takes by name, and whether they have no default.
+
+    With these `names` too where it takes any, or where its signature cannot be read.
+    """
     try:
-        found = inspect.signature(function).parameters
+        found = [*inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):
-        found = {"names": inspect.Parameter("names", inspect.Parameter.VAR_KEYWORD)}
-    return {name: p for name, p in found.items() if p.kind is not p.VAR_POSITIONAL}
+        return dict.fromkeys(names, False)
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    taken = {p.name: p.default is p.empty for p in found if p.kind in by_name}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in found)
+    return {**dict.fromkeys(names if takes_any else (), False), **taken}

@@ -41,31 +41,29 @@ def judge(
     if several := [name for name in (*SIZES, "dtype") if "," in str(given.get(name, ""))]:
         raise UsageError(f"{flag(several[0])} {given[several[0]]}: give one; judge once for each")
     console.begin("reading the kernel")
-    from attnbench.analysis.judgement import Judgement
-    from attnbench.api.judging import Claim
-    from attnbench.api.judging import judge as judged
+    from attnbench.api import judging
     from attnbench.render import judgement as page
     from attnbench.render.terminal import ProgressLine
 
-    def announce(judgement: Judgement) -> None:
+    def announce(found: judging.Found) -> None:
         if not json_:
-            for line in page.sentences(judgement):
+            for line in page.sentences(found):
                 console.out().print(line)
             console.out().print()
-            console.show(page.panel(judgement))
+            console.show(page.panel(found))
 
-    claim = Claim.read(function, mechanism)
+    claim = judging.claim(function, mechanism)
     with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
-        found = judged(claim, given, announce, line.turn)
-    if found.race:
-        console.warn(found.race.warnings)
+        found, race = judging.judge(*claim, given, announce, line.turn)
+    if race:
+        console.warn(race.warnings)
     if json_:
-        console.data(page.data(found))
+        console.data(page.data(found, race))
     else:
         console.out().print()
-        for text in page.speed(found):
+        for text in page.speed(race):
             console.out().print(text)
-        if found.race:
-            console.show(page.ratios(found))
-    if not (found.right and found.steady):
+        for table in page.ratios(race) if race else ():
+            console.show(table)
+    if not (found["right"] and found["steady"]):
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf, isnan
 from typing import NamedTuple
 
 import torch
@@ -46,7 +47,8 @@ def against_its_reference(
             continue
         module = trial.build(in_dtype(w, dtype), dtype)
         x = tokens(w, dtype=dtype).requires_grad_()
-        ours = values(module, x, same_draws(module, x, mask), mask)
+        leaves = {"x": x, **dict(module.named_parameters())}
+        ours = values(leaves, same_draws(module, x, mask), mask)
         draws = [in_float64(module.draws(index)) for index in range(w.batch)]
         drawn = [{name: t.tolist() for name, t in own.items()} for own in draws]
         if expected is None or drawn != last:  # tokens and parameters are those of every type
@@ -67,33 +69,55 @@ def by_reference(
     masks = [None] * w.batch if mask is None else mask
     rows = zip(x, masks, draws, strict=True)
     y = torch.stack([reference(exact, *row) for row in rows])
-    return values(exact, x, y, mask)
+    return values({"x": x, **dict(exact.named_parameters())}, y, mask)
 
 
-def values(module: Attention, x: Tensor, y: Tensor, mask: Tensor | None) -> Values:
-    """The output y of x, and the gradients of a random weighting of its real tokens."""
+def values(leaves: Mapping[str, Tensor], y: Tensor, mask: Tensor | None = None) -> Values:
+    """The output y, and the gradients by these leaves of a random weighting of its real tokens.
+
+    Those on which y does not depend have none.
+    """
     generator = torch.Generator().manual_seed(3)
     weights = torch.randn(y.shape, generator=generator).bfloat16().to(y.device, y.dtype)
-    real = torch.ones_like(y[..., 0], dtype=torch.bool) if mask is None else mask
-    named = {"x": x, **dict(module.named_parameters())}
-    loss = (y * weights)[real].sum()
-    raw = torch.autograd.grad(loss, [*named.values()], allow_unused=True)
+    if mask is not None:
+        y, weights = y[mask], weights[mask]
+    raw = torch.autograd.grad((y * weights).sum(), [*leaves.values()], allow_unused=True)
     gradients = {
-        name: (torch.zeros_like(tensor) if gradient is None else gradient).double().cpu()
-        for (name, tensor), gradient in zip(named.items(), raw, strict=True)
+        name: gradient.double().cpu()
+        for name, gradient in zip(leaves, raw, strict=True)
+        if gradient is not None
     }
-    return Values(y[real].double().cpu(), gradients)
+    return Values(y.detach().double().cpu(), gradients)
 
 
 def compare(ours: Values, expected: Values, allowed: float, setting: str) -> None:
     """Raise `AssertionError` where an error exceeds what is allowed, or is not a number."""
-    largest = max(gradient.abs().max() for gradient in expected.gradients.values())
-    pairs = {"the output": (ours.output, expected.output, expected.output.abs().max())}
-    for name, gradient in expected.gradients.items():
-        pairs[f"the gradient of {name}"] = (ours.gradients[name], gradient, largest)
-    for name, (a, b, scale) in pairs.items():
-        error = ((a - b).abs().max() / scale).item()
+    for name, error in errors(ours, expected).items():
         assert error <= allowed, f"{setting}: error of {name}: {error:.2g}; allowed: {allowed:.2g}"
+
+
+def errors(ours: Values, expected: Values) -> dict[str, float]:
+    """The largest error of the output, and of each gradient as `dx`; inf if it is not a number.
+
+    Relative to the largest output, or to the largest of all gradients. A gradient that is missing
+    is zero. Raises `ValueError` where the output has another shape.
+    """
+    if ours.output.shape != expected.output.shape:
+        shapes = (list(values.output.shape) for values in (ours, expected))
+        raise ValueError("the output has shape {}, not {}".format(*shapes))
+    zero = torch.zeros(())
+    largest = max((gradient.abs().max() for gradient in expected.gradients.values()), default=zero)
+    found = {"output": relative(ours.output, expected.output, expected.output.abs().max())}
+    for name in {**expected.gradients, **ours.gradients}:
+        a, b = (values.gradients.get(name, zero) for values in (ours, expected))
+        found[f"d{name}"] = relative(a, b, largest)
+    return found
+
+
+def relative(a: Tensor, b: Tensor, scale: Tensor) -> float:
+    """The largest difference of two tensors in units of `scale`, or of 1 where that is zero."""
+    error = float((a - b).abs().max() / (scale or 1.0))
+    return inf if isnan(error) else error
 
 
 def in_float64(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

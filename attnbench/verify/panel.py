@@ -1,11 +1,8 @@
 """Whether a form keeps its digits: on usual inputs, and on those that break kernels.
 
 Every row of a panel has the inputs of one stress, which replace tensors of the core by name
-(`attention.core`). Errors of the output and of each gradient are relative to the largest number of
-the same tensor, or to `NOISE` of the largest gradient if that is more: what cancels to less has
-the rounding of what it was, and a parameter's gradient sums that of all tokens. They are against
-the form `eager` in float64, and beyond `EXACT` tokens against the default form in float64, which
-takes a small part of the time; the contract compares both with the equations.
+(`attention.core`). Errors are relative to the largest output, or to the largest gradient, against
+the mechanism's default form in float64, which the contract compares with the equations.
 
 The default form's own error, in the same number type on the same inputs, says what a stress costs
 any sound arithmetic. A form passes within the tolerance of the number type, or within `FACTOR`
@@ -17,233 +14,179 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from math import inf, isfinite, isnan, sqrt
-from typing import Any, NamedTuple
+from functools import partial
+from math import isfinite, sqrt
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnbench.attention.card import Card, Tolerance
-from attnbench.attention.contract import CoreAttention
 from attnbench.attention.core import LAYER, computed, tensor_names, usual
 from attnbench.devices.finding import find
-from attnbench.records import Level, Workload
-from attnbench.verify.stress import BFLOAT16, LONG, STRESSES, USUAL, Stress, Tensors
+from attnbench.errors import one_line
+from attnbench.records import Level
+from attnbench.units import few
+from attnbench.verify.equations import Values, errors, values
+from attnbench.verify.stress import BFLOAT16, LONG, STRESSES, USUAL, Stress
 from attnbench.verify.trial import (
     NotApplicable,
     Trial,
     core_inputs,
     in_dtype,
     same_draws,
-    seeded,
     tokens,
     trials,
 )
 
-BAD = ("imprecise", "wrong", "not finite")  # verdicts on an error
+BAD = ("imprecise", "wrong", "not finite", "failed")
+NO_MEMORY = ("out of memory", "can't allocate memory", "MemoryError")
 RIGHT, STEADY = "right", "steady"
-WIDTH, TOKENS, LONG_TOKENS, LONGEST = 128, 512, 1024, 65_536
-EXACT = 128  # tokens up to which errors are against the form `eager`
-SLACK, FACTOR, NOISE = 4.0, 10.0, 0.1
+WIDTH, SHORTER, TOKENS, LONGER = 128, (1, 100), 512, (1024, 4096, 16_384, 65_536)
+SLACK, FACTOR = 4.0, 10.0
 ROUNDED = 1e-2  # a larger error is no matter of rounding
-MOST_FLOPS, MOST_ELEMENTS, MOST_S = 2e10, 1 << 28, 20.0  # of the longest sequence
+MOST_FLOPS, MOST_ELEMENTS, MOST_S = 2e10, 1 << 28, 4.0  # before a longer sequence
 
 Row = dict[str, Any]
 
 
-class Values(NamedTuple):
-    """An output, and gradients by name where there is a backward pass."""
-
-    output: Tensor
-    gradients: Tensors
-
-
 def panel(trial: Trial, dtype: torch.dtype = torch.float32) -> Iterator[Row]:
-    """A row for each of the usual and of the stressed inputs of a form.
-
-    It has `part` (right or steady), `inputs`, `tokens`, `dtype`, and by the name of a tensor its
-    `errors`, those of its `rival`, the default form, and what is `allowed`; also the `worst` of
-    the names, a `verdict` (passed, fewer digits, imprecise, wrong, not finite, refused, failed)
-    and its `reason`, and whether it `passes`.
-    """
-    for seq_len in (1, 100, TOKENS):
-        with suppress(NotApplicable):
-            yield row(Setup(trial, seq_len, dtype), RIGHT, USUAL)
-    setup = Setup(trial, TOKENS, dtype)
-    for stress in STRESSES:
-        if stress.change(setup.usual) is not None:
-            yield row(setup, STEADY, stress)
+    """A row for each of the usual and of the stressed inputs that the form takes."""
+    asked = [(RIGHT, USUAL, seq_len, dtype) for seq_len in (*SHORTER, TOKENS)]
+    asked += [(STEADY, stress, TOKENS, dtype) for stress in STRESSES]
     if dtype is not torch.bfloat16:
+        asked.append((STEADY, Stress(BFLOAT16), TOKENS, torch.bfloat16))
+    for each in asked:
         with suppress(NotApplicable):
-            rounded = Setup(trial, TOKENS, torch.bfloat16)
-            yield row(rounded, STEADY, USUAL._replace(name=BFLOAT16))
-    yield longest(trial, dtype)
+            yield row(trial, *each)
+    with suppress(NotApplicable):
+        yield from longer(trial, dtype)
 
 
-def stressed(card: Card) -> list[dict[str, str]]:
-    """The panel of each form with the usual options, as rows of `checks.verify`, failures first."""
-    found = []
-    for label, trial in trials(card):
-        if label.startswith("0-"):
-            asked = replace(trial, config=card.config(), width=WIDTH)
-            found += [(label.removeprefix("0-"), one) for one in panel(asked)]
-    found.sort(key=lambda pair: pair[1]["passes"])
-    return [{"trial": label, **as_check(one)} for label, one in found]
+def longer(trial: Trial, dtype: torch.dtype) -> Iterator[Row]:
+    """Rows of longer sequences, of outputs alone, while they take little time and memory."""
+    card, begun = trial.card, time.process_time()
+    for seq_len in LONGER:
+        w = trial.workload(seq_len, 1)
+        form = card.forms[card.usual_form(trial.config, w)]
+        work, elements = form.flops(trial.config, w).core, form.elements(trial.config, w)
+        took_s = time.process_time() - begun
+        if work > MOST_FLOPS or elements > MOST_ELEMENTS or took_s > MOST_S:
+            return
+        yield row(trial, STEADY, LONG, seq_len, dtype, batch=1, backward=False)
 
 
-def as_check(found: Row) -> dict[str, str]:
-    """A row as a check with its result."""
-    errors, worst = found["errors"], found["worst"]
-    reason = found["reason"] or f"{found['verdict']}: error {errors[worst]:.1e} of {worst}"
-    result = "passed" if found["passes"] else "failed"
+def stressed(card: Card) -> Iterator[dict[str, str]]:
+    """The panel of each form with the usual options, as rows of `checks.verify`."""
+    usual_ones = ((label, trial) for label, trial in trials(card) if label.startswith("0-"))
+    for label, trial in usual_ones:
+        for found in panel(replace(trial, config=card.config(), width=WIDTH)):
+            verdict, worst = found["verdict"], found["worst"]
+            passed = "passed" if found["passes"] else "failed"
+            error = found["errors"].get(worst)
+            said = f"{verdict}: error {error:.1e} of {worst}" if worst else found["reason"]
+            yield {
+                "check": f"{found['part']} {found['inputs']}, N = {found['tokens']:,}",
+                "trial": label.removeprefix("0-"),
+                "result": "skipped" if verdict == "refused" else passed,
+                "reason": said,
+            }
+
+
+def row(
+    trial: Trial, part: str, stress: Stress, seq_len: int, dtype: torch.dtype, **how: Any
+) -> Row:
+    """One row of a panel; `how` is of `compared`.
+
+    It has its `part` (right or steady), `inputs` and `tokens`, and by the name of a tensor the
+    `errors`, those of the default form as `rival` (of that one, of `eager`), and what is `allowed`;
+    also the `worst` of the names, a `verdict` (passed, fewer digits, imprecise, wrong, not finite,
+    refused, failed), its `reason`: what exceeds that, or an exception, and whether it `passes`.
+    Raises `NotApplicable` where a form refuses the size, or the stress changes no input.
+    """
+    mine, ours, reason = compared(trial, stress, seq_len, dtype, **how)
+    # sums are longer than in the contract; what has 16 bits errs by rounding its output
+    slack = SLACK if dtype.itemsize >= 4 else 1.0
+    tolerance = slack * getattr(Tolerance(), str(dtype).removeprefix("torch."))
+    allowed = {name: max(tolerance, FACTOR * min(ours.get(name, 0.0), 1.0)) for name in mine}
+    worst = max(mine, key=lambda name: mine[name] / allowed[name], default="")
+    if mine:
+        half = sqrt(torch.finfo(dtype).eps) if part == STEADY else 0.0
+        verdict = judged(mine[worst], allowed[worst], half)
+        reason = few((name for name in mine if mine[name] > allowed[name]), 3)
+    else:
+        # few kernels take any length and any number type
+        too_large = any(words in reason for words in NO_MEMORY)
+        refuses = seq_len < TOKENS or stress.name == BFLOAT16 or too_large
+        verdict = "refused" if refuses else "failed"
     return {
-        "check": f"{found['part']} {found['inputs']}, N = {found['tokens']:,}",
-        "result": "skipped" if found["verdict"] == "refused" else result,
+        "part": part,
+        "inputs": stress.name,
+        "tokens": seq_len,
+        "errors": mine,
+        "rival": ours,
+        "allowed": allowed,
+        "worst": worst,
+        "verdict": verdict,
+        "passes": verdict not in BAD,
         "reason": reason,
     }
 
 
-class Setup:
-    """A form, its rival and the exact one, with the same parameters, at one length.
+def compared(
+    trial: Trial,
+    stress: Stress,
+    seq_len: int,
+    dtype: torch.dtype,
+    batch: int = 2,
+    backward: bool = True,
+) -> tuple[dict[str, float], dict[str, float], str]:
+    """The errors of a form and of its rival, or why the form gives nothing to compare."""
+    card, w = trial.card, trial.workload(seq_len, batch)
+    names, core = tensor_names(card.forms["eager"]), replace(w, level=Level.CORE)
+    if not names or trial.refusal(in_dtype(core, dtype)):
+        names, core = LAYER, w
+    default = card.usual_form(trial.config, core)
+    exact: Any = trial.build(w, form=default)
+    inputs = [tokens(w)] if names == LAYER else core_inputs(exact, w)
+    ordinary = usual(exact, names, inputs)
+    changed = stress.changed(ordinary)
+    if stress in STRESSES and all(changed[name] is ordinary[name] for name in names):
+        raise NotApplicable(f"no input has {stress.name}")
+    if least := getattr(exact, "least_decay", None):
+        changed["g"] = changed["g"].clamp(min=least)
+    given = {name: rounded(name, tensor, dtype) for name, tensor in changed.items()}
+    wide = {name: tensor.double() for name, tensor in given.items()}
 
-    `names` are those of the tensors that they take; `usual` are such tensors. The rival of the
-    default form is `eager`.
-    """
+    def evaluated(module: Any, tensors: Mapping[str, Tensor]) -> Values:
+        leaves = {name: t.clone().requires_grad_(backward) for name, t in tensors.items()}
+        with torch.set_grad_enabled(backward):
+            y = same_draws(partial(computed, module, leaves))
+        # under stress sums over all tokens, as of parameters, cancel
+        learned = {} if stress.changes else dict(module.named_parameters())
+        return values(learned | leaves, y) if y.requires_grad else Values(y.double().cpu(), {})
 
-    def __init__(self, trial: Trial, seq_len: int, dtype: torch.dtype, batch: int = 2) -> None:
-        self.trial, self.dtype, self.seq_len = trial, dtype, seq_len
-        self.device = find(trial.device).torch_name
-        eager: Any = trial.card.forms["eager"]
-        w = replace(trial.workload(seq_len, batch), level=Level.CORE)
-        self.names = tensor_names(eager)
-        self.refused = trial.refusal(in_dtype(w, dtype))
-        if not self.names or self.refused:
-            self.names, w = LAYER, replace(w, level=Level.ATTENTION)
-        self.least_decay = getattr(eager, "least_decay", -inf)
-        self.tolerance = self.tolerated()
-        default = trial.card.usual_form(trial.config, w)
-        rival = "eager" if trial.form == default else default
-        self.exact = trial.build(w, form="eager" if seq_len <= EXACT else default)
-        parameters = {name for name, _ in self.exact.named_parameters()}.difference(self.names)
-        self.summed = dict.fromkeys(parameters, sqrt(w.tokens))
-        self.form, self.rival = (self.built(w, form) for form in (trial.form, rival))
-        if self.names == LAYER:
-            inputs = [tokens(w)]
-        else:
-            assert isinstance(self.exact, CoreAttention), "it has a core"
-            inputs = [tensor.to(self.device) for tensor in core_inputs(self.exact, w)]
-        self.usual = usual(self.exact, self.names, inputs)
+    expected = evaluated(exact, wide)
 
-    def built(self, w: Workload, form: str) -> Any:
-        """A form in the number type that is judged, with the parameters of the exact one.
-
-        Those that a package's layer computes for itself are not rounded. Raises `NotApplicable`.
-        """
-        card, w = self.trial.card, in_dtype(w, self.dtype)
-        if reason := card.refusal(form, self.trial.config, w):
-            raise NotApplicable(reason)
-        seeded(0)
-        module: Any = card.forms[form](self.trial.config, w)
-        module.to(self.device, self.dtype).load_state_dict(self.exact.state_dict())
-        return module.eval()
-
-    def tolerated(self) -> float:
-        """The error of a sound form: the contract's, times `SLACK`, as sums are longer than there.
-
-        A core in 16 bits errs by the rounding of its output, and no layer magnifies that.
-        """
-        name, own = str(self.dtype).removeprefix("torch."), self.trial.card.forms[self.trial.form]
-        if self.names == LAYER:
-            declared = getattr(self.trial.card.tolerance, name)
-            return SLACK * max(declared, getattr(own, "tolerance", 0.0))
-        core: float = getattr(Tolerance(), name)
-        return core if self.dtype.itemsize < 4 else SLACK * core
-
-    def errors(self, stress: Stress, backward: bool = True) -> tuple[Any, Any]:
-        """The errors of the form and of its rival by the name of a tensor; text where it raises."""
-        changed = self.usual | (stress.change(self.usual) or {})
-        if "r" in changed:  # which the rule reads after a decay, and the equations before it
-            changed["g"] = changed["g"].clamp(min=self.least_decay)
-            changed["r"] = self.usual["r"] * (self.usual["g"] - changed["g"]).exp()
-        given = {name: self.rounded(name, tensor) for name, tensor in changed.items()}
-        exact = {name: tensor.double() for name, tensor in given.items()}
-        expected = values(self.exact, exact, backward)
-        mine, other = (self.error(m, given, expected, backward) for m in (self.form, self.rival))
-        return mine, other
-
-    def rounded(self, name: str, tensor: Tensor) -> Tensor:
-        """The tensor in the number type that is judged; logs of decays are float32 at least."""
-        decays = name == "g" and self.dtype.itemsize < 4
-        return tensor.to(torch.float32 if decays else self.dtype)
-
-    def error(self, module: Any, given: Tensors, expected: Values, backward: bool) -> Any:
+    def attempt(form: str) -> tuple[dict[str, float], str]:
+        # what a package's layer computes for itself is not rounded as in `Trial.build`
+        module = trial.start(in_dtype(w, dtype), form).eval()
+        module.to(find(w.device).torch_name, dtype).load_state_dict(exact.state_dict())
         try:
-            return errors(values(module, given, backward), expected, self.summed)
+            found = evaluated(module, given)
+            known = expected if found.gradients else Values(expected.output, {})
+            return errors(found, known), ""
         except Exception as error:  # a user's function raises anything
-            lines = str(error).strip().splitlines() or [""]
-            return f"{type(error).__name__}: {lines[0]}"
+            return {}, one_line(error)
+
+    ours, _ = attempt("eager" if trial.form == default else default)
+    mine, reason = attempt(trial.form)
+    return mine, ours, reason
 
 
-def values(module: Any, given: Tensors, backward: bool) -> Values:
-    """The output for these tensors, and the gradients of a random weighting of it."""
-    leaves = {name: tensor.clone().requires_grad_(backward) for name, tensor in given.items()}
-    with torch.set_grad_enabled(backward):
-        y = same_draws(lambda: computed(module, leaves))
-    if not (backward and y.requires_grad):
-        return Values(y.detach().double(), {})
-    generator = torch.Generator().manual_seed(3)
-    weights = torch.randn(y.shape, generator=generator).bfloat16().to(y.device, y.dtype)
-    named = {**dict(module.named_parameters()), **leaves}
-    raw = torch.autograd.grad((y * weights).sum(), [*named.values()], allow_unused=True)
-    gradients = {
-        name: (torch.zeros_like(tensor) if gradient is None else gradient).double()
-        for (name, tensor), gradient in zip(named.items(), raw, strict=True)
-    }
-    return Values(y.detach().double(), gradients)
-
-
-def errors(found: Values, expected: Values, summed: Mapping[str, float]) -> dict[str, float]:
-    """The largest error of each tensor, relative to the largest number that is expected of it.
-
-    `summed`: the noise of gradients that sum others, in units of that of the others.
-    """
-    if found.output.shape != expected.output.shape:
-        shapes = (list(values.output.shape) for values in (found, expected))
-        raise ValueError("the output has shape {}, not {}".format(*shapes))
-    largest = max((gradient.abs().max() for gradient in expected.gradients.values()), default=0)
-    pairs: dict[str, tuple[Tensor, Tensor, Any]] = {
-        "output": (found.output, expected.output, expected.output.abs().max())
-    }
-    for name in found.gradients.keys() & expected.gradients.keys():
-        own = expected.gradients[name]
-        least = NOISE * summed.get(name, 1.0) * largest
-        pairs[f"d{name}"] = found.gradients[name], own, max(own.abs().max(), least)
-    result = {}
-    for name, (a, b, scale) in pairs.items():
-        error = float((a.to(b.device) - b).abs().max() / (scale or 1.0))
-        result[name] = inf if isnan(error) else error
-    return result
-
-
-def row(setup: Setup, part: str, stress: Stress, backward: bool = True) -> Row:
-    """One row of a panel."""
-    mine, other = setup.errors(stress, backward)
-    dtype = str(setup.dtype).removeprefix("torch.")
-    about = {"part": part, "inputs": stress.name, "tokens": setup.seq_len, "dtype": dtype}
-    about |= {"form": setup.trial.form, "errors": {}, "rival": {}, "allowed": {}, "worst": ""}
-    if isinstance(mine, str):
-        # few kernels take any length and any number type
-        other_type = setup.dtype is torch.bfloat16 and stress.name == BFLOAT16
-        refuses = other_type or (part == RIGHT and setup.seq_len < TOKENS)
-        verdict = "refused" if refuses else "failed"
-        return {**about, "verdict": verdict, "passes": refuses, "reason": mine}
-    other = {} if isinstance(other, str) else other
-    allowed = {name: max(setup.tolerance, FACTOR * min(other.get(name, 0.0), 1.0)) for name in mine}
-    worst = max(mine, key=lambda name: mine[name] / allowed[name])
-    half = sqrt(torch.finfo(setup.dtype).eps) if part == STEADY else 0.0
-    verdict = judged(mine[worst], allowed[worst], half)
-    about |= {"errors": mine, "rival": other, "allowed": allowed, "worst": worst}
-    return {**about, "verdict": verdict, "passes": verdict not in BAD, "reason": ""}
+def rounded(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in the number type that is judged; logs of decays are float32 at least."""
+    return tensor.to(torch.float32 if name == "g" and dtype.itemsize < 4 else dtype)
 
 
 def judged(error: float, allowed: float, half: float) -> str:
@@ -255,29 +198,3 @@ def judged(error: float, allowed: float, half: float) -> str:
     if not isfinite(error):
         return "not finite"
     return "imprecise" if error < ROUNDED else "wrong"
-
-
-def longest(trial: Trial, dtype: torch.dtype) -> Row:
-    """The row of the longest sequence that takes reasonable time and memory, of outputs alone.
-
-    Four times as long again, as a user's function may need any time and memory for it.
-    """
-    card, seq_len, took_s, growth = trial.card, LONG_TOKENS, 0.0, 4.0
-    last: Row = {}
-    while seq_len <= LONGEST:
-        w = trial.workload(seq_len, 1)
-        form = card.forms[card.usual_form(trial.config, w)]
-        work, elements = form.flops(trial.config, w).core, form.elements(trial.config, w)
-        if last and (work > MOST_FLOPS or elements > MOST_ELEMENTS):
-            break
-        if growth * took_s > MOST_S:
-            return {**last, "reason": f"{seq_len:,} tokens would take over {MOST_S:g} s"}
-        begun = time.process_time()
-        setup = Setup(trial, seq_len, dtype, batch=1)
-        found = row(setup, STEADY, LONG, backward=False)
-        if last and "memory" in found["reason"]:
-            return {**last, "reason": f"{seq_len:,} tokens: {found['reason']}"}
-        before_s, took_s = took_s, time.process_time() - begun
-        growth = max(growth, took_s / before_s) if before_s else growth
-        last, seq_len = found, 4 * seq_len
-    return last

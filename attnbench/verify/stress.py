@@ -1,11 +1,12 @@
 """Inputs that break kernels, as changes of usual ones.
 
-A change takes the tensors of a core by name (`attention.core`) and gives all of them, or None where
-it changes none.
+A stress changes tensors of a core by their names (`attention.core`), where the core has them. The
+tokens x of a whole layer are its queries and its keys.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import sqrt
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -14,18 +15,21 @@ from torch.nn.functional import normalize
 
 STRONG = -27.6  # the log of a decay of 1e-12
 MIXED = (-1e-6, -1e-4, -0.1, STRONG, -316.0)  # logs of decays, the last as in Qwen3.5
-ZEROED = ("q", "k", "v", "x", "latent")
 BFLOAT16 = "in bfloat16"
 
-Tensors = dict[str, Tensor]
-Change = Callable[[Tensors], Tensors | None]
+Change = Callable[[Tensor], Tensor]
 
 
 class Stress(NamedTuple):
-    """Changed inputs, and what they are called."""
+    """What it is called, and how it changes tensors."""
 
     name: str
-    change: Change
+    changes: Mapping[str, Change] = MappingProxyType({})
+
+    def changed(self, usual: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors; those that do not change are the same objects."""
+        names = self.changes.keys() & usual.keys()
+        return {**usual, **{name: self.changes[name](usual[name]) for name in names}}
 
 
 def random(like: Tensor) -> Tensor:
@@ -34,43 +38,23 @@ def random(like: Tensor) -> Tensor:
     return torch.rand(like.shape, generator=generator, dtype=torch.float64).to(like.device)
 
 
-def alike(share: float) -> Change:
-    """Keys, or tokens of a layer, of which this share of the squares is one common vector's."""
+def alike(share: float) -> dict[str, Change]:
+    """Keys of which this share of the squares is one common vector's."""
 
-    def change(usual: Tensors) -> Tensors | None:
-        name = "x" if "x" in usual else "k"
-        if name not in usual:
-            return None
-        x = usual[name]
-        length = x.norm(dim=-1, keepdim=True)
-        common = normalize(x.narrow(-2, 0, 1), dim=-1) * length
-        mixed = sqrt(share) * common + sqrt(1 - share) * x
-        return {**usual, name: length * normalize(mixed, dim=-1)}
+    def change(k: Tensor) -> Tensor:
+        length = k.norm(dim=-1, keepdim=True)
+        common = normalize(k.narrow(-2, 0, 1), dim=-1) * length
+        return length * normalize(sqrt(share) * common + sqrt(1 - share) * k, dim=-1)
 
-    return change
+    return {"k": change, "x": change}
 
 
-def decays(logs: Callable[[Tensor], Tensor]) -> Change:
-    """Logs of decays g, where each token has its own, or f, of which decays are the sigmoid."""
-
-    def change(usual: Tensors) -> Tensors | None:
-        if "f" in usual:
-            g = logs(random(usual["f"])).clamp(min=STRONG)  # only recurrences have stronger ones
-            return {**usual, "f": g - (-g.expm1()).log()}
-        if "g" not in usual or usual["g"].shape[2] == 1:
-            return None
-        return {**usual, "g": logs(random(usual["g"]))}
-
-    return change
-
-
-def steps(sizes: Callable[[Tensor], Tensor]) -> Change:
-    """Step sizes beta."""
-
-    def change(usual: Tensors) -> Tensors | None:
-        return {**usual, "beta": sizes(random(usual["beta"]))} if "beta" in usual else None
-
-    return change
+def decays(logs: Change) -> dict[str, Change]:
+    """Logs g of decays where tokens have their own, or f, whose sigmoid the decays are."""
+    return {
+        "g": lambda g: logs(random(g)) if g.shape[2] > 1 else g,
+        "f": lambda f: logs(random(f)).exp().logit(1e-12),  # only recurrences have stronger ones
+    }
 
 
 def near_one(u: Tensor) -> Tensor:
@@ -83,50 +67,26 @@ def mixed(u: Tensor) -> Tensor:
     return u.new_tensor(MIXED)[(u * len(MIXED)).long()]
 
 
-def hardest(usual: Tensors) -> Tensors | None:
-    """All keys alike, kept for long, and replaced in full."""
-    kept = decays(near_one)(usual)
-    found = kept and alike(0.999)(kept)
-    return found and (steps(torch.ones_like)(found) or found)
+def zeros(x: Tensor) -> Tensor:
+    """Half of the tokens are zeros, and all of the last head or, of a layer, the last sequence."""
+    kept = random(x[..., :1]) < 0.5
+    kept[:, -1] = False
+    return x * kept
 
 
-def zeros(usual: Tensors) -> Tensors:
-    """Half of the tokens are zeros, and all of the last head or, of a layer, the last token."""
-    changed = {**usual}
-    for name in usual.keys() & {*ZEROED}:
-        kept = random(usual[name][..., :1]) < 0.5
-        kept[:, -1] = False
-        changed[name] = usual[name] * kept
-    return changed
-
-
-def large(usual: Tensors) -> Tensors | None:
-    """Queries, or tokens of a layer, 30 times as large; a recurrence is linear in them."""
-    name = "x" if "x" in usual else "q"
-    return None if "beta" in usual or "g" in usual else {**usual, name: 30 * usual[name]}
-
-
-def usual_ones(usual: Tensors) -> Tensors:
-    """No change."""
-    return usual
-
-
-def long(usual: Tensors) -> Tensors:
-    """Decays near 1 where there are any."""
-    return decays(near_one)(usual) or usual
-
-
-USUAL, LONG = Stress("as usual", usual_ones), Stress("long", long)
+USUAL, LONG = Stress("as usual"), Stress("long", decays(near_one))
 STRESSES = (
     Stress("keys 90 % alike", alike(0.9)),
-    Stress("keys 99.9 % alike", alike(0.999)),
     Stress("decays near 1", decays(near_one)),
-    Stress("decays near 1, keys alike", hardest),
+    Stress(
+        "keys 99.9 % alike and kept",
+        {**alike(0.999), **decays(near_one), "beta": torch.ones_like},
+    ),
     Stress("decays of 1e-12", decays(lambda u: torch.full_like(u, STRONG))),
     Stress("decays from 1 to e^-316", decays(mixed)),
-    Stress("beta 0", steps(torch.zeros_like)),
-    Stress("beta 1", steps(torch.ones_like)),
-    Stress("beta 0 or 1", steps(torch.round)),
-    Stress("zeros", zeros),
-    Stress("large queries", large),
+    Stress("beta 0", {"beta": torch.zeros_like}),
+    Stress("beta 1", {"beta": torch.ones_like}),
+    Stress("beta 0 or 1", {"beta": lambda beta: random(beta).round()}),
+    Stress("zeros", dict.fromkeys(("q", "k", "v", "x", "latent"), zeros)),
+    Stress("large queries", dict.fromkeys("qx", lambda q: 30 * q)),
 )

@@ -40,18 +40,24 @@ class Trial:
         """The card's tolerance for a number type."""
         return getattr(self.card.tolerance, str(dtype).removeprefix("torch."))
 
+    def start(self, w: Workload, form: str) -> Attention:
+        """A form's module with repeatable parameters, as they start out.
+
+        Raises `NotApplicable` where the form refuses the workload.
+        """
+        if reason := self.card.refusal(form, self.config, w):
+            raise NotApplicable(reason)
+        seeded(0)
+        return self.card.forms[form](self.config, w)
+
     def build(
         self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None
     ) -> Attention:
-        """The module with repeatable parameters, none of them zero, as some start out.
+        """The same, with none of the parameters zero, as some start out.
 
         They are the same in every number type, since bfloat16 represents all of them.
-        Raises `NotApplicable` where the form refuses the workload.
         """
-        if reason := self.card.refusal(form or self.form, self.config, w):
-            raise NotApplicable(reason)
-        seeded(0)
-        module = self.card.forms[form or self.form](self.config, w).double()
+        module = self.start(w, form or self.form).double()
         for parameter in module.parameters():
             if parameter.dim() == 1 or not parameter.any():
                 nn.init.normal_(parameter, std=0.1)
@@ -102,8 +108,9 @@ def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Te
 
 def core_inputs(core: CoreAttention, w: Workload) -> list[Tensor]:
     generator = torch.Generator().manual_seed(4)
-    shapes = core.core_inputs(core.config, w)
-    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    shapes, device = core.core_inputs(core.config, w), find(w.device).torch_name
+    drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    return [tensor.to(device) for tensor in drawn]
 
 
 def some_padding(w: Workload) -> Tensor:

@@ -64,7 +64,7 @@ def verified(names: Sequence[str], stress: bool) -> dict[str, Any]:
     from attnbench.verify.panel import stressed
 
     (name,) = names
-    return {"checks": verify(card(name)) + (stressed(card(name)) if stress else [])}
+    return {"checks": [*verify(card(name)), *(stressed(card(name)) if stress else ())]}
 
 
 def describe(name: str, card: Card, device: str) -> dict[str, Any]:

@@ -11,12 +11,6 @@ KERNELS = str(Path(__file__).parents[1] / "verify" / "kernels.py")
 SHORT = ("--lengths", "16,32", "--budget", "6s")
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """Panels of few tokens."""
-    monkeypatch.setattr("attnbench.verify.panel.TOKENS", 128)
-
-
 def test_a_right_kernel_is_raced_and_all_is_told():
     done = here("judge", f"{KERNELS}:always_causal", "--as", "transformer", *SHORT, "--json")
     found = json.loads(done.stdout)
@@ -28,6 +22,7 @@ def test_a_right_kernel_is_raced_and_all_is_told():
     assert "without causal, which it does not take" in found["text"][1]
     assert "as bnhd, causal it errs by" in found["text"][1]
     assert {"inputs", "errors", "rival", "allowed", "verdict"} <= found["panel"][0].keys()
+    assert "outcome" not in found
 
 
 def test_a_wrong_kernel_is_not_raced_and_ends_with_1():

@@ -70,5 +70,5 @@ def test_on_a_cpu_the_same_comparison_passes_and_finds_a_wrong_form(monkeypatch)
     monkeypatch.setattr(
         form, "attend", lambda self, q, k, v, mask: right(self, 1.1 * q, k, v, mask)
     )
-    with pytest.raises(AssertionError, match="error of the output"):
+    with pytest.raises(AssertionError, match="error of output"):
         compare(trial, ((17, False),), TYPES)

@@ -71,6 +71,12 @@ def gated(q, k, v, g):
     return decay_rule(q.new_zeros(*q.shape[:2], q.shape[-1], v.shape[-1]), g, q, k, v, 16)[0]
 
 
+def faded(q, k, v, g):
+    """Right: one decay for each token of each head, which has its own q and k."""
+    S = q.new_zeros(*q.shape[:2], q.shape[-1], 1, v.shape[-1])
+    return decay_rule(S, g, q, k, v, 32)[0]
+
+
 def softmax(q, k, v, is_causal):
     """Right, causal or not."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
@@ -118,6 +124,19 @@ def windowed(q, k, v, window, more=0):
 
 def window_off_by_one(q, k, v, window):
     return windowed(q, k, v, window, more=1)
+
+
+def shortened(q, k, v, E, F):
+    """Right: Linformer with its parameters [R, N]."""
+    return always_whole(q, E @ k, F @ v)
+
+
+def fixed(q, k, v, E, F):
+    return shortened(q, k, v, E.detach(), F)
+
+
+def always_whole(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
 
 
 def raises(q, k, v):

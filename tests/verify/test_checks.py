@@ -188,7 +188,7 @@ def test_a_check_passes_what_is_sound_and_finds_what_is_not(check):
 
 def test_another_form_computes_the_same_with_the_same_parameters():
     """The reference has the parameters of `eager`, so those of other forms have the same names."""
-    for form, message in ((Scaled, "error of the output"), (Biased, "unused")):
+    for form, message in ((Scaled, "error of output"), (Biased, "unused")):
         card = replace(CARD, forms={"eager": Transformer, "other": form})
         with pytest.raises((AssertionError, RuntimeError), match=message):
             computes_its_own_equations(Trial(card, CARD.config(), "other", False))
