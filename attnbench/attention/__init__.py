@@ -37,6 +37,7 @@ from attnbench.attention.primitives import (
     ByQueries,
     Kernel,
     Picked,
+    Unit,
     additive,
     allowed_keys,
     biased_attention,

@@ -76,7 +76,7 @@ def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def channel_products(y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-    """e^{b_i}, e^{b_C − b_j}, and A for each of the `rows` x."""
+    """y ⊙ e^{b_C − b_j}, e^{b_C} [..., 1, dk], and for all `rows` x ⊙ e^{b_i}, then their A."""
     return ChannelProducts.apply(y, g, *rows)
 
 
@@ -86,7 +86,11 @@ def channel_flops(C: int, dk: int) -> int:
 
 
 class ChannelProducts(torch.autograd.Function):
-    """`channel_products`, whose gradients are added in place."""
+    """`channel_products`, whose gradients are added in place.
+
+    What a row and its decay are multiplied to has one gradient: db_i is x ⊙ dx less y ⊙ dy, but
+    for the end of the chunk, to which y decays.
+    """
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
@@ -98,31 +102,60 @@ class ChannelProducts(torch.autograd.Function):
             for x, A in zip(rows, products, strict=True):
                 A[..., later, keys] = ((x[..., later, :] * decays) @ away).tril_()
         growth, left = b.exp(), (b[..., -1:, :] - b).exp()
-        ctx.save_for_backward(y, b, g > least, growth, left, *rows)
-        return growth, left, *products
+        ctx.save_for_backward(y, g, b, growth, left, *rows)
+        last = growth[..., -1:, :].clone()
+        return y * left, last, *(x * growth for x in rows), *products
 
     @staticmethod
-    def backward(
-        ctx: Any, d_growth: Tensor, d_left: Tensor, *changes: Tensor
-    ) -> tuple[Tensor, ...]:
-        y, b, weak, growth, left, *rows = ctx.saved_tensors
-        d_left = d_left * left
-        dy, db = torch.zeros_like(y), torch.addcmul(-d_left, d_growth, growth)
-        db[..., -1, :] += d_left.sum(-2)
-        d_rows = [torch.zeros_like(x) for x in rows]
+    def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
+        y, g, b, growth, left, *rows = ctx.saved_tensors
+        dy, d_rows = d_left * left, [d * growth for d in changes[: len(rows)]]
+        d_end = (y * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
+        products = [change.tril() for change in changes[len(rows) :]]
         for keys, later, decays in blocks(b):
             own = decays[..., : keys.stop - keys.start, :]
             away, d_away = y[..., keys, :] / own, torch.zeros_like(own)
-            for x, dx, change in zip(rows, d_rows, changes, strict=True):
-                towards, change = x[..., later, :] * decays, change[..., later, keys].tril()
-                d_towards = change @ away
-                d_away += change.mT @ towards
-                dx[..., later, :].addcmul_(d_towards, decays)
-                db[..., later, :].addcmul_(d_towards, towards)
-            dy[..., keys, :] = d_away / own
-            db[..., keys, :].addcmul_(d_away, away, value=-1)
-        dg = db.flip(-2).cumsum(-2).flip(-2) * weak
-        return dy, dg, *d_rows
+            for x, dx, change in zip(rows, d_rows, products, strict=True):
+                change = change[..., later, keys]
+                d_away += change.mT @ (x[..., later, :] * decays)
+                dx[..., later, :].addcmul_(change @ away, decays)
+            dy[..., keys, :].addcdiv_(d_away, own)
+        db = torch.mul(rows[0], d_rows[0])
+        for x, dx in zip(rows[1:], d_rows[1:], strict=True):
+            db.addcmul_(x, dx)
+        db.addcmul_(y, dy, value=-1)
+        db[..., -1, :] += d_end
+        dg = db.flip(-2).cumsum(-2).flip(-2)
+        least = math.log(torch.finfo(g.dtype).eps)
+        return dy, torch.ops.aten.threshold_backward(dg, g, least), *d_rows
+
+
+class WeakDecays(torch.autograd.Function):
+    """x ⊙ e^{b_i} of rows r and q, y ⊙ e^{−b_j} of keys b and k, and e^{b_C} [..., 1, dk].
+
+    Then y ⊙ e^{b_C − b_j} of b and k. All but g ≥ −1 are [..., C, dk].
+    """
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, r: Tensor, q: Tensor, b: Tensor, k: Tensor) -> Any:
+        growth = g.cumsum(-2).exp()
+        shrunk, last = growth.reciprocal(), growth[..., -1:, :].clone()
+        r, q, b, k = r * growth, q * growth, b * shrunk, k * shrunk
+        ctx.save_for_backward(growth, shrunk, r, q, b, k)
+        return r, q, b, k, last, b * last, k * last
+
+    @staticmethod
+    def backward(ctx: Any, *changes: Tensor) -> tuple[Tensor, ...]:
+        growth, shrunk, r, q, b, k = ctx.saved_tensors
+        dr, dq, db, dk, d_last, db_last, dk_last = changes
+        last = growth[..., -1:, :]
+        d_last = d_last + torch.addcmul(b * db_last, k, dk_last).sum(-2, keepdim=True)
+        db, dk = torch.addcmul(db, db_last, last), torch.addcmul(dk, dk_last, last)
+        d_sums = torch.addcmul(r * dr, q, dq)
+        d_sums.addcmul_(b, db, value=-1).addcmul_(k, dk, value=-1)
+        d_sums[..., -1:, :] += d_last * last
+        dg = d_sums.flip(-2).cumsum(-2).flip(-2)
+        return dg, dr * growth, dq * growth, db * shrunk, dk * shrunk
 
 
 def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:

@@ -166,6 +166,25 @@ def parts(step: int, tensors: Sequence[Tensor]) -> Iterator[tuple[int, list[Tens
         yield start, [q[:, :, start:end], *(x[:, :, :end] for x in others)]
 
 
+class Unit(torch.autograd.Function):
+    """scale · x / √(Σ x² + ε) over the last dimension, with fewer passes back than by operators."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, epsilon: float, scale: float = 1.0) -> Tensor:
+        squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
+        inverse = (squares + epsilon).rsqrt()
+        ctx.save_for_backward(x, inverse)
+        ctx.scale = scale
+        return x * (scale * inverse)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        x, inverse = ctx.saved_tensors
+        along = (x * gradient).sum(-1, keepdim=True) * inverse.square()
+        found = torch.addcmul(gradient, x, along, value=-1)
+        return found.mul_(ctx.scale * inverse), None, None
+
+
 def further_columns(width: int, needed: int, device: str) -> int:
     """How many columns to add to heads of a width where some are `needed`, the others zeros.
 

@@ -31,7 +31,7 @@ its decays are to be weak, g ≥ −1, and its chunks to have at most 64 tokens.
 Only the states of chunks, S⁺ from S, are computed one after the other; of the rest, as many chunks
 at a time as a core's cache holds. Decays by row take several times the memory of their inputs, so
 in training they keep the inputs and the states between such parts, and compute all but the last
-part once more.
+two parts once more.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,8 +40,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.decays import Ratio, channel_flops, channel_products
+from attnbench.attention.decays import Ratio, WeakDecays, channel_flops, channel_products
 from attnbench.attention.primitives import logits_at_once
+from attnbench.attention.systems import Solved, carried
 
 UNROLLED = "torch.compile would unroll the loop over tokens"
 
@@ -200,10 +201,12 @@ def by_chunk(
     most = max(1, logits_at_once(q.device.type) * q.shape[2] // (q.numel() * chunk))
     parts = [*spans(q.shape[2], chunk, most)]
     sizes = [count * C for count, C in parts]
-    every = [[x] * len(parts) if x.shape[2] == 1 else x.split(sizes, 2) for x in (g, *inputs)]
+    # with tokens before heads, as projections have them, gradients are laid out as inputs are
+    flat = (x.transpose(1, 2) for x in (g, *inputs))
+    every = [[x] * len(parts) if x.shape[1] == 1 else x.split(sizes, 1) for x in flat]
     for (_, C), *read in zip(parts, *every, strict=True):
-        # the backward pass begins with the last part, so recomputing that one would save nothing
-        if g.dim() == 4 and torch.is_grad_enabled() and len(outputs) < len(parts) - 1:
+        # the backward pass begins with the last parts, so recomputing these would save little
+        if g.dim() == 4 and torch.is_grad_enabled() and len(outputs) < len(parts) - 2:
             o, S = checkpoint(by_part, rule, C, S, *read, use_reentrant=False)
         else:
             o, S = by_part(rule, C, S, *read)
@@ -227,14 +230,14 @@ def spans(seq_len: int, chunk: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def chunks(x: Tensor, C: int) -> Tensor:
-    """Tokens [B, H, N, ...] as chunks [n, B, H, C, ...]."""
-    return x.unflatten(2, (-1, C)).movedim(2, 0).contiguous()
+    """Tokens [B, N, H, ...] as chunks [n, B, H, C, ...]."""
+    return x.unflatten(1, (-1, C)).movedim((1, 2), (0, 3)).contiguous()
 
 
 def sums(g: Tensor, C: int) -> Tensor:
     """G in float64: [n, B, H, C], or [1, 1, H, C] of constant decays."""
-    if g.shape[2] == 1:
-        return g[None] * torch.arange(1, C + 1, dtype=torch.float64, device=g.device)
+    if g.shape[1] == 1:
+        return g.mT[None] * torch.arange(1, C + 1, dtype=torch.float64, device=g.device)
     # `cumsum` to float64 would sum gradients in the type of g
     return chunks(g, C).double().cumsum(-1)
 
@@ -258,10 +261,10 @@ def row_decay_chunks(
     S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
     """g, q and k [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
-    growth, left, A = channel_products(k, g, q)
-    added = (k * left).mT @ v
-    before, S = carried(torch.addcmul, added, growth[..., -1, :, None].expand_as(added), S)
-    return A @ v + (q * growth) @ before, S
+    k, last, q, A = channel_products(k, g, q)
+    added = k.mT @ v
+    before, S = carried(torch.addcmul, added, last.mT.expand_as(added), S)
+    return A @ v + q @ before, S
 
 
 def delta_chunks(
@@ -273,66 +276,25 @@ def delta_chunks(
     """
     u, r = beta[..., None] * v, beta[..., None] * k
     if decays.dim() == 5:
-        growth, left, L, A = channel_products(k, decays, r, q)
+        k, last, r, q, L, A = channel_products(k, decays, r, q)
     else:
         gamma = Ratio.apply(decays, u.dtype)
         exponents = decays, decays[..., -1:] - decays
         growth, left = (x.to(u.dtype).exp()[..., None] for x in exponents)
         L, A = (x @ k.mT * gamma for x in (r, q))
-    right = torch.cat([u, r * growth], -1)
-    return solved(S, L, A, right, q * growth, k * left, growth[..., -1:, :])
+        k, last, r, q = k * left, growth[..., -1:, :], r * growth, q * growth
+    o, S = Solved.apply(S, L, A, torch.cat([u, r], -1), q, k, last)
+    return o, S
 
 
 def dplr_chunks(
     S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, b: Tensor, r: Tensor
 ) -> tuple[Tensor, Tensor]:
     """g, q, k, b and r [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
-    C, growth = q.shape[-2], g.cumsum(-2).exp()
-    shrunk, last = growth.reciprocal(), growth[..., -1:, :]
-    r, q, b, k = r * growth, q * growth, b * shrunk, k * shrunk
-    past = torch.ones(C, C, dtype=q.dtype, device=q.device).tril()
+    r, q, b, k, last, b_last, k_last = WeakDecays.apply(g, r, q, b, k)
+    past = torch.ones(*q.shape[-2:-1] * 2, dtype=q.dtype, device=q.device).tril()
     L, A = r @ b.mT, q @ b.mT * past
     right = torch.cat([(r @ k.mT * -past.tril(-1)) @ v, r], -1)
-    added = (q @ k.mT * past) @ v, (k * last).mT @ v
-    return solved(S, L, A, right, q, b * last, last, added)
-
-
-def solved(
-    S: Tensor,
-    L: Tensor,
-    A: Tensor,
-    right: Tensor,
-    q: Tensor,
-    b: Tensor,
-    growth: Tensor,
-    added: tuple[Tensor, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """o and S of [U W] = (I + tril(L, −1))⁻¹ right, and what is `added` to A U and T U.
-
-    q and b have their decays from the start and to the end of their chunks, which are `growth`.
-    """
-    dk, dv = S.shape[2:]
-    # reads L below its diagonal only; from the right, rows of the result are contiguous
-    UW = torch.linalg.solve_triangular(
-        L.mT, right.mT, upper=True, left=False, unitriangular=True
-    ).mT
-    AU, AW = (A @ UW).split([dv, dk], -1)
-    TU, TW = (b.mT @ UW).split([dv, dk], -1)
-    if added:
-        AU, TU = AU + added[0], TU + added[1]
-    factor = growth.mT * torch.eye(dk, dtype=b.dtype, device=b.device) - TW
-    sequences = S.flatten(0, 1)  # [B H, dk, dv]
-    before, S = carried(torch.baddbmm, TU.flatten(1, 2), factor.flatten(1, 2), sequences)
-    o = torch.baddbmm(AU.flatten(0, 2), (q - AW).flatten(0, 2), before.flatten(0, 1))
-    return o.unflatten(0, A.shape[:3]), S.unflatten(0, A.shape[1:3])
-
-
-def carried(
-    apply: Callable[[Tensor, Tensor, Tensor], Tensor], added: Tensor, factor: Tensor, S: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The state before each chunk, with S⁺ = apply(added, factor, S), and the last state."""
-    before = []
-    for a, f in zip(added.unbind(), factor.unbind(), strict=True):
-        before.append(S)
-        S = apply(a, f, S)
-    return torch.stack(before), S
+    added = (q @ k.mT * past) @ v, k_last.mT @ v
+    o, S = Solved.apply(S, L, A, right, q, b_last, last, *added)
+    return o, S

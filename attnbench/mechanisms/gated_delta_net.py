@@ -106,7 +106,7 @@ class GatedDeltaNet(at.Convolved):
     ) -> tuple[Tensor, Tensor]:
         """o [B, V, N, e D / V], and S after the tokens."""
         dtype = v.dtype
-        q, k, v = unit(at.widen(q)) * q.shape[-1] ** -0.5, unit(at.widen(k)), at.widen(v)
+        q, k, v = unit(q, q.shape[-1] ** -0.5), unit(k), at.widen(v)
         if (shared := self.value_heads // self.heads) > 1:
             q, k = q.repeat_interleave(shared, 1), k.repeat_interleave(shared, 1)
         beta, g = self.step_sizes(at.widen(rates))
@@ -189,9 +189,9 @@ class Chunked(at.InChunks, GatedDeltaNet):
         return squares + V * (8 * d + 4 * wide) * w.tokens + states
 
 
-def unit(x: Tensor) -> Tensor:
-    """x / ‖x‖ over the last dimension."""
-    return x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
+def unit(x: Tensor, scale: float = 1.0) -> Tensor:
+    """scale · x / ‖x‖ over the last dimension."""
+    return at.Unit.apply(at.widen(x), EPSILON, scale)
 
 
 def values(config: Config, w: at.Workload) -> tuple[int, int]:

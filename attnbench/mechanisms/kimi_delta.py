@@ -97,7 +97,7 @@ class KimiDelta(at.Convolved):
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
         dtype = v.dtype
-        q, k, v = unit(at.widen(q)) * q.shape[-1] ** -0.5, unit(at.widen(k)), at.widen(v)
+        q, k, v = unit(q, q.shape[-1] ** -0.5), unit(k), at.widen(v)
         beta, b = at.widen(beta).sigmoid(), at.widen(self.b).view(self.heads, 1, -1)
         g = -at.widen(self.A).exp()[:, None, None] * softplus(at.widen(alpha) + b)
         if mask is not None:

@@ -27,11 +27,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, normalize
+from torch.nn.functional import layer_norm
 
 from attnbench import attention as at
 
 EPSILON = 64e-5  # of GroupNorm, as in the authors' code
+SMALLEST = 1e-24  # squared norm of κ
 SMALL = "GroupNorm magnifies the rounding of r and k where a token's o is small"
 
 
@@ -113,7 +114,8 @@ class Rwkv7(at.Recurrent):
         r, k, v, w, a = (at.widen(t) for t in (r, k, v, w, a))
         g = -math.exp(-0.5) * (w + self.by_head(at.widen(self.b_w))).sigmoid()
         a = self.rates(a)
-        kappa, k = normalize(k * self.by_head(at.widen(self.xi)), dim=-1), self.added(k, a)
+        kappa = at.Unit.apply(k * self.by_head(at.widen(self.xi)), SMALLEST)
+        k = self.added(k, a)
         if mask is not None:
             g, a, v = (t * mask[:, None, :, None] for t in (g, a, v))
         # the rule reads S after its decay, and κ reads it before
