@@ -245,6 +245,48 @@ def gather_tokens(x: Tensor, index: Tensor) -> Tensor:
     return x.flatten(0, 1).index_select(0, numbers).unflatten(0, index.shape)
 
 
+class Picked(torch.autograd.Function):
+    """q [n, d], scaled, k and v [m, d], and the rows [n, K] of k and v that each q reads: [n, d].
+
+    `valid` [n, K] says which of them count; None: all.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *others: Tensor | None) -> Tensor:
+        rows, valid = others
+        a = masked_softmax(products(q, k, rows), valid)
+        ctx.save_for_backward(q, k, v, rows, a)
+        return weighted(v, a, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, rows, a = ctx.saved_tensors
+        to_a = products(grad, v, rows)
+        to_logits = a * (to_a - (a * to_a).sum(-1, keepdim=True))
+        # who reads each row; numbers of few digits are sorted faster
+        order = rows.flatten().to(torch.int16 if len(k) <= 2**15 else torch.int32).argsort()
+        readers, counts = order // rows.shape[1], rows.flatten().bincount(minlength=len(k))
+        starts = counts.cumsum(0) - counts
+        to_k = weighted(q, to_logits.flatten()[order], readers, starts)
+        to_v = weighted(grad, a.flatten()[order], readers, starts)
+        return weighted(k, to_logits, rows), to_k, to_v, None, None
+
+
+def products(q: Tensor, table: Tensor, rows: Tensor) -> Tensor:
+    """The products of q [n, d] with rows [n, K] of a table [m, d], [n, K]."""
+    step = max(1, logits_at_once(q.device.type) // (rows.shape[1] * q.shape[1]))
+    found = []
+    for some, read in zip(q.split(step), rows.split(step), strict=True):
+        keys = table.index_select(0, read.flatten()).unflatten(0, read.shape)
+        found.append((some[:, None] @ keys.mT)[:, 0])
+    return torch.cat(found)
+
+
+def weighted(table: Tensor, weights: Tensor, *rows: Tensor) -> Tensor:
+    """Sums of rows of a table [m, d] by weights, for rows as `embedding_bag` reads them."""
+    return F.embedding_bag(rows[0], table, *rows[1:], mode="sum", per_sample_weights=weights)
+
+
 def signed_argmax(x: Tensor) -> Tensor:
     """argmax([x; −x]) [..., 2 n] of x [..., n]; n is a power of 2.
 
@@ -256,36 +298,6 @@ def signed_argmax(x: Tensor) -> Tensor:
     index = torch.arange(n, device=x.device, dtype=bits.dtype)
     best = (bits & -n | index).amax(-1, keepdim=True) & n - 1
     return (best + n * (x.gather(-1, best.long()) < 0)).squeeze(-1).long()
-
-
-class Picked(torch.autograd.Function):
-    """q [n, 1, d], scaled, k and v as one table [n, 2 d], and the rows [n K] that each q reads.
-
-    The backward pass gathers k and v again. It multiplies by elements where one dimension of a
-    product is 1, since a product of matrices takes ten times as long.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, table: Tensor, rows: Tensor, valid: Tensor | None) -> Tensor:
-        k, v = picked(table, rows, len(q))
-        a = masked_softmax(q @ k.mT, valid)  # [n, 1, K]
-        ctx.save_for_backward(q, table, rows, a)
-        return a @ v
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, table, rows, a = ctx.saved_tensors
-        k, v = picked(table, rows, len(q))
-        to_a = (v @ grad.mT).mT
-        to_logits = a * (to_a - (a * to_a).sum(-1, keepdim=True))
-        both = torch.cat([to_logits.mT * q, a.mT * grad], -1).flatten(0, 1)
-        return to_logits @ k, torch.zeros_like(table).index_add_(0, rows, both), None, None
-
-
-def picked(table: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """k and v [n, K, d] of rows of a table [n, 2 d]."""
-    k, v = table.index_select(0, rows).view(count, -1, table.shape[1]).chunk(2, -1)
-    return k, v
 
 
 def logits_at_once(device: str) -> int:

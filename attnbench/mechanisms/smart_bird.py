@@ -11,12 +11,12 @@ Equations (1) to (3) are reconstructed from the paper's text and figures. `sampl
 the five methods that the paper compares: `squared` is (2), `inverse` is −1 / log A, `raw` is P = A,
 `top` uses S = A (all heads agree), `random` uses P = 1 and needs no sketch.
 
-A and P exist for some rows at a time. S is drawn for the K largest P of a row alone; of the other
-keys come only the largest S, from their order statistics: each key emits events at the rate 1 in
-−log S, from its P on, and the first of them is its S. Together they are a process whose rate at s
-is the number of keys with P > s, so an event is any of these keys, each as likely, and the sum of
-exponential waiting times is G(s) = Σ_j log(P_j / s) over them. So a row takes O(N) for all heads,
-and each head O(K), where H N² draws would take most of the time.
+A and P exist for some rows at a time. Only the largest S are drawn, from the order statistics: each
+key emits events at the rate 1 in −log S, from its P on, and the first of them is its S. Together
+they are a process whose rate at s is the number of keys with P > s, so an event is any of these
+keys, each as likely, and the sum of exponential waiting times is G(s) = Σ_j log(P_j / s) over them.
+Keys are sorted by levels of log P, which is faster than by P, and an event above its key's own P is
+left out. So a row takes O(N) for all heads, and each head O(K); H N² draws would take longer.
 
 No gradient passes through the selection. In training mode a trained sketch has an output head, and
 `auxiliary_loss` is the mean squared error of A E W_v W_H [B, N, D] against the layer's output; its
@@ -28,9 +28,11 @@ Notation: our s is the paper's d_s, the width of the sketch.
 Source: arXiv:2108.09193, section 3.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +40,8 @@ from torch import Tensor, nn
 from attnbench import attention as at
 
 SAMPLINGS = ("squared", "inverse", "raw", "top", "random")
-LEAST = 1e-30  # of P where a key is allowed; where it is not, P is smaller
+LEAST = 1e-30  # of the largest P of a row
+LEVELS = 256  # a power of 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,22 +125,20 @@ class SmartBird(at.QKVAttention):
         B, N, _ = x.shape
         K = min(self.config.keys, N)
         chosen = x.new_empty(B, N, self.heads, K, dtype=torch.long)
-        rows = max(1, at.logits_at_once(x.device.type) // (B * max(N, 4 * K * self.heads)))
+        # what a row takes for all heads stays in the cache
+        rows = max(1, at.logits_at_once(x.device.type) // (4 * B * max(N, 2 * K * self.heads)))
         for start, end in pairwise([*range(0, N, rows), N]):
             allowed = self.allowed(start, end, mask, x)  # [B or 1, R or 1, N] or None
-            P = self.limits(sketch, start, end, allowed)
-            if P is None:
-                P = x.new_ones(B, end - start, N, dtype=torch.float32)
-            if self.config.sampling != "top":
-                P = P.float()
-            P = P.clamp(min=LEAST)
+            log_P = self.limits(sketch, start, end, allowed)
+            if log_P is None:
+                log_P = x.new_zeros(B, end - start, N, dtype=torch.float32)
             if allowed is not None:
-                P = P.where(allowed, LEAST**1.2)
-            P = P.flatten(0, 1)
+                allowed = allowed.expand(log_P.shape).flatten(0, 1)
+            log_P = log_P.flatten(0, 1)
             if self.config.sampling == "top":
-                top = P.topk(K, sorted=False).indices[:, None].expand(-1, self.heads, K)
+                top = log_P.topk(K, sorted=False).indices[:, None].expand(-1, self.heads, K)
             else:
-                top = largest(P, K, self.heads)
+                top = largest(log_P.float(), allowed, K, self.heads)
             chosen[:, start:end] = top.unflatten(0, (B, -1))
         return chosen
 
@@ -153,34 +154,33 @@ class SmartBird(at.QKVAttention):
     def limits(
         self, sketch: Sketch | None, start: int, end: int, allowed: Tensor | None
     ) -> Tensor | None:
-        """P of rows `start` to `end`, [B, R, N]; None where it is 1 for all keys."""
+        """log P of rows `start` to `end`, [B, R, N]; None where P is 1 for all keys."""
         if sketch is None:
             return None
         _, q, k = sketch
         logits = (q[:, start:end] @ k.mT).to(torch.promote_types(q.dtype, torch.float32))
         if allowed is not None:
             logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
+        log_A = logits.log_softmax(-1)
         if self.config.sampling in ("raw", "top"):
-            return logits.softmax(-1)
+            return log_A
         # A = 1 would make P infinite
-        rarity = logits.log_softmax(-1).clamp_(max=-1e-6).neg_()
-        return (rarity if self.config.sampling == "inverse" else rarity.square_()).reciprocal_()
+        rarity = log_A.clamp_(max=-1e-6).neg_().log_()
+        return rarity.mul_(-1 if self.config.sampling == "inverse" else -2)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         assert self.chosen is not None, "`forward` chooses the keys"
         B, H, N, d = q.shape
         b = torch.arange(B, device=q.device)[:, None, None, None]
         h = torch.arange(H, device=q.device)[:, None]
-        rows = (
-            (b * N + self.chosen) * H + h
-        ).flatten()  # of [B N H, d], the layout of the projections
-        q = q.transpose(1, 2).reshape(-1, 1, d) / d**0.5
-        keys = torch.cat([k, v], -1).transpose(1, 2).reshape(-1, 2 * d)  # next to each other
-        o = at.Picked.apply(q, keys, rows, self.valid(self.chosen, mask))
+        rows = ((b * N + self.chosen) * H + h).flatten(0, 2)
+        # [B N H, d], the layout of the projections
+        q, k, v = (t.transpose(1, 2).reshape(-1, d) for t in (q / d**0.5, k, v))
+        o = at.Picked.apply(q, k, v, rows, self.valid(self.chosen, mask))
         return o.view(B, N, H, d).transpose(1, 2)
 
     def valid(self, chosen: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Which chosen keys are real and not after the query, [B N H, 1, K]; None: all."""
+        """Which chosen keys are real and not after the query, [B N H, K]; None: all."""
         if mask is None and not self.causal:
             return None
         valid = torch.ones_like(chosen, dtype=torch.bool)
@@ -188,7 +188,7 @@ class SmartBird(at.QKVAttention):
             valid &= chosen <= torch.arange(chosen.shape[1], device=chosen.device)[:, None, None]
         if mask is not None:
             valid &= mask.gather(1, chosen.flatten(1)).view_as(chosen)
-        return valid.flatten(0, 2)[:, None]
+        return valid.flatten(0, 2)
 
     def imitation(self, sketch: Sketch, y: Tensor, mask: Tensor | None) -> Tensor:
         """The loss of the sketch: A E W_v W_H against the layer's output, over real tokens."""
@@ -238,7 +238,7 @@ class SmartBird(at.QKVAttention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         K = min(config.keys, w.seq_len)
-        return w.tokens * K * (2 * w.width + 3 * w.heads)
+        return w.tokens * w.heads * K * (16 if w.trains else 8)  # integers count twice
 
 
 def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -258,62 +258,109 @@ def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws
     return module.output(torch.stack(rows))
 
 
-def largest(P: Tensor, K: int, heads: int) -> Tensor:
-    """The K largest of S ~ U(0, P) in each row and head: P [R, N] to keys [R, H, K]."""
-    R, N = P.shape
-    few, listed = min(K, N), int(4 * (K * N) ** 0.5)
-    if listed > N // 2:
-        listed = N
-    u = P.new_empty(R, heads, few).uniform_()
-    if few == N:
-        return (u * P[:, None]).topk(K, sorted=False).indices
-    waits, v = P.new_empty(R, heads, 0), P.new_empty(R, heads, 0)
-    chosen = P.new_empty(R, heads, K, dtype=torch.long)
-    rows = torch.arange(R, device=P.device)
-    while len(rows):
-        more = len(rows), heads, K + 8
-        # a third of the time of `exponential_`
-        waits = torch.cat([waits, P.new_empty(more).uniform_().neg_().log1p_().neg_()], -1)
-        v = torch.cat([v, P.new_empty(more).uniform_()], -1)
-        chosen[rows], certain = merged(P[rows], K, listed, u, waits.cumsum(-1), v)
-        # of the others the same draws are read with all keys, and more of them
-        rows, u, waits, v = (t[~certain] for t in (rows, u, waits, v))
-        listed = N
+def largest(log_P: Tensor, allowed: Tensor | None, K: int, heads: int) -> Tensor:
+    """The K largest of S ~ U(0, P) in each row and head: log P [R, N] to keys [R, H, K].
+
+    A key that is not allowed [R, N] is chosen where fewer than K are.
+    """
+    if log_P.shape[1] < 8 * K or allowed is None:
+        draw = from_all if log_P.shape[1] < 8 * K else from_events
+        return draw(log_P, allowed, K, heads)
+    chosen = torch.empty(len(log_P), heads, K, dtype=torch.long, device=log_P.device)
+    few = allowed.sum(-1) < 2 * K
+    for rows, draw in ((few, from_all), (~few, from_events)):
+        if rows.any():
+            chosen[rows] = draw(log_P[rows], allowed[rows], K, heads)
     return chosen
 
 
-def repeated(ranks: Tensor, listed: int) -> Tensor:
-    """Which of the ranks [R, H, L] came before in their row and head."""
-    order = torch.arange(ranks.shape[-1], device=ranks.device, dtype=torch.int16)
-    order = order.expand_as(ranks)
-    first = order.new_full((*ranks.shape[:2], listed), ranks.shape[-1])
-    first.scatter_reduce_(-1, ranks, order, "amin")
-    return first.gather(-1, ranks) < order
+def from_all(log_P: Tensor, allowed: Tensor | None, K: int, heads: int) -> Tensor:
+    """`largest`, with a draw for each key."""
+    if allowed is not None:
+        log_P = log_P.masked_fill(~allowed, -torch.inf)
+    u = log_P.new_empty(len(log_P), heads, log_P.shape[1]).uniform_()
+    return (u.log_() + log_P[:, None]).topk(K, sorted=False).indices
 
 
-def merged(
-    P: Tensor, K: int, listed: int, u: Tensor, G: Tensor, v: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Keys [R, H, K] from the `listed` largest P of each row, and which rows are certain [R].
+def from_events(log_P: Tensor, allowed: Tensor | None, K: int, heads: int) -> Tensor:
+    """`largest`, with events in the order of their S."""
+    R, N = log_P.shape
+    levels, rows = Levels.of(log_P, allowed), torch.arange(R, device=log_P.device)
+    chosen = rows.new_empty(R, heads, K)
+    logs = v = log_P.new_empty(R, heads, 0)
+    while len(rows):
+        # for all rows, so that the draws of one do not depend on the keys of another
+        more = 2, R, heads, max(3 * K // 2 + 10, v.shape[-1])
+        u, picks = log_P.new_empty(more).uniform_()[:, rows]
+        # a fifth of the time of `exponential_`
+        logs, v = torch.cat([logs, u.neg_().add_(1).log_()], -1), torch.cat([v, picks], -1)
+        chosen[rows], certain = first_distinct(*levels.events(-logs.cumsum(-1), v), K, N)
+        if certain.all():
+            break
+        # of the others the same draws are read again, with more of them
+        rows, logs, v = (t[~certain] for t in (rows, logs, v))
+        levels = Levels(*(t[~certain] for t in levels))
+    return chosen
 
-    Draws: u of the largest P, G [R, H, L] of the events of the others, and v, which key each is.
+
+class Levels(NamedTuple):
+    """The keys of R rows by their level: log P_max − log P, rounded down to whole steps.
+
+    A key emits events from its level on, at most a step too early; these are not valid.
     """
-    (R, heads, few), L = u.shape, G.shape[-1]
-    p, keys = P.topk(listed)
-    S = u * p[:, None, :few]
-    logs = p[:, few:].log()
-    table = logs.cumsum(-1) - torch.arange(1, 1 + listed - few, device=p.device) * logs  # G(P_j)
-    count = torch.searchsorted(table, G.flatten(1), right=True)  # of keys with P > s
-    left = (G.flatten(1) - table.gather(1, count - 1)) / count
-    s = (logs.gather(1, count - 1) - left).exp().view(G.shape)
-    ranks = few + (v * count.view(v.shape)).long()
-    again = repeated(ranks, listed)
-    ranks = torch.cat([torch.arange(few, device=p.device).expand(R, heads, few), ranks], -1)
-    top = torch.cat([S, s.masked_fill(again, 0.0)], -1).topk(K, sorted=False)
-    # what comes later, or is not listed, is smaller than this
-    bound = s[..., L - 1].clamp(min=0 if listed == P.shape[1] else p[:, -1:])
-    certain = (bound <= top.values.amin(-1)).all(-1)
-    return keys.gather(1, ranks.gather(-1, top.indices).flatten(1)).view(R, heads, K), certain
+
+    step: Tensor  # [R, 1]
+    below: Tensor  # log P_max − log P, [R, N]
+    order: Tensor  # keys by level, [R, N]
+    counts: Tensor  # of keys up to each level, [R, LEVELS]
+    G: Tensor  # where each level but the first begins, [R, LEVELS − 1]
+
+    @classmethod
+    def of(cls, log_P: Tensor, allowed: Tensor | None) -> "Levels":
+        below, count = log_P.amax(-1, keepdim=True) - log_P, log_P.shape[1]
+        if allowed is not None:
+            below, count = below.masked_fill_(~allowed, 0), allowed.sum(-1, keepdim=True)
+        mean = below.clamp_(max=-math.log(LEAST)).sum(-1, keepdim=True) / count
+        step = (mean / (LEVELS - 2)).clamp_(min=1e-9)
+        level = (below / step).clamp_(max=LEVELS - 2)
+        if allowed is not None:
+            level.masked_fill_(~allowed, LEVELS - 1)
+        rows = torch.arange(len(below), device=below.device)[:, None]
+        # sorted in one dimension: of small integers that takes a quarter of the time
+        small = torch.int16 if len(rows) * LEVELS <= 2**15 else torch.int32
+        level = (level.to(small) + (LEVELS * rows).to(small)).flatten()
+        order = level.argsort(stable=True).view_as(below) - below.shape[1] * rows
+        counts = level.bincount(minlength=LEVELS * len(rows)).view(-1, LEVELS).cumsum(-1)
+        G = (counts[:, :-1] * step).cumsum(-1)
+        G[:, -1] = torch.inf  # what is not allowed emits none
+        return cls(step, below, order, counts, G)
+
+    def events(self, times: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys of events at values of G [R, H, L], and which are valid; v picks the keys."""
+        shape, times, v = times.shape, times.flatten(1), v.flatten(1)
+        level, half = torch.zeros_like(times, dtype=torch.long), LEVELS // 2
+        while half:  # half the time of `searchsorted`
+            level.add_(self.G[:, half - 1 :].gather(1, level) <= times, alpha=half)
+            half //= 2
+        counts = self.counts.gather(1, level)
+        since = times - nn.functional.pad(self.G, (1, 0)).gather(1, level)
+        keys = self.order.gather(1, (v * counts).long())
+        valid = self.step * level + since / counts >= self.below.gather(1, keys)
+        return keys.view(shape), valid.view(shape)
+
+
+def first_distinct(keys: Tensor, valid: Tensor, K: int, N: int) -> tuple[Tensor, Tensor]:
+    """The first K distinct of valid keys [R, H, L], [R, H, K], and which rows have as many [R]."""
+    L = keys.shape[-1]
+    order = torch.arange(L, device=keys.device, dtype=torch.int16)
+    first = order.new_full((*keys.shape[:2], N), L)
+    first.scatter_reduce_(-1, keys, order.masked_fill(~valid, L), "amin")
+    fresh = first.gather(-1, keys) == order
+    place = fresh.cumsum(-1, dtype=torch.int16)  # from 1
+    # others go before the first and after the last
+    found = keys.new_empty(*keys.shape[:2], K + 2)
+    found.scatter_(-1, (place * fresh).clamp_(max=K + 1).long(), keys)
+    return found[..., 1:-1], (place[..., -1] >= K).all(-1)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -61,6 +61,11 @@ def triangular_solution(a: tuple[int, ...], b: tuple[int, ...], *_: Any) -> int:
     return prod(b) * a[-1]
 
 
+def weighted_rows(table: tuple[int, ...], rows: tuple[int, ...], *_: Any) -> int:
+    """FLOPs of sums of rows [n] of a table [m, d], each with a weight."""
+    return 2 * prod(rows) * table[1]
+
+
 # operators that torch's counter omits, with functions from operand shapes to FLOPs
 FUSED = aten._scaled_dot_product_flash_attention_for_cpu
 UNCOUNTED = MappingProxyType({
@@ -68,4 +73,6 @@ UNCOUNTED = MappingProxyType({
     aten.linalg_solve_triangular: triangular_solution,
     aten.mv: lambda a, b, *_: 2 * a[0] * a[1],
     aten.dot: lambda a, b, *_: 2 * a[0],
+    aten._embedding_bag: weighted_rows,
+    aten._embedding_bag_forward_only: weighted_rows,
 })  # fmt: skip
