@@ -197,7 +197,7 @@ class Fading(torch.autograd.Function):
         group = torch.arange(N, device=q.device) % FADING_BLOCK // FADING_GROUP
         reads = torch.arange(FADING_BLOCK // FADING_GROUP, device=q.device) == group[:, None]
         for columns in fading_columns(d, q.dtype):
-            q[..., columns] = d**0.5 * reads
+            q[..., columns].masked_fill_(reads, d**0.5)
         k[..., d + more - 1] = 1
         ctx.written, ctx.blocks = (k, F.detach(), mask, least), []
         for start in range(0, N, FADING_BLOCK):

@@ -62,3 +62,11 @@ def test_weights_are_zeros_rather_than_numbers_that_a_processor_needs_long_for()
     (weights,) = torch.autograd.grad(o[:, :, -1].sum(), v)
     assert (weights[:, :, 0] == 0).all()
     assert weights[weights != 0].min() > torch.finfo(torch.float32).tiny
+
+
+def test_roots_of_widths_keep_the_digits_of_their_type():
+    """√6 is not a number of float32, which numbers in Python become beside a mask."""
+    eager, sdpa = (build("forgetting", form, seq_len=40, width=24) for form in CARD.forms)
+    sdpa.load_state_dict(eager.state_dict())
+    x = torch.randn(2, 40, 24).double()
+    torch.testing.assert_close(sdpa(x), eager(x), rtol=0, atol=1e-12)
