@@ -100,8 +100,7 @@ class Etc(at.QKVAttention):
         i, j = torch.arange(C, device=q.device)[:, None], torch.arange(-r, C + r, device=q.device)
         band = pad((j - i).abs() <= r, (G, 0), value=True)  # [C, G + C + 2 r]
         allowed = (real[:, :, None] & band).expand(B, -1, -1, -1).reshape(1, B * count, C, -1)
-        zero = q.new_zeros(1, 1, 1)
-        part = partial(read, True, zero, zero)
+        part = partial(read, True, *q.new_zeros(2, 1, 1, 1))  # no u, no t
         o = in_pieces(part, q, k, v, self.distances(G + C - 1, r), allowed)
         return o.reshape(B, count * C, H, d).transpose(1, 2)[:, :, :n]
 

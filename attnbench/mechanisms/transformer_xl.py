@@ -311,7 +311,8 @@ def read(
     allowed: Tensor,
 ) -> Tensor:
     """A v of some segments: by `Read`, or without a backward pass by the fused kernel of a CPU."""
-    if torch.is_grad_enabled() or not q.is_cpu:
+    # a compiler takes no product that is written into a view
+    if torch.is_grad_enabled() or not q.is_cpu or torch.compiler.is_compiling():
         o, _ = Read.apply(keeps_weights, q, k, v, R, u, t, allowed, None)
         return o
     S, unshifted = shiftable(q, k.shape[2])
