@@ -252,8 +252,9 @@ class Picked(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *others: Tensor | None) -> Tensor:
-        rows, valid = others
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, rows: Tensor, valid: Tensor | None
+    ) -> Tensor:
         a = masked_softmax(products(q, k, rows), valid)
         ctx.save_for_backward(q, k, v, rows, a)
         return weighted(v, a, rows)
@@ -282,9 +283,9 @@ def products(q: Tensor, table: Tensor, rows: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def weighted(table: Tensor, weights: Tensor, *rows: Tensor) -> Tensor:
+def weighted(table: Tensor, weights: Tensor, rows: Tensor, starts: Tensor | None = None) -> Tensor:
     """Sums of rows of a table [m, d] by weights, for rows as `embedding_bag` reads them."""
-    return F.embedding_bag(rows[0], table, *rows[1:], mode="sum", per_sample_weights=weights)
+    return F.embedding_bag(rows, table, starts, mode="sum", per_sample_weights=weights)
 
 
 def signed_argmax(x: Tensor) -> Tensor:

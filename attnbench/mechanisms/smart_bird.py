@@ -317,10 +317,11 @@ class Levels(NamedTuple):
 
     @classmethod
     def of(cls, log_P: Tensor, allowed: Tensor | None) -> "Levels":
-        below, count = log_P.amax(-1, keepdim=True) - log_P, log_P.shape[1]
+        below = (log_P.amax(-1, keepdim=True) - log_P).clamp_(max=-math.log(LEAST))
+        mean = below.mean(-1, keepdim=True)
         if allowed is not None:
-            below, count = below.masked_fill_(~allowed, 0), allowed.sum(-1, keepdim=True)
-        mean = below.clamp_(max=-math.log(LEAST)).sum(-1, keepdim=True) / count
+            below = below.masked_fill_(~allowed, 0)
+            mean = below.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)
         step = (mean / (LEVELS - 2)).clamp_(min=1e-9)
         level = (below / step).clamp_(max=LEVELS - 2)
         if allowed is not None:
