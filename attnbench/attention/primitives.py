@@ -257,7 +257,7 @@ class Picked(torch.autograd.Function):
     ) -> Tensor:
         a = masked_softmax(products(q, k, rows), valid)
         ctx.save_for_backward(q, k, v, rows, a)
-        return weighted(v, a, rows)
+        return row_sums(v, rows, a)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -268,9 +268,9 @@ class Picked(torch.autograd.Function):
         order = rows.flatten().to(torch.int16 if len(k) <= 2**15 else torch.int32).argsort()
         readers, counts = order // rows.shape[1], rows.flatten().bincount(minlength=len(k))
         starts = counts.cumsum(0) - counts
-        to_k = weighted(q, to_logits.flatten()[order], readers, starts)
-        to_v = weighted(grad, a.flatten()[order], readers, starts)
-        return weighted(k, to_logits, rows), to_k, to_v, None, None
+        to_k = row_sums(q, readers, to_logits.flatten()[order], starts)
+        to_v = row_sums(grad, readers, a.flatten()[order], starts)
+        return row_sums(k, rows, to_logits), to_k, to_v, None, None
 
 
 def products(q: Tensor, table: Tensor, rows: Tensor) -> Tensor:
@@ -283,22 +283,37 @@ def products(q: Tensor, table: Tensor, rows: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def weighted(table: Tensor, weights: Tensor, rows: Tensor, starts: Tensor | None = None) -> Tensor:
-    """Sums of rows of a table [m, d] by weights, for rows as `embedding_bag` reads them."""
+def row_sums(
+    table: Tensor, rows: Tensor, weights: Tensor | None = None, starts: Tensor | None = None
+) -> Tensor:
+    """Sums of rows of a table [m, d], by weights if any, for rows as `embedding_bag` reads them."""
     return F.embedding_bag(rows, table, starts, mode="sum", per_sample_weights=weights)
 
 
 def signed_argmax(x: Tensor) -> Tensor:
-    """argmax([x; −x]) [..., 2 n] of x [..., n]; n is a power of 2.
+    """argmax([x; −x]) [..., N] of x [..., n, N] over 2 n rows; n is a power of 2.
 
     The last bits of |x|, which rounding fills anyway, hold the index: `amax` takes a tenth of the
     time of `argmax`.
     """
-    n, size = x.shape[-1], widen(x.abs())
-    bits = size.view(torch.int32 if size.dtype == torch.float32 else torch.int64)
-    index = torch.arange(n, device=x.device, dtype=bits.dtype)
-    best = (bits & -n | index).amax(-1, keepdim=True) & n - 1
-    return (best + n * (x.gather(-1, best.long()) < 0)).squeeze(-1).long()
+    n, wide = x.shape[-2], widen(x)
+    bits = wide.view(torch.int32 if wide.dtype == torch.float32 else torch.int64)
+    index = torch.arange(n, device=x.device, dtype=bits.dtype)[:, None]
+    size = bits & torch.iinfo(bits.dtype).max - (n - 1)  # without the sign
+    best = size.bitwise_or_(index).amax(-2, keepdim=True) & n - 1
+    return (best + n * (x.gather(-2, best.long()) < 0)).squeeze(-2).long()
+
+
+def ordered(groups: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The order [R, N] of each row by its groups [R, N] below `count`, and these as numbers [R N].
+
+    No two rows share numbers, so they are sorted in one dimension; and they are as small as
+    possible. Both make it several times as fast. Equal ones stay in place.
+    """
+    rows = torch.arange(len(groups), device=groups.device)[:, None]
+    small = torch.int16 if len(rows) * count <= 2**15 else torch.int32
+    numbers = (groups.to(small) + (count * rows).to(small)).flatten()
+    return numbers.argsort(stable=True).view(groups.shape) - groups.shape[1] * rows, numbers
 
 
 def logits_at_once(device: str) -> int:

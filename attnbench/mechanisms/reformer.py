@@ -23,7 +23,8 @@ Notation: our N is the paper's l, our M its m, `rounds` its n_rounds, `buckets` 
 Source: arXiv:2001.04451, section 2.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -62,26 +63,37 @@ class Sorted(NamedTuple):
     bucket: Tensor | None  # [G, C, M]; None: keys need not share the query's
     rounds: int
 
+    def places(self, N: int) -> Tensor:
+        """Where each token is among the items of all heads, [G N, R]."""
+        G, C, M = self.token.shape
+        token = self.token.view(G, self.rounds, -1)[..., :N]
+        numbers = torch.arange(max(N, G * self.rounds), device=token.device)
+        place = torch.empty_like(token).scatter_(-1, token, numbers[:N].expand_as(token))
+        first = numbers[: G * self.rounds] * (C * M // self.rounds)  # of each round
+        return (place + first.view(G, -1, 1)).mT.flatten(0, 1)
+
     def heads(self, g: slice) -> "Sorted":
         """The items of some heads."""
         valid = self.valid if self.valid is None or len(self.valid) == 1 else self.valid[g]
         bucket = None if self.bucket is None else self.bucket[g]
         return Sorted(self.token[g], valid, bucket, self.rounds)
 
-    def biases(self, causal: bool, like: Tensor) -> list[tuple[slice, Tensor]]:
-        """Slices of chunks, the later ones in place of the earlier, and what to add to their
-        logits [G, c, M, 2 M]."""
-        every = slice(None)
+    def by_chunk(
+        self, compute: Callable[..., tuple[Tensor, ...]], causal: bool, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        """What is computed of chunks of tensors [G, C, ...] and of the bias of their logits."""
+        like = tensors[0]
         if causal or self.valid is not None or self.bucket is not None:
-            return [(every, self.bias(every, causal, like))]
+            return compute(*tensors, self.bias(slice(None), causal, like))
         # within a round a token meets itself only on the diagonal of its chunk
         M = self.token.shape[2]
         itself = SELF_LOGIT * torch.eye(M, device=like.device, dtype=like.dtype)
+        found = compute(*tensors, nn.functional.pad(itself, (M, 0))[None, None])
         first = slice(0, None, self.token.shape[1] // self.rounds)  # chunk of each round
-        return [
-            (every, nn.functional.pad(itself, (M, 0))[None, None]),
-            (first, self.bias(first, causal, like)),
-        ]
+        again = compute(*(x[:, first] for x in tensors), self.bias(first, causal, like))
+        for every, some in zip(found, again, strict=True):
+            every[:, first] = some
+        return found
 
     def bias(self, chunks: slice, causal: bool, like: Tensor) -> Tensor:
         """What to add to the logits of some chunks, [G, c, M, 2 M]."""
@@ -120,12 +132,13 @@ class Reformer(at.QKVAttention):
 
     def among(self, q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> Tensor:
         """q, k, v [B·H, N, d] to [B·H, N, d]."""
-        N = q.shape[1]
+        places = items.places(q.shape[1])
         q, k, v = (at.gather_tokens(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
         logits = at.widen(q @ look_back(k).mT / q.shape[-1] ** 0.5)  # [B·H, C, M, 2 M]
         logits = logits + items.bias(slice(None), self.causal, logits)
         o = logits.softmax(-1).to(v.dtype) @ look_back(v)
-        return joined(o, logits.logsumexp(-1), items, N)[0]
+        o, _ = joined(o, logits.logsumexp(-1), places)
+        return o.unflatten(0, (len(q), -1))
 
     def hash(self, q: Tensor, mask: Tensor | None) -> Tensor:
         """[B, H, N, d] to [B, H, R, N], one rotation per round and head for the whole batch."""
@@ -136,7 +149,7 @@ class Reformer(at.QKVAttention):
         for size in sizes:
             for r in range(self.config.rounds):
                 rotation = torch.randn(H, d, size // 2, device=q.device).to(q.dtype)
-                bucket = total * at.signed_argmax(q @ rotation)
+                bucket = total * at.signed_argmax(rotation.mT @ q.mT)
                 rounds[r : r + 1] = [rounds[r] + bucket if rounds[r:] else bucket]
             total *= size
         buckets = torch.stack(rounds, 2)
@@ -146,8 +159,8 @@ class Reformer(at.QKVAttention):
         """Tokens [B, H, R, N] in the order of their buckets, each round padded to whole chunks."""
         B, H, R, N = buckets.shape
         M, n = shape(self.config, N)
-        position = torch.arange(N, device=buckets.device)
-        order = (buckets * N + position).sort(-1).values % N
+        count = math.prod(factors(self.config, N)) + (mask is not None)
+        order = at.ordered(buckets.flatten(0, 2), count)[0].view_as(buckets)
         token = nn.functional.pad(order, (0, n - N)).view(B * H, -1, M)
         valid = None
         if mask is not None:
@@ -158,7 +171,7 @@ class Reformer(at.QKVAttention):
         if not self.config.within_bucket:
             return Sorted(token, valid, None, R)
         # so that no two rounds share a bucket
-        offset = (buckets.amax() + 1) * torch.arange(1, R + 1, device=position.device)[:, None]
+        offset = count * torch.arange(1, R + 1, device=buckets.device)[:, None]
         bucket = nn.functional.pad(buckets.gather(-1, order) + offset, (0, n - N))
         return Sorted(token, valid, bucket.view(B * H, -1, M), R)
 
@@ -167,10 +180,11 @@ class Reformer(at.QKVAttention):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """W_QK, W_V, W_O; then the rotations, q kᵀ and A v of every round."""
+        """W_QK, W_V, W_O; then the rotations, q kᵀ and A v of every round, and their sum."""
         M, n = shape(config, w.seq_len)
         hashing = w.tokens * w.width * config.rounds * sum(factors(config, w.seq_len))
         core = 2 * (2 * w.batch * n * config.rounds * 2 * M * w.width)
+        core += 2 * w.tokens * config.rounds * w.width
         return at.Flops(at.projection_flops(w, 3), hashing + core)
 
     @staticmethod
@@ -236,12 +250,9 @@ class Rounds(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, items: Sorted, causal: bool) -> Tensor:
         o, lse = torch.empty_like(v), at.widen(q.new_empty(q.shape[:2]))
         for g, part in groups(items, q):
-            rows, keys, values = circle(q[g], k[g], v[g], part)
-            found, sums = torch.empty_like(rows), lse.new_empty(rows.shape[:3])
-            for c, bias in part.biases(causal, q):
-                some = rows[:, c], keys[:, c], values[:, c]
-                found[:, c], sums[:, c] = at.selection.attend(*some, bias, False)
-            o[g], lse[g] = joined(found, sums, part, q.shape[1])
+            found, sums = part.by_chunk(attend, causal, *circle(q[g], k[g], v[g], part))
+            merged = joined(found, sums, part.places(q.shape[1]))
+            o[g], lse[g] = (x.unflatten(0, (-1, q.shape[1])) for x in merged)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.items, ctx.causal = items, causal
         return o
@@ -251,25 +262,35 @@ class Rounds(torch.autograd.Function):
         q, k, v, o, lse = ctx.saved_tensors
         # digits of these sums are lost, so what sees only itself is left to the last line
         alone = (lse < SELF_LOGIT / 2)[..., None]
-        towards, total = grad.masked_fill(alone, 0), torch.zeros_like(torch.cat([q, k, v], -1))
+        towards = grad.masked_fill(alone, 0)
+        changes = [torch.empty_like(x) for x in (q, k, v)]
         for g, part in groups(ctx.items, q):
-            rows, keys, values = circle(q[g], k[g], v[g], part)
             both = torch.cat([towards[g], o[g]], -1)
             d_o, merged = at.gather_tokens(both, part.token).chunk(2, -1)
             sums = at.gather_tokens(lse[g, :, None], part.token).squeeze(-1)
             # the padding of the last chunk of a round holds no queries
             split_rounds(d_o, part)[:, :, q.shape[1] :] = 0
             split_rounds(sums, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
-            changes = torch.empty_like(rows), torch.empty_like(keys), torch.empty_like(values)
-            for c, bias in part.biases(ctx.causal, q):
-                some = (d_o[:, c], rows[:, c], keys[:, c], values[:, c]), (merged[:, c], sums[:, c])
-                found = at.selection.attend_backward(*some[0], bias, *some[1], False)
-                for change, one in zip(changes, found, strict=True):
-                    change[:, c] = one
-            to_q, to_k, to_v = changes
-            scattered(total[g], torch.cat([to_q, fold(to_k), fold(to_v)], -1), part)
-        dq, dk, dv = total.split([q.shape[-1], k.shape[-1], v.shape[-1]], -1)
+            given = d_o, *circle(q[g], k[g], v[g], part), merged, sums
+            found = part.by_chunk(attend_backward, ctx.causal, *given)
+            places = part.places(q.shape[1])
+            read = places, *[as_keys(places, part)] * 2
+            for change, table, rows in zip(changes, found, read, strict=True):
+                change[g] = at.row_sums(table.flatten(0, 2), rows).unflatten(0, (-1, q.shape[1]))
+        dq, dk, dv = changes
         return dq, dk, dv + grad * alone, None, None
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+    """o and log-sum-exps of chunks."""
+    return at.selection.attend(q, k, v, bias, False)
+
+
+def attend_backward(
+    d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, bias: Tensor
+) -> tuple[Tensor, ...]:
+    """The gradients of q, k and v of chunks."""
+    return at.selection.attend_backward(d_o, q, k, v, bias, o, lse, False)
 
 
 def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
@@ -282,14 +303,12 @@ def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
 
 
 def circle(q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> tuple[Tensor, Tensor, Tensor]:
-    """q [G, C, M, d], k and v [G, C, 2 M, d] in sorted order."""
-    q, k, v = at.gather_tokens(torch.cat([q, k, v], -1), items.token).chunk(3, -1)
-    return q, look_back(k), look_back(v)
-
-
-def scattered(to: Tensor, x: Tensor, items: Sorted) -> None:
-    """Adds [G, C, M, d] to [G, N, d]; the padding of the last chunk of a round adds 0."""
-    to.flatten(0, 1).index_add_(0, at.row_numbers(items.token, to.shape[1]), x.flatten(0, 2))
+    """q [G, C, M, d], k and v [G, C, 2 M, d] in sorted order: views of one table."""
+    token = torch.cat([items.token[:, -1:], items.token], 1)
+    q, k, v = at.gather_tokens(torch.cat([q, k, v], -1), token).chunk(3, -1)
+    M = token.shape[2]
+    k, v = (x.flatten(1, 2).unfold(1, 2 * M, M).mT for x in (k, v))
+    return q[:, 1:], k, v
 
 
 def look_back(x: Tensor) -> Tensor:
@@ -297,21 +316,19 @@ def look_back(x: Tensor) -> Tensor:
     return torch.cat([x.roll(1, 1), x], 2)
 
 
-def fold(x: Tensor) -> Tensor:
-    """The gradient of `look_back`."""
-    before, chunk = x.chunk(2, 2)
-    return chunk + before.roll(-1, 1)
+def as_keys(places: Tensor, items: Sorted) -> Tensor:
+    """Where those at `places` are among the keys [G, C, 2 M] of all chunks, [G N, 2 R]."""
+    _, C, M = items.token.shape
+    chunk, place = places // M, places % M
+    after = chunk + 1 - C * (chunk % C == C - 1)
+    return torch.cat([(2 * chunk + 1) * M + place, 2 * after * M + place], -1)
 
 
-def joined(o: Tensor, lse: Tensor, items: Sorted, N: int) -> tuple[Tensor, Tensor]:
-    """Combines the rounds: o [G, C, M, d] to [G, N, d], and log-sum-exps to those of all [G, N]."""
-    o, lse, token = (split_rounds(x, items)[:, :, :N] for x in (o, lse, items.token))
-    lse = torch.zeros_like(lse).scatter(-1, token, lse)  # [G, R, N], by token
-    share = lse.softmax(1).to(o.dtype).gather(-1, token)
-    o = (o * share[..., None]).flatten(0, 2)
-    empty = o.new_zeros(len(token) * N, o.shape[-1])
-    o = empty.index_add(0, at.row_numbers(token, N), o).unflatten(0, (-1, N))
-    return o, lse.logsumexp(1)
+def joined(o: Tensor, lse: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Combines the rounds: o [G, C, M, d] to [G N, d], and log-sum-exps to those of all [G N]."""
+    each = lse.flatten()[places.mT]  # [R, G N]
+    share = each.softmax(0).mT.to(o.dtype)
+    return at.row_sums(o.flatten(0, 2), places, share), each.logsumexp(0)
 
 
 def split_rounds(x: Tensor, items: Sorted) -> Tensor:

@@ -326,12 +326,8 @@ class Levels(NamedTuple):
         level = (below / step).clamp_(max=LEVELS - 2)
         if allowed is not None:
             level.masked_fill_(~allowed, LEVELS - 1)
-        rows = torch.arange(len(below), device=below.device)[:, None]
-        # sorted in one dimension: of small integers that takes a quarter of the time
-        small = torch.int16 if len(rows) * LEVELS <= 2**15 else torch.int32
-        level = (level.to(small) + (LEVELS * rows).to(small)).flatten()
-        order = level.argsort(stable=True).view_as(below) - below.shape[1] * rows
-        counts = level.bincount(minlength=LEVELS * len(rows)).view(-1, LEVELS).cumsum(-1)
+        order, numbers = at.ordered(level, LEVELS)
+        counts = numbers.bincount(minlength=LEVELS * len(below)).view(-1, LEVELS).cumsum(-1)
         G = (counts[:, :-1] * step).cumsum(-1)
         G[:, -1] = torch.inf  # what is not allowed emits none
         return cls(step, below, order, counts, G)

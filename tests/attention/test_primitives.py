@@ -12,6 +12,7 @@ from attnbench.attention.primitives import (
     fused_biased_attention,
     gather_tokens,
     key_mask,
+    ordered,
     padded_mask,
     signed_argmax,
     softmax_attention,
@@ -107,5 +108,14 @@ def test_keys_are_repeated_where_no_fused_kernel_of_a_gpu_shares_them(can_share,
 def test_a_signed_argmax_is_that_of_numbers_and_their_negatives(n, dtype):
     """No two are alike. References take the choices of a form, and would miss this."""
     order = torch.rand(50, n, generator=torch.Generator().manual_seed(0)).argsort(-1) + 1
-    x = torch.where(order % 2 == 0, order, -order).to(dtype) / 7
-    assert signed_argmax(x).equal(torch.cat([x, -x], -1).argmax(-1))
+    x = torch.where(order % 2 == 0, order, -order).to(dtype).mT / 7
+    assert signed_argmax(x).equal(torch.cat([x, -x], -2).argmax(-2))
+
+
+@pytest.mark.parametrize("rows", [1, 40, 700])  # numbers of 16 bits, and of 32
+def test_each_row_is_ordered_by_its_groups_and_equal_ones_stay_in_place(rows):
+    groups = torch.randint(50, (rows, 300), generator=torch.Generator().manual_seed(rows))
+    order, numbers = ordered(groups, 51)
+    assert order.equal(groups.argsort(stable=True, dim=-1))
+    own = groups + 51 * torch.arange(rows)[:, None]
+    assert numbers.tolist() == own.flatten().tolist()
