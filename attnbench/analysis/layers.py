@@ -103,7 +103,9 @@ class ModelCosts:
     def times(self) -> Times:
         """The times of the layers that can be measured, and their sum."""
         counts = {kind.mechanism: kind.layers for kind in self.kinds if kind.mechanism}
-        return times(self.analysis.sweep, self.mechanisms, counts)
+        plan = self.analysis.sweep.plan
+        names = {key: self.mechanisms[name] for key, name in series_names(plan).items()}
+        return times(self.analysis.sweep, names, counts)
 
     def case(self, index: int, place: Place) -> Row | None:
         """The row of `summary` of one layer of a kind."""
@@ -166,12 +168,12 @@ def ends(name: str, estimate: Estimate) -> dict[str, float]:
     return {f"{name}_{end}": getattr(estimate, end) for end in ENDS}
 
 
-def times(sweep: Sweep, mechanisms: Mapping[str, str], counts: Mapping[str, int]) -> Times:
-    """The times of a model with so many layers of each mechanism, by that of each series."""
+def times(sweep: Sweep, names: Mapping[str, str], counts: Mapping[str, int]) -> Times:
+    """The times of a model with so many layers of each mechanism, by those of each case."""
     seconds: dict[tuple[str, Place], list[float]] = {}
     shares: dict[tuple[str, Place], list[float]] = {}
     sums: dict[Place, list[float]] = {}
-    for place, rounds in by_round(sweep, mechanisms).items():
+    for place, rounds in by_round(sweep, names).items():
         for own in rounds.values():
             for name, laps in own.items():
                 value = counts[name] * median(laps.values())
@@ -191,11 +193,9 @@ def summed(laps: Mapping[str, Laps], counts: Mapping[str, int]) -> Laps:
     return {pair: math.fsum(n * laps[name][pair] for name, n in counts.items()) for pair in shared}
 
 
-def by_round(
-    sweep: Sweep, mechanisms: Mapping[str, str]
-) -> dict[Place, dict[int, dict[str, Laps]]]:
-    """Seconds of one layer in each pair of laps, by place, round and mechanism."""
-    names, planned = series_names(sweep.plan), {one.case.key: one for one in sweep.plan}
+def by_round(sweep: Sweep, names: Mapping[str, str]) -> dict[Place, dict[int, dict[str, Laps]]]:
+    """Seconds of one layer in each pair of laps, by place, round and the name of the case."""
+    planned = {one.case.key: one for one in sweep.plan}
     slope = sweep_slope(sweep.runs, {key: one.block for key, one in planned.items()})
     found: dict[Place, dict[int, dict[str, Laps]]] = {}
     for run in sweep.runs:
@@ -204,7 +204,7 @@ def by_round(
             w, depth = planned[run.case].case.workload, planned[run.case].depth
             rounds = found.setdefault(Place(str(w.mode), w.seq_len, w.step), {})
             own = {pair: seconds / depth for pair, seconds in pairs.items()}
-            rounds.setdefault(run.round, {})[mechanisms[names[run.case]]] = own
+            rounds.setdefault(run.round, {})[names[run.case]] = own
     return found
 
 

@@ -101,7 +101,7 @@ def ratios(kind, folder, seconds):
             if {*counts, whole} <= one.keys()
             and (totals := shared({name: one[name] for name in counts}, counts, one[whole]))
         ]
-        for place, rounds in by_round(stored).items()
+        for place, rounds in by_round(stored, names).items()
     }
     logs = {place: own for place, own in logs.items() if own}
     return {place: (ratio, len(logs[place])) for place, ratio in estimated(logs).items()}
@@ -116,7 +116,7 @@ def main(folder, seconds="90s"):
     print("model mode N rounds sum/stack low high")
     inside = []
     for kind in MODELS:
-        for (mode, n), (ratio, rounds) in ratios(kind, Path(folder) / kind, seconds).items():
+        for (mode, n, _), (ratio, rounds) in ratios(kind, Path(folder) / kind, seconds).items():
             inside.append(not (ratio.low > 1 or ratio.high < 1))
             ends = " ".join(f"{end:.3f}" for end in (ratio.point, ratio.low, ratio.high))
             print(kind, mode, n, rounds, ends, "" if inside[-1] else "outside", flush=True)
