@@ -358,7 +358,7 @@ class Read(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, o: Tensor, used: Tensor | None) -> tuple[Tensor | None, ...]:
         q, k, v, R, u, t, allowed, output, A = ctx.saved_tensors
-        dq, dk, dv = q.new_empty(q.shape), torch.empty_like(k), torch.empty_like(v)
+        dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
         A = weights(q, k, R, u, t, allowed) if A is None else A
         if allowed.dim() > 2:
             o = o * allowed.any(-1, keepdim=True)
