@@ -51,7 +51,7 @@ from tests.oracles import card
 COMPILED = """\
 `compiled` is our form `eager` by `torch.compile`. Where that is faster, it passes once over what
 PyTorch's own operators pass over several times: features in `performer` and `linear_transformer`,
-short rows of softmax in `local` and `sparse_transformer`, gathers and masks in `reformer` and
+short rows of softmax in `local` and `sparse_transformer`, gathers and masks in
 `star_transformer`. By hand this needs kernels of one's own. In training `performer` also computes
 its chunks once more, to keep less memory."""
 MODES = (Mode.INFERENCE, Mode.TRAINING)
