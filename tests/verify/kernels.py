@@ -53,6 +53,10 @@ def no_gradient_of_keys(q, k, v, g, beta):
     return delta(q, k.detach(), v, g, beta)
 
 
+def no_gradient_of_decays(q, k, v, g, beta):
+    return delta(q, k, v, g.detach(), beta)
+
+
 def forward_only(q, k, v, g, beta):
     """Right, without a backward pass."""
     with torch.no_grad():
@@ -85,6 +89,11 @@ def softmax(q, k, v, is_causal):
 def always_causal(q, k, v):
     """Right, and causal without being told."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def values_in_tf32(q, k, v, causal=False):
+    """Values with the ten bits of TF32, which are those of float16."""
+    return F.scaled_dot_product_attention(q, k, v.half().to(v.dtype), is_causal=causal)
 
 
 def without_scale(q, k, v, causal=False):
