@@ -67,6 +67,8 @@ STATISTICS = {
     *("polyfit", "lstsq", "pinv", "hypot"),
 }
 
+LONGEST = 60  # lines of a function
+
 FILES = sorted(ROOT.rglob("*.py"))
 
 
@@ -269,6 +271,19 @@ def test_render_only_writes():
 def test_no_room_is_a_catch_all():
     catch_all = re.compile(r"util|helper|common|^base$|manager")
     assert [where(path) for path in FILES if catch_all.search(path.stem)] == []
+
+
+def test_no_function_is_long():
+    """Mechanisms keep their equations together, and packages what differs of theirs."""
+
+    def runs_on(path):
+        if room(path) in ("mechanisms", "peers"):
+            return
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST:
+                yield f"{node.name} has {1 + node.end_lineno - node.lineno} lines"
+
+    hold(runs_on)
 
 
 def test_torch_stays_unloaded(tmp_path):
