@@ -14,7 +14,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import split
 from attnbench.fleet.folder import script
 from attnbench.records import Case, Planned, Request
-from attnbench.render.cases import plan_table, plan_total
+from attnbench.render.cases import plan_data, plan_table, plan_total
 from attnbench.run.order import foresee
 from attnbench.run.pool import Pool
 from attnbench.statistics.curves import size_names
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from attnbench.cli.sweep import Asked
 
 
-def foretell(asked: "Asked", request: Request, plan: Sequence[Planned]) -> None:
+def foretell(
+    asked: "Asked", request: Request, plan: Sequence[Planned], as_json: bool = False
+) -> None:
     """Print every case and the whole sweep, or one shard of it, with predictions.
 
-    Of a sweep on a cluster also the script of its jobs. Raises `CannotRun` if no case of the plan
-    can run, `UsageError` at too many shards.
+    Of a sweep on a cluster also the script of its jobs, but not as JSON. Raises `CannotRun` if no
+    case of the plan can run, `UsageError` at too many shards.
     """
     on, shard = asked.where.on, asked.shard
     shards = shard.of if shard else asked.where.shards
@@ -40,6 +42,9 @@ def foretell(asked: "Asked", request: Request, plan: Sequence[Planned]) -> None:
             f"none of {many(len(plan), 'case')} can run;"
             f" {first_reason(plan, found.left_out.values())}; choose other options or mechanisms"
         )
+    if as_json:
+        console.data(plan_data(plan, request, found, memory_bytes))
+        return
     said = [plan_total(plan, request, found, memory_bytes)]
     if shards:
         slowest, alone = (seconds(split.makespan_s(plan, request, n)) for n in (shards, 1))

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attnbench.cli import console
-from attnbench.cli.options import option, parsed, switch, with_sweep_options
+from attnbench.cli.options import as_json, option, parsed, switch, with_sweep_options
 from attnbench.cli.stopping import stoppable
 from attnbench.cli.stored import publish
 from attnbench.devices.finding import AUTO, kinds
@@ -48,9 +49,11 @@ def sweep(
     dry_run: bool = switch(
         "--dry-run", "Print the plan with predictions; run nothing.", HelpPanel.OUTPUT
     ),
+    json_: bool = as_json(HelpPanel.OUTPUT),
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
-    run(given, config, shard, out, resume, trace, dry_run)
+    show = partial(publish, as_json=True) if json_ else publish
+    run(given, config, shard, out, resume, trace, dry_run, show, json_)
 
 
 def run(
@@ -62,8 +65,13 @@ def run(
     trace: str | None = None,
     dry_run: bool = False,
     show: Callable[[Path], None] = publish,
+    plan_as_json: bool = False,
 ) -> None:
-    """`sweep` with typed options; `show` reports the folder of a sweep that was measured."""
+    """`sweep` with typed options.
+
+    `show` reports the folder of a sweep that was measured; a dry run prints its plan as a table,
+    or as JSON.
+    """
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
     folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
@@ -77,7 +85,7 @@ def run(
     asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
     refuse_useless(asked, trace, dry_run)
     console.begin("reading mechanisms")
-    measure(asked, request_of(asked, earlier), trace, dry_run, show)
+    measure(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
 
 
 def passed_on(
@@ -129,6 +137,7 @@ def measure(
     trace: str | None,
     dry_run: bool,
     show: Callable[[Path], None] = publish,
+    plan_as_json: bool = False,
 ) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
     from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
@@ -147,7 +156,7 @@ def measure(
             if trace is not None:
                 planning.trace(trace, planned.cases, request, server, folder)
             elif dry_run:
-                planning.foretell(asked, request, planned.cases)
+                planning.foretell(asked, request, planned.cases, plan_as_json)
             elif not on:
                 file = to_toml(asked.options)
                 sweep_output.measure(request, planned, server, folder, asked.shard, file)

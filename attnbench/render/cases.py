@@ -1,6 +1,7 @@
 """The cases of a plan, in words and tables: what they need, and why some were not measured."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -72,11 +73,59 @@ def plan_total(
     return (
         f"Total time: {units.seconds(foreseen.total_s)}; budget: {budget}. Measured:"
         f" {len(foreseen.rounds)} of {units.many(len(plan), 'case')}, rounds:"
-        f" {units.between(counts[0], counts[-1])}. Largest peak memory:"
+        f" {units.between(counts[0], counts[-1])}. {fronts(foreseen)} Largest peak memory:"
         f" {units.size(max(peaks, default=0))}{available}. Predicted from FLOPs and bytes at"
         f" assumed rates, before anything is measured: often wrong by a factor of up to {FACTOR}."
         " Includes starting processes and warm-up, but not the report. Nothing was run."
     )
+
+
+def fronts(foreseen: "Foreseen") -> str:
+    """How far all series of each mode go, and how far the longest curve does: a sentence."""
+    texts = []
+    for front in foreseen.fronts:
+        far = f"the longest curve ends at {units.count(front.far)}"
+        if front.common is None:
+            texts.append(f"in {front.mode} no length is timed for all series ({far})")
+        else:
+            texts.append(f"in {front.mode} to N = {units.count(front.common)} ({far})")
+    return f"All series go {'; '.join(texts)}." if texts else "Nothing is timed."
+
+
+def plan_data(
+    plan: Sequence[Planned], request: Request, foreseen: "Foreseen", memory_bytes: int | None
+) -> dict[str, object]:
+    """What a dry run says, as data: the whole sweep, and a record for each case.
+
+    `seconds` are of one iteration and `peak_bytes` at the peak, both predicted, or None where they
+    are unknown. A case that is not timed has no `rounds`, and the `reason`.
+    """
+    return {
+        "total_s": foreseen.total_s,
+        "budget_s": request.budget_s,
+        "memory_bytes": memory_bytes,
+        "fronts": [asdict(front) for front in foreseen.fronts],
+        "cases": [
+            {
+                "case": str(planned.case),
+                "mechanism": planned.case.mechanism,
+                "series": planned.case.series,
+                "mode": planned.case.workload.mode,
+                "seq_len": planned.case.workload.seq_len,
+                "seconds": foreseen.seconds.get(planned.case.key) if planned.declared else None,
+                "peak_bytes": planned.predicted_bytes if planned.declared else None,
+                "rounds": foreseen.rounds.get(planned.case.key, 0),
+                "reason": _reason(planned, foreseen),
+            }
+            for planned in plan
+        ],
+    }
+
+
+def _reason(planned: Planned, foreseen: "Foreseen") -> str:
+    """Why a case is not measured, in full; empty if it is."""
+    run = foreseen.left_out.get(planned.case.key)
+    return planned.refusal or (run.reason if run else "")
 
 
 def _cost(planned: Planned, cost: float | None, text: Callable[[float], str]) -> Cell:

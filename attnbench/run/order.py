@@ -1,14 +1,17 @@
-"""The order of visits: range before precision.
+"""The order of visits: what can be compared, then range, then precision.
 
-1. Every curve begins, at the shortest length. Then every other case once, cheap ones first: each
-   curve goes as far as `RANGE` of the budget. The memory of a case is measured after its first
-   visit: a peak is exact and takes one iteration.
-2. `WANTED` rounds of whole blocks, then more of the cases with a ratio that is not decided. Where
+1. The common front: whole blocks from short to long, so that all series grow together and can be
+   compared. They take `COMMON` of the budget, at every second length.
+2. The far front: every other case once, cheap ones first, so that each curve goes as far as it can
+   within `RANGE` of the budget. The memory of a case is measured after its first visit: a peak is
+   exact and takes one iteration.
+3. `WANTED` rounds of whole blocks, then more of the cases with a ratio that is not decided. Where
    the budget is not enough for all, visits come first that narrow a ratio most in their time.
-3. What is left of the budget goes to the cases that did not fit into 1, and then to further rounds
+4. What is left of the budget goes to the cases that did not fit into 2, and then to further rounds
    until all ratios are known to the precision requested.
 
-A sweep visits in this order, and a dry run adds up what it would visit.
+Without a budget 1 and 2 are one step. A sweep visits in this order, and a dry run adds up what it
+would visit.
 """
 
 import math
@@ -18,10 +21,12 @@ from operator import itemgetter
 from statistics import median
 from typing import TypeAlias
 
-from attnbench.records import Outcome, Part, Planned, Request, Run
+from attnbench.records import Block, Mode, Outcome, Part, Planned, Request, Run
 from attnbench.run.agenda import Agenda, blocks
 from attnbench.statistics.ratios import so_far
 
+COMMON = 0.45  # share of the budget in which all series of a block grow together
+ALONE = 3.0  # times all others of its block that a case of the common front may take
 RANGE = 0.75  # share of the budget in which every case is visited once and weighed
 STEP = 2.0  # cases of a step cost at most this many times the cheapest one
 LEAST_WIDTH = 0.001  # of the interval of a ratio, so that what is exact can be repeated too
@@ -35,9 +40,10 @@ Visit: TypeAlias = tuple[int, Sequence[Planned]]
 
 def visits(agenda: Agenda) -> Iterator[Visit]:
     """Every visit of a sweep, each chosen after the one before it, from what is known by then."""
-    reserve_s = (1 - RANGE) * (agenda.request.budget_s or 0.0)
+    budget_s = agenda.request.budget_s or 0.0
     yield from first_round(agenda, 0.0, longest=min(agenda.request.lengths))
-    yield from first_round(agenda, reserve_s)
+    yield from common_front(agenda, (1 - COMMON) * budget_s)
+    yield from first_round(agenda, (1 - RANGE) * budget_s)
     yield from further_rounds(agenda, until_decided=True)
     yield from first_round(agenda, 0.0)
     yield from further_rounds(agenda)
@@ -62,6 +68,57 @@ def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> 
                 for planned in chosen:
                     del agenda.waiting[planned.case.key]
                 yield 0, chosen
+
+
+def common_front(agenda: Agenda, reserve_s: float) -> Iterator[Visit]:
+    """Visit whole blocks, from short to long, as far as they leave `reserve_s` of the budget.
+
+    Modes and sizes are kept level: all of them reach a length before one goes on to the next. Each
+    ends by itself at the first block that does not fit. Every second length is enough to know how
+    far all can be compared; the others follow, since they cost less.
+    """
+    if agenda.request.budget_s is None:
+        return
+    agenda.round = 0
+    behind = set[tuple[str, Mode]]()  # series that the others of a mode do not wait for
+    ended = set[Block]()  # modes and sizes of which a block did not fit
+    for length in sorted({block.seq_len for block in agenda.blocks})[::2]:
+        for block in cheapest_first(agenda, length):
+            workload = block._replace(seq_len=0, batch=0)  # a batch has fewer long sequences
+            waiting = [p for p in agenda.blocks[block] if p.case.key in agenda.waiting]
+            level = [p for p in waiting if (agenda.series(p), block.mode) not in behind]
+            together = without_slow(agenda, level)
+            behind.update((agenda.series(p), block.mode) for p in level if p not in together)
+            if workload in ended or not together:
+                continue
+            if len(agenda.fitting(together, reserve_s)) < len(together):
+                ended.add(workload)
+                continue
+            for planned in together:
+                del agenda.waiting[planned.case.key]
+            yield 0, together
+
+
+def cheapest_first(agenda: Agenda, length: int) -> list[Block]:
+    """The blocks of a length: of each mode and of all sizes, by what a visit to them takes."""
+    blocks = [block for block in agenda.blocks if block.seq_len == length]
+    return sorted(blocks, key=lambda block: sum(map(agenda.cost_s, agenda.blocks[block])))
+
+
+def without_slow(agenda: Agenda, cases: Sequence[Planned]) -> list[Planned]:
+    """The cases that can run, but for one that would take much longer than all others together.
+
+    Where only two can be compared, none is left out.
+    """
+    possible = [planned for planned in cases if agenda.limit(planned) is None]
+    costs = {planned.case.key: agenda.cost_s(planned) for planned in possible}
+    while len(possible) > 2:
+        slowest = max(possible, key=lambda planned: costs[planned.case.key])
+        others_s = sum(costs[p.case.key] for p in possible if p is not slowest)
+        if costs[slowest.case.key] <= ALONE * others_s:
+            break
+        possible.remove(slowest)
+    return possible
 
 
 def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visit]:
@@ -119,6 +176,19 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Front:
+    """How far a mode goes: the longest lengths that some series of a plan are timed at.
+
+    `common` is that of all its series that can run at all, None where these share no length. `far`
+    is that of the series which goes furthest.
+    """
+
+    mode: Mode
+    common: int | None
+    far: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Foreseen:
     """What a sweep would do with each case, by its key, if all took as long as predicted."""
 
@@ -126,6 +196,7 @@ class Foreseen:
     seconds: Mapping[str, float]  # of one iteration, predicted; of what declares no costs, none
     rounds: Mapping[str, int]  # in how many rounds a case is timed; at least 1
     left_out: Mapping[str, Run]  # why another case is not timed
+    fronts: Sequence[Front]  # of each mode of which anything is timed
 
 
 def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None) -> Foreseen:
@@ -152,4 +223,26 @@ def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None)
         seconds=seconds,
         rounds={key: len(runs) for key, runs in agenda.runs.items() if runs},
         left_out={p.case.key: agenda.left_out(p) for p in out},
+        fronts=fronts(agenda),
     )
+
+
+def fronts(agenda: Agenda) -> list[Front]:
+    """How far each mode goes, of what the agenda has timed."""
+    timed: dict[Mode, dict[str, set[int]]] = {}
+    for planned in agenda.plan:
+        if planned.refusal:
+            continue
+        workload = planned.case.workload
+        lengths = timed.setdefault(workload.mode, {}).setdefault(agenda.series(planned), set())
+        if agenda.timed(planned):
+            lengths.add(workload.seq_len)
+    return [
+        Front(
+            mode=mode,
+            common=max(set.intersection(*lengths.values()), default=None),
+            far=max(set.union(*lengths.values())),
+        )
+        for mode, lengths in timed.items()
+        if any(lengths.values())
+    ]

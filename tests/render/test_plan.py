@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from attnbench.records import Mode
-from attnbench.render.cases import plan_table, plan_total
-from attnbench.run.order import foresee
+from attnbench.render.cases import plan_data, plan_table, plan_total
+from attnbench.run.order import Front, foresee
 from attnbench.statistics.curves import size_names
 from tests.render.test_writers import printed
 from tests.run.sessions import PLAN, REQUEST, planned
@@ -28,7 +28,7 @@ def texts(table):
 
 def test_the_total_the_budget_and_the_memory_are_shown():
     *_, total = tables(replace(REQUEST, budget_s=600.0), PLAN)
-    assert "; budget: 10.0 min. Measured: 6 of 6 cases, rounds: 3. Largest" in total
+    assert "; budget: 10.0 min. Measured: 6 of 6 cases, rounds: 3. All" in total
     assert "Largest peak memory: 1000 B of 8.000 GiB available." in total
     *_, total = tables(REQUEST, PLAN, None)
     assert "; budget: none." in total
@@ -40,6 +40,32 @@ def test_what_is_left_out_has_a_reason():
     found, cases, _ = tables(replace(REQUEST, budget_s=6.0), plan)
     assert len(found.left_out) == sum("round" not in row[-1] for row in texts(cases)) > 1
     assert {row[-1] for row in texts(cases)} >= {"over budget", "it cannot", "1 round"}
+
+
+def test_how_far_all_series_go_and_how_far_one_does_is_said_for_each_mode():
+    """What cannot run at all holds nothing back; another length for each leaves none in common."""
+    plan = (*PLAN, OTHER, planned("fast", 1024, 10**8), planned("fast", 256, 1, mode=Mode.TRAINING))
+    found, _, total = tables(REQUEST, plan)
+    assert found.fronts == [
+        Front(mode=Mode.INFERENCE, common=512, far=1024),
+        Front(mode=Mode.TRAINING, common=256, far=256),
+    ]
+    assert "All series go in inference to N = 512 (the longest curve ends at 1,024); in" in total
+    apart = (planned("slow", 128, 10**8), planned("fast", 256, 10**8))
+    assert "in inference no length is timed for all series" in tables(REQUEST, apart)[2]
+    assert "Nothing is timed." in tables(replace(REQUEST, budget_s=0.1), PLAN)[2]
+
+
+def test_a_plan_as_data_has_every_case_with_its_reason():
+    plan = (*PLAN, OTHER)
+    request = replace(REQUEST, budget_s=6.0)
+    found = foresee(request, plan, 8 * GIB)
+    data = plan_data(plan, request, found, 8 * GIB)
+    assert [case["rounds"] > 0 for case in data["cases"]] == [
+        case["reason"] == "" for case in data["cases"]
+    ]
+    assert data["cases"][-1]["reason"] == "it cannot"
+    assert data["fronts"][0]["mode"] == "inference"
 
 
 def test_what_cannot_run_has_a_reason_instead_of_costs():

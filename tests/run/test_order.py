@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
 from attnbench.run.order import LOADING_S, PEAKS_S, foresee
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
+from tests.run.stored import again, common_front, reached
 
 LENGTHS = tuple(2**k for k in range(7, 17))
 MODES = (Mode.INFERENCE, Mode.TRAINING)
@@ -89,6 +91,105 @@ def test_half_a_minute_compares_two_forms_in_both_modes():
     machine, _ = replayed(30.0, {"eager", "sdpa"})
     for mode in MODES:
         assert set(longest(machine, mode)) == {"eager", "sdpa"}
+
+
+FIG2 = "reports/cpu-fig2"  # a stored sweep, whose cases take here what they took there
+SOFTMAX = "transformer:eager"
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "budget_s", "training", "inference", "cases"),
+    [
+        (("fastformer", "transformer:sdpa"), 300.0, 4096, 8192, 30),
+        (
+            ("fastformer", "linear_transformer", "linformer", "transformer:sdpa"),
+            300.0,
+            2048,
+            4096,
+            60,
+        ),
+        (None, 1200.0, 8192, 8192, 138),
+    ],
+)
+def test_all_series_can_be_compared_far_within_a_budget(
+    mechanisms, budget_s, training, inference, cases
+):
+    agenda = again(FIG2, mechanisms, budget_s=budget_s)
+    lengths = reached(agenda)
+    compared = {
+        mode: common_front({name: own for name, own in each.items() if name != SOFTMAX})
+        for mode, each in lengths.items()
+    }
+    assert compared[Mode.TRAINING] >= training
+    assert compared[Mode.INFERENCE] >= inference
+    assert sum(len(own) for each in lengths.values() for own in each.values()) >= cases
+    assert max(lengths[Mode.INFERENCE]["fastformer"]) == 65_536
+    if budget_s / len(lengths[Mode.TRAINING]) > 100:
+        assert max(lengths[Mode.TRAINING]["fastformer"]) == 65_536
+
+
+def test_all_series_grow_together_in_both_modes_before_one_goes_far():
+    """Whole blocks at every second length, short ones first, in less than half of the budget."""
+    costs = {"a": 2.0, "b": 1.0, "c": 0.5}
+    plan = [
+        planned(name, n, int(cost * (2 if mode is Mode.TRAINING else 1) * 1e9), mode=mode)
+        for mode in MODES
+        for n in (128, 256, 512, 1024, 2048)
+        for name, cost in costs.items()
+    ]
+    machine = Machine(lambda case: costs[case.mechanism] * (1 + MODES.index(case.workload.mode)))
+    request = replace(REQUEST, lengths=(128, 256, 512, 1024, 2048), modes=MODES, budget_s=500.0)
+    sweep(machine, plan, request)
+    cases = [msgspec.json.decode(run.case, type=Case) for run in machine.stored]
+    timed = [
+        case.workload
+        for case, run in zip(cases, machine.stored, strict=True)
+        if run.part is Part.TIME and run.samples
+    ]
+    blocks = [key for key, _ in groupby(timed, key=lambda w: (w.seq_len, w.mode))]
+    assert blocks[:6] == [
+        *((128, mode) for mode in MODES),
+        *((512, mode) for mode in MODES),
+        *((2048, mode) for mode in MODES),
+    ]
+    assert {n for n, _ in blocks[6:]} >= {256, 1024}
+
+
+def test_a_series_that_takes_longer_than_all_others_holds_nobody_back():
+    """It is left behind where others can be compared without it, and comes in its own turn."""
+    times = {"huge": 40.0, "b": 1.0, "c": 0.5}
+    lengths = (128, 256, 512)
+    plan = [planned(name, n, int(t * 1e9)) for name, t in times.items() for n in lengths]
+    machine = Machine(lambda case: times[case.mechanism])
+    sweep(machine, plan, replace(REQUEST, budget_s=3000.0, rounds=1))
+    visited = [(name, n) for _, name, n in order(machine)]
+    assert visited.index(("b", 512)) < visited.index(("huge", 512))
+    assert set(visited) == {(name, n) for name in times for n in lengths}
+    two = [line for line in plan if line.case.mechanism != "b"]
+    machine = Machine(lambda case: times[case.mechanism])
+    sweep(machine, two, replace(REQUEST, budget_s=3000.0, rounds=1))
+    visited = [(name, n) for _, name, n in order(machine)]
+    assert visited.index(("huge", 512)) < visited.index(("c", 256)), "two are to be compared"
+
+
+def test_a_mode_goes_on_where_another_no_longer_fits():
+    """Training takes seconds in proportion to the length; inference half a second at any."""
+
+    def seconds(n, mode):
+        return 5.0 * n / 128 if mode is Mode.TRAINING else 0.5
+
+    lengths = (128, 256, 512, 1024, 2048)
+    plan = [
+        planned(name, n, int(seconds(n, mode) * 1e9), mode=mode)
+        for mode in MODES
+        for n in lengths
+        for name in ("a", "b")
+    ]
+    machine = Machine(lambda case: seconds(case.workload.seq_len, case.workload.mode))
+    request = replace(REQUEST, lengths=lengths, modes=MODES, budget_s=400.0)
+    timed = reached(sweep(machine, plan, request))
+    assert common_front(timed[Mode.INFERENCE]) == 2048
+    assert 128 <= common_front(timed[Mode.TRAINING]) < 2048
 
 
 def order(machine):
