@@ -65,13 +65,22 @@ def model(
     if "resume" in asked:
         refuse_another(chosen, Path(asked["resume"]))
     else:
-        given = read({**USUAL, "dtype": number_type(about)} | sizes(found)) | given
+        given = read({**usual(given), "dtype": number_type(about)} | sizes(found)) | given
         console.begin("reading the sizes of layers")
         given["models"] = in_a_row(chosen, given)
     warn_unchecked(about)
     show = partial(shown, about.type, found, json_)
     asked |= {name: Path(asked[name]) for name in ("config", "out") if name in asked}
     sweep.run(given, **asked, show=show)
+
+
+def usual(given: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a sweep that nobody gave; no sizes of steps where none is measured."""
+    options = dict(USUAL)
+    chosen = given.get("mode", (USUAL["mode"],))
+    if not any(modes.find(mode).steps for mode in chosen):
+        del options["step"]
+    return options
 
 
 def refuse_useless(given: Mapping[str, Any]) -> None:
@@ -98,7 +107,10 @@ def mechanisms(name: str, found: "Measurable") -> dict[str, int]:
 
     Raises `CannotRun` if no kind of layer of it can be measured.
     """
-    chosen = {kind.mechanism: kind.layers for kind in found.kinds if kind.mechanism}
+    chosen: dict[str, int] = {}
+    for kind in found.kinds:
+        if kind.mechanism:
+            chosen[kind.mechanism] = chosen.get(kind.mechanism, 0) + kind.layers
     if not chosen:
         reasons = [f"{kind.words}: {kind.reason}" for kind in found.kinds if kind.reason]
         why = "; ".join(reasons) or "none has attention"

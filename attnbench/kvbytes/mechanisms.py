@@ -83,13 +83,17 @@ def _mechanism(config: Fields, kind: str, layer: Layer, width: int, heads: int) 
         raise CannotExpress("no mechanism here reads by the index of an earlier layer")
     name, options = (_linear if kind == orders.LINEAR else _attention)(config, kind)
     sizes = options.get("heads"), options.get("head_width")
-    if sizes == (heads, width // heads):  # those of the workload
+    if sizes == (heads, width // heads) and name not in OTHER_HEADS:
         options = {key: value for key, value in options.items() if key not in HEADS}
-    known = {key: value for key, value in options.items() if value not in (None, False)}
+    # by identity, since a size of 0 equals False
+    known = {
+        key: value for key, value in options.items() if value is not None and value is not False
+    }
     return str(Selection(name=name, options=tuple(sorted(known.items()))))
 
 
 HEADS = ("heads", "head_width")
+OTHER_HEADS = ("mamba2",)  # whose heads, unless they are given, are not those of the workload
 
 
 def _attention(config: Fields, kind: str) -> tuple[str, Options]:
@@ -97,6 +101,8 @@ def _attention(config: Fields, kind: str) -> tuple[str, Options]:
     if kind == orders.INDEXED:
         return "indexed", _indexed(config) | {"bias": bias}
     if config.has("kv_lora_rank"):
+        if kind == SLIDING:
+            raise CannotExpress("no mechanism here reads a window of latents")
         return "latent", _latent(config) | {"bias": bias}
     if kind != SLIDING and config.values.get("attention_k_eq_v"):
         raise CannotExpress("no mechanism here has keys that are its values")
@@ -151,6 +157,8 @@ def _linear(config: Fields, kind: str) -> tuple[str, Options]:
     if config.has("linear_num_value_heads"):
         keys, values = config.size("linear_num_key_heads"), heads
         key_width, value_width = widths
+        if values % keys:
+            raise CannotExpress(f"{values} heads of values cannot share {keys} of keys equally")
         expand, rest = divmod(values * value_width, keys * key_width)
         if rest:
             raise CannotExpress("its values are no whole multiple as wide as its keys")
@@ -168,11 +176,29 @@ def _linear(config: Fields, kind: str) -> tuple[str, Options]:
         return "lightning", {"heads": heads, "head_width": widths[0]}
     if config.type in MAMBA_1:
         raise CannotExpress("no mechanism here is a Mamba-1")
-    inner, count = heads, config.size("mamba_num_heads", "mamba_n_heads", "num_heads")
-    return "mamba2", {
-        "heads": count,
-        "head_width": inner // count,
-        "state": widths[0],
-        "groups": config.size("mamba_n_groups", "n_groups"),
+    return "mamba2", _mamba2(config, heads, widths[0])
+
+
+def _mamba2(config: Fields, channels: int, state: int) -> Options:
+    """The options of a Mamba-2 whose state has so many channels and, for each, `state` numbers."""
+    heads = config.size("mamba_num_heads", "mamba_n_heads", "num_heads")
+    groups = config.size("mamba_n_groups", "n_groups")
+    if channels % heads:
+        raise CannotExpress(f"{channels:,} channels are no whole multiple of its {heads:,} heads")
+    if heads % groups:
+        raise CannotExpress(f"its {heads:,} heads are no whole multiple of its {groups:,} groups")
+    width = channels // heads
+    names = ("mamba_head_dim", "mamba_d_head", *(("head_dim",) if config.type == "mamba2" else ()))
+    # granitemoehybrid writes "auto" for the width that follows
+    written = [name for name in names if config.has(name) and config.values[name] != "auto"]
+    if written and config.size(*written) != width:
+        raise CannotExpress(
+            f"{heads:,} heads of {config.size(*written):,} are not its {channels:,} channels"
+        )
+    return {
+        "heads": heads,
+        "head_width": width,
+        "state": state,
+        "groups": groups,
         "conv": config.size("mamba_d_conv", "conv_kernel"),
     }

@@ -23,7 +23,8 @@ WHAT = (
 
 def layer_table(costs: ModelCosts, title: str) -> Table:
     """Bytes, FLOPs, times and shares of all layers of each kind, and their sum."""
-    kinds, every = costs.kinds, range(len(costs.kinds))
+    kinds = costs.kinds
+    every = range(len(kinds))
     lost = sum(kind.layers for kind in kinds if kind.reason)
     counted = sum(kind.layers for kind in kinds) - lost
     every_name = "all that can be measured" if lost else "all layers"
@@ -34,21 +35,20 @@ def layer_table(costs: ModelCosts, title: str) -> Table:
     per_token = [kind.per_token for kind in kinds]
     whole = sum(kind.per_token for kind in kinds if not kind.reason)
     columns["Bytes per token"] = [number(n, units.count) for n in (*per_token, whole)]
-    for place in costs.steps[-1:]:
-        flops = [costs.flops(i, place) for i in every]
-        known = sum(one for one in flops if units.has_value(one))
+    for place in costs.main[-1:]:
+        flops = [*(costs.flops(i, place) for i in every), costs.all_flops(place)]
         heading = f"FLOPs at {units.tick(place.seq_len)}"
-        columns[heading] = [number(one, units.flops) for one in (*flops, known)]
+        columns[heading] = [number(one, units.flops) for one in flops]
     for place in costs.places:
         times = [time_cell(costs, i, place) for i in every]
         if place not in costs.steps and not costs.measured(place):
             continue
         heading = where(place)
         columns[f"{heading}, ms"] = [*times, estimated(costs.times.sums.get(place))]
-        shares = [costs.times.shares.get((kind.mechanism, place)) for kind in kinds]
-        if place in costs.steps and any(shares) and costs.several:
+        shares = [costs.times.shares.get((kind.words, place)) for kind in kinds]
+        if place in costs.main and any(shares) and costs.several:
             columns[f"{heading}, share"] = [*map(share_cell, shares), EMPTY]
-    if costs.several:
+    if costs.several and costs.steps:
         columns["Pays from"] = [*(crossing(costs.pays_from(i)) for i in every), EMPTY]
     return Table(
         name="layers",
@@ -69,7 +69,7 @@ def where(place: Place) -> str:
 
 def time_cell(costs: ModelCosts, index: int, place: Place) -> Cell:
     """Milliseconds of all layers of a kind, or why they are unknown."""
-    if found := costs.times.seconds.get((costs.kinds[index].mechanism, place)):
+    if found := costs.times.seconds.get((costs.kinds[index].words, place)):
         return estimated(found)
     return measured_or_why(costs.case(index, place), TIME, lambda row: EMPTY)
 
@@ -90,13 +90,18 @@ def share_cell(share: Estimate | None) -> Cell:
 
 def missing(costs: ModelCosts) -> Iterator[str]:
     """With what steps are compared, and what was not measured, with the reasons."""
-    if costs.several:
+    if costs.several and costs.steps:
         base = costs.kinds[costs.largest].words
         yield f"Pays from: the context from which a step costs less than one of “{base}”."
     for kind in costs.kinds:
         if kind.reason:
             layers = units.many(kind.layers, "layer")
             yield f"Not measured, and not in the sum: “{kind.words}”, {layers}: {kind.reason}."
+    for kind in costs.lacking:
+        yield (
+            f"“{kind.words}” has no case in the journal, whose lines are missing, so no sum is"
+            " known; --resume measures it."
+        )
     for place in costs.places:
         if place not in costs.steps and not costs.measured(place):
             cases = [costs.case(i, place) for i in range(len(costs.kinds))]

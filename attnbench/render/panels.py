@@ -26,8 +26,8 @@ def layer_figure(costs: ModelCosts) -> Figure:
         figure = Figure(figsize=(WIDTH, WIDTH), dpi=DPI)
         axes, below = figure.subplots(), [0.0] * len(drawn)
         for i, colour in zip(measured, colours, strict=True):
-            name = costs.kinds[i].mechanism
-            own = [1e3 * times.seconds[name, place].point for place in drawn]
+            words = costs.kinds[i].words
+            own = [1e3 * times.seconds[words, place].point for place in drawn]
             axes.bar(range(len(drawn)), own, BAR, below, color=colour)
             below = [a + b for a, b in zip(below, own, strict=True)]
         for x, place in enumerate(drawn):

@@ -1,15 +1,18 @@
 """Costs of a model's layers: sums over kinds, from rounds in which they took turns."""
 
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from attnbench.analysis.layers import DECODE, LayerKind, ModelCosts, Place
+from attnbench.analysis.layers import DECODE, LayerKind, ModelCosts, Place, mechanism_of, times
 from attnbench.analysis.report import analyse
-from attnbench.records import Outcome, Part
+from attnbench.records import Mode, Outcome, Part
 from attnbench.render.layers import layer_table
 from attnbench.render.panels import layer_figure
-from tests.sweeps import decoded, raced
+from tests.sweeps import decoded, raced, sweep
 
 LENGTHS = (128, 512, 2048)
 SPEED = (1.0, 1.5, 0.8)  # of the machine in each round, which falls on all kinds alike
@@ -42,8 +45,8 @@ def swept(drop=lambda run: False, rounds=3):
     return raced(replace(whole, runs=runs), laps)
 
 
-def costs(sweep, kinds=KINDS):
-    return ModelCosts(analyse(sweep), kinds)
+def costs(whole, kinds=KINDS):
+    return ModelCosts(analyse(whole), kinds)
 
 
 def test_the_sum_is_of_all_layers_and_its_shares_are_paired():
@@ -52,7 +55,7 @@ def test_the_sum_is_of_all_layers_and_its_shares_are_paired():
     mean = (1.0 * 1.5 * 0.8) ** (1 / 3)
     assert found.sums[place].point == pytest.approx(mean * (3 * 0.2 + 512 / 4096))
     assert found.sums[place].high > 1.3 * found.sums[place].point, "rounds differ"
-    share = found.shares["linformer", place]
+    share = found.shares["linear", place]
     assert share.point == pytest.approx(0.6 / 0.725)
     assert share.high - share.low < 1e-9, "what slows a round falls on all kinds alike"
 
@@ -75,7 +78,7 @@ def test_a_sum_that_lacks_a_kind_is_not_made_up():
     found = costs(swept(lost), (*KINDS, POOLS))
     assert Place(DECODE, 512) in found.times.sums
     assert Place(DECODE, 2048) not in found.times.sums
-    assert ("linformer", Place(DECODE, 2048)) in found.times.seconds
+    assert ("linear", Place(DECODE, 2048)) in found.times.seconds
     table = layer_table(found, "a model")
     rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert rows["pools"]["Layers"].text == "2"
@@ -116,3 +119,98 @@ def test_a_run_that_failed_counts_for_nothing():
         DECODE, next(p.case.workload.seq_len for p in whole.plan if p.case.key == first.case)
     )
     assert costs(changed).times.sums[place].df < costs(whole).times.sums[place].df
+
+
+LATENTS = (
+    kind("windows", 3, "transformer", per_token=512.0),
+    kind("linear", 2, "linformer"),
+    kind("full", 1, "transformer", per_token=512.0),
+)
+
+
+def test_kinds_that_one_mechanism_computes_are_rows_of_their_own():
+    table = layer_table(costs(swept(), LATENTS), "a model")
+    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    whole = rows.pop("all layers")
+    for column in ("Layers", "FLOPs at 2K", "512, ms", "512, share"):
+        summed = sum(row[column].value for row in rows.values())
+        assert summed == pytest.approx(1 if "share" in column else whole[column].value), column
+    assert whole["Layers"].value == 6
+    assert rows["windows"]["512, ms"].value == pytest.approx(3 * rows["full"]["512, ms"].value)
+
+
+BASE = swept()
+LAYERS = st.integers(1, 90)
+MECHANISMS = st.sampled_from(["linformer", "transformer", ""])
+
+
+@given(
+    counts=st.lists(st.tuples(LAYERS, MECHANISMS), min_size=1, max_size=6).filter(
+        lambda kinds: any(name for _, name in kinds)
+    ),
+    noise=st.lists(st.floats(0.2, 5), min_size=7, max_size=7),
+    gone=st.sets(st.integers(0, 200), max_size=40),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_sum_is_that_of_its_rows_whatever_was_measured(counts, noise, gone):
+    """Also where laps are noisy, runs are missing, and kinds share a mechanism."""
+    kinds = [
+        kind(f"kind {i}", n, name, "" if name else "none") for i, (n, name) in enumerate(counts)
+    ]
+    noisy = raced(
+        replace(BASE, runs=tuple(run for i, run in enumerate(BASE.runs) if i not in gone)),
+        lambda case, round_: {
+            lap: seconds(case.mechanism, case.workload.seq_len) * noise[(lap + 3 * round_) % 7]
+            for lap in range(4)
+        },
+    )
+    names = {one.case.key: one.case.mechanism for one in noisy.plan}
+    found = times(noisy, names, kinds)
+    measurable = [one for one in kinds if one.mechanism]
+    for place, whole in found.sums.items():
+        parts = [found.seconds[one.words, place].point for one in measurable]
+        assert whole.point == pytest.approx(math.fsum(parts))
+        shares = [found.shares[one.words, place].point for one in measurable]
+        assert math.fsum(shares) == pytest.approx(1)
+    for words, place in found.shares:
+        assert place in found.sums, words
+
+
+def test_a_journal_that_lacks_the_cases_of_a_kind_says_so():
+    whole = swept()
+    plan = tuple(one for one in whole.plan if one.case.mechanism == "linformer")
+    keys = {one.case.key for one in plan}
+    runs = tuple(run for run in whole.runs if run.case in keys)
+    found = costs(replace(whole, plan=plan, runs=runs))
+    assert [one.words for one in found.lacking] == ["full"]
+    assert not found.times.sums
+    table = layer_table(found, "a model")
+    assert "“full” has no case in the journal" in table.note
+    rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert rows["linear"]["512, ms"].value
+    assert rows["all layers"]["512, ms"].text == "–"
+    assert rows["all layers"]["FLOPs at 2K"].text == "–"
+
+
+def test_a_case_is_of_the_mechanism_whose_options_it_has_but_for_defaults():
+    case = BASE.plan[0].case
+    name = case.mechanism
+
+    def of(options, *mechanisms):
+        return mechanism_of(replace(case, options=options), mechanisms)
+
+    assert of((), name, "transformer") == name
+    assert of((), f"{name}[rank=64]") == f"{name}[rank=64]"
+    assert of((("rank", 8),), name, f"{name}[rank=8]") == f"{name}[rank=8]"
+    assert of((), f"{name}[rank=64]", f"{name}[rank=8]") is None
+    assert of((("rank", 8),), f"{name}[rank=64]") is None
+    stacked = replace(case, mechanism=f"stack(3*{name}[rank=8])")
+    assert mechanism_of(stacked, (name, f"{name}[rank=8]")) == f"{name}[rank=8]"
+
+
+def test_prefills_alone_have_no_context_from_which_a_kind_pays():
+    whole = sweep(("linformer", "transformer"), lengths=LENGTHS, modes=(Mode.INFERENCE,))
+    table = layer_table(costs(whole), "a model")
+    assert "Pays from" not in table.columns
+    assert "Pays from" not in table.note
+    assert any(column.startswith("Prefill of 2K") for column in table.columns)

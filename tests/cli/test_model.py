@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from attnbench.cli.model import in_a_row
+from attnbench.cli.model import USUAL, in_a_row, usual
 from attnbench.store.journal import load
 from tests.cli.commands import here, refused
 from tests.kvbytes.test_layers import DELTA, FAMILIES, SMALL
@@ -114,3 +114,9 @@ def test_a_model_of_which_nothing_can_be_measured_says_why(tmp_path):
     said = refused("model", file)
     assert "can be measured: linear, state 32 × 8, convolution 4" in said
     assert "no mechanism here is a Mamba-1; attnbench bytes reads it" in said
+
+
+def test_sizes_of_steps_are_a_default_where_steps_are_measured():
+    assert usual({}) == {**USUAL}
+    assert usual({"mode": ("inference", "decode")}) == {**USUAL}
+    assert "step" not in usual({"mode": ("inference",)})
