@@ -235,7 +235,8 @@ def times(sweep: Sweep, names: Mapping[str, str], kinds: Sequence[LayerKind]) ->
                 seconds.setdefault((kind.words, place), []).append(
                     kind.layers * median(laps.values())
                 )
-                if totals := whole.get(number):
+                if number in whole:
+                    totals = whole[number]
                     parts = [kind.layers * laps[pair] / total for pair, total in totals.items()]
                     shares.setdefault((kind.words, place), []).append(median(parts))
     return additive(Times(estimated(seconds), estimated(shares), estimated(sums)))

@@ -175,7 +175,8 @@ def shown(type_: str, found: "Measurable", as_json: bool, folder: Path) -> None:
         return
     console.show(table)
     console.err().print(
-        f"layers.png and layers.csv have it in {folder}; report.html has what was measured"
+        f"in {folder}: {' and '.join(sorted(own))} with the layers, report.html with what was"
+        " measured"
     )
 
 

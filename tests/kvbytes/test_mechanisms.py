@@ -13,8 +13,8 @@ from attnbench.catalogue.registry import card
 from attnbench.errors import UsageError
 from attnbench.kvbytes.context import ContextQuery, Layer, rows
 from attnbench.kvbytes.layers import layers
-from attnbench.kvbytes.orders import FULL, SLIDING
 from attnbench.kvbytes.mechanisms import fields, measurable
+from attnbench.kvbytes.orders import FULL, SLIDING
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.verify.flops import counted_flops
 from tests.kvbytes.test_layers import FAMILIES, SMALL, caches
