@@ -54,6 +54,11 @@ def check(
     budget: str = option(
         "TIME", "Time for the whole check; what does not fit is unsure.", JUDGE, default="5m"
     ),
+    prepare: str | None = option(
+        "COMMAND",
+        "Build both trees first, each in an environment of its own: 'pip install -e .'.",
+        AGAINST,
+    ),
     threshold: str | None = option(
         "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", JUDGE
     ),
@@ -71,7 +76,8 @@ def check(
 ) -> None:
     """Compare code with another revision or with stored counts; exit code 1 if it is worse.
 
-    Worse is slower, larger, failing, or computing something else. Times are CPU time of calls, not
+    Worse is slower, larger, failing, or computing something else; code with no counterpart to
+    compare it with is never OK. Times are CPU time of calls, not
     of imports. Processes keep freed memory, so that page faults add no noise; the times therefore
     miss part of what a copy into fresh memory costs.
     """
@@ -86,7 +92,8 @@ def check(
     if save is not None:
         keep(plan, save, chosen or options.selections("@all"))
     else:
-        report = measured(plan, base or baseline, chosen, functions, strict)
+        against = baseline if base is None else base
+        report = measured(plan, against, chosen, functions, strict)
         publish(report, strict, json_, files)
         raise typer.Exit(report.exit_code(strict))
 
@@ -105,6 +112,7 @@ def refuse_useless(context: typer.Context) -> None:
         ({"baseline", "save"}, {"no_times"}, "{} has no effect: --save and --baseline only count"),
         ({"call"}, own, "{} has no effect: a function has none"),
         ({"baseline"}, {"models", *own}, "{} has no effect: the baseline has its own"),
+        ({"baseline", "save"}, {"prepare"}, "{} has no effect without --base"),
         (set() if times else given, {"threshold"}, "{} has no effect: no times are taken here"),
         ({"save"}, outputs, "{} has no effect: --save judges nothing"),
         (set() if "formats" in given else given, {"out"}, "{} has no effect without --formats"),
@@ -136,7 +144,18 @@ def planned(given: Mapping[str, Any]) -> "CheckPlan":
         budget_s=typed["budget"],
         threshold=kind.threshold if share is None else axes.share(share, "--threshold"),
         times=not given["no_times"],
+        prepare=command(given["prepare"]),
+        results=given["call"] is not None,
     )
+
+
+def command(text: str | None) -> str:
+    """The command of `--prepare`; empty if there is none. Raises `UsageError`."""
+    if text is not None and (not text.strip() or "\0" in text):
+        raise UsageError(
+            f"--prepare {text!r} is no command; leave it out, or try 'pip install -e .'"
+        )
+    return text or ""
 
 
 def keep(plan: "CheckPlan", file: Path, chosen: Sequence[Selection]) -> None:
@@ -190,6 +209,9 @@ def publish(report: "Report", strict: bool, as_json: bool, files: Mapping[str, P
         # other steps of a job write the same file
         with output.writing(summary), open(summary, "ab") as stream:
             stream.write(page)
+    if outputs := os.environ.get("GITHUB_OUTPUT"):
+        with output.writing(outputs), open(outputs, "a", encoding="utf-8") as stream:
+            stream.write(check_ci.outputs(report, strict))
     if os.environ.get("GITHUB_ACTIONS"):
         for line in check_ci.annotations(report):
             typer.echo(line, err=as_json)

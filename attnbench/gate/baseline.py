@@ -112,7 +112,13 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> Report:
     why = "operators and bytes may differ for this reason alone"
     note = f"the baseline was saved with torch {kept.torch}, this is {version('torch')}: {why}"
     notes = (note,) if kept.torch != version("torch") else ()
-    report = Report(base=str(path), head="the working tree", findings=tuple(findings), notes=notes)
+    report = Report(
+        base=str(path),
+        head="the working tree",
+        named=True,
+        findings=tuple(findings),
+        notes=notes,
+    )
     return located(report, root)
 
 

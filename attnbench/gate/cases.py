@@ -34,6 +34,8 @@ class CheckPlan:
     `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
     iteration takes `iteration_s`, since shorter ones are mostly overhead. A first and a
     second look take `looks` pairs of processes, of at most `rounds` pairs of samples each.
+    `prepare` is a command that is run in both trees first. With `results`, what functions return
+    is compared too.
     """
 
     lengths: tuple[int, ...] = (128, 512)
@@ -50,6 +52,8 @@ class CheckPlan:
     budget_s: float | None = 300.0
     threshold: float = 0.02
     times: bool = True
+    prepare: str = ""
+    results: bool = False
 
     def workload(self, mode: Mode, seq_len: int) -> Workload:
         """The workload that is counted at one length."""
@@ -115,17 +119,33 @@ class Counted:
         return lost if self.killed else self
 
 
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """The files that a process had loaded after it ran a case: of modules, and other libraries."""
+
+    modules: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.modules + self.libraries
+
+
 @dataclass(kw_only=True, eq=False)
 class CheckedCase:
     """One case during a check: counted on each side, then timed in two looks.
 
-    A function has no workload, and its arguments as options.
+    A function has no workload, and its arguments as options. `loaded` has what a side loaded for
+    it, and `apart` says why the two sides cannot be compared, though they may have run.
     """
 
     asked: Selection
     workload: Workload | None = None
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     outputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # answers on them, by side
+    loaded: dict[str, Loaded] = field(default_factory=dict)  # by side
+    apart: str = ""
     batch: int | None = None  # the timed batch, not the counted one
     looks: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
 
@@ -155,8 +175,8 @@ class CheckedCase:
 
     @property
     def ran(self) -> bool:
-        """Whether it has run on every side."""
-        return all(counted.ran for counted in self.counted.values())
+        """Whether it has run on every side, and can be compared."""
+        return not self.apart and all(counted.ran for counted in self.counted.values())
 
     def seconds(self, side: str, statistic: Statistic) -> float | None:
         """The middle process of a side, each by the median of its samples or by their mean."""

@@ -1,6 +1,7 @@
 """A check of the working tree against a revision: mechanisms, or any functions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +9,11 @@ from attnbench.errors import UsageError
 from attnbench.gate import repository
 from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
 from attnbench.gate.finding import Report, reported, runs
+from attnbench.gate.imports import Imports
 from attnbench.gate.measuring import Looks, Runner
-from attnbench.gate.reach import chosen, file_of, reach
+from attnbench.gate.origins import Origins, installed_copies
+from attnbench.gate.prepare import prepared
+from attnbench.gate.reach import Reach, chosen, file_of, reach
 from attnbench.records import Selection
 from attnbench.records.selection import layers, stack_of
 from attnbench.units import few
@@ -30,36 +34,83 @@ def against_revision(
 ) -> Report:
     """The working tree against a revision, checked out in a temporary folder.
 
-    What is `asked` are mechanisms, or `functions` without arguments. Without it, the mechanisms
-    that the change reaches are checked, in every form that is not compiled by torch. Raises
-    `UsageError` or `CannotRun`.
+    Where the revision is no ancestor, base is the merge base. What is `asked` are mechanisms, or
+    `functions` without arguments. Without it, the mechanisms that the change reaches are checked,
+    in every form that is not compiled by torch. Raises `UsageError` or `CannotRun`.
     """
-    where = folder or Path.cwd()
-    root = repository.root(where)
-    commit = repository.commit(root, revision)
-    report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root))
-    with runner.within(plan.budget_s), repository.checkout(root, commit, plan.budget_s) as tree:
-        trees = {BASE: tree, HEAD: root}
-        if asked is None:
-            found = reach(trees, repository.changes(root, commit), runner, plan.device)
+    where = (folder or Path.cwd()).resolve()
+    root = repository.root(where).resolve()
+    base = repository.base(root, revision)
+    names = None if asked is None else in_repository(asked, where, root)
+    report = Report(
+        base=base.text,
+        head=repository.describe(root),
+        notes=base.notes,
+        named=asked is not None,
+    )
+    with (
+        runner.within(plan.budget_s),
+        both_sides(plan, base.commit, root, where, runner) as (runner, origins),
+    ):
+        if names is None:
+            changes = repository.changes(root, base.commit)
+            found = reach(origins.trees, changes, runner, plan.device)
             report = replace(report, uncovered=found.uncovered)
             if not found.reached:
-                lost = found.uncovered and not found.known
-                nothing = runs("none", few(found.uncovered), UNLOADED, UNLOADED)
-                return replace(report, findings=(nothing,) if lost and nothing else ())
-            asked, note = chosen(found, plan, runner.server.left_s)
-            report = replace(report, notes=(note,))
-        else:
-            asked = in_repository(asked, where, root)
-        looks = Looks(plan, runner, trees)
-        own = [CheckedCase(asked=one) for one in dict.fromkeys(asked)] if functions else []
-        looks.take(own or planned(plan, asked))
-    return located(reported(report, looks), root)
+                return without_reach(report, found)
+            names, note = chosen(found, plan, runner.server.left_s)
+            report = replace(report, notes=(*report.notes, note))
+        looks = Looks(plan, runner, origins.trees, origins.apart)
+        own = [CheckedCase(asked=one) for one in dict.fromkeys(names)] if functions else []
+        looks.take(own or planned(plan, names))
+    report = replace(report, notes=(*report.notes, *origins.outside(looks.cases)))
+    return located(reported(report, looks), root, below(where, root))
 
 
-def located(report: Report, root: Path) -> Report:
-    """The report with the file of each finding."""
-    files = {name: file_of(name, root) for name in {f.mechanism for f in report.findings}}
+@contextmanager
+def both_sides(
+    plan: CheckPlan, commit: str, root: Path, where: Path, runner: Runner
+) -> Iterator[tuple[Runner, Origins]]:
+    """Check the commit out and prepare both trees.
+
+    Yields a runner whose processes import from their own tree, and what is known of the trees.
+    """
+    with ExitStack() as stack:
+        tree = stack.enter_context(repository.checkout(root, commit, plan.budget_s))
+        trees = {BASE: tree, HEAD: root}
+        lost = repository.write_submodules(root, commit, tree, plan.budget_s)
+        sites = dict[Path, str]()
+        if plan.prepare:
+            repository.add_history(root, commit, tree)
+            building = prepared(plan.prepare, trees, runner.left_s, runner.observe)
+            sites = stack.enter_context(building)
+        origins = Origins(
+            trees=trees,
+            copies=installed_copies(root),
+            lost=lost,
+            prepared=bool(plan.prepare),
+            ours=(runner.server.folder, *map(Path, sites.values())),
+        )
+        imports = Imports(head=root, folder=below(where, root), sites=sites)
+        yield replace(runner, imports=imports), origins
+
+
+def below(folder: Path, root: Path) -> str:
+    """A folder of the repository, relative to it; the repository's own if it lies elsewhere."""
+    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
+
+
+def without_reach(report: Report, found: Reach) -> Report:
+    """The report on a change that reaches no mechanism."""
+    if not found.uncovered or found.known:
+        return report
+    nothing = runs("none", few(found.uncovered), UNLOADED, UNLOADED)
+    return replace(report, findings=(nothing,) if nothing else ())
+
+
+def located(report: Report, root: Path, folder: str = "") -> Report:
+    """The report with the file of each finding, of names that were given in a folder."""
+    files = {name: file_of(name, root, folder) for name in {f.mechanism for f in report.findings}}
     findings = tuple(replace(f, file=files[f.mechanism]) for f in report.findings)
     return replace(report, findings=findings)
 

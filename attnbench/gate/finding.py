@@ -29,8 +29,10 @@ class Finding:
     Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
     the counted one. `fails` says whether the finding fails the check. An `unchecked` case was asked
     for and ran on neither side; an `unsupported` one can run on neither; an `unmeasured` one was
-    killed, perhaps by no fault of its code; a `suspected` one may be slower or faster, and was not
-    measured again. `file` holds the mechanism or function.
+    killed, perhaps by no fault of its code; a `lost` one should have been compared and could not
+    be, since it failed on base alone or a side ran what is not its own; a `gone` one is there on
+    base alone; a `suspected` one may be slower or faster, and was not measured again. `file` holds
+    the mechanism or function.
     """
 
     mechanism: str
@@ -47,6 +49,8 @@ class Finding:
     unchecked: bool = False
     unsupported: bool = False
     unmeasured: bool = False
+    lost: bool = False
+    gone: bool = False
     suspected: bool = False
     file: str = ""
     batch: int | None = None
@@ -55,6 +59,11 @@ class Finding:
     def decided(self) -> bool:
         """Whether the verdict says how the two sides differ."""
         return self.verdict not in (Verdict.UNSURE, Verdict.MISSING)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares base and head, however sure it is."""
+        return self.metric != RUNS and (self.decided or self.ratio is not None)
 
     @property
     def probably_slower(self) -> bool:
@@ -74,10 +83,14 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A whole check; `uncovered` are changed files that no checked mechanism loads."""
+    """A whole check; `uncovered` are changed files that no checked mechanism loads.
+
+    `named` says whether someone named what is checked, so that it must be there.
+    """
 
     base: str
     head: str
+    named: bool = False
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
@@ -99,23 +112,44 @@ class Report:
         return tuple(dict.fromkeys(f.case for f in self.findings))
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        """The names of the cases of which base and head were compared, each once."""
+        return tuple(dict.fromkeys(f.case for f in self.findings if f.compares))
+
+    @property
+    def not_compared(self) -> tuple[Finding, ...]:
+        """The first finding of each other case, which says why it was not compared."""
+        compared = {*self.compared}
+        others = {f.case: f for f in reversed(self.findings) if f.case not in compared}
+        return tuple(others[case] for case in self.cases if case in others)
+
+    @property
+    def lost(self) -> tuple[Finding, ...]:
+        """What should have been compared and could not be, or was named and is gone."""
+        return tuple(f for f in self.findings if f.lost or (f.gone and self.named))
+
+    @property
     def unchecked(self) -> tuple[Finding, ...]:
         """What ran on neither side; if nothing was compared or no time taken, what is undecided.
 
-        What neither side can run counts as undecided only if nothing was compared.
+        What only one side can run, or neither can, counts only if nothing was compared; what a
+        change adds or removes, only if it was named.
         """
         neither = tuple(f for f in self.findings if f.unchecked)
         times = tuple(f for f in self.findings if f.metric == TIME)
         untimed = () if any(f.ratio or f.decided for f in times) else times
-        if neither or untimed or any(f.decided or f.ratio for f in self.findings):
+        if neither or untimed or self.compared:
             return neither or untimed
-        undecided = tuple(f for f in self.unsure if not f.unmeasured)
-        return undecided or tuple(f for f in self.findings if f.unsupported)
+        if undecided := tuple(f for f in self.unsure if not f.unmeasured):
+            return undecided
+        left = tuple(f for f in self.findings if f.unsupported or f.lost)
+        named = tuple(f for f in self.findings if not f.unmeasured) if self.named else ()
+        return left or named
 
     def exit_code(self, strict: bool) -> int:
-        """1 if something fails, 2 if something was not checked.
+        """1 if something fails, 2 if something was not checked or nothing was compared.
 
-        3 if something was killed, or if `strict` and something is uncertain; else 0.
+        3 if something was killed, or if `strict` and something is uncertain or lost; else 0.
         """
         if self.failures:
             return 1
@@ -125,7 +159,7 @@ class Report:
             return 3
         # what pytest collects is not expected to be covered
         untested = [path for path in self.uncovered if not TESTS.search(path)]
-        return 3 if strict and (self.unsure or untested) else 0
+        return 3 if strict and (self.unsure or self.lost or untested) else 0
 
 
 def reported(report: Report, looks: Looks) -> Report:
@@ -147,7 +181,7 @@ def reported(report: Report, looks: Looks) -> Report:
 
 def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
     """One finding for each metric that either side counted, or that not both ran."""
-    if not_both := runs(case.name, case.label, base, head):
+    if not_both := runs(case.name, case.label, base, head, case.apart):
         yield not_both
         return
     yield from computed(case)
@@ -214,12 +248,15 @@ def judged(
     )
 
 
-def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | None:
-    """The finding for a case that did not run on both sides; None where it did.
+def runs(
+    mechanism: str, case: str, base: Counted, head: Counted, apart: str = ""
+) -> Finding | None:
+    """The finding for a case that did not run on both sides, or not by the code of its own side.
 
-    What is new and does not run fails, as does what no longer runs.
+    None where it did. `apart` says why the sides cannot be compared. What is new and does not run
+    fails, as does what no longer runs.
     """
-    if base.ran and head.ran:
+    if base.ran and head.ran and not apart:
         return None
     sides, added = (base.outcome, head.outcome), base.outcome == MISSING
     verdict, flag, why = Verdict.MISSING, "", head.reason
@@ -229,9 +266,14 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     elif added and head.outcome == MISSING:
         how, flag = "on neither side: ", "unchecked"
     elif head.outcome == MISSING:
-        how = "removed: "
+        how, flag = "removed: ", "gone"
+    elif base.ran and head.ran:
+        how, flag, why = "", "lost", ""
+    elif head.ran and added and not apart:
+        how, why = "added: ", base.reason
     elif head.ran:
-        how, why = "added: " if added else f"{base.outcome} on base only: ", base.reason
+        how, flag = f"{base.outcome} on base only: ", "lost"
+        why = base.reason
     elif base.ran or added:
         how = f"added, but {head.outcome}: " if added else f"{head.outcome} on head only: "
         flag = "fails"
@@ -242,7 +284,7 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
         verdict = Verdict.UNSURE
     about: dict[str, Any] = {flag: True} if flag else {}
     about |= {"mechanism": mechanism, "case": case, "metric": RUNS, "verdict": verdict}
-    return Finding(reason=how + why, **about)
+    return Finding(reason="; ".join(filter(None, (how + why, apart))), **about)
 
 
 def traded(report: Report) -> Report:

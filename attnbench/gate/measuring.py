@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,11 @@ from attnbench.gate.cases import (
     CheckedCase,
     CheckPlan,
     Counted,
+    Loaded,
     Trees,
     Visit,
 )
+from attnbench.gate.imports import Imports
 from attnbench.records import Outcome
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
@@ -43,10 +46,14 @@ STEP_S = 10  # to a multiple of which it is rounded up
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """The processes that measure; `observe` is called with what is running now."""
+    """The processes that measure; `observe` is called with what is running now.
+
+    `imports` says where those of a tree find its code; by default in the tree and its `src`.
+    """
 
     server: Pool
     observe: Callable[[str], None] = lambda _: None
+    imports: Imports | None = None
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
@@ -61,9 +68,18 @@ class Runner:
         except OverBudget as error:
             raise CannotRun(f"--budget of {budget_s:.0f} s {error}; raise it") from error
 
+    def left_s(self) -> float:
+        """Seconds until the budget ends."""
+        return self.server.left_s
+
+    def process(self, tree: Path, server: Pool | None = None, **about: Any) -> Process:
+        """A fresh process of a tree, of the given pool or of `server`."""
+        known = self.imports.of(tree) if self.imports else {}
+        return (server or self.server).process(tree, **known, **about)
+
     def loaded(self, side: str, tree: Path, **about: Any) -> Process:
         """A process on a side. Raises `CannotRun` if its package does not load."""
-        worker = self.server.process(tree, **about)
+        worker = self.process(tree, **about)
         if worker.started["outcome"] != Outcome.OK:
             worker.end()
             raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
@@ -98,6 +114,7 @@ def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
                         workers[side] = runner.loaded(side, trees[side], measures_memory=True)
                         stack.callback(workers[side].end)
                     answer = workers[side].ask(COUNT_TIMEOUT_S, **asked)
+                    case.loaded[side] = files_of(workers[side])
                     if answer["outcome"] == Outcome.OK and len(trees) > 1:
                         compute(case, side, workers[side], runner)
                 except OverBudget:
@@ -110,6 +127,14 @@ def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
                 if not counted.killed:
                     break
             case.counted[side] = counted.blamed(side)
+
+
+def files_of(worker: Process) -> Loaded:
+    """What a process has loaded; nothing where it has ended, or its code cannot tell."""
+    if not worker.alive:
+        return Loaded()
+    answer = worker.ask(COUNT_TIMEOUT_S, do="files")
+    return convert(answer, Loaded) if answer["outcome"] == Outcome.OK else Loaded()
 
 
 def compute(case: CheckedCase, side: str, worker: Process, runner: Runner) -> None:
@@ -157,8 +182,15 @@ def layout(stage: int, pair: int) -> int:
 class Looks:
     """The first and second looks at the times of `cases` of two trees, within the budget."""
 
-    def __init__(self, plan: CheckPlan, runner: Runner, trees: Trees) -> None:
+    def __init__(
+        self,
+        plan: CheckPlan,
+        runner: Runner,
+        trees: Trees,
+        apart: Callable[[CheckedCase], str] = lambda case: "",
+    ) -> None:
         self.plan, self.runner, self.server = plan, runner, runner.server
+        self.apart = apart  # why the sides of a case cannot be compared
         self.cases: list[CheckedCase] = []
         self.races: dict[CheckedCase, TreeRace] = {}
         self.trees = {**trees, AGAIN: trees[BASE]}
@@ -179,6 +211,8 @@ class Looks:
         if self.plan.times:
             self.server.of_layout(layout(0, 1))  # loads torch while cases are counted
         count(cases, self.runner, {side: self.trees[side] for side in (BASE, HEAD)})
+        for case in cases:
+            case.apart = self.apart(case)
         self.cases += {case.label: case for case in cases}.values()
         waiting = self.due
         with suppress(OverBudget):
@@ -229,7 +263,7 @@ class Looks:
         """One visit of fresh processes to a case."""
         server = self.server.of_layout(layout(stage, pair))
         server.wait()
-        with Round(lambda side: server.process(self.trees[side]), self.draw) as processes:
+        with Round(partial(self.started, server), self.draw) as processes:
             try:
                 if case not in self.races:
                     self.races[case] = self.sized(case, processes)
@@ -242,6 +276,10 @@ class Looks:
             except Failed as failed:
                 side = HEAD if failed.side == HEAD else BASE
                 case.counted[side] = failed.counted.blamed(side)
+
+    def started(self, server: Pool, side: str) -> Process:
+        """A process of a side, of this pool."""
+        return self.runner.process(self.trees[side], server)
 
     def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""

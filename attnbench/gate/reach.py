@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 
 from attnbench.catalogue.registry import GROUP
 from attnbench.gate.cases import BASE, HEAD, MISSING, CheckPlan, Trees
+from attnbench.gate.imports import places
 from attnbench.gate.measuring import Runner
 from attnbench.gate.repository import files_with
 from attnbench.records import Selection
@@ -76,14 +77,22 @@ def named(path: str, card: str) -> str:
     return PurePath(path).stem if own else f"{path}:{card}"
 
 
-def file_of(name: str, root: Path) -> str:
-    """The file of the repository that holds a mechanism or function; empty if there is none."""
+def file_of(name: str, root: Path, folder: str = "") -> str:
+    """The file of the repository that holds a mechanism or function; empty if there is none.
+
+    `folder`, relative to the repository, is where the name was given.
+    """
     place = name.rpartition(":")[0]
     offered = [point.module for point in entry_points(group=GROUP, name=name)]
     module = place or next(iter(offered), f"attnbench.mechanisms.{name}")
-    path = place.removesuffix(".py") if place.endswith(".py") else module.replace(".", "/")
-    files = [f"{folder}{path}{end}" for folder in ("", "src/") for end in (".py", "/__init__.py")]
-    return next((file for file in files if os.path.isfile(root / file)), "")
+    if place.endswith(".py"):
+        paths = [place]
+    else:
+        inner = module.replace(".", "/")
+        folders = places(root, folder)
+        ends = (".py", "/__init__.py")
+        paths = [PurePath(top, inner + end).as_posix() for top in folders for end in ends]
+    return next((path for path in paths if os.path.isfile(root / path)), "")
 
 
 def chosen(found: Reach, plan: CheckPlan, left_s: float) -> tuple[list[Selection], str]:

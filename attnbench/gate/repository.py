@@ -2,14 +2,31 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.run.pool import HOOK_VARIABLES
+
+SUBMODULE = "160000"  # the mode of an entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The commit that is measured as base.
+
+    Where the revision is no ancestor of the working tree, that is their merge base, so that what
+    others have changed since counts for neither side; `notes` say so.
+    """
+
+    revision: str
+    commit: str
+    text: str
+    notes: tuple[str, ...] = ()
 
 
 def git(*arguments: str, check: bool = True, index: Path | None = None, **how: Any) -> str:
@@ -51,15 +68,58 @@ def top(folder: Path) -> Path:
         return folder
 
 
+def base(repository: Path, revision: str) -> Base:
+    """What is measured as base for a revision.
+
+    Raises `UsageError` saying how to get what is missing.
+    """
+    found = commit(repository, revision)
+    named = f"{revision} ({found[:10]})"
+    if not git("rev-parse", "--verify", "--quiet", "HEAD", cwd=repository, check=False):
+        return Base(revision=revision, commit=found, text=named)  # there is no history yet
+    common = git("merge-base", "HEAD", found, cwd=repository, check=False).strip()
+    if common == found:
+        return Base(revision=revision, commit=found, text=named)
+    if common:
+        note = (
+            f"{named} is no ancestor of this working tree, so base is their merge base"
+            f" {common[:10]}: what {revision} has changed since counts for neither side"
+        )
+        text = f"{common[:10]}, the merge base with {named}"
+        return Base(revision=revision, commit=common, text=text, notes=(note,))
+    if is_shallow(repository):
+        raise UsageError(
+            f"this clone is shallow and lacks the merge base of --base {revision!r} and the"
+            " working tree; get it with git fetch --unshallow, or git fetch --deepen=100 where"
+            " they parted lately; in actions/checkout, fetch-depth: 0"
+        )
+    note = f"{named} and this working tree have no common ancestor; it is measured as it is"
+    return Base(revision=revision, commit=found, text=named, notes=(note,))
+
+
 def commit(repository: Path, revision: str) -> str:
     """The full hash of a commit. Raises `UsageError` saying how to get a missing one."""
+    if not revision.strip():
+        raise UsageError(
+            "--base is empty: give a branch, tag or commit, such as origin/main; where it comes"
+            " from a variable, that is not set"
+        )
     arguments = ("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
-    if name := git(*arguments, cwd=repository, check=False).strip():
+    if "\0" not in revision and (name := git(*arguments, cwd=repository, check=False).strip()):
         return name
     hint = "give a branch, tag or commit of this repository, or fetch it first"
-    if git("rev-parse", "--is-shallow-repository", cwd=repository, check=False).strip() == "true":
-        hint = "this clone is shallow: fetch it first, e.g. actions/checkout with fetch-depth: 0"
+    if is_shallow(repository):
+        hint = (
+            "this clone is shallow: get it with git fetch --unshallow; in actions/checkout,"
+            " fetch-depth: 0"
+        )
     raise UsageError(f"--base {revision!r} is not a commit of this repository; {hint}")
+
+
+def is_shallow(repository: Path) -> bool:
+    """Whether the clone lacks a part of its history."""
+    told = git("rev-parse", "--is-shallow-repository", cwd=repository, check=False)
+    return told.strip() == "true"
 
 
 def describe(repository: Path) -> str:
@@ -74,6 +134,15 @@ def changes(repository: Path, base: str) -> tuple[str, ...]:
     differing = git("diff", "--name-only", "--no-renames", "-z", base, "--", cwd=repository)
     added = git("ls-files", "--others", "--exclude-standard", "-z", cwd=repository)
     return tuple(dict.fromkeys(filter(None, (differing + added).split("\0"))))
+
+
+def ignored(repository: Path, paths: Sequence[str]) -> tuple[str, ...]:
+    """Those of the paths, relative to the repository, that git ignores."""
+    if not paths:
+        return ()
+    names = "\0".join(paths).encode(errors="surrogateescape")
+    told = git("check-ignore", "-z", "--stdin", cwd=repository, check=False, input=names)
+    return tuple(filter(None, told.split("\0")))
 
 
 def files_with(tree: Path, text: str) -> tuple[str, ...]:
@@ -91,9 +160,69 @@ def checkout(repository: Path, revision: str, timeout_s: float | None = None) ->
     Raises `CannotRun` if they cannot be checked out, or not within `timeout_s`.
     """
     with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as scratch:
-        tree, index = Path(scratch).resolve() / "tree", Path(scratch) / "index"
+        tree = Path(scratch).resolve() / "tree"
         tree.mkdir()
-        how: dict[str, Any] = {"cwd": repository, "timeout": timeout_s, "index": index}
+        write_files(repository, revision, tree, timeout_s)
+        yield tree
+
+
+def write_files(
+    repository: Path, revision: str, tree: Path, timeout_s: float | None = None
+) -> None:
+    """Write the files of a revision into a folder. Raises `CannotRun`."""
+    with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as scratch:
+        how: dict[str, Any] = {
+            "cwd": repository,
+            "timeout": timeout_s,
+            "index": Path(scratch) / "index",
+        }
         git("read-tree", "--no-sparse-checkout", revision, **how)
         git("checkout-index", "--all", f"--prefix={tree}/", **how)
-        yield tree
+
+
+def write_submodules(
+    repository: Path, revision: str, tree: Path, timeout_s: float | None = None
+) -> tuple[str, ...]:
+    """Write the files of a revision's submodules into a checkout of it, as far as they are here.
+
+    Those that the working tree has not checked out stay empty on both sides. Returns the paths of
+    those whose commit is missing.
+    """
+    missing = list[str]()
+    for entry in git("ls-tree", "-rz", "--full-tree", revision, cwd=repository).split("\0"):
+        about, _, path = entry.partition("\t")
+        mode, _, name = about.replace(" commit ", " ").partition(" ")
+        own = repository / path
+        if mode != SUBMODULE or not (own / ".git").exists():
+            continue
+        if not git("rev-parse", "--verify", "--quiet", name + "^{commit}", cwd=own, check=False):
+            missing.append(path)
+            continue
+        write_files(own, name, tree / path, timeout_s)
+        inner = write_submodules(own, name, tree / path, timeout_s)
+        missing += [f"{path}/{each}" for each in inner]
+    return tuple(missing)
+
+
+def add_history(repository: Path, revision: str, tree: Path) -> None:
+    """Let git describe a checkout, as tools that build a version from tags ask it to.
+
+    The checkout becomes a repository that borrows the objects of this one.
+    """
+    common = git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=repository)
+    folder = Path(common.rstrip("\n"))
+    git("init", "--quiet", cwd=tree)
+    own = tree / ".git"
+    (own / "objects" / "info").mkdir(parents=True, exist_ok=True)
+    (own / "objects" / "info" / "alternates").write_text(f"{folder / 'objects'}\n")
+    if (folder / "shallow").is_file():
+        (own / "shallow").write_bytes((folder / "shallow").read_bytes())
+    tags = git(
+        *("for-each-ref", "--merged", revision, "--format=create %(refname) %(objectname)"),
+        "refs/tags",
+        cwd=repository,
+        check=False,
+    )
+    git("update-ref", "--no-deref", "HEAD", revision, cwd=tree)
+    git("update-ref", "--stdin", cwd=tree, input=tags.encode(errors="surrogateescape"))
+    git("read-tree", revision, cwd=tree)

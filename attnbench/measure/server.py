@@ -14,10 +14,12 @@ import json
 import os
 import shutil
 import signal
+import site
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,8 @@ OUT_OF_MEMORY = (
     *("cufft_alloc_failed", "cusolver_status_alloc_failed"),
     "nvml_success == r internal assert failed",
 )
+# folders of installed packages
+INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 class Unmeasured(Exception):
@@ -61,6 +65,14 @@ class Answering:
                 return {"outcome": error.outcome, "reason": str(error)}
             outcome = "oom" if is_out_of_memory(error) else "failed"
             return {"outcome": outcome, "reason": described(error)}
+
+    def files(self, watched: Sequence[str] = ()) -> dict[str, Any]:
+        """The files that this process has loaded: of modules, and other mapped libraries.
+
+        Those of the interpreter and of installed packages are left out, except the `watched` ones.
+        """
+        kept = frozenset(watched)
+        return {"modules": module_files(kept), "libraries": mapped_libraries(kept)}
 
 
 def main() -> None:
@@ -196,20 +208,35 @@ def serve(connection: socket.socket) -> None:
             connection.sendall(text.encode() + b"\n")
 
 
-def load(tree: str | None, caches: str, threads: int, module: str, **about: Any) -> Any:
+def load(
+    tree: str | None,
+    caches: str,
+    threads: int,
+    module: str,
+    places: Sequence[str] = ("", "src"),
+    instead_of: str | None = None,
+    sites: Sequence[str] = (),
+    **about: Any,
+) -> Any:
     """The function that answers later questions: of the module's `Worker`, on a `tree` if given.
 
-    Raises `ImportError`.
+    `places` are folders of the tree whose code is found first, relative to it; `instead_of` is the
+    tree of the other side, whose place this one takes on the import path; `sites` are folders of
+    packages that were installed for this side. Raises `ImportError`.
     """
     if torch := sys.modules.get("torch"):  # otherwise OMP_NUM_THREADS sets it
         torch.set_num_threads(threads)
-    places = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()] if tree is not None else []
+    found = list[str]()
     if tree is not None:
         sys.pycache_prefix = caches  # a tree is read, never written
-        sys.path[:0] = places
+        if instead_of is not None and instead_of != tree:
+            redirect(instead_of, tree)
+        found = [os.path.join(tree, place).rstrip("/") for place in places]
+        found = [place for place in found if Path(place).is_dir()]
+        put_first(found, sites)
         os.chdir(tree)
     try:
-        if not any(Path(place, "attnbench").is_dir() for place in places):
+        if not any(Path(place, "attnbench").is_dir() for place in found):
             import_own_package()
         worker = importlib.import_module(module).Worker
         theirs = getattr(importlib.import_module("attnbench.measure.server"), "PROTOCOL", 1)
@@ -218,6 +245,84 @@ def load(tree: str | None, caches: str, threads: int, module: str, **about: Any)
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this one: {error}") from error
     return worker(tree, **about).answer
+
+
+def put_first(places: Sequence[str], sites: Sequence[str]) -> None:
+    """Let imports look into these places first, then into these folders of packages.
+
+    Processes that this one starts look there first as well.
+    """
+    before = list(sys.path)
+    sys.path[:] = places
+    for folder in sites:
+        site.addsitedir(folder)
+    # the folders of packages bring their editable installs
+    added = [path for path in sys.path if path not in places]
+    sys.path[:] = [*places, *added, *(path for path in before if path not in (*places, *added))]
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, *added, *given]))
+
+
+def redirect(replaced: str, tree: str) -> None:
+    """Let what leads imports into the replaced tree lead into the same folder of this one.
+
+    That is PYTHONPATH and editable installs: paths, and the finders of setuptools.
+    """
+
+    def moved(path: Any) -> Any:
+        return in_place_of(path, replaced, tree) if isinstance(path, str) else path
+
+    sys.path[:] = [moved(path) for path in sys.path]
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(moved, given))
+    for name, module in list(sys.modules.items()):
+        if name.startswith("__editable__"):
+            packages, namespaces = (getattr(module, n, {}) for n in ("MAPPING", "NAMESPACES"))
+            packages.update({package: moved(path) for package, path in packages.items()})
+            namespaces.update({n: list(map(moved, paths)) for n, paths in namespaces.items()})
+    sys.path_importer_cache.clear()
+
+
+def in_place_of(path: str, replaced: str, tree: str) -> str:
+    """The path as it is in `tree`, if it lies in the replaced one and not among its packages.
+
+    An environment inside a repository is one of both sides.
+    """
+    real, top = Path(os.path.realpath(path)), Path(os.path.realpath(replaced))
+    if not real.is_relative_to(top) or real.is_relative_to(os.path.realpath(tree)):
+        return path
+    if INSTALLED & set(real.parts) or real.is_relative_to(sysconfig.get_path("stdlib")):
+        return path
+    return str(Path(tree, real.relative_to(top)))
+
+
+def module_files(watched: Collection[str]) -> list[str]:
+    """Real paths of the files of loaded modules, without those that are nobody's source here."""
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    return outside_packages((str(file) for file in files if file and file != main), watched)
+
+
+def mapped_libraries(watched: Collection[str]) -> list[str]:
+    """Real paths of the libraries that are mapped into this process, with those of no module."""
+    with suppress(OSError):
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+        files = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
+        return outside_packages((file for file in files if ".so" in file), watched)
+    return []
+
+
+def outside_packages(files: Iterable[str], watched: Collection[str]) -> list[str]:
+    """Real paths of files, each once, that belong to no installed package; or are watched."""
+    folders = {sysconfig.get_path("stdlib"), f"{sys.prefix}/lib", f"{sys.base_prefix}/lib"}
+    libraries = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
+    kept = set[str]()
+    for file in files:
+        real = os.path.realpath(file)
+        installed = INSTALLED & set(Path(real).parts) or real.startswith(libraries)
+        if real in watched or not installed:
+            kept.add(real)
+    return sorted(kept)
 
 
 def described(error: BaseException) -> str:

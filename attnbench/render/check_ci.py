@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attnbench.gate.finding import Finding, Report
 from attnbench.metrics import TABLE, TIME
-from attnbench.render.check_page import LABEL, label, remarks, sentence
+from attnbench.render.check_page import LABEL, headline, label, remarks, sentence
 from attnbench.render.grid import clean
 
 MOST = 10  # GitHub shows no more annotations of one kind per step
@@ -16,10 +16,12 @@ MOST = 10  # GitHub shows no more annotations of one kind per step
 def junit(report: Report, strict: bool = False) -> bytes:
     """A suite with a test case for each case and metric, as UTF-8.
 
-    What fails is a `failure`, if `strict` also what is suspected; what ran on neither side or was
-    killed is an `error`; what could not be decided is `skipped`, with the reason.
+    What fails is a `failure`, if `strict` also what is suspected. An `error` is what ran on neither
+    side or was killed, and what was not compared, if `strict` or nothing was. What could not be
+    decided is `skipped`, with the reason.
     """
-    results = [_result(finding, strict) for finding in report.findings]
+    errors = {*report.unchecked, *(report.lost if strict else ())}
+    results = [_result(finding, strict, finding in errors) for finding in report.findings]
     counts = {f"{kind}s": str(results.count(kind)) for kind in ("failure", "error")}
     suites = ET.Element("testsuites", name="attnbench check")
     about = {"name": "attnbench check", "tests": str(len(results)), **counts}
@@ -47,13 +49,17 @@ def bmf(report: Report) -> bytes:
 
 
 def annotations(report: Report) -> Iterator[str]:
-    """One line each: errors for what fails, warnings for what is suspected and one that is unsure.
+    """One line each: errors for what fails, warnings for what is suspected or was not compared.
+
+    Of what is unsure, one has a warning.
 
     A finding stands at its file, so that a pull request shows it beside the change.
     """
     unsure = [finding for finding in report.unsure if not finding.suspected]
     suspected = [finding for finding in report.unsure if finding.suspected]
-    shown = {"error": (*report.failures, *report.unchecked), "warning": (*suspected, *unsure[:1])}
+    errors = (*report.failures, *report.unchecked)
+    lost = [finding for finding in report.lost if finding not in errors]
+    shown = {"error": errors, "warning": (*suspected, *lost, *unsure[:1])}
     for kind, findings in shown.items():
         for finding in findings[: MOST - 1]:
             title = f"attnbench: {finding.mechanism}"
@@ -78,11 +84,23 @@ def command(kind: str, message: str, **properties: str) -> str:
     return f"::{kind} {given}::{_escaped(message)}"
 
 
-def _result(finding: Finding, strict: bool) -> str:
+def outputs(report: Report, strict: bool) -> str:
+    """What later steps of a job on GitHub can read: `name=value`, a line each."""
+    values = {
+        "exit-code": report.exit_code(strict),
+        "compared": len(report.compared),
+        "not-compared": len(report.not_compared),
+        "headline": clean(headline(report)),
+    }
+    lines = (f"{name}={' '.join(str(value).splitlines())}" for name, value in values.items())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _result(finding: Finding, strict: bool, is_error: bool) -> str:
     """The element of JUnit that says how a finding ended."""
     if finding.fails or (strict and finding.probably_slower):
         return "failure"
-    if finding.unchecked or finding.unmeasured:
+    if is_error or finding.unchecked or finding.unmeasured:
         return "error"
     return "system-out" if finding.decided else "skipped"
 

@@ -42,7 +42,19 @@ def verdict_label(verdict: Verdict, metric: Metric) -> str:
 
 
 def headline(report: Report) -> str:
-    """The whole check in one line."""
+    """The whole check in one line, with how many of its cases were compared."""
+    verdict = _verdict(report)
+    lost = report.not_compared
+    if not lost or verdict.startswith("NOT CHECKED"):
+        return verdict
+    if not report.compared:
+        return f"{verdict}: {_reasons(report.findings)}" if not report.failures else verdict
+    said = [finding for finding in lost if finding.metric != TIME]  # of others, no time was left
+    return f"{verdict}; {len(said)} not compared: {_reasons(said)}" if said else verdict
+
+
+def _verdict(report: Report) -> str:
+    """The verdict on what was compared."""
     cases = many(len(report.cases), "case")
     if report.failures:
         return f"FAILED: {_failed(report)} of {cases}"
@@ -56,12 +68,21 @@ def headline(report: Report) -> str:
         texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in shown], 3)
         return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].reason)}"
     if lost := [finding for finding in report.unsure if finding.unmeasured]:
-        return f"UNSURE: {_first(report, lost)}"
+        return f"UNSURE: {_number(lost)} of {cases}" if report.compared else "UNSURE"
     if unsure := report.unsure:
         late = [f for f in unsure if f.metric == TIME and f.ratio is None]
         why = f"; for {_number(late)} {clean(late[0].reason)}" if late else ""
         return f"UNSURE: {_number(unsure)} of {cases}{why}"
-    return f"OK: no regression in {cases}"
+    if not report.compared:
+        return "nothing to compare"
+    compared = len(report.compared)
+    some = f"{count(compared)} of " if compared < len(report.cases) else ""
+    return f"OK: no regression in {some}{cases}"
+
+
+def _reasons(findings: Sequence[Finding]) -> str:
+    """The first of these findings in a sentence each, and whether there are more."""
+    return few([sentence(finding) for finding in findings], 2)
 
 
 def _first(report: Report, findings: Sequence[Finding]) -> str:
@@ -163,7 +184,14 @@ def method(report: Report) -> Iterator[str]:
 
 def data(report: Report, strict: bool) -> dict[str, Any]:
     """The whole check as plain data."""
-    return {"exit_code": report.exit_code(strict), "headline": headline(report), **asdict(report)}
+    lost = [{"case": f.case, "reason": f.reason} for f in report.not_compared]
+    return {
+        "exit_code": report.exit_code(strict),
+        "headline": headline(report),
+        "compared": list(report.compared),
+        "not_compared": lost,
+        **asdict(report),
+    }
 
 
 def label(finding: Finding) -> str:

@@ -98,6 +98,19 @@ def test_a_check_that_compared_nothing_does_not_pass():
         assert ended(*findings) == (2, 2)
         assert Report(base="a", head="b", findings=findings).unchecked == findings[:1]
     assert ended(cannot, same) == ended(runs("m", "c", MISSING, OK)) == (0, 0)
+    lost, gone = runs("m", "c", FAILED, OK), runs("m", "c", OK, MISSING)
+    shared = runs("m", "c", OK, OK, "both sides ran head's code")
+    for finding, codes in ((lost, (2, 2)), (shared, (2, 2)), (gone, (0, 0))):
+        assert ended(finding) == codes
+        assert ended(finding, same) == ((0, 0) if finding is gone else (0, 3))
+    assert shared.reason == "both sides ran head's code"
+    named = Report(base="a", head="b", findings=(gone,), named=True)
+    assert [named.exit_code(strict) for strict in (False, True)] == [2, 2]
+    named = replace(named, findings=(gone, same))
+    assert [named.exit_code(strict) for strict in (False, True)] == [0, 3]
+    assert (named.compared, named.not_compared) == (("d",), (gone,))
+    added = replace(named, findings=(runs("m", "c", MISSING, OK),))
+    assert added.exit_code(strict=False) == 2
     assert ended(neither, runs("m", "e", OK, FAILED)) == (1, 1)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attnbench.gate.cases import CheckPlan
 from attnbench.gate.finding import Conditions, Finding, Report
 from attnbench.render import check_page
-from attnbench.render.check_ci import annotations, bmf, junit
+from attnbench.render.check_ci import annotations, bmf, junit, outputs
 from attnbench.statistics.verdict import Verdict
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
@@ -34,6 +34,8 @@ NEITHER = finding(
     "runs", "missing", reason="on neither side: there is no file x.py", unchecked=True
 )
 KILLED = finding("runs", "unsure", reason="could not be measured on head: killed", unmeasured=True)
+LOST = finding("runs", "missing", reason="failed on base only: x", lost=True)
+ADDED = finding("runs", "missing", reason="added: there is no file x.py")
 SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
 OTHER_SAME = replace(SAME, case=CASE.replace("N128", "N512"))
 LATE = replace(UNSURE, case=OTHER_SAME.case, ratio=None, reason="no time was left (--budget 450s)")
@@ -61,7 +63,18 @@ def report(*findings, **more):
         ),
         (
             report(KILLED, OTHER_SAME),
-            f"UNSURE: 1 of 2 cases: {CASE}: could not be measured on head: killed",
+            f"UNSURE: 1 of 2 cases; 1 not compared: {CASE}: could not be measured on head: killed",
+        ),
+        (
+            report(LOST, OTHER_SAME),
+            f"OK: no regression in 1 of 2 cases; 1 not compared: {CASE}: failed on base only: x",
+        ),
+        (report(LOST), f"NOT CHECKED: {CASE}: failed on base only: x"),
+        (report(ADDED), f"nothing to compare: {CASE}: added: there is no file x.py"),
+        (report(ADDED, named=True), f"NOT CHECKED: {CASE}: added: there is no file x.py"),
+        (
+            report(replace(SLOWER, case=OTHER_SAME.case), LOST),
+            f"FAILED: 1 slower of 2 cases; 1 not compared: {CASE}: failed on base only: x",
         ),
         (
             report(SAME, UNSURE, LATE),
@@ -136,6 +149,39 @@ def test_junit_counts_failures_errors_and_skips():
     larger = ET.fromstring(junit(report(LARGER)))[0][0][0]
     assert larger.get("type") == "larger"
     assert "not confirmed" in suite[1].find("skipped").get("message")
+
+
+def test_what_was_not_compared_is_said_everywhere():
+    """As an error where nothing was, or if strict; else with its reason."""
+    for made, strict, ended in (
+        (report(LOST), False, "error"),
+        (report(LOST, OTHER_SAME), False, "skipped"),
+        (report(LOST, OTHER_SAME), True, "error"),
+        (report(ADDED, named=True), False, "error"),
+    ):
+        assert ET.fromstring(junit(made, strict))[0][0][0].tag == ended
+    made = report(LOST, OTHER_SAME)
+    found = check_page.data(made, strict=True)
+    assert found["compared"] == [OTHER_SAME.case]
+    assert found["not_compared"] == [{"case": CASE, "reason": "failed on base only: x"}]
+    assert found["exit_code"] == 3
+    assert "Not compared" in check_page.page(made)
+    assert [line.split(" ")[0] for line in annotations(made)] == ["::warning"]
+    assert outputs(made, strict=False).splitlines()[:3] == [
+        "exit-code=0",
+        "compared=1",
+        "not-compared=1",
+    ]
+    assert json.loads(bmf(report(LOST))) == {}
+
+
+@given(st.text())
+def test_no_text_adds_an_output_of_a_job(reason):
+    lines = outputs(report(replace(LOST, reason=reason)), strict=False).split("\n")
+    assert [line.partition("=")[0] for line in lines] == [
+        *("exit-code", "compared", "not-compared", "headline"),
+        "",
+    ]
 
 
 CONDITIONS = Conditions(
