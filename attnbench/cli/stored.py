@@ -23,6 +23,7 @@ NOTE = (
     " it lies elsewhere; agrees by count: it holds for declared FLOPs. The source had another"
     " machine, code and sizes: for a number without a range, half to twice of it is allowed."
 )
+ALWAYS = frozenset({"csv", "latex", "tex", "markdown", "md", "html", "json"})
 INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
 
 
@@ -38,6 +39,11 @@ def report(
     out: Path | None = option("FOLDER", "Folder for the report.  [default: the sweep's]"),
 ) -> None:
     """Redraw the figures and tables of a stored sweep."""
+    if always := ALWAYS & {*axes.listed(formats)}:
+        others = ", ".join((*axes.FORMATS, *axes.EXPORTS))
+        raise UsageError(
+            f"--formats {formats!r}: {min(always)} is always written; further ones are {others}"
+        )
     chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))
     publish(sweep, chosen, json_, against, out)
 

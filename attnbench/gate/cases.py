@@ -145,6 +145,7 @@ class CheckedCase:
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     outputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # answers on them, by side
     loaded: dict[str, Loaded] = field(default_factory=dict)  # by side
+    waits: bool = False  # whether time in which it sleeps or waits counts, beside CPU time
     apart: str = ""
     batch: int | None = None  # the timed batch, not the counted one
     looks: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
@@ -183,6 +184,16 @@ class CheckedCase:
         of = mean if statistic is Statistic.AVERAGE else median
         known = [of(visit[side]) for look in self.looks for visit in look]
         return median(known) if known else None
+
+    @property
+    def visits(self) -> list[Visit]:
+        """Those of both looks."""
+        return self.looks[0] + self.looks[1]
+
+    @property
+    def pairs(self) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+        """The samples of base, both times, and of head, in each pair of processes [s]."""
+        return [(visit[BASE] + visit[AGAIN], visit[HEAD]) for visit in self.visits]
 
     def views(self, threshold: float) -> list[View]:
         """Both statistics of its pairs of processes, as the rule takes them."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attnbench.errors import UsageError
 from attnbench.gate import repository
+from attnbench.gate.benchmarks import lay_over
 from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
 from attnbench.gate.finding import Report, reported, runs
 from attnbench.gate.imports import Imports
@@ -60,6 +61,11 @@ def against_revision(
                 return without_reach(report, found)
             names, note = chosen(found, plan, runner.server.left_s)
             report = replace(report, notes=(*report.notes, note))
+        if functions:
+            changes = repository.changes(root, base.commit)
+            given = [one.name for one in names]
+            laid = lay_over(given, origins.trees, below(where, root), changes)
+            report = replace(report, notes=(*report.notes, *laid))
         looks = Looks(plan, runner, origins.trees, origins.apart)
         own = [CheckedCase(asked=one) for one in dict.fromkeys(names)] if functions else []
         looks.take(own or planned(plan, names))

@@ -3,18 +3,19 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, starmap
 from typing import Any
 
 from attnbench.devices.finding import find
 from attnbench.gate import rule
-from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted
+from attnbench.gate.cases import AGAIN, BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted
 from attnbench.gate.measuring import Looks
 from attnbench.metrics import COUNTED, TABLE, TIME
 from attnbench.records import Cause, Outcome
 from attnbench.statistics.verdict import Verdict, count_verdict
+from attnbench.units import many
 
 # metrics of findings, in addition to the keys of `metrics.TABLE`; outputs only where they differ
 RUNS, OUTPUTS = "runs", "outputs"
@@ -171,12 +172,23 @@ def reported(report: Report, looks: Looks) -> Report:
     raced = zip(due, times, rule.judge(times), strict=True)
     conditions = Conditions(
         plan=plan,
-        clock=find(plan.device).clock if times else "",
+        clock=clock_of(due, find(plan.device).clock),
         worst_floor=max(floors, default=None),
         elapsed_s=time.monotonic() - looks.begun,
     )
     findings = (*chain.from_iterable(starmap(counted, sides)), *(judged(looks, *r) for r in raced))
-    return replace(report, findings=findings, conditions=conditions)
+    notes = (*report.notes, *not_returned(looks.cases))
+    return replace(report, findings=findings, notes=notes, conditions=conditions)
+
+
+def clock_of(cases: Sequence[CheckedCase], clock: str) -> str:
+    """What the times of these cases are, in words; empty without any."""
+    waiting = sum(case.waits for case in cases)
+    if not waiting:
+        return clock if cases else ""
+    if waiting == len(cases):
+        return f"{clock} and waiting time"
+    return f"{clock}, and waiting time where a case waits,"
 
 
 def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
@@ -205,11 +217,13 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
     """The finding where the outputs or gradients of the two sides differ, or were not compared."""
     base, head = (case.outputs.get(side, {}) for side in (BASE, HEAD))
     about: dict[str, Any] = {"mechanism": case.name, "case": case.label, "metric": OUTPUTS}
-    if lost := [answer for answer in (base, head) if answer and answer["outcome"] != Outcome.OK]:
+    if case.workload is None:
+        yield from returned(case, head, about)
+    elif lost := [answer for answer in (base, head) if answer and answer["outcome"] != Outcome.OK]:
         reason = f"outputs were not compared: {lost[0]['reason']}"
         yield Finding(verdict=Verdict.UNSURE, reason=reason, **about)
     elif head and head["error"] > (allowed := head["allowed"]):
-        reason = f"{head['what']} differs by {head['error']:.2g} of the largest"
+        reason = f"{head['what']} differs by {head['error']:.2g} of its largest value"
         reason += f"; {allowed:.2g} is allowed"
         if base["drawn"] > allowed:
             reason += ", but random draws may have come in another order"
@@ -218,19 +232,46 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
             yield Finding(verdict=Verdict.DIFFERENT, reason=reason, fails=True, **about)
 
 
+def returned(
+    case: CheckedCase, head: Mapping[str, Any], about: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """The finding where a function returns something else than on base, and base always the same."""
+    again = case.outputs.get(AGAIN, {})
+    if head.get("error", 0.0) > head.get("allowed", 0.0) and again.get("error") == 0.0:
+        reason = f"it returns something else: {head['what']}"
+        yield Finding(verdict=Verdict.DIFFERENT, reason=reason, fails=True, **about)
+
+
+def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
+    """Why what functions return was not compared, in words."""
+    for case in cases:
+        answers = [case.outputs[side] for side in (BASE, HEAD, AGAIN) if side in case.outputs]
+        lost = [answer for answer in answers if answer["outcome"] != Outcome.OK]
+        if case.workload is None and lost:
+            yield f"what {case.label} returns was not compared: {lost[0]['reason']}"
+        elif case.workload is None and case.outputs.get(AGAIN, {}).get("error"):
+            yield f"what {case.label} returns was not compared: base returns something else each time"
+
+
 def judged(
     looks: Looks, case: CheckedCase, views: Sequence[rule.View], ruling: rule.Ruling
 ) -> Finding:
     """The verdict on the time of a case; what is unsure says which budget is enough."""
     verdict, effect, reason, statistic = ruling
-    unsure = verdict is Verdict.UNSURE
+    far = rule.evident(case.pairs) if verdict is Verdict.UNSURE else None
+    unsure = verdict is Verdict.UNSURE and far is None
     suspected = unsure and views[0].lacks_second and rule.suspected(views)
-    if unsure and len(views[0].first) < rule.FEWEST:
-        reason = f"no time was left ({looks.enough})"
-    elif suspected:
-        reason = f"{reason} ({looks.enough})"
     known = effect.low > -math.inf
     ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
+    if far is not None:
+        # the interval of so few pairs would say nothing
+        logs = views[0].first + views[0].second
+        verdict, ratio, low, high = far, math.exp(sum(logs) / len(logs)), None, None
+        reason = f"in each sample of {many(len(logs), 'pair')}; {rule.UNCONFIRMED}"
+    elif unsure and len(views[0].first) < rule.FEWEST:
+        reason = f"no time was left ({looks.enough})"
+    elif suspected or (unsure and looks.is_cut(case)):
+        reason = f"{reason} ({looks.enough})"
     return Finding(
         mechanism=case.name,
         case=case.label,

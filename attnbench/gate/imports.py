@@ -43,10 +43,10 @@ class Imports:
 def places(tree: Path, folder: str = "") -> list[str]:
     """Folders that imports look into first, relative to the tree: those of the nearest project.
 
-    That is the project that holds `folder`; those of the tree itself follow.
+    That is the project that holds `folder`, which counts too; those of the tree itself follow.
     """
-    project = nearest_project(tree, folder)
-    found = [*project_places(tree, project), "", "src"]
+    here = "" if folder == "." else folder
+    found = [*project_places(tree, nearest_project(tree, folder)), here, "", "src"]
     return [place for place in dict.fromkeys(found) if (tree / place).is_dir()]
 
 

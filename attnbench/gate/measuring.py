@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -33,14 +33,15 @@ from attnbench.gate.cases import (
     Visit,
 )
 from attnbench.gate.imports import Imports
-from attnbench.records import Outcome
+from attnbench.records import Clock, Outcome, Sample
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
-from attnbench.run.race import Round, Turns
+from attnbench.run.race import Entry, Round, Turns
 
 COUNT_TIMEOUT_S = 300.0
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 50.0  # of a visit: at least, and times its expected time
 MARGIN = 1.5  # of a suggested budget over the expected time: the load of a machine varies
+FAR = 4.0  # times base, from which head decides how long samples are
 STEP_S = 10  # to a multiple of which it is rounded up
 
 
@@ -94,10 +95,12 @@ class Failed(Exception):
         super().__init__(f"{counted.outcome} on {side}: {counted.reason}")
 
 
-def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
+def count(
+    cases: Sequence[CheckedCase], runner: Runner, trees: Trees, results: bool = False
+) -> None:
     """Count every case on every side, in one process of each; what is killed, once more.
 
-    Outputs of two sides are compared. A process that a case spoils is replaced. Raises
+    Outputs of two sides are compared, with `results` also what functions return. A process that a case spoils is replaced. Raises
     `OverBudget` if no case was counted.
     """
     workers: dict[str, Process] = {}
@@ -115,7 +118,8 @@ def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
                         stack.callback(workers[side].end)
                     answer = workers[side].ask(COUNT_TIMEOUT_S, **asked)
                     case.loaded[side] = files_of(workers[side])
-                    if answer["outcome"] == Outcome.OK and len(trees) > 1:
+                    compares = len(trees) > 1 and (results or case.workload is not None)
+                    if answer["outcome"] == Outcome.OK and compares:
                         compute(case, side, workers[side], runner)
                 except OverBudget:
                     if case is cases[0]:
@@ -127,6 +131,9 @@ def count(cases: Sequence[CheckedCase], runner: Runner, trees: Trees) -> None:
                 if not counted.killed:
                     break
             case.counted[side] = counted.blamed(side)
+            if side == HEAD and BASE in trees:
+                with suppress(OverBudget):
+                    compute_again(case, runner, trees[BASE])
 
 
 def files_of(worker: Process) -> Loaded:
@@ -139,10 +146,22 @@ def files_of(worker: Process) -> Loaded:
 
 def compute(case: CheckedCase, side: str, worker: Process, runner: Runner) -> None:
     """Compare what the case computes on one input with what it does on base, if it did there."""
-    if case.workload and (side == BASE or case.outputs.get(BASE, {}).get("outcome") == Outcome.OK):
+    if side == BASE or case.outputs.get(BASE, {}).get("outcome") == Outcome.OK:
         asked = {"path": str(runner.server.folder / "outputs"), "keeps": side == BASE}
         about = case.build_request()
         case.outputs[side] = worker.ask(COUNT_TIMEOUT_S, do="outputs", **asked, **about)
+
+
+def compute_again(case: CheckedCase, runner: Runner, tree: Path) -> None:
+    """Call a function of base once more where head's returns something else, in a new process."""
+    head = case.outputs.get(HEAD, {})
+    if case.workload is None and head.get("error", 0.0) > head.get("allowed", 0.0):
+        asked = {"path": str(runner.server.folder / "outputs"), "keeps": False}
+        with runner.loaded(BASE, tree) as worker:
+            worker.ask(COUNT_TIMEOUT_S, do="measure_memory", **case.build_request())
+            about = case.build_request()
+            answer = worker.ask(COUNT_TIMEOUT_S, do="outputs", **asked, **about)
+        case.outputs[AGAIN] = answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +172,7 @@ class TreeRace:
     rounds: int = 2
     iterations: int = 1  # per sample; a round has two samples of each side
     iteration_s: float = 0.0  # expected
+    waiting: set[str] = field(default_factory=set)  # sides of which some time was no CPU time
 
     @property
     def cost_s(self) -> float:
@@ -171,7 +191,17 @@ class TreeRace:
         for side, entry in entries.items():
             if entry.failed is not None:
                 raise Failed(side, convert(entry.failed, Counted))
+            if any(
+                sample.seconds > sample.cpu_s / sample.iterations for sample in cpu_timed(entry)
+            ):
+                self.waiting.add(side)
         return {side: tuple(s.seconds for s in e.laps.values()) for side, e in entries.items()}
+
+
+def cpu_timed(entry: Entry) -> list[Sample]:
+    """The laps of a case that CPU time counts."""
+    laps = entry.laps.values()
+    return [lap for lap in laps if lap.device_s is None and lap.clock == Clock.CPU]
 
 
 def layout(stage: int, pair: int) -> int:
@@ -203,25 +233,31 @@ class Looks:
         return [case for case in self.cases if self.plan.times and case.ran]
 
     def take(self, cases: Sequence[CheckedCase]) -> None:
-        """Count the cases; then look at one after another, and once more at what is doubtful.
+        """Count the cases; then time one pair of each, look at one after another, and once more at
+        what is doubtful.
 
-        What is suspected is confirmed before the next case is looked at, the rest when all have
-        been. A form that is named beside the default that it is counts once.
+        What seems slowest in its first pair is looked at first. What is suspected is confirmed
+        before the next case is looked at, the rest when all have been. A form that is named beside
+        the default that it is counts once.
         """
         if self.plan.times:
             self.server.of_layout(layout(0, 1))  # loads torch while cases are counted
-        count(cases, self.runner, {side: self.trees[side] for side in (BASE, HEAD)})
+        sides = {side: self.trees[side] for side in (BASE, HEAD)}
+        count(cases, self.runner, sides, self.plan.results)
         for case in cases:
             case.apart = self.apart(case)
         self.cases += {case.label: case for case in cases}.values()
-        waiting = self.due
         with suppress(OverBudget):
+            for case in self.due:
+                if self.cost_s([case], 1) <= self.server.left_s:
+                    self.pair(case, 0)
+            waiting = sorted(self.due, key=slowdown, reverse=True)
             while waiting:
                 case = waiting.pop(0)
                 self.look(case, 0, waiting)
                 if rule.suspected(case.views(self.plan.threshold)):
                     self.look(case, 1, waiting)
-            for case in self.due:
+            for case in sorted(self.due, key=slowdown, reverse=True):
                 if not case.looks[1] and not rule.settled(case.views(self.plan.threshold)):
                     self.look(case, 1)
 
@@ -234,16 +270,27 @@ class Looks:
         pairs, least = self.plan.looks[stage], self.plan.least
         for pair in (0, 1):  # both servers load torch at the same time
             self.server.of_layout(layout(stage, pair))
-        for pair in range(pairs):
+        for pair in range(len(case.looks[stage]), pairs):
             kept = 0 if stage else least[1]
             more_s = self.cost_s([case], 1)
             if pair >= least[stage]:
                 more_s += self.cost_s([case], kept) + self.cost_s(waiting, sum(least))
             if not case.ran or more_s > self.server.left_s:
                 break
-            doing = "confirming" if stage else "comparing"
-            self.runner.observe(f"{doing} {case.label}, pair {pair + 1} of {pairs}")
-            self.visit(case, stage, pair)
+            self.pair(case, stage)
+
+    def pair(self, case: CheckedCase, stage: int) -> None:
+        """Time the next pair of a look."""
+        number, planned = len(case.looks[stage]), self.plan.looks[stage]
+        doing = "confirming" if stage else "comparing"
+        self.runner.observe(f"{doing} {case.label}, pair {number + 1} of {planned}")
+        self.visit(case, stage, number)
+
+    def is_cut(self, case: CheckedCase) -> bool:
+        """Whether a case has fewer pairs than planned, so that more time would tell more."""
+        return any(
+            len(look) < planned for look, planned in zip(case.looks, self.plan.looks, strict=True)
+        )
 
     def cost_s(self, cases: Sequence[CheckedCase], visits: int) -> float:
         """Expected seconds of this number of visits to the cases, if the machine stays as busy."""
@@ -270,6 +317,7 @@ class Looks:
                 race, begun = self.races[case], time.monotonic()
                 try:
                     case.looks[stage].append(race.run(processes))
+                    case.waits |= bool(race.waiting)
                 finally:
                     self.took_s += time.monotonic() - begun
                     self.expected_s += race.cost_s
@@ -283,8 +331,11 @@ class Looks:
 
     def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""
-        once = TreeRace(builds={BASE: case.build_request()})
-        batch_s = min(once.run(processes)[BASE])
+        once = TreeRace(builds=dict.fromkeys((BASE, HEAD), case.build_request()))
+        taken = once.run(processes)
+        base_s, head_s = min(taken[BASE]), min(taken[HEAD])
+        # where head takes far longer, a sample of it would else take as many times as long
+        batch_s = head_s if head_s > FAR * base_s else base_s
         if case.workload is not None:
             case.batch = self.plan.batch_for(case.workload, batch_s)
             batch_s *= case.batch / case.workload.batch
@@ -295,3 +346,13 @@ class Looks:
             iterations=iterations,
             iteration_s=batch_s,
         )
+
+
+def slowdown(case: CheckedCase) -> float:
+    """By how much head seems slower, the larger of both statistics; a log ratio."""
+    ratios = [
+        rule.log_ratio(statistic, visit[BASE], visit[HEAD])
+        for statistic in rule.Statistic
+        for visit in case.looks[0]
+    ]
+    return max(ratios, default=0.0)

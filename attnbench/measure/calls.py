@@ -14,7 +14,7 @@ from typing import Any
 from attnbench.catalogue.registry import module_of
 from attnbench.devices.finding import find
 from attnbench.devices.timing import HostStopwatch, increments, repeated, sample, warm_up
-from attnbench.measure import allocator
+from attnbench.measure import allocator, results
 from attnbench.measure.server import Answering, Unmeasured, end_children
 from attnbench.records import Clock
 from attnbench.run.process import Answer, left_running
@@ -58,6 +58,12 @@ class Worker(Answering):
         """Call the function once; nothing is counted."""
         self.ready(mechanism, options)()
         return {"values": {}, "form": "", "case": mechanism, "needs_new_process": True}
+
+    def outputs(self, path: str, keeps: bool, mechanism: str, options: Any = ()) -> Answer:
+        """Keep in a file what the function returns, or compare it with what is kept there."""
+        value = self.ready(mechanism, options)()
+        handled = results.keep if keeps else results.compare
+        return handled(value, path, str(self.tree))
 
     def build(self, mechanism: str, options: Any = (), warmup_s: float = 0.0, **_: Any) -> Answer:
         """Call the function until its times are steady, for at most `warmup_s` of wall time."""

@@ -12,6 +12,9 @@ from attnbench.measure.subject import Subject
 # times the card's tolerance: both versions may err as much, and sums are longer than in the checks
 # of the contract, for which it is declared
 SLACK = 4.0
+# times how far a gradient moves where every parameter is rounded: two ways to compute it may be as
+# far apart, also where it is 0 but for rounding errors
+NOISE = 32.0
 
 
 def keep(subject: Subject, path: str) -> dict[str, float]:
@@ -21,10 +24,22 @@ def keep(subject: Subject, path: str) -> dict[str, float]:
     """
     state = {name: tensor.clone() for name, tensor in subject.module.state_dict().items()}
     found = computed(subject, seed=1)
-    torch.save({"state": state, "found": found}, path)
+    subject.module.load_state_dict({name: rounded(tensor) for name, tensor in state.items()})
+    moved = computed(subject, seed=1)
+    noise = {name: distance(moved.get(name), tensor) for name, tensor in found.items()}
+    torch.save({"state": state, "found": found, "noise": noise}, path)
     subject.module.load_state_dict(state)  # the optimiser has changed them
-    _, drawn = error(computed(subject, seed=2), found)
+    _, drawn, _ = error(computed(subject, seed=2), found, 0.0, {})
     return {"drawn": drawn}
+
+
+def rounded(tensor: Tensor) -> Tensor:
+    """The tensor with each number moved by up to one unit of its precision, always the same way."""
+    if not tensor.is_floating_point():
+        return tensor
+    draw = torch.Generator().manual_seed(0)
+    signs = 2 * torch.rand(tensor.shape, generator=draw) - 1
+    return tensor * (1 + torch.finfo(tensor.dtype).eps * signs.to(tensor))
 
 
 def compare(subject: Subject, tolerance: Tolerance, path: str) -> dict[str, Any]:
@@ -38,9 +53,10 @@ def compare(subject: Subject, tolerance: Tolerance, path: str) -> dict[str, Any]
         subject.module.load_state_dict(kept["state"])
     except RuntimeError as other:
         raise Unmeasured("failed", "its parameters have other names or shapes") from other
-    what, found = error(computed(subject, seed=1), kept["found"])
-    dtype = subject.case.workload.dtype
-    return {"what": what, "error": found, "allowed": SLACK * getattr(tolerance, dtype)}
+    share = SLACK * getattr(tolerance, subject.case.workload.dtype)
+    ours = computed(subject, seed=1)
+    what, found, allowed = error(ours, kept["found"], share, kept.get("noise", {}))
+    return {"what": what, "error": found, "allowed": allowed}
 
 
 def computed(subject: Subject, seed: int) -> dict[str, Tensor]:
@@ -62,15 +78,39 @@ def computed(subject: Subject, seed: int) -> dict[str, Tensor]:
     return found
 
 
-def error(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> tuple[str, float]:
-    """What differs most, and how much, relative to the largest output or gradient."""
+def error(
+    ours: dict[str, Tensor],
+    theirs: dict[str, Tensor],
+    share: float,
+    noise: dict[str, float],
+) -> tuple[str, float, float]:
+    """What differs most, how much, and how much is allowed, both relative to its own largest value.
+
+    `share` of that is allowed, and of a gradient `NOISE` times its own noise, but never more than
+    `share` of the largest gradient of all. The first of `theirs` is the output.
+    """
     output, *gradients = theirs
-    largest = max((theirs[name].abs().max().item() for name in gradients), default=0.0)
-    errors = {}
+    sizes = {name: distance(None, tensor) for name, tensor in theirs.items()}
+    largest = max((sizes[name] for name in gradients), default=0.0)
+    worst = (output, 0.0, share)
+    most = -1.0
     for name in {**theirs, **ours}:
-        a, b = (values.get(name, torch.zeros(())).double() for values in (ours, theirs))
-        scale = theirs[output].abs().max().item() if name == output else largest
-        difference = (a.to(b.device) - b).abs().max().item()
-        errors[name] = difference / scale if scale else float(difference > 0)
-    what = max(errors, key=lambda name: errors[name])
-    return what, errors[what]
+        size = sizes.get(name, 0.0) or (sizes[output] if name == output else largest)
+        allowed = share * size
+        if name != output:
+            allowed = min(max(allowed, NOISE * noise.get(name, 0.0)), share * largest)
+        differs = distance(ours.get(name), theirs.get(name))
+        excess = differs / allowed if allowed else differs / size if size else float(differs > 0)
+        if excess > most:
+            most = excess
+            scale = size or 1.0
+            worst = (name, differs / scale, allowed / scale)
+    return worst
+
+
+def distance(ours: Tensor | None, theirs: Tensor | None) -> float:
+    """The largest difference of two tensors; one that is missing is all zeros."""
+    if ours is None or theirs is None:
+        only = ours if theirs is None else theirs
+        return 0.0 if only is None else only.abs().max().item()
+    return (ours.double().to(theirs.device) - theirs.double()).abs().max().item()

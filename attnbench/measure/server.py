@@ -298,9 +298,10 @@ def in_place_of(path: str, replaced: str, tree: str) -> str:
 
 def module_files(watched: Collection[str]) -> list[str]:
     """Real paths of the files of loaded modules, without those that are nobody's source here."""
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    return outside_packages((str(file) for file in files if file and file != main), watched)
+    own = {"__main__", "sitecustomize", "usercustomize"}  # this program, and the interpreter's
+    modules = [module for name, module in list(sys.modules.items()) if name not in own]
+    files = [getattr(module, "__file__", None) for module in modules]
+    return outside_packages((str(file) for file in files if file), watched)
 
 
 def mapped_libraries(watched: Collection[str]) -> list[str]:

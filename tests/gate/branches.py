@@ -18,6 +18,7 @@ FALLS_BACK = (
 BUILT = {"shop/_version.py": "NUMBER = 1\n"}
 BOTH = "shop.code:index,shop.code:other"
 SHOP = {"shop/__init__.py": "", "shop/code.py": LIGHT + OTHER, ".gitignore": "_version.py\n"}
+ENLARGED = "from shop.code import index\n\n\ndef run():\n    for _ in range({}):\n        index()\n"
 BROKEN_CORE = "raise ValueError('base has its own core')\n"
 USES_CORE = "import core\n\n\ndef index():\n    return core.index()\n"
 
@@ -223,5 +224,45 @@ BRANCHES: Mapping[str, Branch] = {
         strict=3,
         compared=1,
         words="1 not compared: pack:index: both sides ran head's packages/a/core.py",
+    ),
+    "another result": Branch(
+        head={"shop/code.py": LIGHT.replace("2_000", "2_001")},
+        code=1,
+        compared=1,
+        words="1 different of 1 case",
+    ),
+    "another order of a sum": Branch(
+        base={"shop/code.py": "def index():\n    return (0.1 + 0.2) + 0.3\n"},
+        head={"shop/code.py": "def index():\n    return 0.1 + (0.2 + 0.3)\n"},
+        code=0,
+        compared=1,
+    ),
+    "another result each time": Branch(
+        base={"shop/code.py": "import os\n\n\ndef index():\n    return os.getpid()\n"},
+        code=0,
+        compared=1,
+        words="base returns something else each time",
+    ),
+    "a result without equality": Branch(
+        base={"shop/code.py": "def index():\n    return object()\n"},
+        code=0,
+        compared=1,
+        words="what shop.code:index returns was not compared: a object has no ==",
+    ),
+    "an enlarged benchmark": Branch(
+        base={"benchmarks/bench_shop.py": ENLARGED.format(1)},
+        head={"benchmarks/bench_shop.py": ENLARGED.format(2)},
+        call="benchmarks/bench_shop.py:run",
+        code=0,
+        compared=1,
+        words="the benchmark itself differs: both sides ran head's benchmarks/bench_shop.py",
+    ),
+    "fifty times the work in a short time": Branch(
+        head={"shop/code.py": HEAVY.replace("20_000", "100_000")},
+        call=BOTH,
+        code=1,
+        compared=2,
+        words="1 slower",
+        timed=True,
     ),
 }
