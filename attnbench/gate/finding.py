@@ -235,7 +235,7 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
 def returned(
     case: CheckedCase, head: Mapping[str, Any], about: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """The finding where a function returns something else than on base, and base always the same."""
+    """The finding where a function returns something else than base, which is always the same."""
     again = case.outputs.get(AGAIN, {})
     if head.get("error", 0.0) > head.get("allowed", 0.0) and again.get("error") == 0.0:
         reason = f"it returns something else: {head['what']}"
@@ -250,7 +250,8 @@ def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
         if case.workload is None and lost:
             yield f"what {case.label} returns was not compared: {lost[0]['reason']}"
         elif case.workload is None and case.outputs.get(AGAIN, {}).get("error"):
-            yield f"what {case.label} returns was not compared: base returns something else each time"
+            why = "base returns something else each time"
+            yield f"what {case.label} returns was not compared: {why}"
 
 
 def judged(

@@ -100,8 +100,8 @@ def count(
 ) -> None:
     """Count every case on every side, in one process of each; what is killed, once more.
 
-    Outputs of two sides are compared, with `results` also what functions return. A process that a case spoils is replaced. Raises
-    `OverBudget` if no case was counted.
+    Outputs of two sides are compared, with `results` also what functions return. A process that a
+    case spoils is replaced. Raises `OverBudget` if no case was counted.
     """
     workers: dict[str, Process] = {}
     late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")

@@ -70,7 +70,9 @@ def difference(ours: Any, theirs: Any) -> str:
 
 def by_equality(ours: Any, theirs: Any) -> str:
     """How two values of one type differ by `==`, or by `equals` of those that have it."""
-    if callable(equals := getattr(ours, "equals", None)):
+    if ours is None:
+        same = True
+    elif callable(equals := getattr(ours, "equals", None)):
         same = equals(theirs)
     elif type(ours).__eq__ is object.__eq__:
         raise Unmeasured("failed", f"{named(ours)} has no ==")
