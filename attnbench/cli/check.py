@@ -55,9 +55,7 @@ def check(
         "TIME", "Time for the whole check; what does not fit is unsure.", JUDGE, default="5m"
     ),
     prepare: str | None = option(
-        "COMMAND",
-        "Build both trees first, each in an environment of its own: 'pip install -e .'.",
-        AGAINST,
+        "COMMAND", "Run in both trees first, to build them: 'pip install -e .'.", AGAINST
     ),
     threshold: str | None = option(
         "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", JUDGE
@@ -67,17 +65,14 @@ def check(
         "--strict", "Exit with 3 if unsure; larger counts fail even if faster.", JUDGE
     ),
     formats: str | None = option(
-        "FORMATS",
-        "Files to write: markdown (as for a job summary), junit, bmf (Bencher's).",
-        HelpPanel.OUTPUT,
+        "FORMATS", "Files to write: markdown, junit, bmf (Bencher's).", HelpPanel.OUTPUT
     ),
     out: Path = option("FOLDER", "Folder for these files.", HelpPanel.OUTPUT, default="."),
     json_: bool = options.as_json(HelpPanel.OUTPUT),
 ) -> None:
     """Compare code with another revision or with stored counts; exit code 1 if it is worse.
 
-    Worse is slower, larger, failing, or computing something else; code with no counterpart to
-    compare it with is never OK. Times are CPU time of calls, not
+    Worse is slower, larger, failing, or computing something else. Times are CPU time of calls, not
     of imports. Processes keep freed memory, so that page faults add no noise; the times therefore
     miss part of what a copy into fresh memory costs.
     """
@@ -92,8 +87,7 @@ def check(
     if save is not None:
         keep(plan, save, chosen or options.selections("@all"))
     else:
-        against = baseline if base is None else base
-        report = measured(plan, against, chosen, functions, strict)
+        report = measured(plan, baseline if base is None else base, chosen, functions, strict)
         publish(report, strict, json_, files)
         raise typer.Exit(report.exit_code(strict))
 
