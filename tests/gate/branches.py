@@ -258,7 +258,7 @@ BRANCHES: Mapping[str, Branch] = {
         words="the benchmark itself differs: both sides ran head's benchmarks/bench_shop.py",
     ),
     "fifty times the work in a short time": Branch(
-        head={"shop/code.py": HEAVY.replace("20_000", "100_000")},
+        head={"shop/code.py": HEAVY.replace("20_000", "100_000") + OTHER},
         call=BOTH,
         code=1,
         compared=2,
