@@ -74,7 +74,7 @@ def by_equality(ours: Any, theirs: Any) -> str:
         same = True
     elif callable(equals := getattr(ours, "equals", None)):
         same = equals(theirs)
-    elif type(ours).__eq__ is object.__eq__:
+    elif type(ours).__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
         raise Unmeasured("failed", f"{named(ours)} has no ==")
     else:
         same = ours == theirs
