@@ -33,7 +33,7 @@ from attnbench.gate.cases import (
     Visit,
 )
 from attnbench.gate.imports import Imports
-from attnbench.records import Clock, Outcome, Sample
+from attnbench.records import Clock, Outcome
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.race import Entry, Round, Turns
@@ -191,17 +191,16 @@ class TreeRace:
         for side, entry in entries.items():
             if entry.failed is not None:
                 raise Failed(side, convert(entry.failed, Counted))
-            if any(
-                sample.seconds > sample.cpu_s / sample.iterations for sample in cpu_timed(entry)
-            ):
+            if waits(entry):
                 self.waiting.add(side)
         return {side: tuple(s.seconds for s in e.laps.values()) for side, e in entries.items()}
 
 
-def cpu_timed(entry: Entry) -> list[Sample]:
-    """The laps of a case that CPU time counts."""
-    laps = entry.laps.values()
-    return [lap for lap in laps if lap.device_s is None and lap.clock == Clock.CPU]
+def waits(entry: Entry) -> bool:
+    """Whether more than CPU time counts in most laps, since the case sleeps or waits in them."""
+    laps = [lap for lap in entry.laps.values() if lap.device_s is None and lap.clock == Clock.CPU]
+    longer = [lap for lap in laps if lap.seconds > lap.cpu_s / lap.iterations]
+    return 2 * len(longer) > len(laps)
 
 
 def layout(stage: int, pair: int) -> int:

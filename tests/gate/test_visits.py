@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from attnbench.errors import OverBudget
 from attnbench.gate import measuring
 from attnbench.gate.cases import AGAIN, BASE, HEAD, CheckedCase, CheckPlan, Counted
-from attnbench.gate.finding import Report, reported
-from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, layout
-from attnbench.records import Mode, Selection, Workload
+from attnbench.gate.finding import Report, clock_of, reported
+from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, layout, waits
+from attnbench.gate.rule import evident
+from attnbench.records import Clock, Mode, Sample, Selection, Workload
+from attnbench.run.race import Entry
 from tests.gate.repositories import Repository, planted
 
 
@@ -165,6 +167,35 @@ def test_without_time_to_confirm_a_clear_slowdown_fails(ratio, codes, monkeypatc
     assert looks == {(0, 0): 3}
     assert not report.unchecked
     assert tuple(map(report.exit_code, (False, True))) == codes
+
+
+@pytest.mark.parametrize(("away_s", "expected"), [(0.0, False), (0.9, True)])
+def test_the_time_in_which_a_case_sleeps_is_not_called_cpu_time(away_s, expected):
+    taken = Sample(1, 1.0, 1.0 - away_s, None, 1.0, 0.0, 0.0, clock=Clock.CPU, waited_s=0.0)
+    assert waits(Entry(laps={0: taken, 1: taken})) == expected
+    cases = [CheckedCase(asked=Selection(name="a"), waits=expected)]
+    words = "CPU time and waiting time" if expected else "CPU time"
+    assert clock_of(cases, "CPU time") == words
+
+
+def test_what_lies_far_apart_in_every_pair_needs_no_interval(monkeypatch):
+    _, report = simulated(monkeypatch, 6.0, 2.0, 50.0)
+    (finding,) = report.findings
+    assert (finding.verdict, finding.fails, finding.low) == ("slower", True, None)
+    assert finding.ratio == pytest.approx(50.0, rel=0.01)
+    assert report.compared == (finding.case,)
+    assert evident([((1.0, 1.1), (2.0, 2.1))]) is None
+    assert evident([((1.0, 1.1), (9.0, 60.0))]) is None
+    assert evident([((1.0, 1.1), (3.0, 2.3))] * 2) == "slower"
+    assert evident([((3.0, 2.3), (1.0, 1.1))] * 2) == "faster"
+    assert evident([((1.0, 1.1), (3.0, 2.3)), ((1.0, 1.1), (1.0, 2.3))]) is None
+
+
+def test_one_pair_of_every_case_comes_before_a_second_of_any(monkeypatch):
+    """So that the third of five, which is slower, is found within a budget for few pairs."""
+    looks, report = simulated(monkeypatch, 60.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.0)
+    assert all(looks[n, 0] >= 1 for n in range(5))
+    assert [finding.fails for finding in report.findings] == [n == 2 for n in range(5)]
 
 
 def test_two_memory_layouts_take_turns_and_two_others_confirm(server, tmp_path):
