@@ -78,7 +78,8 @@ def named(path: str, card: str) -> str:
 
 def file_of(name: str, root: Path) -> str:
     """The file of the repository that holds a mechanism or function; empty if there is none."""
-    place = name.rpartition(":")[0]
+    test, is_test, _ = name.partition("::")
+    place = test if is_test else name.rpartition(":")[0]
     offered = [point.module for point in entry_points(group=GROUP, name=name)]
     module = place or next(iter(offered), f"attnbench.mechanisms.{name}")
     path = place.removesuffix(".py") if place.endswith(".py") else module.replace(".", "/")
