@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 STANDS_IN = pytest.StashKey[bool]()
 DISTRIBUTED = pytest.StashKey[bool]()
+PASSES = pytest.StashKey[bool]()  # whether any test that is to be timed has passed
 COMPARISON = pytest.StashKey["Comparison"]()
 BASE_OPTION, BUDGET_OPTION = "--attnbench-base", "--attnbench-budget"
 FOREVER_S = 1e9
@@ -195,6 +196,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
         return report
     from attnbench.render.check_page import sentence
 
+    item.config.stash[PASSES] = True
     for finding in comparison.findings(item):
         if finding.fails:
             report.outcome = "failed"
@@ -210,9 +212,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Exit with 2 where tests ran that were to be compared, and none was."""
+    """Exit with 2 where tests passed that were to be compared, and none was."""
     comparison = session.config.stash.get(COMPARISON, None)
-    if comparison is not None and not session.exitstatus and is_void(comparison):
+    passes = session.config.stash.get(PASSES, False)
+    if comparison is not None and passes and not session.exitstatus and is_void(comparison):
         session.exitstatus = 2
 
 
