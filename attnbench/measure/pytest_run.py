@@ -163,8 +163,12 @@ class Run:
     def main(self) -> None:
         """Run pytest until its end."""
         said = io.StringIO()
-        with redirect_stderr(said):
-            code = pytest.main(self.place.command(), plugins=[self])
+        code: int | pytest.ExitCode = pytest.ExitCode.INTERNAL_ERROR
+        try:
+            with redirect_stderr(said):
+                code = pytest.main(self.place.command(), plugins=[self])
+        except Exception as error:  # as of a warning that a suite makes an error
+            said.write(f"\npytest did not start: {error}")
         if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
             self.error = last_error(said.getvalue()) or f"pytest ended with exit code {int(code)}"
         shutil.rmtree(self.basetemp, ignore_errors=True)

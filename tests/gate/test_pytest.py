@@ -33,7 +33,7 @@ def told(plan, base, asked, *_, **__):
 check.against_revision = told
 """
 
-TESTS = '''
+TESTS = """
 import enum
 import json
 import pytest
@@ -102,7 +102,7 @@ def test_generator(benchmark):
 
 def test_other():
     pass
-'''
+"""
 
 
 @pytest.fixture
