@@ -1,4 +1,7 @@
-"""attnbench: what does each attention mechanism cost, on this machine, at this length?"""
+"""attnbench: what does each attention mechanism cost, on this machine, at this length?
+
+PYTEST_DONT_REWRITE: a process that times tests has imported it before pytest begins.
+"""
 
 from typing import TYPE_CHECKING
 

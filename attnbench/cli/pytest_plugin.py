@@ -1,155 +1,353 @@
 """A plug-in for pytest: are tests slower than in another revision?
 
 With `--attnbench-base REF`, the tests that are marked `attnbench` or use the fixture `benchmark`
-are the cases of one check, and each fails if it is slower. Of a test with this fixture, only what
-it gives to the fixture is timed. Without the option they run as any other test; the fixture is that
-of pytest-benchmark, where this is installed.
+are the cases of one check. Before they run, processes of their own time them on both sides; then
+every test runs as it would without the option, and one that passes but is slower fails. Of a test
+with this fixture, only what it gives to the fixture is timed. What cannot be timed is named at the
+end, with the reason. The fixture is that of pytest-benchmark, or of pytest-codspeed, where one of
+them is installed.
 """
 
+import re
+import sys
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.config import default_plugins
+
+from attnbench.cli.benchmark_fixture import StandIn, add_options, offers_fixture
+from attnbench.measure.pytest_run import MARK, PASSED, is_timed, name_of
 
 if TYPE_CHECKING:
-    from attnbench.gate.finding import Report
-    from attnbench.records import Selection
+    from attnbench.gate.finding import Finding, Report
+    from attnbench.gate.measuring import Runner
 
-MARK, FIXTURE = "attnbench", "benchmark"
-CHECKED = pytest.StashKey["Report"]()
-# of classes, and what their tests would need first
-SET_UPS = ("setup_method", "setup_class", "setUp")
+STANDS_IN = pytest.StashKey[bool]()
+DISTRIBUTED = pytest.StashKey[bool]()
+PASSES = pytest.StashKey[bool]()  # whether any test that is to be timed has passed
+COMPARISON = pytest.StashKey["Comparison"]()
+BASE_OPTION, BUDGET_OPTION = "--attnbench-base", "--attnbench-budget"
+FOREVER_S = 1e9
+# of plug-ins, by the name that they register under: what makes a measuring run quick and quiet
+QUICK = (
+    ("cacheprovider", ("-o", "cache_dir=$ATTNBENCH_FOLDER/cache")),
+    ("pytest_cov", ("--no-cov",)),
+    (
+        "benchmark",
+        (
+            "--benchmark-min-rounds=1",
+            "--benchmark-max-time=0.000001",
+            "--benchmark-min-time=0.000001",
+            "--benchmark-warmup=off",
+        ),
+    ),
+)
 
 
-class Fixture:
-    """The fixture, where pytest-benchmark does not offer it."""
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What a check says of tests, by their names.
 
-    @pytest.fixture
-    def benchmark(self) -> Any:
-        """Calls what it is given."""
-        return lambda function, *args, **kwargs: function(*args, **kwargs)
+    `untimed` has the reasons of those that could not be timed on head, `absent` those of base
+    alone; `error` says why there is no `report`. Names are relative to the repository, which holds
+    `rootdir`, pytest's own root.
+    """
+
+    report: "Report | None" = None
+    rootdir: str = "."
+    untimed: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    error: str = ""
+
+    def findings(self, item: pytest.Item) -> tuple["Finding", ...]:
+        """What was found of a test."""
+        name = name_of(item.nodeid, self.rootdir)
+        found = self.report.findings if self.report is not None else ()
+        return tuple(finding for finding in found if finding.case == name)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the time of any test was compared."""
+        from attnbench.metrics import TIME
+
+        found = self.report.findings if self.report is not None else ()
+        return any(f.metric == TIME and (f.decided or f.ratio is not None) for f in found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a user's pytest runs: in folders relative to `root`, the repository."""
+
+    root: Path
+    rootdir: str
+    folder: str
+    arguments: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: pytest.Config, root: Path) -> "Place":
+        """The place of a session. Raises `UsageError` if pytest's root lies elsewhere."""
+        from attnbench.errors import UsageError
+
+        given = config.invocation_params
+        rootdir, folder = config.rootpath.resolve(), Path(given.dir).resolve()
+        if not rootdir.is_relative_to(root):
+            raise UsageError(
+                f"pytest's root {rootdir} is outside the repository {root} of {BASE_OPTION}; give"
+                " another with --rootdir"
+            )
+        if not folder.is_relative_to(root):
+            raise UsageError(f"{folder} is outside the repository {root}; call pytest from there")
+        quick = [own for name, own in QUICK if config.pluginmanager.hasplugin(name)]
+        return cls(
+            root=root,
+            rootdir=rootdir.relative_to(root).as_posix(),
+            folder=folder.relative_to(root).as_posix(),
+            arguments=(*map(str, given.args), *chain.from_iterable(quick)),
+        )
+
+    def about(self) -> dict[str, Any]:
+        """What a measuring process is told, and the modules of pytest that all of them share."""
+        own = [f"_pytest.{name}" for name in default_plugins if name != "pytester"]
+        shared = [name for name in ("pytest", *own) if name in sys.modules]
+        return {**asdict(self), "root": str(self.root), "modules": shared}
+
+    def name(self, nodeid: str) -> str:
+        """A test as a check names it."""
+        return name_of(nodeid, self.rootdir)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that request a check."""
     group = parser.getgroup(MARK, "performance against another revision")
     group.addoption(
-        "--attnbench-base",
+        BASE_OPTION,
         metavar="REF",
         help="Time tests that are marked attnbench, or use benchmark, against this revision.",
     )
-    group.addoption(
-        "--attnbench-budget", metavar="TIME", default="5m", help="Time for all of them. [5m]"
-    )
+    group.addoption(BUDGET_OPTION, metavar="TIME", default="5m", help="Time for all of them. [5m]")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> None:
+    """Stand in for pytest-benchmark, where nothing that is loaded offers its fixture."""
+    early_config.stash[STANDS_IN] = not offers_fixture(early_config.pluginmanager)
+    if early_config.stash[STANDS_IN]:
+        add_options(parser)
+        early_config.pluginmanager.register(StandIn())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Run tests in this process, since a check times one after the other."""
+    if is_asked(config):
+        options = config.option
+        config.stash[DISTRIBUTED] = bool(getattr(options, "numprocesses", None)) or (
+            getattr(options, "dist", "no") != "no" and bool(getattr(options, "tx", None))
+        )
+        if hasattr(options, "numprocesses"):
+            options.numprocesses = 0
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark and the fixture; a check needs the machine for itself."""
-    config.addinivalue_line("markers", f"{MARK}: timed against --attnbench-base")
-    if not any(map(config.pluginmanager.hasplugin, (FIXTURE, "pytest_benchmark.plugin"))):
-        config.pluginmanager.register(Fixture())
-    if config.getoption("attnbench_base") and hasattr(config, "workerinput"):
-        raise pytest.UsageError("--attnbench-base times one test after the other; leave out -n")
+    """Declare the marks, and refuse what cannot be understood."""
+    config.addinivalue_line("markers", f"{MARK}: timed against {BASE_OPTION}")
+    if config.stash.get(STANDS_IN, False):
+        config.addinivalue_line("markers", "benchmark: settings of a benchmark")
+    if not is_asked(config):
+        return
+    from attnbench.errors import UsageError
+    from attnbench.workloads.axes import seconds
+
+    if not config.getoption("attnbench_base").strip():
+        raise pytest.UsageError(
+            f"{BASE_OPTION} is empty: give a branch, tag or commit, such as origin/main; where it"
+            " comes from a variable, that is not set"
+        )
+    try:
+        seconds(config.getoption("attnbench_budget"), BUDGET_OPTION)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave the fixture out where this process does not run the test."""
-    if is_checked(item) and FIXTURE in item.fixturenames:
-        item.funcargs[FIXTURE] = None
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Check all tests that are timed before any test runs."""
+    stops = session.testsfailed and not session.config.option.continue_on_collection_errors
+    if is_asked(session.config) and not session.config.option.collectonly and not stops:
+        items = [item for item in session.items if is_timed(item)]
+        if items:
+            session.config.stash[COMPARISON] = compared(session.config, items)
+    return (yield)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Fail if the test is slower than on base; the first one checks them all."""
-    session = pyfuncitem.session
-    if not is_checked(pyfuncitem):
-        return None
-    if why := unsuitable(pyfuncitem):
-        pytest.fail(f"{pyfuncitem.name} cannot be timed: {why}", pytrace=False)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+    """Let a test that passes fail if it is slower, and count as skipped if that is unknown."""
+    report: pytest.TestReport = yield
+    comparison = item.config.stash.get(COMPARISON, None)
+    own = report.when == "call" and report.passed and not hasattr(report, "wasxfail")
+    if comparison is None or not own or not is_timed(item):
+        return report
     from attnbench.render.check_page import sentence
 
-    if CHECKED not in session.stash:
-        session.stash[CHECKED] = checked(session)
-    report, case = session.stash[CHECKED], str(selection(pyfuncitem, top(pyfuncitem)))
-    for finding in report.findings:
-        if finding.case == case:
-            if finding.fails or finding.unmeasured or finding in report.unchecked:
-                pytest.fail(sentence(finding), pytrace=False)
-            if not finding.decided:
-                pytest.skip(sentence(finding))
-    return True
+    item.config.stash[PASSES] = True
+    for finding in comparison.findings(item):
+        if finding.fails:
+            report.outcome = "failed"
+            report.longrepr = in_our_words(sentence(finding))
+            break
+        if not finding.decided and not is_added(finding):
+            report.outcome = "skipped"
+            file, line, _ = item.reportinfo()
+            reason = f"Skipped: {in_our_words(sentence(finding))}"
+            report.longrepr = (str(file), (line or 0) + 1, reason)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Exit with 2 where tests passed that were to be compared, and none was."""
+    comparison = session.config.stash.get(COMPARISON, None)
+    passes = session.config.stash.get(PASSES, False)
+    if comparison is not None and passes and not session.exitstatus and is_void(comparison):
+        session.exitstatus = 2
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the overall verdict of the check."""
-    session = getattr(terminalreporter, "_session", None)
-    if session is not None and CHECKED in session.stash:
-        from attnbench.render.check_page import headline
-
-        terminalreporter.write_line(f"attnbench: {headline(session.stash[CHECKED])}")
-
-
-def is_checked(item: pytest.Item) -> TypeGuard[pytest.Function]:
-    """Whether a check is asked for and times this test."""
-    if not (item.config.getoption("attnbench_base") and isinstance(item, pytest.Function)):
-        return False
-    return item.get_closest_marker(MARK) is not None or FIXTURE in item.fixturenames
+    """Print the overall verdict of the check, and what was not timed."""
+    config = terminalreporter.config
+    if config.stash.get(DISTRIBUTED, False):
+        text = "tests ran one after the other: -n has no effect with " + BASE_OPTION
+        terminalreporter.write_line(f"{MARK}: {text}")
+    if (comparison := config.stash.get(COMPARISON, None)) is not None:
+        for line in summary(comparison):
+            terminalreporter.write_line(f"{MARK}: {line}")
 
 
-def arguments(item: pytest.Function) -> dict[str, Any]:
-    """The arguments of `parametrize`, without those for fixtures."""
-    given = dict[str, Any]()
-    for mark in item.iter_markers("parametrize"):
-        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
-        if not mark.kwargs.get("indirect"):
-            given |= {name: item.callspec.params[name] for name in map(str.strip, names)}
-    return given
+def is_asked(config: pytest.Config) -> bool:
+    """Whether a check is asked for."""
+    return config.getoption("attnbench_base") is not None
 
 
-def unsuitable(item: pytest.Function) -> str:
-    """Why a test cannot be called in another process; empty if it can."""
-    given = arguments(item)
-    if other := {*item._fixtureinfo.argnames} - {*given, FIXTURE}:
-        return f"it takes the fixture {min(other)}"
-    if any(hasattr(item.cls, name) for name in SET_UPS):
-        return "its class has a set-up"
-    plain = (str, int, float, type(None))  # which JSON keeps as they are
-    odd = [name for name, value in given.items() if not isinstance(value, plain)]
-    return f"its parameter {odd[0]} is neither a number nor a text" if odd else ""
+def is_added(finding: "Finding") -> bool:
+    """Whether it says that base has no such test."""
+    return finding.reason.startswith("added: ")
 
 
-def checked(session: pytest.Session) -> "Report":
-    """One check of all tests of this kind that will run."""
+def is_void(comparison: Comparison) -> bool:
+    """Whether nothing was compared, though there was something on both sides."""
+    found = comparison.report.findings if comparison.report is not None else ()
+    return not comparison.compares and not (found and all(map(is_added, found)))
+
+
+def in_our_words(text: str) -> str:
+    """A text of a check with the names that its options have in pytest."""
+    return re.sub(r"(?<![\w-])--(base|budget)\b", r"--attnbench-\1", text)
+
+
+def summary(comparison: Comparison) -> Generator[str, None, None]:
+    """The verdict, then the tests that were not compared, each with its reason."""
+    from attnbench.render.check_page import headline
+
+    report = comparison.report
+    if comparison.error:
+        yield f"NOT CHECKED: {in_our_words(comparison.error)}"
+    elif report is not None:
+        yield in_our_words(headline(report))
+        yield f"{report.head} against {report.base}"
+        yield from map(in_our_words, report.notes)
+        for finding in filter(is_added, report.findings):
+            yield f"added, so there is nothing to compare with: {finding.case}"
+    elif comparison.untimed:
+        yield "NOT CHECKED: no test could be timed"
+    for name, reason in comparison.untimed.items():
+        yield f"not timed: {name}: {reason}"
+    for name in comparison.absent:
+        yield f"not compared, as it is on base only: {name}"
+
+
+def compared(config: pytest.Config, items: list[pytest.Function]) -> Comparison:
+    """A check of these tests; where it cannot be made, the reason.
+
+    Ends the session where what was asked cannot be understood.
+    """
     from attnbench.cli.starting import runner
-    from attnbench.errors import AttnbenchError
+    from attnbench.errors import AttnbenchError, UsageError
+    from attnbench.gate.repository import commit, root
+    from attnbench.measure.pytest_worker import BASE, kept_trials
+
+    try:
+        top = root(config.rootpath).resolve()
+        commit(top, config.getoption("attnbench_base"))
+        place = Place.of(config, top)
+        names = tuple(dict.fromkeys(place.name(item.nodeid) for item in items))
+        with runner(tests=place.about()) as measuring:
+            comparison = measured(config, names, place, measuring)
+            base = kept_trials(measuring.server.folder, BASE)
+    except UsageError as error:
+        pytest.exit(f"attnbench: {in_our_words(str(error))}", returncode=2)
+    except AttnbenchError as error:
+        return Comparison(error=str(error))
+    absent = tuple(name for name in base.tests if name not in names)
+    return replace(comparison, rootdir=place.rootdir, absent=absent)
+
+
+def measured(
+    config: pytest.Config, names: tuple[str, ...], place: "Place", runner: "Runner"
+) -> Comparison:
+    """A check of those of these tests that can be timed, within the budget.
+
+    Raises `AttnbenchError`.
+    """
+    from attnbench.errors import CannotRun
     from attnbench.gate.cases import CheckPlan
     from attnbench.gate.check import against_revision
+    from attnbench.measure.pytest_worker import HEAD, kept_trials
+    from attnbench.records import Selection
     from attnbench.workloads.axes import seconds
 
-    items = [item for item in session.items if is_checked(item) and not unsuitable(item)]
-    base, budget = (session.config.getoption(f"attnbench_{of}") for of in ("base", "budget"))
-    root = top(items[0])
-    try:
-        plan = CheckPlan(budget_s=seconds(budget, "--attnbench-budget"))
-        asked = [selection(item, root) for item in items]
-        with runner(functions=True) as measuring:
-            return against_revision(plan, base, asked, measuring, root, functions=True)
-    except AttnbenchError as error:
-        pytest.exit(f"attnbench: {error}", returncode=2)
+    budget_s = seconds(config.getoption("attnbench_budget"), BUDGET_OPTION)
+    begun = time.monotonic()
+    runner.observe("running the tests once")
+    with runner.within(budget_s), runner.loaded(HEAD, place.root) as worker:
+        answer = worker.ask(budget_s or FOREVER_S, do="tried")
+    if answer["outcome"] != "ok":
+        raise CannotRun(f"the tests did not run in a process of their own: {answer['reason']}")
+    trials = kept_trials(runner.server.folder, HEAD)
+    untimed = dict[str, str]()
+    for name in names:
+        trial = trials.of(name)
+        if trial is None or trial.outcome != PASSED:
+            untimed[name] = trial.reason if trial else "it does not run in a process of its own"
+    chosen = [Selection(name=name) for name in names if name not in untimed]
+    if not chosen:
+        return Comparison(untimed=untimed)
+    left_s = None if budget_s is None else max(1.0, budget_s - (time.monotonic() - begun))
+    plan = CheckPlan(budget_s=left_s)
+    base = config.getoption("attnbench_base")
+    report = against_revision(plan, base, chosen, runner, place.root, functions=True)
+    return Comparison(report=harmless(report), untimed=untimed)
 
 
-def top(item: pytest.Function) -> Path:
-    """The repository of a test."""
-    from attnbench.gate.repository import root
+def harmless(report: "Report") -> "Report":
+    """The report in which only times fail.
 
-    return root(item.path.parent).resolve()
+    A test that ran by itself, and not beside the other side, may have met what only one can have,
+    such as a port; one that fails by itself is red without a check.
+    """
+    from attnbench.gate.finding import RUNS
+    from attnbench.statistics.verdict import Verdict
 
-
-def selection(item: pytest.Function, root: Path) -> "Selection":
-    """A test as a check names it: `tests/test_it.py:TestOne.test_it[n=3]`."""
-    from attnbench.records import Selection
-
-    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
-    place, name = item.path.resolve().relative_to(root), ".".join([*classes, item.originalname])
-    return Selection(name=f"{place.as_posix()}:{name}", options=tuple(arguments(item).items()))
+    findings = tuple(
+        replace(finding, fails=False, verdict=Verdict.UNSURE)
+        if finding.fails and finding.metric == RUNS
+        else finding
+        for finding in report.findings
+    )
+    return replace(report, findings=findings)

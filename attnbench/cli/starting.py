@@ -1,6 +1,6 @@
 """Starts the measuring processes of verbs that compare source trees."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,14 +11,21 @@ from attnbench.run.pool import Pool
 
 
 @contextmanager
-def runner(functions: bool = False, own: bool = False) -> Iterator[Runner]:
+def runner(
+    functions: bool = False, own: bool = False, tests: Mapping[str, Any] | None = None
+) -> Iterator[Runner]:
     """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain.
 
-    For `functions`, torch is loaded only if they load it.
+    For `functions`, torch is loaded only if they load it; so too for `tests`, which says where and
+    how pytest runs them (`measure.pytest_worker`), and which modules all processes share.
     """
     shown = console.err()
-    calls: dict[str, Any] = {"modules": (), "module": "attnbench.measure.calls"}
-    with Pool(SCRIPT, seed=0, **(calls if functions else {"own": own})) as server:
+    about: dict[str, Any] = {"own": own}
+    if functions:
+        about = {"modules": (), "module": "attnbench.measure.calls"}
+    if tests is not None:
+        about = {"module": "attnbench.measure.pytest_worker", **tests}
+    with Pool(SCRIPT, seed=0, **about) as server:
         if not shown.is_terminal:
             yield Runner(server=server)
             return

@@ -133,7 +133,7 @@ def repository_name(name: str, folder: Path, root: Path) -> str:
     """
     if own := layers(name):
         return stack_of(replace(one, name=repository_name(one.name, folder, root)) for one in own)
-    if ".py:" not in name:
+    if ".py:" not in name or "::" in name:  # a test is named from the repository's top folder
         return name
     path, _, card = name.rpartition(":")
     try:

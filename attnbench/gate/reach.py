@@ -78,11 +78,12 @@ def named(path: str, card: str) -> str:
 
 
 def file_of(name: str, root: Path, folder: str = "") -> str:
-    """The file of the repository that holds a mechanism or function; empty if there is none.
+    """The file of the repository that holds a mechanism, function or test; empty if there is none.
 
     `folder`, relative to the repository, is where the name was given.
     """
-    place = name.rpartition(":")[0]
+    test, is_test, _ = name.partition("::")
+    place = test if is_test else name.rpartition(":")[0]
     offered = [point.module for point in entry_points(group=GROUP, name=name)]
     module = place or next(iter(offered), f"attnbench.mechanisms.{name}")
     if place.endswith(".py"):

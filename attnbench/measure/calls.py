@@ -13,6 +13,7 @@ from typing import Any
 
 from attnbench.catalogue.registry import module_of
 from attnbench.devices.finding import find
+from attnbench.devices.protocol import Iterate
 from attnbench.devices.timing import HostStopwatch, increments, repeated, sample, warm_up
 from attnbench.measure import allocator, results
 from attnbench.measure.server import Answering, Unmeasured, end_children
@@ -51,7 +52,7 @@ class Worker(Answering):
     def __init__(self, tree: str | None, seed: int, **_: Any) -> None:
         self.tree, self.seed = Path(tree or ".").resolve(), seed
         self.waited = find("cpu").meter().waited
-        self.watch = HostStopwatch(counts=Clock.CPU)
+        self.watch: HostStopwatch = HostStopwatch(counts=Clock.CPU)
         allocator.keep_pages()
 
     def measure_memory(self, mechanism: str, options: Any = (), **_: Any) -> Answer:
@@ -68,7 +69,11 @@ class Worker(Answering):
     def build(self, mechanism: str, options: Any = (), warmup_s: float = 0.0, **_: Any) -> Answer:
         """Call the function until its times are steady, for at most `warmup_s` of wall time."""
         self.call = self.ready(mechanism, options)
-        iterate = repeated(self.call)
+        return self.warmed(warmup_s)
+
+    def warmed(self, warmup_s: float) -> Answer:
+        """Call what is timed until its times are steady; answers how long a call takes."""
+        iterate = self.iteration()
         first = sample(iterate, lambda: None, self.watch, 1)
         warm = warm_up(iterate, lambda: None, self.watch, first, warmup_s)
         gc.collect()
@@ -78,10 +83,14 @@ class Worker(Answering):
     def lap(self, iterations: int, **_: Any) -> Answer:
         """One sample of that many calls, without the cost of a clock in between."""
         waited = increments(self.waited)
-        taken = sample(repeated(self.call, iterations), lambda: None, self.watch, 1)
+        taken = sample(self.iteration(iterations), lambda: None, self.watch, 1)
         waited_s = waited()
         known = None if math.isnan(waited_s) else waited_s
         return {"sample": taken._replace(iterations=iterations, waited_s=known)}
+
+    def iteration(self, calls: int = 1) -> Iterate:
+        """That many calls of what is timed, in a row."""
+        return repeated(self.call, calls)
 
     def finish(self, **_: Any) -> Answer:
         """The process measures nothing else, since a function may leave anything behind."""
@@ -112,9 +121,7 @@ class Worker(Answering):
             function: Callable[..., Any] = getattr(found, method)
         except AttributeError as error:
             raise Unmeasured("missing", f"{place} has no {attribute}") from error
-        for generator, start in SEEDS:
-            if generator in sys.modules:
-                getattr(sys.modules[generator], start)(self.seed)
+        seed(self.seed)
         benchmark, given = Benchmark(), dict(options)
         if "benchmark" in inspect.signature(function).parameters:
             given["benchmark"] = benchmark
@@ -125,3 +132,10 @@ class Worker(Answering):
         if "benchmark" in given and not benchmark.call:
             raise TypeError(f"{name} gives nothing to its fixture benchmark")
         return benchmark.call or (made if callable(made) else partial(function, **given))
+
+
+def seed(number: int) -> None:
+    """Start the random generators that are loaded from this number."""
+    for generator, start in SEEDS:
+        if generator in sys.modules:
+            getattr(sys.modules[generator], start)(number)

@@ -187,25 +187,51 @@ def start_worker(pipe: int, output: int, parent: int) -> None:
     os._exit(0)  # no thread or hook of a mechanism may hold the process
 
 
-def serve(connection: socket.socket) -> None:
-    """Answer until the other end is closed; the first question says what this worker measures.
+class Conversation:
+    """Questions on a connection and their answers, each a numbered line.
 
-    Questions and answers are numbered lines.
+    A worker has it as `conversation`: one that must stay within a call, such as that of a test, can
+    answer further questions from there.
     """
-    answer, own = load, os.getpid()
-    with suppress(OSError), connection.makefile("rb") as questions:
-        for line in questions:
-            number, question = json.loads(line)
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.own = os.getpid()
+        self.number = 0  # of the last question
+        self.lines = connection.makefile("rb")
+
+    def questions(self) -> Iterator[dict[str, Any]]:
+        """Each question, once it is asked, until the other end is closed."""
+        for line in self.lines:
+            self.number, question = json.loads(line)
+            yield question
+
+    def reply(self, answer: dict[str, Any]) -> None:
+        """Answer the last question. Raises `OSError` if nobody listens any more."""
+        if os.getpid() != self.own:  # a mechanism has forked, and this is the child
+            os._exit(0)
+        try:
+            text = json.dumps([self.number, answer])
+        except (TypeError, ValueError) as error:
+            failed = {"outcome": "failed", "reason": described(error)}
+            text = json.dumps([self.number, failed])
+        self.connection.sendall(text.encode() + b"\n")
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer until the other end is closed; the first question says what this worker measures."""
+    answer = load
+    conversation = Conversation(connection)
+    with suppress(OSError), conversation.lines:
+        for question in conversation.questions():
             try:
                 found = answer(**question)
                 if answer is load:
                     answer, found = found, {"outcome": "ok"}
-                text = json.dumps([number, found])
+                    answer.__self__.conversation = conversation
             except BaseException as error:  # a mechanism may raise anything
-                text = json.dumps([number, {"outcome": "failed", "reason": described(error)}])
-            if os.getpid() != own:  # a mechanism has forked, and this is the child
-                return
-            connection.sendall(text.encode() + b"\n")
+                found = {"outcome": "failed", "reason": described(error)}
+            conversation.reply(found)
 
 
 def load(

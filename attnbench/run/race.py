@@ -204,9 +204,10 @@ class Round(AbstractContextManager["Round"]):
         if entry.failed is None and not entry.laps:
             entry.failed = CUT_OFF
         if entry.failed is None:
-            wrong = contradiction(entry.laps.values(), self.running[name].user_s())
+            used_s = self.running[name].user_s()
             entry.finished = self.ask(name, entry, do="finish", left_s=self.left_s())
-            if wrong:
+            untimed_s = entry.finished.get("untimed_s", 0.0)  # of set-ups between calls
+            if wrong := contradiction(entry.laps.values(), used_s - untimed_s):
                 entry.failed, entry.laps = impossible(wrong), {}
         if entry.failed or entry.finished["needs_new_process"]:
             self.end([name])

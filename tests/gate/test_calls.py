@@ -186,22 +186,3 @@ def test_a_test_is_called_as_pytest_would(name, options, reason, shop):
     with runner(functions=True) as measuring, measuring.server.process(shop.folder) as worker:
         answer = worker.ask(60.0, do="measure_memory", **asked)
     assert reason in answer["reason"] if reason else answer["outcome"] == "ok"
-
-
-def test_the_plug_in_times_what_benchmark_is_given_methods_and_parameters(shop):
-    shop.write("tests/test_shop.py", TESTS)
-    shop.commit("tests with arguments")
-    code, text = pytested(shop)
-    assert (code, "6 passed" in text) == (0, True), text
-    shop.write("conftest.py", TOLD)
-    code, text = pytested(shop, "--attnbench-base", "HEAD")
-    assert (code, "2 failed, 4 skipped" in text) == (1, True), text
-    for case in ("TestShop.test_method[n=2]", "test_pair[text=a,other=None]", "test_nothing"):
-        assert f"tests/test_shop.py:{case}: time unsure; +0.0 %" in text
-    assert "test_with_fixture cannot be timed: it takes the fixture tmp_path" in text
-    assert "cannot be timed: its parameter x is neither a number nor a text" in text
-
-
-def test_the_plug_in_refuses_what_is_no_revision(shop):
-    code, text = pytested(shop, "--attnbench-base", "nowhere")
-    assert (code, "is not a commit" in text, "Traceback" in text) == (2, True, False), text

@@ -1,0 +1,278 @@
+"""One measuring process for tests: it times them from within pytest, while their fixtures live.
+
+Whether a test can be timed shows a run of all of them in a process of its own, of which each side
+keeps what it finds in a file: `Trials`.
+"""
+
+import gc
+import os
+import sys
+import sysconfig
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import json
+
+from attnbench.devices.protocol import PHASES, Iterate, Lap
+from attnbench.devices.timing import HostStopwatch, repeated
+from attnbench.measure import calls
+from attnbench.measure.calls import seed
+from attnbench.measure.pytest_run import (
+    FAILED,
+    PASSED,
+    Place,
+    Run,
+    Timed,
+    Timing,
+    Trial,
+    Trying,
+)
+from attnbench.measure.server import Conversation, Unmeasured, end_children
+from attnbench.records import Clock, Sample
+from attnbench.run.process import Answer
+
+BASE, HEAD = "base", "head"
+UNTIMED = "untimed"  # phase of a set-up or teardown
+SETTING_UP_S = 0.25  # of a sample whose calls need a set-up, after which no further call begins
+PACKAGES = frozenset({"site-packages", "dist-packages"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What became of the tests of a side that are to be timed, by name.
+
+    `unread` has the reasons of files that could not be collected; `error` says why pytest ran
+    nothing; `modules` are the files of modules that were loaded.
+    """
+
+    tests: Mapping[str, Trial] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+    modules: Sequence[str] = ()
+
+    def of(self, name: str) -> Trial | None:
+        """What became of a test; None if there is none of this name."""
+        if name in self.tests:
+            return self.tests[name]
+        for place, reason in self.unread.items():
+            if name.startswith(place):
+                return Trial(outcome=FAILED, reason=f"{place} cannot be collected: {reason}")
+        return Trial(outcome=FAILED, reason=self.error) if self.error else None
+
+
+def kept_trials(folder: Path, side: str) -> Trials:
+    """What a process of a side has kept in the folder of its pool; nothing if none has."""
+    file = folder / f"tests-{side}.json"
+    return json.decode(file.read_bytes(), type=Trials) if file.is_file() else Trials()
+
+
+class Watch(HostStopwatch):
+    """A stopwatch that rests in the phase `UNTIMED`; `untimed_s` is the CPU time of those."""
+
+    untimed_s = 0.0
+
+    def lap(self, phase: str) -> None:
+        if phase in PHASES:
+            super().lap(phase)
+            return
+        self.untimed_s += self.cpu_clock() - self.cpu_mark
+        self.start()
+
+
+class Worker(calls.Worker):
+    """Serves one source tree; a `mechanism` is the node id of a test, relative to the repository.
+
+    `root`, `rootdir`, `folder` and `arguments` are those of a `Place`.
+    """
+
+    conversation: Conversation
+    watch: Watch
+    share = 1.0  # calls that a sample stands for, of one that was made
+
+    def __init__(
+        self,
+        tree: str | None,
+        seed: int,
+        *,
+        root: str,
+        rootdir: str,
+        folder: str,
+        arguments: Sequence[str],
+        **_: Any,
+    ) -> None:
+        super().__init__(tree, seed)
+        self.watch = Watch(counts=Clock.CPU)
+        self.scratch = Path(os.environ["ATTNBENCH_FOLDER"])
+        self.place = Place(
+            tree=self.tree,
+            root=Path(root),
+            rootdir=rootdir,
+            folder=folder,
+            arguments=arguments,
+            scratch=self.scratch,
+        )
+        self.side = HEAD if self.tree == Path(root) else BASE
+        self.is_finished = False
+        working = self.tree / folder
+        if working.is_dir():
+            os.chdir(working)
+        # `python -m pytest` finds what lies in its working folder, as plain pytest does not
+        places = [str(place) for place in (working, working / "src") if place.is_dir()]
+        sys.path[:0] = [place for place in places if place not in sys.path]
+
+    def tried(self, **_: Any) -> Answer:
+        """Run all tests that are to be timed once; what became of them is kept in a file."""
+        return {"error": self.trials.error}
+
+    @cached_property
+    def trials(self) -> Trials:
+        """What became of the tests, in a process of this side: this one's child or an earlier one.
+
+        Where the tests end that process, there is an error.
+        """
+        file = self.scratch / f"tests-{self.side}.json"
+        if not file.is_file():
+            in_child(Trying(self.place), file)
+        if not file.is_file():
+            return Trials(error="the process in which pytest ran the tests has ended")
+        return kept_trials(self.scratch, self.side)
+
+    def trial(self, name: str) -> Trial | None:
+        """What became of a test; of one alone where all together ended their process."""
+        if self.trials.tests or not self.trials.error:
+            return self.trials.of(name)
+        file = self.scratch / f"test-{self.side}-{os.getpid()}.json"
+        file.unlink(missing_ok=True)
+        in_child(Trying(self.place, name), file)
+        if not file.is_file():
+            return Trial(outcome=FAILED, reason="it ends the process in which pytest runs it")
+        return json.decode(file.read_bytes(), type=Trials).of(name)
+
+    def measure_memory(self, mechanism: str, options: Any = (), **_: Any) -> Answer:
+        """Whether a test can be timed; nothing is counted. Raises `Unmeasured`."""
+        trial = self.trial(mechanism)
+        if trial is None:
+            raise Unmeasured("missing", f"there is no test {mechanism}")
+        if trial.outcome != PASSED:
+            raise Unmeasured(trial.outcome, trial.reason)
+        return {"values": {}, "form": "", "case": mechanism, "needs_new_process": False}
+
+    def files(self, watched: Collection[str] = ()) -> Answer:
+        """The files of modules that the tests have loaded, without those of installed packages."""
+        kept = [file for file in self.trials.modules if file in watched or not is_installed(file)]
+        return {"modules": kept, "libraries": []}
+
+    def build(self, mechanism: str, options: Any = (), warmup_s: float = 0.0, **_: Any) -> Answer:
+        """Run a test up to what it gives to be timed, and warm up.
+
+        Further questions are answered from within the test; this returns once the last one has been
+        asked, with its answer. Raises `Unmeasured`.
+        """
+        run = Timing(self.place, mechanism, lambda timed: self.measure(timed, warmup_s))
+        run.main()
+        if self.is_finished:
+            return self.finish()
+        raise Unmeasured(*why_untimed(run, mechanism))
+
+    def measure(self, timed: Timed, warmup_s: float) -> None:
+        """Warm up, and answer questions until the last one is asked, whose answer is left."""
+        self.timed = timed
+        self.call = partial(timed.target, *timed.args, **timed.kwargs)
+        seed(self.seed)
+        built = {"outcome": "ok", **self.warmed(warmup_s)}
+        self.watch.untimed_s = 0.0
+        self.conversation.reply(built)
+        for question in self.conversation.questions():
+            if question["do"] == "finish":
+                self.is_finished = True
+                gc.freeze()  # pytest collects garbage five times as it ends, half a second in all
+                return
+            self.conversation.reply(self.answer(**question))
+
+    def lap(self, iterations: int, **_: Any) -> Answer:
+        """One sample of that many calls."""
+        self.share = 1.0
+        taken: Sample = super().lap(iterations)["sample"]
+        stretched = {
+            name: value * self.share
+            for name in ("wall_s", "cpu_s", "forward_s", "waited_s")
+            if (value := getattr(taken, name)) is not None
+        }
+        return {"sample": taken._replace(**stretched)}
+
+    def finish(self, **_: Any) -> Answer:
+        """The process measures nothing else; set-ups took `untimed_s` of CPU time meanwhile."""
+        return {**super().finish(), "untimed_s": self.watch.untimed_s}
+
+    def iteration(self, calls: int = 1) -> Iterate:
+        """That many calls of what is timed, in a row; with a set-up, as many as there is time for.
+
+        `share` is how many times as many calls are asked for as are made.
+        """
+        if self.timed.setup is None and self.timed.teardown is None:
+            return repeated(self.call, calls)
+
+        def iterate(lap: Lap) -> None:
+            begun, made = time.monotonic(), 0
+            while made < calls and (not made or time.monotonic() - begun < SETTING_UP_S):
+                args, kwargs = self.timed.prepared()
+                lap(UNTIMED)
+                self.timed.target(*args, **kwargs)
+                lap("forward")
+                made += 1
+                if self.timed.teardown is not None:
+                    self.timed.teardown(*args, **kwargs)
+                lap(UNTIMED)
+            self.share = calls / made
+
+        return iterate
+
+
+def in_child(trying: Trying, file: Path) -> None:
+    """Run tests in a child of this process, and keep what became of them in a file.
+
+    There is no file where they end that process.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            trying.main()
+            part = file.with_suffix(".part")
+            part.write_bytes(json.encode(trials_of(trying)))
+            part.rename(file)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    end_children()
+
+
+def trials_of(run: Run) -> Trials:
+    """What became of the tests of a run in this process."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return Trials(
+        tests=run.trials,
+        unread=run.unread,
+        error=run.error,
+        modules=sorted({os.path.realpath(file) for file in files if file}),
+    )
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to an installed package or to Python."""
+    parts = Path(file).parts
+    return bool(PACKAGES & {*parts}) or file.startswith(sysconfig.get_path("stdlib"))
+
+
+def why_untimed(run: Run, name: str) -> tuple[str, str]:
+    """The outcome and reason of a test that ended before it gave anything to be timed."""
+    trials = trials_of(run)
+    trial = trials.of(name)
+    if trial is None:
+        return "missing", f"there is no test {name}"
+    if trial.outcome == PASSED:
+        return FAILED, "gave nothing to be timed, as it did before"
+    return trial.outcome, trial.reason

@@ -1,0 +1,172 @@
+"""Suites of tests under `pytest --attnbench-base`: they run as without it, and are timed."""
+
+import pytest
+
+from tests.gate.test_calls import pytested
+from tests.gate.test_calls import shop as shop
+
+CONFTEST = """
+import pytest
+import attnbench.gate.check as check
+from attnbench.gate.finding import Finding, Report
+from attnbench.statistics.verdict import Verdict
+
+
+@pytest.fixture(scope="session")
+def numbers(tmp_path_factory):
+    place = tmp_path_factory.mktemp("numbers") / "numbers"
+    place.write_text("3")
+    yield place
+
+
+def told(plan, base, asked, *_, **__):
+    def finding(one):
+        slower = "slow" in one.name
+        verdict = Verdict.SLOWER if slower else Verdict.UNSURE if "noisy" in one.name else "same"
+        about = {"metric": "time_s", "verdict": Verdict(verdict), "ratio": 1.0, "fails": slower}
+        reason = "no time was left (--budget 30s)" if "noisy" in one.name else ""
+        return Finding(mechanism=one.name, case=one.name, reason=reason, **about)
+
+    return Report(base=base, head="head", findings=tuple(map(finding, asked)))
+
+
+check.against_revision = told
+"""
+
+TESTS = """
+import enum
+import json
+import pytest
+from shop.code import index
+
+
+class Kind(enum.Enum):
+    A = 1
+    B = (2, 3)
+
+
+class TestShop:
+    def setup_method(self):
+        self.text = "1"
+
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_method(self, n, benchmark):
+        assert benchmark(json.dumps, n) == str(n)
+
+
+@pytest.mark.parametrize(("kind", "pair"), [(Kind.A, (1, 2)), (Kind.B, (object(), "a::b"))])
+def test_any_parameter(benchmark, kind, pair):
+    setup = lambda: (([kind],), {})
+    assert benchmark.pedantic(list, setup=setup, rounds=3, warmup_rounds=1) == [kind]
+
+
+def test_fixtures(benchmark, tmp_path, capsys, numbers):
+    print(benchmark(numbers.read_text, encoding="utf-8"))
+    assert capsys.readouterr().out == "3\\n"
+    assert benchmark.name == "test_fixtures"
+    assert benchmark.stats["mean"] > 0 and benchmark.stats.stats.min > 0
+    assert not benchmark.disabled
+    benchmark.group = "one"
+    benchmark.extra_info["n"] = 1
+
+
+@pytest.mark.attnbench
+def test_body(numbers):
+    assert numbers.exists()
+
+
+def test_noisy(benchmark):
+    benchmark(index)
+
+
+def test_slow(benchmark):
+    benchmark(index)
+
+
+def test_nothing(benchmark):
+    pass
+
+
+def test_skips(benchmark):
+    pytest.skip("not today")
+
+
+@pytest.mark.xfail(reason="known")
+def test_expected(benchmark):
+    assert benchmark(index)
+
+
+def test_generator(benchmark):
+    benchmark(lambda: (n for n in range(3)))
+
+
+def test_other():
+    pass
+"""
+
+
+@pytest.fixture
+def suite(shop):
+    shop.write("tests/test_shop.py", TESTS)
+    shop.write("conftest.py", CONFTEST)
+    shop.commit("a suite")
+    return shop
+
+
+def test_a_suite_is_as_green_as_without_a_check_but_for_what_is_slower(suite):
+    code, text = pytested(suite)
+    assert (code, "11 passed, 1 skipped, 1 xfailed" in text) == (0, True), text
+    code, text = pytested(suite, "--attnbench-base", "HEAD")
+    assert (code, "1 failed, 9 passed, 2 skipped, 1 xfailed" in text) == (1, True), text
+    assert "attnbench: FAILED: 1 slower" in text
+    for reason in (
+        "test_nothing: it gives nothing to its fixture benchmark",
+        "test_skips: skips itself: not today",
+        "test_expected: it is expected to fail",
+        "test_generator: what it times returns a generator that nobody runs",
+    ):
+        assert f"not timed: tests/test_shop.py::{reason}" in text
+    assert text.count("not timed: ") == 4
+    # a skip stands where the test does, and advises pytest's own option
+    line = 1 + TESTS.splitlines().index("def test_noisy(benchmark):")
+    assert f"tests/test_shop.py:{line}: tests/test_shop.py::test_noisy: time unsure" in text
+    assert "(--attnbench-budget 30s)" in text
+
+
+def test_options_of_suites_and_several_processes_do_no_harm(suite):
+    suite.write("conftest.py", CONFTEST.replace('"slow" in one.name', "False"))
+    asked = ("--attnbench-base", "HEAD", "-p", "xdist", "-n", "2", "--benchmark-disable")
+    code, text = pytested(suite, *asked, "-k", "test_method or test_other")
+    assert (code, "3 passed" in text) == (0, True), text
+    assert "-n has no effect with --attnbench-base" in text
+    code, text = pytested(suite, "--attnbench-base", "HEAD", "--benchmark-skip", "-k", "method")
+    assert (code, "2 skipped" in text, "failed" in text) == (0, True, False), text
+    code, text = pytested(suite, "--attnbench-base", "HEAD", "-k", "test_nothing")
+    assert (code, "1 passed" in text) == (2, True), text
+    assert "attnbench: NOT CHECKED: no test could be timed" in text
+    code, text = pytested(suite, "--benchmark-only", "-k", "test_method or test_other")
+    assert (code, "2 passed, 1 skipped" in text) == (0, True), text
+
+
+@pytest.mark.parametrize(
+    ("base", "words", "exit_code"),
+    [("", "--attnbench-base is empty", 4), ("nowhere", "is not a commit", 2)],
+)
+def test_what_is_no_revision_is_refused(base, words, exit_code, shop):
+    code, text = pytested(shop, "--attnbench-base", base)
+    assert (code, words in text, "Traceback" in text) == (exit_code, True, False), text
+    code, text = pytested(shop, "--attnbench-base", "HEAD", "--attnbench-budget", "soon")
+    assert (code, "--attnbench-budget 'soon' is not a time" in text) == (4, True), text
+
+
+@pytest.mark.long
+def test_what_is_on_one_side_alone_is_said_and_times_are_compared(shop):
+    old = "def test_{}(benchmark):\n    benchmark(sum, range(2000))\n\n\n"
+    shop.write("tests/test_shop.py", old.format("kept") + old.format("gone"))
+    shop.commit("two")
+    shop.write("tests/test_shop.py", old.format("kept") + old.format("new"))
+    code, text = pytested(shop, "--attnbench-base", "HEAD", "--attnbench-budget", "40s")
+    assert (code, "failed" in text) == (0, False), text
+    assert "added, so there is nothing to compare with: tests/test_shop.py::test_new" in text
+    assert "not compared, as it is on base only: tests/test_shop.py::test_gone" in text
+    assert "not timed" not in text
