@@ -390,7 +390,7 @@ class Attempts:
             return attempt, "the budget ended; raise --budget"
         if not beyond(attempt) or not self.raced_work:
             return attempt, ""
-        expected_s = self.raced_s * max(1.0, work(attempt) / self.raced_work)
+        expected_s = self.raced_s * work(attempt) / self.raced_work
         share_s = left_s / 2
         if attempt.gradients and expected_s * GRADIENTS > share_s:
             attempt = replace(attempt, gradients=False)

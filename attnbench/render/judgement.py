@@ -13,7 +13,7 @@ import numpy as np
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.scaling import CrossoverKind
-from attnbench.records import Aspect, Finding, Kernel, Row
+from attnbench.records import Aspect, Attempt, Finding, Kernel, Row
 from attnbench.render.cost_tables import speedup
 from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, number, table, words
 
@@ -26,6 +26,7 @@ PANEL = (
 )
 AXES = MappingProxyType({"bhnd": "[B, H, N, d]", "bnhd": "[B, N, H, d]"})
 ALIKE = 0.1  # what differs by no more at any length is as fast
+CLEARLY = 1e-2  # an error of a way to call it that is not its own
 SILENT_S = 5.0  # before the first line of progress
 EVERY_S = 10.0  # between such lines
 
@@ -119,11 +120,32 @@ def said_of(aspect: Aspect, verdict: Verdict) -> str:
     bad = [row for row in rows if not row.passes]
     if bad:
         return f"NOT {aspect} ({units.few(map(where, bad), 3)})"
-    made = [row.attempt.tokens for row in rows if row.tried]
+    made = [row.attempt for row in rows if row.tried]
     if not made:
         return f"not known whether {aspect}"
     as_far = "" if verdict.complete else ", as far as it was tried"
-    return f"{aspect} (N = {units.between(min(made), max(made))}{as_far})"
+    ranges = {causal: span(a.tokens for a in made if a.causal == causal) for causal in modes(made)}
+    if len(set(ranges.values())) == 1:
+        text = f"N = {next(iter(ranges.values()))}"
+    else:
+        text = "; ".join(f"{mode_text(causal)} N = {known}" for causal, known in ranges.items())
+    return f"{aspect} ({text}{as_far})"
+
+
+def modes(attempts: Iterable[Attempt]) -> tuple[bool, ...]:
+    """The values of `causal`, in the order in which they were tried."""
+    return tuple(dict.fromkeys(attempt.causal for attempt in attempts))
+
+
+def mode_text(causal: bool) -> str:
+    """`causal` or `not causal`."""
+    return "causal" if causal else "not causal"
+
+
+def span(lengths: Iterable[int]) -> str:
+    """`1 to 8,192`."""
+    known = sorted(lengths)
+    return units.between(known[0], known[-1])
 
 
 def where(row: Row) -> str:
@@ -140,8 +162,7 @@ def tried(verdict: Verdict) -> str:
     rows = [row for row in verdict.rows if row.tried]
     attempts = [row.attempt for row in rows]
     lengths = listed(attempt.tokens for attempt in attempts)
-    modes = [word for flag, word in ((True, "causal"), (False, "not causal")) if flag in
-             {attempt.causal for attempt in attempts}]  # fmt: skip
+    ways = " and ".join(map(mode_text, modes(attempts)))
     masked = ", masked" if any(attempt.masked for attempt in attempts) else ""
     gradients = [a.tokens for a in attempts if a.gradients]
     trains = any(name.startswith("d") for row in rows for name in row.errors)
@@ -155,7 +176,7 @@ def tried(verdict: Verdict) -> str:
     return (
         f"Tried at N = {lengths}; heads of width {widths};"
         f" {listed(a.heads for a in attempts)} heads; {listed(a.batch for a in attempts)}"
-        f" sequences; {' and '.join(modes)}{masked}; {backward}{again}. Nothing is known beyond."
+        f" sequences; {ways}{masked}; {backward}{again}. Nothing is known beyond."
     )
 
 
@@ -201,7 +222,7 @@ def called(verdict: Verdict) -> str:
     if len(kernel.modes) == 1 and "causal" in kernel.untaken:
         text += f", {'causal' if kernel.modes[0] else 'not causal'}"
     worse = [f"as {way} it errs by {error_cell(error).text}" for way, error in others
-             if error > least]  # fmt: skip
+             if error > max(least, CLEARLY)]  # fmt: skip
     text += f" ({'; '.join(worse)})" if worse else ""
     if kernel.untaken:
         text += f"; without {', '.join(kernel.untaken)}, which it does not take"
@@ -269,6 +290,10 @@ def speed(verdict: Verdict) -> Iterator[str]:
         yield f"Not raced: {verdict.unraced or 'nothing was timed'}."
         return
     yield from compared_speed(race, verdict.raced)
+    kernel = verdict.kernel
+    if kernel and len(kernel.modes) > 1:
+        other = "--no-causal" if verdict.raced_as else "--causal"
+        yield f"Raced {mode_text(verdict.raced_as)}; {other} races the other."
 
 
 def compared_speed(race: Analysis, lengths: Sequence[int] = ()) -> Iterator[str]:

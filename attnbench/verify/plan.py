@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnbench.attention.card import Card
+from attnbench.attention.core import LAYER, tensor_names
 from attnbench.records import Aspect, Attempt, Option
 from attnbench.records.selection import options_text
 from attnbench.verify.stress import BFLOAT16, LONG, MASKED, STRESSES, USUAL
@@ -78,14 +79,20 @@ def attempts(card: Card, config: Any, sizes: Sizes) -> Iterator[Attempt]:
         yield from with_options(card, usual, sizes)
         yield from other_heads(card, config, usual)
     yield replace(first, tokens=REPEATED, gradients=False, repeats=True, inputs="the same again")
+    names = tensor_names((card.mechanism or card).forms["eager"]) or LAYER
     for causal in sizes.modes:
-        usual = replace(first, causal=causal)
-        for tokens, batch in sizes.lengths:
-            yield replace(usual, tokens=tokens, batch=batch, raced=True)
+        steady = replace(first, aspect=Aspect.STEADY, causal=causal)
         for stress in STRESSES:
-            yield replace(usual, aspect=Aspect.STEADY, inputs=stress.name)
+            if not stress.changes.keys().isdisjoint(names):
+                yield replace(steady, inputs=stress.name)
         if sizes.dtype != "bfloat16":
-            yield replace(usual, aspect=Aspect.STEADY, inputs=BFLOAT16, dtype="bfloat16")
+            yield replace(steady, inputs=BFLOAT16, dtype="bfloat16")
+    for causal in sizes.modes:
+        for tokens, batch in sizes.lengths:
+            # the other mode is not raced
+            is_raced = causal == sizes.modes[0]
+            usual = replace(first, causal=causal, gradients=is_raced)
+            yield replace(usual, tokens=tokens, batch=batch, raced=True)
     raced = max((tokens for tokens, _ in sizes.lengths), default=0)
     long = replace(first, aspect=Aspect.STEADY, inputs=LONG.name, batch=1, gradients=False)
     for tokens in LONGER:
