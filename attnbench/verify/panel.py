@@ -321,15 +321,18 @@ def deviations(
     zero = torch.zeros(())
     known = {n: g for n, g in expected.gradients.items() if taken is None or n in taken}
     # those of fixed decays and of parameters are sums over all tokens, and would hide the others
-    of_tokens = [g for g in known.values() if g.dim() > 2 and attempt.tokens in g.shape[1:3]]
-    most = max((g.abs().max() for g in of_tokens or known.values()), default=zero)
+    of_tokens = {n for n, g in known.items() if g.dim() > 2 and attempt.tokens in g.shape[1:3]}
+    most = {
+        only: max((known[n].abs().max() for n in known if n in of_tokens or not only), default=zero)
+        for only in (False, True)
+    }
     for name in {**known, **ours.gradients}:
         if taken is not None and name not in taken:
             continue
         a, b = (values.gradients.get(name, zero) for values in (ours, expected))
         # under stress gradients cancel, and what is left of one is no measure of its terms
         floor = FLOOR if attempt.aspect is Aspect.RIGHT else 1.0
-        found[f"d{name}"] = relative(a, b, torch.maximum(b.abs().max(), floor * most))
+        found[f"d{name}"] = relative(a, b, torch.maximum(b.abs().max(), floor * most[name in of_tokens]))
     return found
 
 
