@@ -8,7 +8,7 @@ core's:
     the same      X, A, B, C         v = X,  g = A,  k = B,  q = C
     RWKV-7        r, w, k, v, a, b   q = r,  g = w,  r = −a e^(−w)
     the same      q, k, v, alpha, beta, gk    a and b of RWKV-7, and its logs of decays
-    forgetting    q, k, v, g         f = logit(e^g)
+    forgetting    q, k, v, g         f = logit(e^g) − b
 
 A mask has the meaning that is usual for its name, or another usual one (`MASKS`).
 """
@@ -68,14 +68,16 @@ def from_receptance(taken: Tensors) -> dict[str, Tensor]:
 
 
 def of_logits(core: Tensors) -> dict[str, Tensor]:
-    """The core's tensors with logs of decays g in place of their logits f."""
-    return {**{name: core[name] for name in "qkv"}, "g": logsigmoid(core["f"])}
+    """The core's tensors with logs of decays g in place of their logits f, to which b is added."""
+    g = logsigmoid(core["f"] + core["learned b"][:, None])
+    return {**{name: core[name] for name in "qkv"}, "g": g}
 
 
 def from_logits(taken: Tensors) -> dict[str, Tensor]:
-    """The core's tensors with f = logit(e^g)."""
+    """The core's tensors with f = logit(e^g) − b."""
     g = taken["g"].clamp(max=-1e-12)
-    return {**{name: taken[name] for name in "qkv"}, "f": g - (-torch.expm1(g)).log()}
+    f = g - (-torch.expm1(g)).log() - taken["learned b"].to(g.dtype)[:, None]
+    return {**{name: taken[name] for name in "qkv"}, "f": f}
 
 
 def renamed(**others: str) -> Callable[[Tensors], dict[str, Tensor]]:
@@ -167,7 +169,8 @@ def bound(accepted: Mapping[str, bool], takes_any: bool, names: tuple[str, ...])
     names: of the core's tensors, in order
     """
     core = frozenset(names)
-    own = Dialect(core, names, frozenset(), dict, dict)
+    same = renamed(**{name: name for name in names})
+    own = Dialect(core, names, frozenset(), same, same)
     spoken = (d for d in DIALECTS if d.core == core and d.needs <= accepted.keys())
     dialect = next(spoken, own)
     parameters = dict[str, str]()
@@ -222,21 +225,21 @@ def padding(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def keys(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """[B, 1, 1, N], True for keys that take part."""
-    return mask[:, None, None]
+    """[B, 1, 1, N] of [B, N], or [B, 1, N, N] of [B, N, N], True for keys that take part."""
+    return mask[:, None, None] if mask.dim() == 2 else mask[:, None]
 
 
 def scores(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """[B, 1, 1, N], what is added to scores: 0, or the lowest number for padding."""
+    """Of the same shape as `keys`, what is added to scores: 0, or the lowest number."""
+    seen = keys(mask, dtype)
     lowest = torch.finfo(dtype).min
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, lowest)[
-        :, None, None
-    ]
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, lowest)
 
 
 CONVENTIONS: Mapping[str, Callable[[Tensor, torch.dtype], Tensor]] = MappingProxyType(
     {"real": real, "padding": padding, "keys": keys, "scores": scores}
 )
+OF_SCORES = frozenset({"keys", "scores"})  # which may be [B, 1, N, N]
 # the parameters that are masks, and what each may mean, the most usual first
 MASKS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "mask": ("real", "keys", "scores"),

@@ -21,7 +21,7 @@ from torch import Tensor
 from attnbench.attention.card import Card
 from attnbench.attention.contract import CoreAttention
 from attnbench.attention.core import AXES, CAUSAL, tensor_names
-from attnbench.catalogue.arguments import CONVENTIONS, MASKS, accepted, bound, positional
+from attnbench.catalogue.arguments import CONVENTIONS, MASKS, OF_SCORES, accepted, bound, positional
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Level, Workload
 
@@ -168,12 +168,17 @@ class Claimed(CoreAttention):
 
     def offered(self, core: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What the function takes in place of the core's tensors, all [B, H, N, …]."""
-        return self.binding.dialect.of_core(core)
+        return self.binding.dialect.of_core({**self.constants, **core})
 
     def of_core(self, taken: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The core's tensors of those that the function takes, in the core's order."""
-        core = self.binding.dialect.to_core(taken)
+        core = self.binding.dialect.to_core({**self.constants, **taken})
         return {name: core[name] for name in self.names}
+
+    @property
+    def constants(self) -> dict[str, Tensor]:
+        """Parameters of the core, by `learned` names, from which a dialect may compute."""
+        return {f"learned {name}": p.detach() for name, p in self.named_parameters()}
 
     def called(self, tensors: Mapping[str, Tensor], mask: Tensor | None = None) -> Tensor:
         """What the function gives for tensors [B, H, N, d] that it takes, [B, H, N, d].
@@ -207,7 +212,10 @@ class Claimed(CoreAttention):
         if mask is None or self.by_rule:
             return None
         meaning = self.config.mask_as or MASKS[self.binding.mask][0]
-        return CONVENTIONS[meaning](mask, next(iter(tensors.values())).dtype)
+        # a mask of scores is the whole mask, as torch has it
+        whole = self.causal and meaning in OF_SCORES
+        seen = mask[:, None].expand(-1, mask.shape[-1], -1).tril() if whole else mask
+        return CONVENTIONS[meaning](seen, next(iter(tensors.values())).dtype)
 
     def of_each_head(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors with numbers for each sequence, head and token."""

@@ -46,6 +46,7 @@ def fitted(
     config: Any = card.configure(options)
     trial = Trial(card, config, form, False, device, width, heads)
     refused = dict[str, str]()
+    first = list[Way]()
     for other_width, other_heads in ((width, heads), *(() if chosen else other_sizes(width))):
         sized = replace(trial, width=other_width, heads=other_heads)
         ways = tried(sized, options, dtype, causal)
@@ -53,8 +54,9 @@ def fitted(
         if known:
             break
         refused[str(other_width // other_heads)] = ways[-1][2]
+        first = first or ways
     else:
-        raise Unusable(unusable(trial, ways))
+        raise Unusable(unusable(first))
     _, best, _ = known[0]
     module: Any = best.build(best.workload(TOKENS))
     takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
@@ -170,7 +172,7 @@ def with_mask(
     return f"{parameter} ({chosen})", {"mask_as": chosen}
 
 
-def unusable(trial: Trial, ways: list[Way]) -> str:
+def unusable(ways: list[Way]) -> str:
     """Why a function gives nothing to compare, each reason once."""
     reasons = dict.fromkeys(reason for _, _, reason in ways)
     if len(reasons) == 1:

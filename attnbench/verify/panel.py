@@ -47,7 +47,7 @@ NO_MEMORY = ("out of memory", "can't allocate memory", "MemoryError")
 SLACK, FACTOR = 4.0, 10.0
 ROUNDED = 1e-2  # a larger error is no matter of rounding
 # of the largest gradient, below which the errors of another are of the terms that cancelled in it
-FLOOR = 0.05
+FLOOR = 0.1
 ROW_FLOOR = 1e-3  # of the largest output: the rows of 65,536 tokens are 1/100 of the first
 EXACT = 1e-3  # what a constant factor explains of an output may err by this
 OUTPUT, A_ROW = "output", "a row"
@@ -332,7 +332,9 @@ def deviations(
         a, b = (values.gradients.get(name, zero) for values in (ours, expected))
         # under stress gradients cancel, and what is left of one is no measure of its terms
         floor = FLOOR if attempt.aspect is Aspect.RIGHT else 1.0
-        found[f"d{name}"] = relative(a, b, torch.maximum(b.abs().max(), floor * most[name in of_tokens]))
+        found[f"d{name}"] = relative(
+            a, b, torch.maximum(b.abs().max(), floor * most[name in of_tokens])
+        )
     return found
 
 

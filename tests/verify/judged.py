@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from attnbench.catalogue import registry
+from attnbench.records import Aspect
 from attnbench.verify.fitting import fitted
 from attnbench.verify.panel import row
 from attnbench.verify.repeating import repeated
@@ -24,13 +25,18 @@ def fit(mechanism, file, form, options=(), dtype="float32", width=256, heads=16,
     return fitted(card, form, dict(options), dtype, "cpu", width, heads, **how)
 
 
-def rows(mechanism, file, form, options=(), longest=640, **how):
-    """What is found of each attempt up to a length, one by one."""
+def is_quick(attempt):
+    """Whether an attempt is short, or the only one of its kind."""
+    return attempt.tokens <= 100 or attempt.raced or attempt.aspect is Aspect.STEADY
+
+
+def rows(mechanism, file, form, options=(), longest=640, quick=False, **how):
+    """What is found of each attempt up to a length, one by one; if `quick`, of few."""
     kernel = fit(mechanism, file, form, options, **how)
     card = card_of(mechanism, file)
     config = card.configure({**dict(options), **kernel.options})
     for attempt in kernel.attempts:
-        if attempt.tokens > longest:
+        if attempt.tokens > longest or (quick and not is_quick(attempt)):
             continue
         trial = Trial(card, config, form, attempt.causal)
         try:
