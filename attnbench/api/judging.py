@@ -353,7 +353,7 @@ class Attempts:
         else:
             row = self.unanswered(attempt, answer, limit_s)
         self.learn(row)
-        return answer["outcome"] == "ok"
+        return bool(answer["outcome"] == "ok")
 
     def asked(self, process: Process, attempt: Attempt, limit_s: float) -> Mapping[str, Any]:
         """The answer of a process about an attempt."""

@@ -1,7 +1,7 @@
 """A user's functions as forms of a mechanism: `kimi_delta:kern.py` has one for each in `kern.py`.
 
 A function takes the tensors of the mechanism's core by their names, or by usual ones for them
-(`catalogue.arguments`), and gives the output of the core (`attention.core`); of a tuple the first
+(`attention.arguments`), and gives the output of the core (`attention.core`); of a tuple the first
 output counts. It may also take `causal` or `is_causal`, a mask, `scale`, `heads`, options of the
 mechanism and parameters of its core.
 
@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbench.attention.arguments import CONVENTIONS, MASKS, OF_SCORES, accepted, bound, positional
 from attnbench.attention.card import Card
 from attnbench.attention.contract import CoreAttention
 from attnbench.attention.core import AXES, CAUSAL, tensor_names
-from attnbench.catalogue.arguments import CONVENTIONS, MASKS, OF_SCORES, accepted, bound, positional
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Level, Workload
 

@@ -13,18 +13,26 @@ from attnbench.workloads.options import flag
 from attnbench.workloads.options import read as read_options
 
 ONE_ALONE = ("width", "heads", "batch", "tokens", "dtype")
+TAKEN = (
+    *("causal", "padding", "lengths", "mode", "width", "heads", "batch", "tokens"),
+    *("dtype", "device", "budget", "precision", "rounds", "seed"),
+)
 BUDGET = "2m"
+ARGUMENTS = (
+    "Takes q, k, v, … by their names, or query, key, value; x, dt, A, B, C of a state space;"
+    " r, w, k, v, a, b of RWKV-7. g, gk or w are logs of decays, beta step sizes, and scale 1 where"
+    " q comes scaled. A mask is [B, N] and True for real tokens where it is called mask; attn_mask"
+    " and key_padding_mask are as torch has them."
+)
 
 
 def judge(
+    context: typer.Context,
     functions: Annotated[
         list[str],
         typer.Argument(
             metavar="FILE.py:FUNCTION…",
-            help="Takes q, k, v, … by their names, or query, key, value; x, dt, A, B, C of a state"
-            " space; r, w, k, v, a, b of RWKV-7. g, gk or w are logs of decays, beta step sizes,"
-            " and scale 1 where q comes scaled. A mask is [B, N] and True for real tokens where it"
-            " is called mask; attn_mask and key_padding_mask are as torch has them.",
+            help=ARGUMENTS,
         ),
     ],
     mechanism: str = option(
@@ -64,22 +72,8 @@ def judge(
     code is 0 if all are right and steady in all that was to be tried, 1 if one is not, and 2 if
     one cannot be judged. What is not right is not raced.
     """
-    written: dict[str, Any] = {
-        "causal": causal,
-        "padding": padding,
-        "lengths": lengths,
-        "mode": mode,
-        "width": width,
-        "heads": heads,
-        "batch": batch,
-        "tokens": tokens,
-        "dtype": dtype,
-        "device": device,
-        "budget": budget or BUDGET,
-        "precision": precision,
-        "rounds": rounds,
-        "seed": seed,
-    }
+    written = {name: context.params[name] for name in TAKEN}
+    written["budget"] = written["budget"] or BUDGET
     try:
         run(functions, mechanism, written, json_)
     except AttnbenchError as error:

@@ -6,10 +6,10 @@ from itertools import product
 from operator import itemgetter
 from typing import Any
 
+from attnbench.attention.arguments import MASKS
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Unusable
 from attnbench.attention.core import AXES, CAUSAL
-from attnbench.catalogue.arguments import MASKS
 from attnbench.records import Aspect, Attempt, Causality, Kernel, Option
 from attnbench.verify.panel import A_ROW, OUTPUT, row
 from attnbench.verify.plan import BATCHES, HEAD_WIDTHS, PADDED, Sizes, attempts, modes_of
@@ -43,20 +43,8 @@ def fitted(
     """
     if form not in card.forms:
         raise Unusable(f"there is no function {form!r}; the file has {', '.join(card.forms)}")
-    config: Any = card.configure(options)
-    trial = Trial(card, config, form, False, device, width, heads)
-    refused = dict[str, str]()
-    first = list[Way]()
-    for other_width, other_heads in ((width, heads), *(() if chosen else other_sizes(width))):
-        sized = replace(trial, width=other_width, heads=other_heads)
-        ways = tried(sized, options, dtype, causal)
-        known = sorted((way for way in ways if not way[2]), key=itemgetter(0))
-        if known:
-            break
-        refused[str(other_width // other_heads)] = ways[-1][2]
-        first = first or ways
-    else:
-        raise Unusable(unusable(first))
+    trial = Trial(card, card.configure(options), form, False, device, width, heads)
+    known, refused = working(trial, options, dtype, causal, chosen)
     _, best, _ = known[0]
     module: Any = best.build(best.workload(TOKENS))
     takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
@@ -65,7 +53,6 @@ def fitted(
     untaken = list(module.binding.untaken)
     if card.causality is Causality.OPTIONAL and not takes_causal:
         untaken.append(CAUSAL[0])
-    settled = dict(card.options(replace(best.config, **meaning)))
     sizes = Sizes(
         width=best.width,
         heads=best.heads,
@@ -75,6 +62,7 @@ def fitted(
         taken=frozenset(module.accepted),
         mask=bool(mask),
     )
+    settled = dict(card.options(replace(best.config, **meaning)))
     return Kernel(
         form=form,
         options={**settled, "axes": best.config.axes},
@@ -89,6 +77,30 @@ def fitted(
         refused=refused,
         attempts=tuple(attempts(card, best.config, sizes)),
     )
+
+
+def working(
+    trial: Trial,
+    options: Mapping[str, Option],
+    dtype: str,
+    causal: bool | None,
+    chosen: bool,
+) -> tuple[list[Way], dict[str, str]]:
+    """The ways to call a function that give an output, the one that errs least first.
+
+    Also the head widths that it refuses, with what it raised. Raises `Unusable` if there is none.
+    """
+    refused = dict[str, str]()
+    first = list[Way]()
+    sizes = [(trial.width, trial.heads), *(() if chosen else other_sizes(trial.width))]
+    for width, heads in sizes:
+        ways = tried(replace(trial, width=width, heads=heads), options, dtype, causal)
+        known = sorted((way for way in ways if not way[2]), key=itemgetter(0))
+        if known:
+            return known, refused
+        refused[str(width // heads)] = ways[-1][2]
+        first = first or ways
+    raise Unusable(unusable(first))
 
 
 def other_sizes(width: int) -> Iterator[tuple[int, int]]:

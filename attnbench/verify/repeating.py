@@ -1,6 +1,7 @@
 """Whether a function gives the same for the same call, and reads its inputs at every call."""
 
 import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ class Calls:
         """What it gives, without gradients, and the number type of that."""
         self.count += 1
         with torch.no_grad():
-            y = same_draws(self.module.called, given)
+            y = same_draws(partial(self.module.called, given))
         return y.detach().double().clone(), self.module.gave
 
     def same(self, left_s: float) -> tuple[Finding, str]:

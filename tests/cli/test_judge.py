@@ -9,7 +9,7 @@ from tests.cli.commands import here, refused
 
 FOLDER = Path(__file__).parents[1] / "verify"
 KERNELS, PLANTED = str(FOLDER / "kernels.py"), str(FOLDER / "planted.py")
-SMALL = ("--lengths", "16,32", "--width", "64", "--heads", "4", "--batch", "2")
+SMALL = ("--lengths", "16,32", "--width", "64", "--heads", "4", "--batch", "2", "--rounds", "1")
 SHORT = (*SMALL, "--budget", "20s")
 
 
@@ -53,6 +53,7 @@ def test_several_functions_have_a_line_each():
     assert "NOT right (as usual, causal, at N = 17" in wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", ["sdpa", "grouped"])
 def test_a_mode_that_is_chosen_is_the_only_one(function):
     mode = ("--as", "transformer", "--no-causal", "--mode", "inference")

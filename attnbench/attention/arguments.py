@@ -104,7 +104,9 @@ class Dialect:
     to_core: Callable[[Tensors], dict[str, Tensor]]
 
 
-ALPHA = {"q": "r", "k": "k", "v": "v", "alpha": "a", "beta": "b", "gk": "w"}
+ALPHA: Mapping[str, str] = MappingProxyType(
+    {"q": "r", "k": "k", "v": "v", "alpha": "a", "beta": "b", "gk": "w"}
+)
 DIALECTS = (
     Dialect(
         core=frozenset({"g", "q", "k", "v"}),
