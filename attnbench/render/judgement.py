@@ -128,7 +128,8 @@ def said_of(aspect: Aspect, verdict: Verdict) -> str:
     rows = [row for row in verdict.rows if row.attempt.aspect is aspect]
     bad = [row for row in rows if not row.passes]
     if bad:
-        return f"NOT {aspect} ({units.few(map(where, bad), 3)})"
+        others = f"; {len(bad) - 1} more of {len(rows)} attempts" if len(bad) > 1 else ""
+        return f"NOT {aspect} ({where(bad[0])}{others})"
     made = [row.attempt for row in rows if row.tried]
     if not made:
         return f"not known whether {aspect}"
@@ -358,8 +359,8 @@ def data(verdict: Verdict) -> dict[str, Any]:
         "mechanism": str(verdict.question.mechanism),
         "dtype": verdict.dtype,
         "device": verdict.device,
-        "right": verdict.passes(Aspect.RIGHT),
-        "steady": verdict.passes(Aspect.STEADY),
+        "right": verdict.passes(Aspect.RIGHT) and verdict.complete,
+        "steady": verdict.passes(Aspect.STEADY) and verdict.complete,
         "complete": verdict.complete,
         "sound": verdict.sound,
         "suspect": verdict.suspect,

@@ -131,7 +131,8 @@ def option(chosen: dict[str, Option]) -> dict[str, Any]:
 
 def other_heads(card: Card, config: Any, usual: Attempt) -> Iterator[Attempt]:
     """Heads of other widths, and other groups of heads that share keys."""
-    if getattr(config, "head_width", None) is None:
+    has_core = bool(tensor_names((card.mechanism or card).forms["eager"]))
+    if has_core and getattr(config, "head_width", None) is None:
         for d in HEAD_WIDTHS:
             if d * usual.heads != usual.width:
                 other = replace(usual, width=d * OTHER_HEADS, heads=OTHER_HEADS)
