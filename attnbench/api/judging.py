@@ -1,18 +1,31 @@
 """Judges a user's function as a mechanism: is it right, steady, and faster than the form here?"""
 
+import math
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.api import measuring
 from attnbench.api.measuring import own_server
-from attnbench.errors import CannotRun, UsageError
-from attnbench.records import Level, Selection
-from attnbench.run.process import ask_fresh
+from attnbench.errors import AttnbenchError, CannotRun, OverBudget, UsageError
+from attnbench.records import (
+    Attempt,
+    Finding,
+    Kernel,
+    Level,
+    Option,
+    Request,
+    Row,
+    Selection,
+)
+from attnbench.run.pool import Pool
+from attnbench.run.process import Process
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
 from attnbench.workloads.options import read
@@ -21,12 +34,74 @@ from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import request
 
 LENGTHS = "512..8k:x4"
-LIMIT_S = 900.0  # of all errors
+LIMIT_S = 900.0  # of all attempts, without a budget
+PANEL = 0.5  # share of the budget that attempts may take; the race gets the rest
+# an attempt may take this many times the longest before it, and at least
+OVERTIME, AT_LEAST_S = 50.0, 10.0
+HANGS = 2  # attempts without an answer, after which no more are made
+LONG_S = 4.0  # that an attempt beyond the race may take
+GRADIENTS = 4.0  # times what an output takes, at most
+OF_FUNCTIONS = frozenset({"axes", "scales", "lower_bound", "mask_as"})  # not of the mechanism
 
-Found = Mapping[str, Any]
+Announce = Callable[[str], None]
 
 
-def claim(function: str, mechanism: str) -> tuple[Selection, Selection]:
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A user's function and the mechanism that it is to compute."""
+
+    function: str
+    own: Selection
+    mechanism: Selection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What was found of a function.
+
+    `error`: why it could not be judged; the other fields are empty then. `changed`: settings of
+    torch that it changed. `suspect`: what its race showed that makes times meaningless.
+    `race`: against the mechanism's form; None where it was not raced, for the reason `unraced`.
+    `raced_as`: the value of `causal` in the race.
+    """
+
+    question: Question
+    error: str = ""
+    dtype: str = ""
+    device: str = ""
+    kernel: Kernel | None = None
+    rows: tuple[Row, ...] = ()
+    changed: str = ""
+    suspect: str = ""
+    race: Analysis | None = None
+    unraced: str = ""
+    raced_as: bool = False
+    raced: tuple[int, ...] = ()
+
+    def passes(self, aspect: str) -> bool:
+        """Whether all attempts of an aspect passed that were made."""
+        return all(row.passes for row in self.rows if row.attempt.aspect == aspect)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every attempt was made, but for those beyond the race."""
+        return not any(
+            row.finding is Finding.UNTRIED for row in self.rows if not beyond(row.attempt)
+        )
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is right and steady in all that was to be tried."""
+        passes = self.passes("right") and self.passes("steady")
+        return not (self.error or self.suspect or self.changed) and passes and self.complete
+
+
+def beyond(attempt: Attempt) -> bool:
+    """Whether an attempt is at lengths of the race or beyond them, which time and memory limit."""
+    return attempt.raced or attempt.batch == 1
+
+
+def claim(function: str, mechanism: str) -> Question:
     """A function of a file as a form of the mechanism, and the mechanism. Raises `UsageError`."""
     path, _, form = function.rpartition(":")
     if not (path.endswith(".py") and form.isidentifier()):
@@ -36,46 +111,318 @@ def claim(function: str, mechanism: str) -> tuple[Selection, Selection]:
         raise UsageError(f"--as {mechanism!r} is not one mechanism; attnbench models lists all")
     if not Path(path).is_file():
         raise UsageError(f"no file {path!r}")
-    options = tuple(pair for pair in asked[0].options if pair[0] != "axes")
+    if marks := sorted(set("[],") & set(path)):
+        raise UsageError(
+            f"{path!r} has {' '.join(marks)} in its name, which name options; rename it, or give"
+            " a link to it"
+        )
+    options = tuple(pair for pair in asked[0].options if pair[0] not in OF_FUNCTIONS)
     own = replace(asked[0], name=f"{asked[0].name}:{path}", form=form)
-    return own, replace(asked[0], options=options)
+    return Question(function=function, own=own, mechanism=replace(asked[0], options=options))
 
 
 def judge(
-    own: Selection,
-    mechanism: Selection,
+    questions: tuple[Question, ...],
     given: Mapping[str, Any],
-    announce: Callable[[Found], None] = lambda found: None,
+    announce: Announce = lambda text: None,
     observe: Callable[[Progress], None] = lambda progress: None,
-) -> tuple[Found, Analysis | None]:
-    """What is found of a function, and if it is right, a race against the mechanism's form.
+) -> tuple[Verdict, ...]:
+    """The verdict on each function, and if it is right, a race against the mechanism's form.
 
-    Both are of `claim`, and `given` are options of a sweep. What is found is of
-    `verify.fitting.judged`, with the `function` and the `mechanism`; `announce` is called with it
-    before the race. Raises `UsageError`, `CannotRun`.
+    questions: of `claim`
+    given: options of a sweep; the budget is that of all functions
+    announce: called with what is being tried, in words
+    observe: called as a race goes on
+    Raises `UsageError`, `CannotRun` if no process can be started.
     """
     asked = read({"level": Level.CORE, "lengths": LENGTHS, **given})
-    first = request({**asked, "models": (str(own),)})
-    settings, options = first.settings, dict(own.options)
-    how = {"mechanism": own.name, "form": own.form, "dtype": first.dtype, "device": first.device}
+    first = request({**asked, "models": tuple(str(q.own) for q in questions)})
+    settings = first.settings
+    verdicts = list[Verdict]()
     with own_server(settings.threads, settings.seed) as server:
-        start = partial(server.process, limit_bytes=settings.memory_limit_bytes)
-        answer = ask_fresh(start, LIMIT_S, do="judged", options=options, **how)
+        server.wait()
+        begun = time.monotonic()
+        for number, question in enumerate(questions):
+            budget_s = math.inf if first.budget_s is None else first.budget_s
+            left_s = budget_s - (time.monotonic() - begun)
+            judging = Judging(
+                question=question,
+                request=first,
+                options=asked,
+                chosen=bool({"width", "heads"} & given.keys()),
+                server=server,
+                end_s=time.monotonic() + left_s / (len(questions) - number),
+                announce=announce,
+            )
+            try:
+                verdicts.append(judging.verdict(observe))
+            except (AttnbenchError, OSError) as error:
+                verdicts.append(Verdict(question=question, error=str(error)))
+    return tuple(verdicts)
+
+
+@dataclass(kw_only=True)
+class Judging:
+    """One function being judged until `end_s` of `time.monotonic`.
+
+    `options` are those that someone gave, `chosen` whether sizes of heads are among them.
+    """
+
+    question: Question
+    request: Request
+    options: Mapping[str, Any]
+    chosen: bool
+    server: Pool
+    end_s: float
+    announce: Announce
+
+    def verdict(self, observe: Callable[[Progress], None]) -> Verdict:
+        """What is found of it. Raises `CannotRun` where it cannot be judged."""
+        own, first = self.question.own, self.request
+        self.announce(f"trying how {own.form} is called")
+        kernel = self.fitted()
+        rows, changed = Attempts(self, kernel).made()
+        found = Verdict(
+            question=self.question,
+            dtype=first.dtype,
+            device=first.device,
+            kernel=kernel,
+            rows=rows,
+            changed=changed,
+        )
+        if not found.passes("right"):
+            return replace(found, unraced="what is not right has no speed")
+        lengths = self.compared_lengths(kernel, rows)
+        if not lengths:
+            return replace(found, unraced="no length of the race could be compared; raise --budget")
+        return self.with_race(found, kernel, lengths, observe)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left for this function."""
+        return max(0.0, self.end_s - time.monotonic())
+
+    def fitted(self) -> Kernel:
+        """How the function is called. Raises `CannotRun`."""
+        own, first = self.question.own, self.request
+        limit_s = min(LIMIT_S, self.left_s)
+        causal = self.options.get("causal")
+        with self.process() as process:
+            answer = process.ask(
+                limit_s,
+                do="fitted",
+                mechanism=own.name,
+                form=own.form,
+                options=dict(own.options),
+                dtype=first.dtype,
+                device=first.device,
+                width=first.width,
+                heads=first.heads,
+                lengths=[(length, self.batch(length)) for length in first.lengths],
+                causal=causal,
+                chosen=self.chosen,
+            )
+        if answer["outcome"] == "timeout":
+            raise CannotRun(f"{own} cannot be judged: it gave no answer within {limit_s:.0f} s")
         if answer["outcome"] != "ok":
             raise CannotRun(f"{own} cannot be judged: {answer['reason']}")
-        found = {**answer, "function": str(own), "mechanism": str(mechanism)}
-        del found["outcome"]
-        announce(found)
-        if not found["right"]:
-            return found, None
-        options["axes"] = found["axes"]
-        raced = replace(own, options=tuple(sorted(options.items())))
-        asked |= {"causal": found["causal"], "models": (str(raced), str(mechanism))}
-        asked |= {} if found["trains"] else {"mode": ("inference",)}
-        race = request(asked)
-        planned = plan(race, server)
+        return msgspec.convert(answer["kernel"], Kernel)
+
+    def process(self) -> Process:
+        """A fresh process, which runs code of the function."""
+        return self.server.process(limit_bytes=self.request.settings.memory_limit_bytes)
+
+    def batch(self, length: int) -> int:
+        """The sequences of a batch in the race."""
+        return self.request.batch or max(1, (self.request.tokens or length) // length)
+
+    def compared_lengths(self, kernel: Kernel, rows: tuple[Row, ...]) -> tuple[int, ...]:
+        """Lengths of the race at which the output was compared in the mode that is raced."""
+        causal = kernel.modes[0]
+        return tuple(
+            row.attempt.tokens
+            for row in rows
+            if row.attempt.raced and row.tried and row.attempt.causal == causal
+        )
+
+    def with_race(
+        self,
+        found: Verdict,
+        kernel: Kernel,
+        lengths: tuple[int, ...],
+        observe: Callable[[Progress], None],
+    ) -> Verdict:
+        """The verdict with a race at these lengths."""
+        own, mechanism = self.question.own, self.question.mechanism
+        raced = replace(own, options=tuple(sorted(kernel.options.items())))
+        causal = kernel.modes[0]
+        asked = {
+            **self.options,
+            "models": (str(raced), str(mechanism)),
+            "causal": causal,
+            "lengths": lengths,
+            "width": (kernel.width,),
+            "heads": (kernel.heads,),
+        }
+        if not trains(found.rows):
+            asked["mode"] = ("inference",)
+        if self.request.budget_s is not None:
+            asked["budget"] = self.left_s
+        race_request = request(asked)
+        self.announce(f"racing {own.form}")
         with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as folder:
-            measuring.measure(race, planned, server, Path(folder), observe=observe)
+            planned = plan(race_request, self.server)
+            measuring.measure(race_request, planned, self.server, Path(folder), observe=observe)
             sweep = load_results(Path(folder))
-    (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
-    return found, analyse(sweep, baseline)
+        (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
+        race = analyse(sweep, baseline)
+        mine = race.cases[race.cases["mechanism"] == own.name]
+        reasons = dict.fromkeys(reason for reason in mine["suspect"] if reason)
+        timed = sorted({p.case.workload.seq_len for p in sweep.plan} & timed_lengths(sweep))
+        unraced = "" if timed else "the budget ended before it was raced; raise --budget"
+        return replace(
+            found,
+            race=race if timed else None,
+            unraced=unraced,
+            raced_as=causal,
+            raced=tuple(timed),
+            suspect="; ".join(reasons),
+        )
+
+
+def timed_lengths(sweep: Any) -> set[int]:
+    """Lengths at which anything was timed."""
+    lengths = {planned.case.key: planned.case.workload.seq_len for planned in sweep.plan}
+    return {lengths[run.case] for run in sweep.runs if run.elapsed_s}
+
+
+def trains(rows: tuple[Row, ...]) -> bool:
+    """Whether a function has a backward pass, by the errors that were found."""
+    return any(name.startswith("d") for row in rows for name in row.errors)
+
+
+@dataclass
+class Attempts:
+    """The attempts of one function, one after the other, within their share of its budget."""
+
+    judging: Judging
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        left_s = self.judging.left_s
+        self.end_s = time.monotonic() + (LIMIT_S if math.isinf(left_s) else PANEL * left_s)
+        self.rows = list[Row]()
+        self.longest_s = 0.0
+        self.raced_s = 0.0  # of the last attempt at a length of the race
+        self.raced_work = 0
+        self.hangs = 0
+        self.changed = ""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left for attempts."""
+        return max(0.0, self.end_s - time.monotonic())
+
+    def made(self) -> tuple[tuple[Row, ...], str]:
+        """What is found of each, and what the function changed in torch."""
+        todo = list(self.kernel.attempts)
+        while todo:
+            with self.judging.process() as process:
+                while todo and self.attempt(process, todo.pop(0)):
+                    pass
+        return tuple(self.rows), self.changed
+
+    def attempt(self, process: Process, attempt: Attempt) -> bool:
+        """Make one attempt; returns whether the process can make another."""
+        attempt, reason = self.affordable(attempt)
+        if reason:
+            self.rows.append(without(attempt, Finding.UNTRIED, reason))
+            return True
+        self.judging.announce(
+            f"trying {self.judging.question.own.form} {attempt.inputs}, N = {attempt.tokens:,}"
+        )
+        limit_s = min(self.left_s, max(AT_LEAST_S, OVERTIME * self.longest_s))
+        answer = self.asked(process, attempt, limit_s)
+        if answer["outcome"] == "ok" and answer["row"] is None:
+            return True
+        if answer["outcome"] == "ok":
+            row = msgspec.convert(answer["row"], Row)
+            self.changed = answer["changed"] or self.changed
+            if row.finding is Finding.REFUSED and attempt.gradients and too_large(row):
+                return self.attempt(process, replace(attempt, gradients=False))
+        else:
+            row = self.unanswered(attempt, answer, limit_s)
+        self.learn(row)
+        return bool(answer["outcome"] == "ok")
+
+    def asked(self, process: Process, attempt: Attempt, limit_s: float) -> Mapping[str, Any]:
+        """The answer of a process about an attempt."""
+        own, first = self.judging.question.own, self.judging.request
+        options: dict[str, Option] = {**dict(own.options), **self.kernel.options}
+        try:
+            return process.ask(
+                limit_s,
+                do="attempted",
+                mechanism=own.name,
+                form=own.form,
+                options=options,
+                device=first.device,
+                attempt=asdict(attempt),
+                left_s=limit_s / 4,
+            )
+        except OverBudget:
+            return {"outcome": "timeout"}
+
+    def learn(self, row: Row) -> None:
+        """Keep a row, and what it took."""
+        self.rows.append(row)
+        if row.tried:
+            self.longest_s = max(self.longest_s, row.took_s)
+        if beyond(row.attempt) or row.attempt.inputs == "as usual":
+            self.raced_s, self.raced_work = row.took_s, work(row.attempt)
+
+    def affordable(self, attempt: Attempt) -> tuple[Attempt, str]:
+        """The attempt, perhaps without gradients, and why it is not made, or nothing."""
+        if self.hangs >= HANGS:
+            return attempt, "it hung before"
+        left_s = self.left_s
+        if left_s <= 0:
+            return attempt, "the budget ended; raise --budget"
+        if not beyond(attempt) or not self.raced_work:
+            return attempt, ""
+        expected_s = self.raced_s * work(attempt) / self.raced_work
+        share_s = left_s / 2
+        if attempt.gradients and expected_s * GRADIENTS > share_s:
+            attempt = replace(attempt, gradients=False)
+        most_s = left_s if attempt.raced else min(LONG_S, share_s)
+        expected_s = expected_s if attempt.gradients else expected_s / 2
+        if expected_s > most_s:
+            return attempt, f"it would take about {expected_s:.0f} s; raise --budget"
+        return attempt, ""
+
+    def unanswered(self, attempt: Attempt, answer: Mapping[str, Any], limit_s: float) -> Row:
+        """The row of an attempt whose process gave no answer, or ended."""
+        if answer["outcome"] == "timeout":
+            self.hangs += 1
+            if beyond(attempt) or limit_s < AT_LEAST_S:
+                reason = f"no answer after {limit_s:.0f} s; raise --budget"
+                return without(attempt, Finding.UNTRIED, reason)
+            return without(attempt, Finding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
+        if answer["outcome"] == "oom":
+            return without(attempt, Finding.UNTRIED, str(answer["reason"]))
+        return without(attempt, Finding.FAILED, str(answer["reason"]))
+
+
+def work(attempt: Attempt) -> int:
+    """Steps of a kernel that compares all pairs of tokens, of an attempt."""
+    return attempt.batch * attempt.tokens**2 * attempt.width
+
+
+def too_large(row: Row) -> bool:
+    """Whether memory ran out."""
+    return "memory" in row.reason.lower()
+
+
+def without(attempt: Attempt, finding: Finding, reason: str) -> Row:
+    """A row that compared nothing."""
+    return Row(attempt=attempt, finding=finding, errors={}, ours={}, allowed={}, reason=reason)

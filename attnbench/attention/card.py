@@ -88,7 +88,7 @@ class Card:
     that some form does, which `registry.decodes` reads.
     """
 
-    forms: Mapping[str, type[Attention]]  # "eager" is always one of them
+    forms: Mapping[str, type[Attention]]  # "eager" is one of them, but for functions of a user
     config: type[BaseConfig]
     reference: Callable[..., Tensor] | None
     parameters: Callable[[Any, Workload], int]
@@ -107,6 +107,12 @@ class Card:
     declared: bool = True  # False: FLOPs and parameters are estimates, and counted when it runs
     no_decode_reason: str = ""
     layers: "tuple[StackLayer, ...]" = ()
+    mechanism: "Card | None" = None  # which the forms, functions of a user, are to compute
+
+    @property
+    def eager(self) -> type[Attention]:
+        """The form that is the equations as written; for functions of a user, the mechanism's."""
+        return (self.mechanism or self).forms["eager"]
 
     @property
     def own_forms(self) -> tuple[str, ...]:

@@ -33,13 +33,16 @@ def tensor_names(eager: type[Attention]) -> tuple[str, ...]:
     return tuple(each.name for each in taken) if named else ()
 
 
-def computed(module: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-    """What a form computes of tensors with these names, in the number type of the last."""
+def computed(module: Any, tensors: Mapping[str, Tensor], mask: Tensor | None = None) -> Tensor:
+    """What a form computes of tensors with these names, in the number type of the last.
+
+    The tensors of a rule are masked already, so that it takes no `mask` [B, N].
+    """
     given = [*tensors.values()]
     if tuple(tensors) == LAYER:
-        output: Tensor = module(*given)
+        output: Tensor = module(*given, mask)
     elif not hasattr(module, "rule"):
-        output = module.attend(*given, None)
+        output = module.attend(*given, mask)
     else:
         wide = {name: widen(tensor) for name, tensor in tensors.items()}
         q = wide["q"]

@@ -1,15 +1,15 @@
 """A user's functions as forms of a mechanism: `kimi_delta:kern.py` has one for each in `kern.py`.
 
-A function takes the tensors of the mechanism's core by their names, and gives the output of the
-core (`attention.core`); of a tuple the first output counts. It may also take `causal` or
-`is_causal`, `mask`, `scale`, `heads`, options of the mechanism and parameters of its core.
+A function takes the tensors of the mechanism's core by their names, or by usual ones for them
+(`attention.arguments`), and gives the output of the core (`attention.core`); of a tuple the first
+output counts. It may also take `causal` or `is_causal`, a mask, `scale`, `heads`, options of the
+mechanism and parameters of its core.
 
 Its tensors are [B, H, N, d], or with the option `axes=bnhd` [B, N, H, d]. At level `core` they are
 stored in the order that it takes.
 """
 
-import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass, replace
 from operator import attrgetter
 from types import ModuleType
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbench.attention.arguments import CONVENTIONS, MASKS, OF_SCORES, accepted, bound, positional
 from attnbench.attention.card import Card
 from attnbench.attention.contract import CoreAttention
 from attnbench.attention.core import AXES, CAUSAL, tensor_names
@@ -28,9 +29,10 @@ NO_STEPS = "a function of one's own continues no state"
 
 
 def claimed(card: Card, module: ModuleType, name: str) -> Card:
-    """The card with a form for each public function of a module, called `name`.
+    """The card with a form for each public function of a module, called `name`, and no other form.
 
-    Raises `UnknownMechanism` if the mechanism has no core with named tensors.
+    Raises `UnknownMechanism` if the mechanism has no core with named tensors, or the module no
+    function.
     """
     eager: Any = card.forms["eager"]
     names = tensor_names(eager)
@@ -44,38 +46,66 @@ def claimed(card: Card, module: ModuleType, name: str) -> Card:
         for key, value in vars(module).items()
         if callable(value) and not (key.startswith("_") or isinstance(value, type))
     }
-    if taken := own.keys() & card.forms.keys():
-        raise UnknownMechanism(f"{name!r}: {min(taken)!r} is a form of the mechanism; rename yours")
-    axes: Any = [("axes", str, field(default=AXES[0]))]
-    config: Any = make_dataclass("Config", axes, bases=(card.config,), frozen=True, kw_only=True)
-    config.__doc__ = f"{card.config.__doc__} `axes`: of a function's tensors, bhnd or bnhd."
+    if not own:
+        raise UnknownMechanism(f"{name!r}: the file has no public function")
+    config = conventions(card, names, body["by_rule"])
     return replace(
         card,
-        forms={**card.forms, **own},
+        forms=own,
+        mechanism=card,
+        default=next(iter(own)),
         config=config,
         examples=tuple(config(**vars(example)) for example in card.examples),
         no_decode_reason=NO_STEPS,
     )
 
 
+def conventions(card: Card, names: tuple[str, ...], by_rule: bool) -> Any:
+    """The mechanism's config with options for what functions leave to convention.
+
+    `axes`: bhnd or bnhd. `mask_as`: what its mask means (`arguments.CONVENTIONS`); none: what is
+    usual for its name. Of a recurrence, `scales`: whether it scales q by d^−½ itself, and
+    `lower_bound`: the least log of a decay that it is to take.
+    """
+    added: list[Any] = [("axes", str, field(default=AXES[0]))]
+    if by_rule:
+        added.append(("scales", bool, field(default=False)))
+    else:
+        added.append(("mask_as", str | None, field(default=None)))
+    if by_rule and "g" in names:
+        added.append(("lower_bound", float | None, field(default=None)))
+    config = make_dataclass("Config", added, bases=(card.config,), frozen=True, kw_only=True)
+    config.__doc__ = (
+        f"{card.config.__doc__} `axes`: of a function's tensors, bhnd or bnhd; `scales`: whether it"
+        " scales q by d^−½ itself; `lower_bound`: the least log of a decay; `mask_as`: what its"
+        " mask means."
+    )
+    return config
+
+
 class Claimed(CoreAttention):
     """A form whose core is a user's `function`; `names` are those of the core's tensors.
 
     `by_rule`: it is the rule of a recurrence, whose tensors are scaled and masked already.
+    `watched`: where given, gets the names of the tensors that the function changes. `gave`: the
+    number type of its last output.
     """
 
     function: Callable[..., Any]
     names: tuple[str, ...]
     by_rule: bool
     flops_estimated = True
+    watched: list[str] | None = None
+    gave: torch.dtype | None = None
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
         self.dtype = getattr(torch, workload.dtype)
         self.swapped = config.axes == AXES[1]
         self.stored_swapped = self.swapped and workload.level is Level.CORE
-        self.accepted = accepted(self.function, self.names)
-        self.usual_scale = 1.0 if self.by_rule else (self.width // self.heads) ** -0.5
+        self.accepted, takes_any = accepted(self.function)
+        self.binding = bound(self.accepted, takes_any, self.names)
+        self.usual_scale = 1.0 if self.by_rule else self.head_width**-0.5
         learned = [*dict(self.named_parameters()), *dict(self.named_buffers())]
         # what a function may take besides tensors and a mask, and the attributes that have it
         self.known = {
@@ -85,10 +115,21 @@ class Claimed(CoreAttention):
             "heads": "heads",
             "scale": "usual_scale",
         }
-        taken = {*self.known} & self.accepted.keys()
+        taken = {*self.known} & self.accepted.keys() - {*self.binding.parameters.values()}
         if not self.by_rule and not self.accepted.get("scale"):
             taken.discard("scale")  # a function's own default is that of the mechanism
         self.further = {name: attrgetter(self.known[name]) for name in taken}
+
+    @property
+    def learned(self) -> frozenset[str]:
+        """The names of those parameters of the core that the function takes."""
+        return frozenset(self.known[name] for name in self.further)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Parameters of the function, without a default, that nothing gives by name."""
+        given = {*self.binding.parameters.values(), *self.further, self.binding.mask}
+        return positional(self.function, given)
 
     @staticmethod
     def elements(config: Any, workload: Workload) -> int:
@@ -107,8 +148,13 @@ class Claimed(CoreAttention):
     def needs(cls, config: Any, workload: Workload) -> str | None:
         if config.axes not in AXES:
             return f"axes is {config.axes!r}, not {' or '.join(AXES)}"
-        if workload.padding and not cls.by_rule and "mask" not in accepted(cls.function):
-            return "it takes no parameter named mask, which a padded batch needs"
+        if getattr(config, "mask_as", None) not in (None, *CONVENTIONS):
+            return f"mask_as is {config.mask_as!r}, not {' or '.join(CONVENTIONS)}"
+        if getattr(config, "lower_bound", None) is not None and config.lower_bound >= 0:
+            return f"lower_bound is {config.lower_bound}; logs of decays are below 0"
+        takes, _ = accepted(cls.function)
+        if workload.padding and not cls.by_rule and takes.keys().isdisjoint(MASKS):
+            return f"it takes no mask ({', '.join(MASKS)}), which a padded batch needs"
         return super().needs(config, workload)
 
     def attend(self, *inputs: Any) -> Tensor:
@@ -118,49 +164,85 @@ class Claimed(CoreAttention):
         if self.by_rule:
             output: Tensor = super().attend(*tensors, mask)
             return output
-        return self.called(dict(zip(self.names, tensors, strict=True)), mask)
+        return self.called(self.offered(dict(zip(self.names, tensors, strict=True))), mask)
+
+    def offered(self, core: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the function takes in place of the core's tensors, all [B, H, N, …]."""
+        return self.binding.dialect.of_core({**self.constants, **core})
+
+    def of_core(self, taken: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The core's tensors of those that the function takes, in the core's order."""
+        core = self.binding.dialect.to_core({**self.constants, **taken})
+        return {name: core[name] for name in self.names}
+
+    @property
+    def constants(self) -> dict[str, Tensor]:
+        """Parameters of the core, by `learned` names, from which a dialect may compute."""
+        return {f"learned {name}": p.detach() for name, p in self.named_parameters()}
 
     def called(self, tensors: Mapping[str, Tensor], mask: Tensor | None = None) -> Tensor:
-        """What the function gives for tensors [B, H, N, d], [B, H, N, d].
+        """What the function gives for tensors [B, H, N, d] that it takes, [B, H, N, d].
 
         Raises `TypeError` if that is no tensor, and whatever the function raises.
         """
+        if self.by_rule:
+            tensors = self.of_each_head(tensors)
         given: dict[str, Any] = {name: read(self) for name, read in self.further.items()}
-        for name in self.accepted.keys() & tensors.keys():
-            tensor = tensors[name].transpose(1, 2) if self.swapped else tensors[name]
-            given[name] = tensor.contiguous()
-        if "mask" in self.accepted:
-            given["mask"] = mask
+        for name, parameter in self.binding.parameters.items():
+            tensor = tensors[name]
+            if self.swapped and tensor.dim() > 2:
+                tensor = tensor.transpose(1, 2)
+            if self.by_rule and self.config.scales and name == "q":
+                tensor = tensor * tensor.shape[-1] ** 0.5
+            given[parameter] = tensor.contiguous()
+        if self.binding.mask:
+            given[self.binding.mask] = self.masking(mask, tensors)
+        before = None if self.watched is None else copies(given)
         output = self.function(**given)
+        if before is not None:
+            self.watched = [n for n, old in before.items() if not same(old, given[n])]
         output = output[0] if isinstance(output, tuple) and output else output
         if not isinstance(output, Tensor):
             raise TypeError(f"it gives a {type(output).__name__}, not a tensor")
+        self.gave = output.dtype
         return output.transpose(1, 2) if self.swapped else output
+
+    def masking(self, mask: Tensor | None, tensors: Mapping[str, Tensor]) -> Tensor | None:
+        """A mask [B, N], True for real tokens, as the function takes it."""
+        if mask is None or self.by_rule:
+            return None
+        meaning = self.config.mask_as or MASKS[self.binding.mask][0]
+        # a mask of scores is the whole mask, as torch has it
+        whole = self.causal and meaning in OF_SCORES
+        seen = mask[:, None].expand(-1, mask.shape[-1], -1).tril() if whole else mask
+        return CONVENTIONS[meaning](seen, next(iter(tensors.values())).dtype)
+
+    def of_each_head(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors with numbers for each sequence, head and token."""
+        wide = [tensor.shape for tensor in tensors.values() if tensor.dim() > 2]
+        B, H, N = (max(shape[axis] for shape in wide) for axis in range(3))
+        expanded = dict(tensors)
+        for name, tensor in tensors.items():
+            if tensor.dim() > 2:
+                heads = tensor[:, :, None].expand(B, -1, H // tensor.shape[1], N, *tensor.shape[3:])
+                expanded[name] = heads.flatten(1, 2)
+        return expanded
 
 
 def rule(self: Claimed, S: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    """As the rules of `attention.recurrence`, but S stays as it was.
-
-    The function takes tensors in which each head and each token has numbers of its own.
-    """
+    """As the rules of `attention.recurrence`, but S stays as it was."""
     tensors = dict(zip(self.names, inputs[:-1], strict=True))  # without the length of a chunk
-    B, H, N = tensors["v"].shape[:3]
-    for name, tensor in tensors.items():
-        own = tensor[:, :, None].expand(B, -1, H // tensor.shape[1], N, *tensor.shape[3:])
-        tensors[name] = own.flatten(1, 2).to(tensor.dtype if name == "g" else self.dtype)
-    return self.called(tensors).to(S.dtype), S
+    if (least := getattr(self.config, "lower_bound", None)) is not None:
+        tensors["g"] = tensors["g"].clamp(min=least)
+    narrow = {n: t if n == "g" else t.to(self.dtype) for n, t in tensors.items()}
+    return self.called(self.offered(narrow)).to(S.dtype), S
 
 
-def accepted(function: Callable[..., Any], names: Collection[str] = ()) -> dict[str, bool]:
-    """The parameters that a function takes by name, and whether they have no default.
+def copies(given: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Copies of those that are tensors."""
+    return {n: value.detach().clone() for n, value in given.items() if isinstance(value, Tensor)}
 
-    With these `names` too where it takes any, or where its signature cannot be read.
-    """
-    try:
-        found = [*inspect.signature(function).parameters.values()]
-    except (TypeError, ValueError):
-        return dict.fromkeys(names, False)
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    taken = {p.name: p.default is p.empty for p in found if p.kind in by_name}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in found)
-    return {**dict.fromkeys(names if takes_any else (), False), **taken}
+
+def same(old: Tensor, new: Tensor) -> bool:
+    """Whether a tensor is as it was."""
+    return old.shape == new.shape and torch.equal(old, new.detach())

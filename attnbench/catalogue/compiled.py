@@ -28,10 +28,10 @@ Refusal = str | Callable[[Any, Workload], str | None]
 
 
 def with_compiled(card: Card) -> Card:
-    """The card with a form `compiled`; a card that has one already stays as it is."""
-    if FORM in card.forms:
+    """The card with a form `compiled`; a card that has one, or of functions of a user, stays."""
+    if FORM in card.forms or card.mechanism:
         return card
-    eager: Any = card.forms["eager"]
+    eager: Any = card.eager
     return replace(card, forms={**card.forms, FORM: compiled(eager, card.uncompiled)})
 
 

@@ -1,69 +1,142 @@
-"""`attnbench judge`: a kernel in, a verdict out."""
+"""`attnbench judge`: kernels in, verdicts out."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from attnbench.cli import console, sweep
-from attnbench.cli.options import as_json, further_options, option
+from attnbench.cli import console
+from attnbench.cli.options import as_json, option, shared_option
 from attnbench.cli.stopping import stoppable
-from attnbench.errors import UsageError
+from attnbench.errors import AttnbenchError, UsageError
+from attnbench.records import HelpPanel
 from attnbench.workloads.options import flag
+from attnbench.workloads.options import read as read_options
 
-SIZES = ("width", "heads", "batch", "tokens")
-TAKEN = (*SIZES, "lengths", "mode", "dtype", "device", "budget", "precision", "rounds", "seed")
+ONE_ALONE = ("width", "heads", "batch", "tokens", "dtype")
+TAKEN = (
+    *("causal", "padding", "lengths", "mode", "width", "heads", "batch", "tokens"),
+    *("dtype", "device", "budget", "precision", "rounds", "seed"),
+)
+BUDGET = "2m"
+ARGUMENTS = (
+    "Takes q, k, v, … by their names, or query, key, value; x, dt, A, B, C of a state space;"
+    " r, w, k, v, a, b of RWKV-7. g, gk or w are logs of decays, beta step sizes, and scale 1 where"
+    " q comes scaled. A mask is [B, N] and True for real tokens where it is called mask; attn_mask"
+    " and key_padding_mask are as torch has them."
+)
 
 
 def judge(
-    function: Annotated[
-        str, typer.Argument(metavar="FILE.py:FUNCTION", help="Takes q, k, v, … by their names.")
+    context: typer.Context,
+    functions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE.py:FUNCTION…",
+            help=ARGUMENTS,
+        ),
     ],
-    further: list[str] | None = further_options(
-        "--lengths, --dtype, --device, --budget (2m), --width and others, for the race."
-    ),
     mechanism: str = option(
         "MECHANISM",
         "What it computes, with options: kimi_delta, linformer[rank=64]. Both [B, H, N, d] and"
-        " [B, N, H, d] are tried; transformer[axes=bnhd] names the second.",
+        " [B, N, H, d] are tried; transformer[axes=bnhd] names the second. For gates with a bound:"
+        " kimi_delta[lower_bound=-5].",
         default=...,
         names=("--as",),
     ),
+    causal: bool | None = typer.Option(
+        None,
+        "--causal/--no-causal",
+        help="Judge and race only this.  [default: both where it takes causal; else what it"
+        " computes; not causal is raced]",
+    ),
+    padding: str | None = shared_option("padding", text="Share of padding in the race.  [0]"),
+    lengths: str | None = shared_option("lengths", text="Of the race.  [512..8k:x4]"),
+    mode: str | None = shared_option("mode"),
+    width: str | None = shared_option("width"),
+    heads: str | None = shared_option("heads"),
+    batch: str | None = shared_option("batch"),
+    tokens: str | None = shared_option("tokens"),
+    dtype: str | None = shared_option("dtype", panel=HelpPanel.NUMBERS),
+    device: str | None = shared_option("device", panel=HelpPanel.NUMBERS),
+    budget: str | None = shared_option(
+        "budget", panel=HelpPanel.TIME, text=f"Time for all: 90s, 10m, none.  [{BUDGET}]"
+    ),
+    precision: str | None = shared_option("precision", panel=HelpPanel.TIME),
+    rounds: str | None = shared_option("rounds", panel=HelpPanel.TIME),
+    seed: str | None = shared_option("seed", panel=HelpPanel.TIME),
     json_: bool = as_json(),
 ) -> None:
-    """Judge a kernel: is it right, steady under stress, and faster than the form here?
+    """Judge kernels: is each right, steady under stress, and faster than the form here?
 
-    The exit code is 0 if it is right and steady, else 1. What is not right is not raced.
+    Each is tried at the sizes of the race and beside them, in every mode that it takes. The exit
+    code is 0 if all are right and steady in all that was to be tried, 1 if one is not, and 2 if
+    one cannot be judged. What is not right is not raced.
     """
-    (function,), given = sweep.passed_on(
-        "judge", TAKEN, [function, *(further or ())], "FILE.py:FUNCTION"
-    )
-    given = {"budget": "2m", **given}
-    if several := [name for name in (*SIZES, "dtype") if "," in str(given.get(name, ""))]:
-        raise UsageError(f"{flag(several[0])} {given[several[0]]}: give one; judge once for each")
-    console.begin("reading the kernel")
+    written = {name: context.params[name] for name in TAKEN}
+    written["budget"] = written["budget"] or BUDGET
+    try:
+        run(functions, mechanism, written, json_)
+    except AttnbenchError as error:
+        if json_:
+            console.data([{"function": each, "error": str(error)} for each in functions])
+        raise
+
+
+def run(functions: list[str], mechanism: str, written: dict[str, Any], json_: bool) -> None:
+    """Judge functions with the options that were written, and print the verdicts."""
+    if several := [name for name in ONE_ALONE if "," in str(written.get(name) or "")]:
+        raise UsageError(f"{flag(several[0])} {written[several[0]]}: give one; judge once for each")
+    given = read_options(written)
+    console.begin("reading the kernel" + ("s" if len(functions) > 1 else ""))
     from attnbench.api import judging
     from attnbench.render import judgement as page
     from attnbench.render.terminal import ProgressLine
 
-    def announce(found: judging.Found) -> None:
-        if not json_:
-            for line in page.sentences(found):
-                console.out().print(line)
-            console.out().print()
-            console.show(page.panel(found))
-
-    claim = judging.claim(function, mechanism)
+    questions = tuple(judging.claim(function, mechanism) for function in functions)
     with stoppable(lambda: "nothing was kept"), ProgressLine(console.err()) as line:
-        found, race = judging.judge(*claim, given, announce, line.turn)
-    if race:
-        console.warn(race.warnings)
+        verdicts = judging.judge(questions, given, page.Waiting(line).announce, line.turn)
+    for verdict in verdicts:
+        if verdict.race:
+            console.warn(verdict.race.warnings)
     if json_:
-        console.data(page.data(found, race))
-    else:
-        console.out().print()
-        for text in page.speed(race):
-            console.out().print(text)
-        for table in page.ratios(race) if race else ():
-            console.show(table)
-    if not (found["right"] and found["steady"]):
+        console.data([page.data(verdict) for verdict in verdicts])
+    elif len(verdicts) > 1:
+        show(line for verdict in verdicts for line in page.lines(verdict))
+    elif not verdicts[0].error:
+        show_all(verdicts[0])
+    finish(verdicts, json_)
+
+
+def show(lines: Any) -> None:
+    """Print sentences, folded to the width of the terminal."""
+    from attnbench.render.terminal import prose
+
+    out = console.out()
+    for line in lines:
+        out.print(prose([line], out.width))
+
+
+def show_all(verdict: Any) -> None:
+    """Print all that is known of one function."""
+    from attnbench.render import judgement as page
+
+    show(page.sentences(verdict))
+    console.out().print()
+    console.show(page.panel(verdict))
+    console.out().print()
+    show(page.speed(verdict))
+    for table in page.ratios(verdict.race) if verdict.race else ():
+        console.show(table)
+
+
+def finish(verdicts: Any, json_: bool) -> None:
+    """End with the exit code of the verdicts. Raises `CannotRun` where none could be judged."""
+    from attnbench.errors import CannotRun
+
+    errors = [verdict.error for verdict in verdicts if verdict.error]
+    if any(not (verdict.error or verdict.sound) for verdict in verdicts):
         raise typer.Exit(1)
+    if errors and (len(verdicts) == 1 and not json_):
+        raise CannotRun(errors[0])
+    if errors:
+        raise typer.Exit(2)

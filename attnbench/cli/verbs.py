@@ -36,7 +36,7 @@ def application() -> typer.Typer:
         # the list of verbs cuts a docstring, but not what it is given
         first = (verb.__doc__ or "").partition("\n")[0]
         # which are those of sweep
-        further = {"ignore_unknown_options": verb in (explain.explain, judge.judge, model.model)}
+        further = {"ignore_unknown_options": verb in (explain.explain, model.model)}
         name = verb.__name__.rstrip("_")
         app.command(name, cls=Verb, short_help=first, context_settings=further)(verb)
     return app

@@ -92,13 +92,14 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     """
     w, form = case.slice.workload, card.forms[case.form]
     short, config = replace(w, mode=Workload.mode), card.configure(dict(case.options))
-    refused = any(card.refusal(name, config, short) for name in (case.form, "eager"))
+    own_card = card.mechanism or card
+    refused = card.refusal(case.form, config, short) or own_card.refusal("eager", config, short)
     if refused or form.deviation:
         return None
     dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
     torch.manual_seed(seed)
     own = config.sized(short)
-    module, exact = form(config, own), card.forms["eager"](config, own)
+    module, exact = form(config, own), card.eager(config, own)
     module, exact = module.to(device, dtype).eval(), exact.to(device, dtype).eval()
     exact.load_state_dict(module.state_dict())
     exact.double()

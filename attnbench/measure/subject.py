@@ -74,7 +74,7 @@ class Subject:
         if not card.declared:
             return w.batch, w.heads, w.seq_len, w.head_width
         one = config.sized(replace(w, batch=1, seq_len=1))
-        core: Any = card.forms["eager"](config, one).to(self.device, self.dtype)
+        core: Any = card.eager(config, one).to(self.device, self.dtype)
         inputs = (self.normal(*shape) for shape in core.core_inputs(config, one))
         with torch.no_grad():
             _, heads, _, width = core.attend(*inputs, None).shape

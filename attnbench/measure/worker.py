@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from attnbench.attention.card import Card
@@ -28,9 +29,12 @@ from attnbench.measure.environment import environment
 from attnbench.measure.memory_and_counts import measure_memory_and_counts
 from attnbench.measure.server import Answering, Unmeasured, end_children
 from attnbench.measure.subject import subject_of
-from attnbench.records import Case
+from attnbench.records import Attempt, Case
 from attnbench.run.process import Answer, left_running
-from attnbench.verify.fitting import judged
+from attnbench.verify.fitting import fitted
+from attnbench.verify.panel import row
+from attnbench.verify.repeating import repeated
+from attnbench.verify.trial import NotApplicable, Trial
 
 NAMES = ("mechanism", "form", "options", "workload")  # what names a case
 EVERY_S = 0.025  # from probe to probe
@@ -136,15 +140,34 @@ class Worker(Answering):
             parity.keep(subject, path) if keeps else parity.compare(subject, card.tolerance, path)
         )
 
-    def judged(
-        self, mechanism: str, form: str, options: dict[str, Any], dtype: str, device: str
-    ) -> Answer:
-        """How a user's function is called as a mechanism, and the errors that it makes."""
+    def fitted(self, mechanism: str, device: str, lengths: Any = (), **asked: Any) -> Answer:
+        """How a user's function is called as a mechanism, and what is to be tried of it."""
         find(device).select()
+        raced = tuple((tokens, batch) for tokens, batch in lengths)
         try:
-            return judged(self.cards.find(mechanism), form, options, dtype, device)
+            card = self.cards.find(mechanism)
+            return {"kernel": asdict(fitted(card, device=device, lengths=raced, **asked))}
         except AttnbenchError as error:
             raise Unmeasured("failed", str(error)) from error
+
+    def attempted(
+        self,
+        mechanism: str,
+        form: str,
+        options: dict[str, Any],
+        device: str,
+        attempt: dict[str, Any],
+        left_s: float,
+    ) -> Answer:
+        """What is found of one attempt; no row where it does not apply to the mechanism."""
+        find(device).select()
+        card, tried = self.cards.find(mechanism), msgspec.convert(attempt, Attempt)
+        trial = Trial(card, card.configure(options), form, tried.causal, device)
+        try:
+            found = repeated(trial, tried, left_s) if tried.repeats else row(trial, tried)
+        except NotApplicable:
+            return {"row": None, "changed": ""}
+        return {"row": asdict(found), "changed": self.changes()}
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, and trace it to `path`."""
@@ -208,6 +231,7 @@ def torch_state() -> dict[str, Any]:
         "default dtype": torch.get_default_dtype(),
         "number of threads": torch.get_num_threads(),
         "gradients": torch.is_grad_enabled(),
+        "detection of anomalies": torch.is_anomaly_enabled(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "matmul precision": precision,
         "autocast": ", ".join(on) or "off",

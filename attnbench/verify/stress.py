@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 STRONG = -27.6  # the log of a decay of 1e-12
 MIXED = (-1e-6, -1e-4, -0.1, STRONG, -316.0)  # logs of decays, the last as in Qwen3.5
-BFLOAT16 = "in bfloat16"
+BFLOAT16, MASKED = "in bfloat16", "masked"
 
 Change = Callable[[Tensor], Tensor]
 
@@ -90,3 +90,4 @@ STRESSES = (
     Stress("zeros", dict.fromkeys(("q", "k", "v", "x", "latent"), zeros)),
     Stress("large queries", dict.fromkeys("qx", lambda q: 30 * q)),
 )
+NAMED = MappingProxyType({stress.name: stress for stress in (USUAL, LONG, *STRESSES)})

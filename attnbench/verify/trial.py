@@ -19,7 +19,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """One example of a mechanism in one form, full or causal, on a device."""
+    """One example of a mechanism in one form, full or causal, on a device, with these sizes."""
 
     card: Card
     config: Any
@@ -27,9 +27,11 @@ class Trial:
     causal: bool
     device: str = "cpu"
     width: int = 16
+    heads: int = 4
 
     def workload(self, seq_len: int, batch: int = 2) -> Workload:
-        w = replace(workload(seq_len, batch, self.causal), device=self.device, width=self.width)
+        w = workload(seq_len, batch, self.causal)
+        w = replace(w, device=self.device, width=self.width, heads=self.heads)
         return self.config.sized(w)
 
     def refusal(self, w: Workload) -> str | None:
@@ -118,6 +120,17 @@ def some_padding(w: Workload) -> Tensor:
     mask = torch.ones(w.batch, w.seq_len, dtype=torch.bool)
     mask[1:, w.seq_len - w.seq_len // 3 :] = False
     return mask.to(find(w.device).torch_name)
+
+
+def masks(w: Workload) -> Tensor:
+    """A mask [B, N]: of every three sequences, one is all real, one ends and one begins with
+    padding."""
+    mask = some_padding(w)
+    third = w.seq_len // 3
+    mask[2::3] = True
+    mask[2::3, :third] = False
+    mask[::3] = True
+    return mask
 
 
 def same_draws(call: Any, *inputs: Tensor | None) -> Tensor:

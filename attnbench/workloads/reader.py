@@ -99,7 +99,7 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "options": {f.name: f.default for f in fields(config)},
         "paper": asdict(card.paper),
         "declared": card.declared,
-        "equations": sys.modules[card.forms["eager"].__module__].__doc__ if card.declared else None,
+        "equations": sys.modules[card.eager.__module__].__doc__ if card.declared else None,
         "options_mean": card.config.__doc__,
         "refused": refused,
     }

@@ -1,4 +1,4 @@
-"""`judge`: a kernel in, a verdict out."""
+"""`judge`: kernels in, verdicts out."""
 
 import json
 from pathlib import Path
@@ -7,29 +7,80 @@ import pytest
 
 from tests.cli.commands import here, refused
 
-KERNELS = str(Path(__file__).parents[1] / "verify" / "kernels.py")
-SHORT = ("--lengths", "16,32", "--budget", "6s")
+FOLDER = Path(__file__).parents[1] / "verify"
+KERNELS, PLANTED = str(FOLDER / "kernels.py"), str(FOLDER / "planted.py")
+SMALL = ("--lengths", "16,32", "--width", "64", "--heads", "4", "--batch", "2", "--rounds", "1")
+SHORT = (*SMALL, "--budget", "20s")
+
+
+def judged(*arguments, code=0):
+    """What `--json` says of the one function."""
+    (found,) = json.loads(here("judge", *arguments, "--json", code=code).stdout)
+    return found
 
 
 def test_a_right_kernel_is_raced_and_all_is_told():
-    done = here("judge", f"{KERNELS}:always_causal", "--as", "transformer", *SHORT, "--json")
-    found = json.loads(done.stdout)
+    found = judged(f"{KERNELS}:always_causal", "--as", "transformer", *SHORT)
     assert found["right"]
     assert found["steady"]
-    assert (found["axes"], found["causal"], found["untaken"]) == ("bhnd", True, ["causal"])
+    assert found["sound"]
+    assert (found["options"]["axes"], found["modes"]) == ("bhnd", [True])
+    assert found["untaken"] == ["causal"]
     assert {row["mode"] for row in found["speedups"]} <= {"inference", "training"}
-    assert found["text"][0] == "always_causal as transformer (float32, cpu): right; steady."
-    assert "without causal, which it does not take" in found["text"][1]
-    assert "as bnhd, causal it errs by" in found["text"][1]
-    assert {"inputs", "errors", "rival", "allowed", "verdict"} <= found["panel"][0].keys()
-    assert "outcome" not in found
+    assert found["text"][0].startswith("always_causal as transformer (float32, cpu): right (N = 1")
+    assert "heads of width 16, 64 and 128" in found["text"][1]
+    assert "the same call" in found["text"][1]
+    called = next(line for line in found["text"] if line.startswith("Called with"))
+    assert "without causal, which it does not take" in called
+    assert "as bnhd, causal it errs by" in called
+    tried = {row["attempt"]["tokens"] for row in found["panel"] if row["errors"]}
+    assert set(found["raced"]) <= tried
+    assert {"inputs", "batch", "width", "heads"} <= found["panel"][0]["attempt"].keys()
 
 
 def test_a_wrong_kernel_is_not_raced_and_ends_with_1():
     done = here("judge", f"{KERNELS}:without_diagonal", "--as", "transformer", *SHORT, code=1)
-    assert "NOT right (as usual at N = 100" in done.stdout
+    assert "NOT right (as usual, causal, at N = 17" in done.stdout
     assert "Not raced" in done.stdout
-    assert "dk" in done.stdout
+
+
+def test_several_functions_have_a_line_each():
+    functions = (f"{PLANTED}:sdpa", f"{PLANTED}:causal_is_ignored")
+    mode = ("--as", "transformer", "--causal")
+    done = here("judge", *functions, *mode, *SMALL, "--budget", "30s", code=1)
+    right, wrong = done.stdout.replace("\n  ", " ").splitlines()
+    assert right.startswith("sdpa as transformer (float32, cpu): right")
+    assert "NOT right (as usual, causal, at N = 17" in wrong
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("function", ["sdpa", "grouped"])
+def test_a_mode_that_is_chosen_is_the_only_one(function):
+    mode = ("--as", "transformer", "--no-causal", "--mode", "inference")
+    found = judged(f"{PLANTED}:{function}", *mode, *SHORT)
+    assert found["modes"] == [False]
+    assert not any(row["attempt"]["causal"] for row in found["panel"])
+
+
+@pytest.mark.long
+def test_a_kernel_that_hangs_ends_within_the_budget():
+    found = judged(f"{PLANTED}:hangs", "--as", "transformer", *SMALL, "--budget", "40s", code=1)
+    hung = [row for row in found["panel"] if row["finding"] == "no answer"]
+    assert hung[0]["attempt"]["tokens"] == 100
+    assert "no answer: after" in found["text"][0]
+
+
+@pytest.mark.long
+def test_what_changes_torch_is_said():
+    found = judged(f"{PLANTED}:detects_anomalies", "--as", "transformer", *SHORT, code=1)
+    assert "CHANGES torch's detection of anomalies False to True" in found["text"][0]
+
+
+def test_an_error_is_json_too():
+    error = judged(f"{KERNELS}:raises", "--as", "transformer", *SHORT, code=2)
+    assert "RuntimeError: no kernel for this card" in error["error"]
+    error = judged(f"{KERNELS}:softmax", "--as", "transfomer", code=2)
+    assert "did you mean transformer" in error["error"]
 
 
 @pytest.mark.parametrize(
@@ -41,12 +92,14 @@ def test_a_wrong_kernel_is_not_raced_and_ends_with_1():
         ((f"{KERNELS}:softmax", "--as", "@fig2"), "is not one mechanism"),
         ((f"{KERNELS}:softmax", "--as", "transformer[x=1]"), "no option 'x'; options: axes, bias"),
         ((f"{KERNELS}:softmax", "--as", "transformer[axes=nhd]"), "axes is 'nhd', not bhnd or"),
+        ((f"{KERNELS}:delta", "--as", "kimi_delta[lower_bound=2]"), "logs of decays are below 0"),
         ((f"{KERNELS}:softmax", "--as", "fnet"), "the mechanism has no core"),
         ((f"{KERNELS}:raises", "--as", "transformer"), "RuntimeError: no kernel for this card"),
         ((f"{KERNELS}:nothing", "--as", "transformer"), "there is no function 'nothing'"),
+        ((f"{KERNELS}:other_names", "--as", "transformer"), "it takes decay, which nothing gives"),
         ((f"{KERNELS}:softmax", "--as", "transformer", "--dtype", "int8"), "int8"),
         ((f"{KERNELS}:softmax", "--as", "transformer", "--dtype", "fp32,bf16"), "give one"),
-        ((f"{KERNELS}:softmax", "--as", "transformer", "--causal"), "judge takes no --causal"),
+        ((f"{KERNELS}:softmax", "--as", "transformer", "--layers", "2"), "--layers"),
         (("--lengths", 16, f"{KERNELS}:nothing", "--as", "transformer"), "there is no function"),
     ],
 )
@@ -54,12 +107,31 @@ def test_what_cannot_be_judged_is_refused_in_one_line(arguments, said):
     assert said in refused("judge", *arguments)
 
 
+def test_a_path_that_reads_as_options_is_refused_before_anything_runs(tmp_path):
+    file = tmp_path / "k[1].py"
+    file.write_text("def f(q, k, v):\n    return v\n")
+    assert "rename it" in refused("judge", f"{file}:f", "--as", "transformer")
+
+
+def test_help_says_how_arguments_are_bound():
+    told = " ".join(here("judge", "--help").stdout.split())
+    for words in (
+        "query, key, value",
+        "x, dt, A, B, C",
+        "key_padding_mask",
+        "--causal",
+        "--budget",
+    ):
+        assert words in told
+
+
 def test_a_function_is_a_series_of_an_ordinary_sweep(tmp_path):
-    models = f"transformer:{KERNELS}:softmax,transformer:{KERNELS}:always_causal,transformer"
+    models = f"transformer:{KERNELS}:softmax,transformer:{PLANTED}:sdpa,transformer:sdpa"
     asked = ("--level", "core", "--lengths", "16", "--causal", "--budget", "none", "--quick")
     here("sweep", "--models", models, *asked, "--mode", "inference", "--out", tmp_path / "sweep")
     text = (tmp_path / "sweep" / "cases.csv").read_text()
     assert text.count("kernels.py:softmax") >= 1
+    assert text.count("planted.py:sdpa") >= 1
     assert text.count(",ok,") == 3
 
 

@@ -1,11 +1,23 @@
-"""What is said of the race of a user's function with the mechanism's form."""
+"""What is said of a user's function, and of its race with the mechanism's form."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.render.judgement import ratios, speed
+from attnbench.api.judging import Question, Verdict
+from attnbench.records import Aspect, Attempt, Finding, Kernel, Row, Selection
+from attnbench.render.judgement import (
+    Waiting,
+    compared_speed,
+    data,
+    headline,
+    lines,
+    ratios,
+    sentences,
+    speed,
+)
 from tests.sweeps import sweep
 
 LENGTHS = (512, 2048, 8192)
@@ -29,15 +41,136 @@ def raced(own, mechanism, noise, **how):
 @pytest.mark.parametrize(("own", "mechanism", "noise"), RACES)
 def test_from_where_it_is_faster_is_said_of_each_mode(own, mechanism, noise):
     race = raced(own, mechanism, noise)
-    training, _ = speed(race)
+    training, _ = compared_speed(race)
     assert re.fullmatch(RACES[own, mechanism, noise], training), training
     assert [table.rows[0][0].text for table in ratios(race)] == [f"{own}:eager"] * 2
 
 
 def test_without_intervals_nothing_is_called_as_fast():
-    training, _ = speed(raced("performer", "nystromformer", 0.01, rounds=1))
+    training, _ = compared_speed(raced("performer", "nystromformer", 0.01, rounds=1))
     assert re.fullmatch(UNSURE, training)
 
 
+def test_every_length_is_those_that_were_raced():
+    training, _ = compared_speed(raced("fastformer", "linformer", 0.01), LENGTHS)
+    assert (
+        training == "Faster in training at every length that was raced (N = 512, 2,048 and 8,192)."
+    )
+
+
+ATTEMPT = Attempt(
+    aspect=Aspect.RIGHT,
+    inputs="as usual",
+    tokens=512,
+    batch=2,
+    width=256,
+    heads=16,
+    dtype="float32",
+    causal=False,
+)
+
+
+def found(finding=Finding.PASSED, reason="", **changes):
+    """A row of an attempt with these changes."""
+    compared = finding not in (Finding.UNTRIED, Finding.REFUSED)
+    return Row(
+        attempt=replace(ATTEMPT, **changes),
+        finding=finding,
+        head_width=16,
+        errors={"output": 1e-7, "dq": 1e-7} if compared else {},
+        ours={"output": 1e-7},
+        allowed={"output": 1e-5},
+        worst="output" if compared else "",
+        reason=reason,
+    )
+
+
+def verdict(*rows, **about):
+    """A verdict on a function with these rows, which takes `causal`."""
+    kernel = Kernel(
+        form="f",
+        options={"axes": "bhnd"},
+        ways={"bhnd": 1e-7, "bnhd": 1.5},
+        taken=("q", "k", "v"),
+        untaken=(),
+        modes=(False, True),
+        mask="",
+        width=256,
+        heads=16,
+        head_width=16,
+        refused={},
+        attempts=(),
+    )
+    question = Question(
+        function="kern.py:f",
+        own=Selection(name="transformer:kern.py", form="f"),
+        mechanism=Selection(name="transformer"),
+    )
+    about = {"dtype": "float32", "device": "cpu", "kernel": kernel, **about}
+    return Verdict(question=question, rows=rows, **about)
+
+
+STEADY = found(aspect=Aspect.STEADY, inputs="zeros")
+
+
+def test_a_verdict_names_the_lengths_of_each_mode():
+    said = headline(verdict(found(tokens=1), found(), found(tokens=8192), STEADY))
+    assert said == "f as transformer (float32, cpu): right (N = 1 to 8,192); steady (N = 512)."
+    said = headline(verdict(found(tokens=8192), found(causal=True), STEADY))
+    assert "right (not causal N = 8,192; causal N = 512)" in said
+
+
+def test_what_is_wrong_is_named_with_its_sizes():
+    said = headline(verdict(found(), found(Finding.WRONG, "dk", causal=True, tokens=100), STEADY))
+    assert "NOT right (as usual, causal, at N = 100, d = 16: wrong: dk)" in said
+    said = headline(verdict(found(Finding.CHANGES_INPUTS, "q"), STEADY))
+    assert "NOT right (as usual, at N = 512, d = 16: changes its inputs: q)" in said
+
+
+def test_what_was_not_tried_is_not_right():
+    shown = verdict(found(), found(Finding.UNTRIED, "the budget ended", tokens=321), STEADY)
+    assert not shown.sound
+    assert "as far as it was tried" in headline(shown)
+    assert "Not tried: as usual at N = 321 (the budget ended)." in sentences(shown)
+    nothing = verdict(found(Finding.UNTRIED, "the budget ended"), STEADY)
+    assert "not known whether right" in headline(nothing)
+
+
+def test_a_length_of_the_race_that_was_not_tried_is_only_named():
+    shown = verdict(found(), found(Finding.UNTRIED, "it is long", tokens=8192, raced=True), STEADY)
+    assert shown.sound
+    assert "right (N = 512)" in headline(shown)
+    assert "Not tried: as usual at N = 8,192 (it is long)." in sentences(shown)
+
+
+def test_what_is_suspect_is_not_sound_and_leads_the_verdict():
+    shown = verdict(found(), STEADY, suspect="gave the same output for other input")
+    assert not shown.sound
+    assert ": SUSPECT: in the race it gave the same output for other input; right" in headline(
+        shown
+    )
+    assert data(shown)["sound"] is False
+
+
+def test_an_error_is_a_line_of_its_own():
+    question = verdict().question
+    assert [*lines(Verdict(question=question, error="it hangs"))] == ["kern.py:f: it hangs"]
+
+
 def test_what_is_not_raced_has_no_speed():
-    assert list(speed(None)) == ["Not raced: what is not right has no speed."]
+    shown = verdict(found(), unraced="what is not right has no speed")
+    assert [*speed(shown)] == ["Not raced: what is not right has no speed."]
+
+
+def test_progress_is_said_after_five_seconds_and_then_seldom():
+    now, told = [0.0], []
+
+    class Line:
+        def show(self, *text):
+            told.append((now[0], text))
+
+    waiting = Waiting(Line(), lambda: now[0])
+    for second in range(31):
+        now[0] = float(second)
+        waiting.announce("trying f")
+    assert [when for when, _ in told] == [5.0, 15.0, 25.0]

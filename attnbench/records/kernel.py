@@ -1,0 +1,117 @@
+"""What `judge` tries of a user's kernel, and what it finds: plain data between processes."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from attnbench.records.bounds import Dtype, Many, Option, Seconds, Size
+
+
+class Aspect(StrEnum):
+    """Of which quality of a kernel an attempt tells."""
+
+    RIGHT = "right"  # on usual inputs
+    STEADY = "steady"  # on inputs that break kernels, and beyond the lengths of the race
+
+
+class Finding(StrEnum):
+    """What one attempt showed of a kernel."""
+
+    PASSED = "passed"
+    FEWER_DIGITS = "fewer digits"  # of which a stress may cost half
+    REFUSED = "refused"  # it takes no such input, and says so by an exception
+    UNTRIED = "not tried"  # as the budget or the memory did not allow it
+    IMPRECISE = "imprecise"
+    WRONG = "wrong"
+    NOT_FINITE = "not finite"
+    FAILED = "failed"
+    CHANGES_INPUTS = "changes its inputs"
+    OTHER_TYPE = "another type"
+    VARIES = "varies"  # from call to call
+    REMEMBERS = "remembers"  # what it gave for earlier inputs
+    NO_ANSWER = "no answer"  # in time
+
+
+TRIED = frozenset(Finding) - {Finding.REFUSED, Finding.UNTRIED}
+PASSING = frozenset({Finding.PASSED, Finding.FEWER_DIGITS, Finding.REFUSED, Finding.UNTRIED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One call of a kernel whose result is compared.
+
+    `inputs` names them: `as usual`, a stress, `masked`. `options` of the mechanism are small ones
+    that differ from those asked for. `raced`: its sizes are those of a case of the race.
+    `gradients`: whether those are compared too. `repeats`: the same call again and again instead.
+    """
+
+    aspect: Aspect
+    inputs: str
+    tokens: Size
+    batch: Many
+    width: Size
+    heads: Size
+    dtype: Dtype
+    causal: bool
+    masked: bool = False
+    raced: bool = False
+    gradients: bool = True
+    repeats: bool = False
+    options: tuple[tuple[str, Option], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What was found of an attempt.
+
+    `errors` of the kernel, of the mechanism's usual form (`ours`) and what is `allowed`, each by
+    what errs: output, a row of it, or the gradient of a tensor. `worst` is one of those names.
+    `reason`: what exceeds the allowed error, or an exception. `reference`: the number type of what
+    it was compared with. `calls`: how many were compared.
+    """
+
+    attempt: Attempt
+    finding: Finding
+    head_width: int = 0
+    errors: dict[str, float]
+    ours: dict[str, float]
+    allowed: dict[str, float]
+    worst: str = ""
+    reason: str = ""
+    note: str = ""
+    reference: str = ""
+    calls: int = 1
+    took_s: Seconds = 0.0
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing wrong was found; also of what was not tried."""
+        return self.finding in PASSING
+
+    @property
+    def tried(self) -> bool:
+        """Whether there was something to compare."""
+        return self.finding in TRIED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """How a function is called as a mechanism, and what is to be tried of it.
+
+    `options` are those of its form: the conventions by which it errs least. `ways` are the errors
+    of all ways to call it, by a text that names the way. `untaken`: tensors that it does not take.
+    `modes`: the values of `causal` that it is tried with. `refused`: head widths that it does not
+    take, with what it said.
+    """
+
+    form: str
+    options: dict[str, Option]
+    ways: dict[str, float]
+    taken: tuple[str, ...]
+    untaken: tuple[str, ...]
+    modes: tuple[bool, ...]
+    mask: str
+    width: Size
+    heads: Size
+    head_width: Size
+    refused: dict[str, str]
+    attempts: tuple[Attempt, ...]
