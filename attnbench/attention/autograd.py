@@ -39,12 +39,12 @@ class Written(torch.autograd.Function):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "backward" in vars(cls):
-            cls.backward = staticmethod(guarded(cls.backward, cls.twice))  # type: ignore[assignment]
+            cls.backward = staticmethod(guarded(cls.backward, cls.twice))  # type: ignore[method-assign]
         if "forward" in vars(cls) and not cls.twice:
-            cls.forward = staticmethod(tied(cls.forward))  # type: ignore[assignment]
+            cls.forward = staticmethod(tied(cls.forward))  # type: ignore[method-assign]
 
     @classmethod
-    def apply(cls, *inputs: Any) -> Any:  # type: ignore[override]
+    def apply(cls, *inputs: Any) -> Any:
         found = in_one_type(super().apply, cls.lowered, *inputs)
         if cls.twice or torch.compiler.is_compiling():
             return found
@@ -53,7 +53,7 @@ class Written(torch.autograd.Function):
 
 
 class Context:
-    """What a backward pass sees of its node: what was saved, read once, and all other attributes."""
+    """What a backward pass sees of its node: saved tensors, read once, and other attributes."""
 
     def __init__(self, node: Any, saved: Sequence[Tensor]) -> None:
         self.node = node
@@ -104,7 +104,7 @@ def guarded(backward: Callable[..., Any], twice: bool) -> Callable[..., Any]:
 def once(found: Any, tie: Tensor) -> Any:
     """Gradients that raise where they are differentiated by whatever `tie` leads to."""
     several = found if isinstance(found, tuple) else (found,)
-    error = torch._C._functions.DelayedError(TWICE, len(several) + 1)
+    error: Any = torch._C._functions.DelayedError(TWICE, len(several) + 1)
     *raising, _ = error(*(None if x is None else x.detach() for x in several), tie)
     return tuple(raising) if isinstance(found, tuple) else raising[0]
 

@@ -101,9 +101,10 @@ class Attention(nn.Module):
         So that all parameters have a gradient there too, which is zero.
         """
         if len(x):
-            return super().__call__(x, mask)  # type: ignore[no-any-return]
+            return super().__call__(x, mask)
         one = pad(x, (0, 0, 0, 0, 0, 1))
-        return super().__call__(one, None if mask is None else mask.new_ones(1, x.shape[1]))[:0]  # type: ignore[no-any-return]
+        real = None if mask is None else mask.new_ones(1, x.shape[1])
+        return super().__call__(one, real)[:0]
 
     def auxiliary_loss(self) -> Tensor | None:
         """The mechanism's auxiliary loss of the last forward pass, or None."""
