@@ -25,7 +25,13 @@ from torch.linalg import vector_norm
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attnbench.attention.autograd import Written
-from attnbench.attention.primitives import additive, causal_mask, further_columns, widen
+from attnbench.attention.primitives import (
+    additive,
+    causal_mask,
+    further_columns,
+    logits_at_once,
+    widen,
+)
 
 BLOCK = 8  # keys whose decays are counted from one token
 FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
@@ -71,7 +77,7 @@ def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
     Each part fits a core's cache, or fills a GPU.
     """
     first = gamma.dim() - 3
-    count = max(1, (2**18 if gamma.is_cpu else 2**26) // gamma.shape[-1] ** 2)
+    count = max(1, logits_at_once(gamma.device.type) // gamma.shape[-1] ** 2)
     parts = (x.flatten(0, first).split(count) for x in (gamma, *others))
     return zip(*parts, strict=True)
 
