@@ -156,10 +156,20 @@ def lowered(call: Callable[P, R]) -> Callable[P, R]:
 
     As what writes into tensors has to be: autocast gives their operands a type of its own.
     """
+    return typed(call, True)
+
+
+def widened(call: Callable[P, R]) -> Callable[P, R]:
+    """A function of positional inputs that autocast computes wholly in float32, as states are."""
+    return typed(call, False)
+
+
+def typed(call: Callable[P, R], lowered: bool) -> Callable[P, R]:
+    """A function that `in_one_type` calls."""
 
     @functools.wraps(call)
     def called(*inputs: Any) -> Any:
-        return in_one_type(call, True, *inputs)
+        return in_one_type(call, lowered, *inputs)
 
     return called  # type: ignore[return-value]
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.backends import cuda as gpu
 
-from attnbench.attention.autograd import Written, differentiated
+from attnbench.attention.autograd import Written, differentiated, widened
 from attnbench.records import Workload
 
 Kernel = Callable[..., Tensor]  # of q, k, v and what masks or biases the scores, to o
@@ -211,6 +211,7 @@ def further_columns(width: int, needed: int, device: str) -> int:
     return needed + (-(width + needed) % 8 if needed and device.startswith("cuda") else 0)
 
 
+@widened
 def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """o_t = S_tᵀ q_t of S_t = S_{t−1} + k_t v_tᵀ [B, H, dk, dv], and S after the tokens.
 

@@ -1,4 +1,4 @@
-"""Index queries, keys and weights of `indexed` from their equations, and which blocks they choose."""
+"""Index queries, keys and weights of `indexed` by their equations, and what they choose."""
 
 import pytest
 import torch
