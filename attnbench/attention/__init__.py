@@ -1,6 +1,7 @@
 """What the file of a mechanism imports: `from attnbench import attention as at`.
 
     contract, heads, card    `at.QKVAttention`, `at.Card`: what every mechanism has
+    autograd                 what every backward pass written by hand is
     primitives, convolution  operations that mechanisms share
     recurrence, decays       recurrences with a matrix as state, and what decays in them
     selection                attention to chosen blocks of keys
@@ -10,6 +11,7 @@ Loads torch.
 """
 
 from attnbench.attention import caches, flex, selection
+from attnbench.attention.autograd import Once, Written, lowered
 from attnbench.attention.caches import Cache, Piece
 from attnbench.attention.card import Card, Cost, Exemption, Paper, Tolerance
 from attnbench.attention.contract import (

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from attnbench.attention.caches import empty
 from attnbench.attention.primitives import widen
@@ -93,6 +94,17 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         raise NotImplementedError
+
+    def __call__(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`forward`, and for an empty batch nothing of what it gives for a sequence of zeros.
+
+        So that all parameters have a gradient there too, which is zero.
+        """
+        if len(x):
+            return super().__call__(x, mask)
+        one = pad(x, (0, 0, 0, 0, 0, 1))
+        real = None if mask is None else mask.new_ones(1, x.shape[1])
+        return super().__call__(one, real)[:0]
 
     def auxiliary_loss(self) -> Tensor | None:
         """The mechanism's auxiliary loss of the last forward pass, or None."""

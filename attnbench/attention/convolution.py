@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
+from attnbench.attention.autograd import Written
 from attnbench.attention.contract import Recurrent
 
 BLOCK = 256  # tokens that are read at a time
@@ -36,13 +37,15 @@ class Convolved(Recurrent):
         return silu(Convolution.apply(x, before, self.taps, bias)), last.clone()
 
 
-class Convolution(torch.autograd.Function):
+class Convolution(Written):
     """A causal convolution of each channel of x [B, N, channels] that follows `before`.
 
     `before` [B, W − 1, channels]; `taps` [W, channels], the last for the token itself; a bias
     [channels] or None. A block of tokens at a time stays in the cache, and channels stay the last
     dimension; a general convolution would first make the tokens the last one.
     """
+
+    lowered = twice = True
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None) -> Tensor:

@@ -24,7 +24,14 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attnbench.attention.primitives import additive, causal_mask, further_columns, widen
+from attnbench.attention.autograd import Written
+from attnbench.attention.primitives import (
+    additive,
+    causal_mask,
+    further_columns,
+    logits_at_once,
+    widen,
+)
 
 BLOCK = 8  # keys whose decays are counted from one token
 FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
@@ -39,7 +46,7 @@ def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
     return torch.empty(heads).uniform_(1, 16).log(), speed.expm1().log()
 
 
-class Ratio(torch.autograd.Function):
+class Ratio(Written):
     """Γ [..., C, C] in a `dtype`, of G [..., C]: e^{G_i − G_j} for j ≤ i, else 0.
 
     Differences are masked before `exp`, which would overflow there, and by 0: it is slow at −∞.
@@ -70,7 +77,7 @@ def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
     Each part fits a core's cache, or fills a GPU.
     """
     first = gamma.dim() - 3
-    count = max(1, (2**18 if gamma.is_cpu else 2**26) // gamma.shape[-1] ** 2)
+    count = max(1, logits_at_once(gamma.device.type) // gamma.shape[-1] ** 2)
     parts = (x.flatten(0, first).split(count) for x in (gamma, *others))
     return zip(*parts, strict=True)
 
@@ -85,7 +92,7 @@ def channel_flops(C: int, dk: int) -> int:
     return sum(2 * (C - start) * min(BLOCK, C - start) * dk for start in range(0, C, BLOCK))
 
 
-class ChannelProducts(torch.autograd.Function):
+class ChannelProducts(Written):
     """`channel_products`, whose gradients are added in place.
 
     What a row and its decay are multiplied to has one gradient: db_i is x ⊙ dx less y ⊙ dy, but
@@ -130,7 +137,7 @@ class ChannelProducts(torch.autograd.Function):
         return dy, torch.ops.aten.threshold_backward(dg, g, least), *d_rows
 
 
-class WeakDecays(torch.autograd.Function):
+class WeakDecays(Written):
     """x ⊙ e^{b_i} of rows r and q, y ⊙ e^{−b_j} of keys b and k, and e^{b_C} [..., 1, dk].
 
     Then y ⊙ e^{b_C − b_j} of b and k. All but g ≥ −1 are [..., C, dk].
@@ -171,7 +178,7 @@ def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
         yield slice(start, end), slice(start, C), decays
 
 
-class Fading(torch.autograd.Function):
+class Fading(Written):
     """o [B, H, N, d] of softmax(q kᵀ / √d + F_i − F_j) v, j ≤ i, for a block of queries at a time.
 
     F [B, H, N] is float64. Each group of queries in a block has a further column of k, F of its
@@ -181,6 +188,8 @@ class Fading(torch.autograd.Function):
     for the smallest numbers. A last column, 1 in k and 0 in q, finds what gradients of logits sum
     to over keys. Training keeps what the kernel made of each block.
     """
+
+    lowered = True
 
     @staticmethod
     def forward(
@@ -199,10 +208,11 @@ class Fading(torch.autograd.Function):
         for columns in fading_columns(d, q.dtype):
             q[..., columns].masked_fill_(reads, d**0.5)
         k[..., d + more - 1] = 1
-        ctx.written, ctx.blocks = (k, F.detach(), mask, least), []
+        ctx.save_for_backward(F, mask)
+        ctx.written, ctx.blocks = (k, least), []
         for start in range(0, N, FADING_BLOCK):
             end = min(start + FADING_BLOCK, N)
-            write_fading(d, start, end, *ctx.written)
+            write_fading(d, start, end, k, F, mask, least)
             # of `data`, since the graph of a block need not know what others write
             own = [x.data for x in (q[:, :, start:end], k[:, :, :end], v[:, :, :end])]
             with torch.set_grad_enabled(any(ctx.needs_input_grad)):
@@ -215,12 +225,12 @@ class Fading(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        k, F, *_ = ctx.written
+        (F, mask), (k, least) = ctx.saved_tensors, ctx.written
         d = gradient.shape[-1]
         dq, dk, dv, dF = (torch.zeros_like(x) for x in (*(gradient,) * 3, F))
         gradient = pad(gradient, (0, k.shape[-1] - d))
         for start, end, o, own in ctx.blocks:
-            write_fading(d, start, end, *ctx.written)
+            write_fading(d, start, end, k, F, mask, least)
             found = torch.autograd.grad(o, own, gradient[:, :, start:end], retain_graph=True)
             dq[:, :, start:end] = found[0][..., :d]
             dk[:, :, :end] += found[1][..., :d]

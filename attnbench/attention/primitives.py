@@ -4,6 +4,7 @@ Masks are True where a key may be used. No operation mixes the sequences of a ba
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.backends import cuda as gpu
 
+from attnbench.attention.autograd import Written, differentiated, widened
 from attnbench.records import Workload
 
 Kernel = Callable[..., Tensor]  # of q, k, v and what masks or biases the scores, to o
@@ -130,7 +132,7 @@ def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).unflatten(0, (-1, heads))
 
 
-class ByQueries(torch.autograd.Function):
+class ByQueries(Written):
     """o [B, H, N, ·] of `step` queries at a time; the backward pass computes each part once more.
 
     `part` takes the first token of its queries, these, [B, H, step, ·], and of other tensors
@@ -138,16 +140,22 @@ class ByQueries(torch.autograd.Function):
     whole tensor for each part.
     """
 
+    lowered = twice = True
+
     @staticmethod
     def forward(ctx: Any, part: Kernel, step: int, *tensors: Tensor) -> Tensor:
         ctx.part, ctx.step = part, step
         ctx.save_for_backward(*tensors)
-        return torch.cat([part(start, *given) for start, given in parts(step, tensors)], 2)
+        return by_queries(part, step, *tensors)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        totals = [torch.zeros_like(x) for x in ctx.saved_tensors]
-        every = zip(parts(ctx.step, ctx.saved_tensors), parts(ctx.step, totals), strict=True)
+        tensors = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            whole = partial(by_queries, ctx.part, ctx.step)
+            return None, None, *differentiated(whole, tensors, gradient)
+        totals = [torch.zeros_like(x) for x in tensors]
+        every = zip(parts(ctx.step, tensors), parts(ctx.step, totals), strict=True)
         for (start, given), (_, sums) in every:
             own = [x.detach().requires_grad_() for x in given]
             with torch.enable_grad():
@@ -158,6 +166,11 @@ class ByQueries(torch.autograd.Function):
         return None, None, *totals
 
 
+def by_queries(part: Kernel, step: int, *tensors: Tensor) -> Tensor:
+    """What `part` gives for `step` queries at a time."""
+    return torch.cat([part(start, *given) for start, given in parts(step, tensors)], 2)
+
+
 def parts(step: int, tensors: Sequence[Tensor]) -> Iterator[tuple[int, list[Tensor]]]:
     """The first token of each part, its queries, and the others up to its last query."""
     q, *others = tensors
@@ -166,20 +179,24 @@ def parts(step: int, tensors: Sequence[Tensor]) -> Iterator[tuple[int, list[Tens
         yield start, [q[:, :, start:end], *(x[:, :, :end] for x in others)]
 
 
-class Unit(torch.autograd.Function):
+class Unit(Written):
     """scale · x / √(Σ x² + ε) over the last dimension, with fewer passes back than by operators."""
+
+    twice = True
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, epsilon: float, scale: float = 1.0) -> Tensor:
         squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
         inverse = (squares + epsilon).rsqrt()
         ctx.save_for_backward(x, inverse)
-        ctx.scale = scale
+        ctx.epsilon, ctx.scale = epsilon, scale
         return x * (scale * inverse)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         x, inverse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the norm's own second derivative is not finite at 0
+            inverse = (x.square().sum(-1, keepdim=True) + ctx.epsilon).rsqrt()
         along = (x * gradient).sum(-1, keepdim=True) * inverse.square()
         found = torch.addcmul(gradient, x, along, value=-1)
         return found.mul_(ctx.scale * inverse), None, None
@@ -194,6 +211,7 @@ def further_columns(width: int, needed: int, device: str) -> int:
     return needed + (-(width + needed) % 8 if needed and device.startswith("cuda") else 0)
 
 
+@widened
 def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """o_t = S_tᵀ q_t of S_t = S_{t−1} + k_t v_tᵀ [B, H, dk, dv], and S after the tokens.
 
@@ -245,11 +263,13 @@ def gather_tokens(x: Tensor, index: Tensor) -> Tensor:
     return x.flatten(0, 1).index_select(0, numbers).unflatten(0, index.shape)
 
 
-class Picked(torch.autograd.Function):
+class Picked(Written):
     """q [n, d], scaled, k and v [m, d], and the rows [n, K] of k and v that each q reads: [n, d].
 
     `valid` [n, K] says which of them count; None: all.
     """
+
+    lowered = twice = True
 
     @staticmethod
     def forward(
@@ -262,6 +282,9 @@ class Picked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, rows, a = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            read = partial(by_rows, rows, a > 0)
+            return *differentiated(read, (q, k, v), grad), None, None
         to_a = products(grad, v, rows)
         to_logits = a * (to_a - (a * to_a).sum(-1, keepdim=True))
         # who reads each row; numbers of few digits are sorted faster
@@ -271,6 +294,12 @@ class Picked(torch.autograd.Function):
         to_k = row_sums(q, readers, to_logits.flatten()[order], starts)
         to_v = row_sums(grad, readers, a.flatten()[order], starts)
         return row_sums(k, rows, to_logits), to_k, to_v, None, None
+
+
+def by_rows(rows: Tensor, valid: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """`Picked` by operators, which copy the rows of k and v that each q reads."""
+    logits = (q[:, None] @ k[rows].mT)[:, 0]
+    return (masked_softmax(logits, valid)[:, None] @ v[rows])[:, 0]
 
 
 def products(q: Tensor, table: Tensor, rows: Tensor) -> Tensor:

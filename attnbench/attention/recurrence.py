@@ -40,6 +40,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from attnbench.attention.autograd import widened
 from attnbench.attention.decays import Ratio, WeakDecays, channel_flops, channel_products
 from attnbench.attention.primitives import logits_at_once
 from attnbench.attention.systems import Solved, carried
@@ -49,6 +50,7 @@ UNROLLED = "torch.compile would unroll the loop over tokens"
 Rule = Callable[..., tuple[Tensor, Tensor]]
 
 
+@widened
 def decay_rule(
     S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int | None
 ) -> tuple[Tensor, Tensor]:
@@ -63,6 +65,7 @@ def decay_rule(
     return by_chunk(row_decay_chunks if by_row else decay_chunks, chunk, S, g, q, k, v)
 
 
+@widened
 def delta_rule(
     S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, chunk: int | None
 ) -> tuple[Tensor, Tensor]:
@@ -76,6 +79,7 @@ def delta_rule(
     return by_chunk(delta_chunks, chunk, S, g, q, k, v, beta)
 
 
+@widened
 def dplr_rule(
     S: Tensor,
     g: Tensor,

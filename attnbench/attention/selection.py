@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from attnbench.attention.autograd import Written
 from attnbench.attention.caches import Cache
 from attnbench.attention.contract import CoreAttention, Draws
 from attnbench.attention.primitives import (
@@ -197,12 +198,14 @@ def chosen_flops(seq_len: int, C: int, count: int, heads: int, d: int, first: in
     return 4 * heads * d * C * (seq_len - first + -seq_len % C + earlier)
 
 
-class ChosenBlocks(torch.autograd.Function):
+class ChosenBlocks(Written):
     """The outputs [P, S, n, G, d] of queries of the same shape, the last n tokens.
 
     k and v are [P, S, N, d] and a bias of keys is [P, N] or None; S heads of keys share one of the
     P choices [n, M].
     """
+
+    lowered = True
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbench.attention.autograd import Written
 
-class Solved(torch.autograd.Function):
+
+class Solved(Written):
     """o and S of [U W] = (I + tril(L, −1))⁻¹ right, and what is `added` to A U and T U.
 
     q and b have their decays from the start and to the end of their chunks, which are `last`.

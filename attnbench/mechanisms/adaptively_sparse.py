@@ -196,7 +196,7 @@ def gradients(A: Tensor, w: Tensor, a: Tensor, grad: Tensor) -> tuple[Tensor, Te
     return w * (grad - skewed), slope / a**2 - tilt / a
 
 
-class Entmax(torch.autograd.Function):
+class Entmax(at.Written):
     """logits [B, H, N, N] and α - 1 [H, 1, 1] to weights [B, H, N, N]."""
 
     @staticmethod
@@ -216,7 +216,7 @@ class Entmax(torch.autograd.Function):
         return to_logits.to(dtype), to_alpha.sum((0, 2, 3))[:, None, None]
 
 
-class Rows(torch.autograd.Function):
+class Rows(at.Written):
     """q (scaled), k, v [B·H, N, d], α - 1 [B·H], keys [B·H, N] or None to o [B·H, N, d]."""
 
     @staticmethod

@@ -68,8 +68,10 @@ def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> 
     return torch.stack(rows)
 
 
-class Halved(torch.autograd.Function):
+class Halved(at.Written):
     """y from half of the spectrum. The map is symmetric, so a gradient takes the same way back."""
+
+    twice = True
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

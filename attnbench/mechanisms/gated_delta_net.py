@@ -97,7 +97,7 @@ class GatedDeltaNet(at.Convolved):
         q, k, v = mixed.split([keys, keys, mixed.shape[-1] - 2 * keys], -1)
         v = v.unflatten(-1, (self.value_heads, -1)).transpose(1, 2)
         o, S = self.scan(self.split(q), self.split(k), v, self.rates(x).mT, mask, S)
-        o = at.merge(self.norm(o))
+        o = at.merge(self.norm(o.to(self.norm.weight.dtype)))
         o = o * silu(self.gate(x)) if self.config.gate else o
         return self.output(o), at.RecurrentState(S, inputs)
 

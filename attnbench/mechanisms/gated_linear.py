@@ -73,7 +73,9 @@ class GatedLinear(at.Recurrent):
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, f = (self.split(m(x)) for m in (self.query, self.key, self.value, self.forget))
         o, S = self.scan(q, k, v, f, mask, *state)
-        return self.output(at.merge(self.norm(o)) * silu(self.gate(x))), (S,)
+        return self.output(
+            at.merge(self.norm(o.to(self.norm.weight.dtype))) * silu(self.gate(x))
+        ), (S,)
 
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None, S: Tensor

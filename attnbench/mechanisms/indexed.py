@@ -240,6 +240,8 @@ class Sdpa(Indexed):
                 allowed = allowed.repeat_interleave(q.shape[1] // shares, 1)
             return at.fused_attention(q, k, v, allowed)
 
+        # the backward pass reads it again, whatever became of the caller's
+        mask = None if mask is None else mask.clone()
         return at.ByQueries.apply(part, QUERIES, q, k, v)
 
     @staticmethod

@@ -82,7 +82,7 @@ class KimiDelta(at.Convolved):
         q, k, v = (self.split(t) for t in mixed.chunk(3, -1))
         beta, alpha = self.beta(x).mT, self.split(self.forget(x))
         o, S = self.scan(q, k, v, beta, alpha, mask, S)
-        y = self.output(at.merge(self.norm(o)) * self.gate(x).sigmoid())
+        y = self.output(at.merge(self.norm(o.to(self.norm.weight.dtype))) * self.gate(x).sigmoid())
         return y, at.RecurrentState(S, inputs)
 
     def scan(

@@ -102,7 +102,7 @@ class Latent(at.CoreAttention):
     def compressed(self, x: Tensor) -> Tensor:
         """The latent [c, k^R] of each token, [B, N, r + ρ]."""
         c, k = self.down(x).split([self.rank, self.rope], -1)
-        return torch.cat([self.norm(c), k], -1)
+        return torch.cat([self.norm(c.to(self.norm.weight.dtype)), k], -1)
 
     def attend(self, q: Tensor, latent: Tensor, mask: Tensor | None) -> Tensor:
         """q [B, H, N, d + ρ] and the latent [B, N, r + ρ] to [B, H, N, d]."""

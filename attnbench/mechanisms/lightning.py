@@ -55,7 +55,9 @@ class Lightning(at.Recurrent, at.QKVAttention):
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v = (silu(t) for t in self.projected(x))
         o, S = self.scan(q, k, v, mask, *state)
-        return self.output(self.norm(at.merge(o)) * self.gate(x).sigmoid()), (S,)
+        return self.output(
+            self.norm(at.merge(o).to(self.norm.weight.dtype)) * self.gate(x).sigmoid()
+        ), (S,)
 
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor

@@ -152,8 +152,10 @@ class Folded(LinearTransformer):
         return 3 * w.tokens * w.width + 2 * w.batch * w.width**2
 
 
-class Sums(torch.autograd.Function):
+class Sums(at.Written):
     """kᵀ x [B, D, D] and Σ k [B, D] of k and x [B, N, D]; the gradient of k is one product."""
+
+    twice = True
 
     @staticmethod
     def forward(ctx: Any, k: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

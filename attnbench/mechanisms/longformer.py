@@ -271,8 +271,10 @@ class Flex(at.flex.Form, Longformer):
         return at.flex.Window(w.seq_len, allowed, part, whole)
 
 
-class Windows(torch.autograd.Function):
+class Windows(at.Written):
     """Overlapping blocks of keys as views of one copy; the gradient sums the overlaps."""
+
+    lowered, twice = None, True
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, C: int, before: int, L: int) -> Tensor:
@@ -290,7 +292,7 @@ class Windows(torch.autograd.Function):
         rows = shape.numel() // shape[-1]
         flat = gradient.new_zeros(rows + (len(parts) - 1) * C, shape[-1])
         for i, part in enumerate(parts):
-            flat[i * C : i * C + rows].view(-1, C, shape[-1])[:, : part.shape[1]] += part
+            flat[i * C : i * C + rows].view(-1, C, shape[-1])[:, : part.shape[1]].add_(part)
         return flat[before : before + rows].view(shape), None, None, None
 
 

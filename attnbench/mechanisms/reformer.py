@@ -243,8 +243,10 @@ class Chunked(Reformer):
         return tables + config.rounds * w.tokens * w.heads * 2 + 6 * at.logits_at_once(w.device)
 
 
-class Rounds(torch.autograd.Function):
+class Rounds(at.Written):
     """q, k, v [G, N, d] to o [G, N, d]."""
+
+    lowered = True
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, items: Sorted, causal: bool) -> Tensor:
@@ -296,7 +298,7 @@ def attend_backward(
 def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
     """Slices of heads, about as many as the cache holds rows of, and their items."""
     _, C, M = items.token.shape
-    step = max(1, at.logits_at_once(q.device.type) // (C * M * M // 2))
+    step = max(1, at.logits_at_once(q.device.type) // max(1, C * M * M // 2))
     for first in range(0, len(q), step):
         g = slice(first, first + step)
         yield g, items.heads(g)

@@ -116,7 +116,8 @@ class Sinkhorn(at.Attention):
             allowed = past if allowed is None else past & allowed
         # autograd would keep a C × C tensor for every step
         P = checkpoint(self.balance, R / self.config.temperature, allowed, use_reentrant=False)
-        return P.to(blocks.dtype)
+        # the second derivative of `logcumsumexp` of masked logits is not a number
+        return (at.Once.apply(P) if self.causal else P).to(blocks.dtype)
 
     def balance(self, R: Tensor, allowed: Tensor | None) -> Tensor:
         """Sinkhorn's normalisation of exp(R), in logarithms."""

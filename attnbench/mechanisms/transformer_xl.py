@@ -263,8 +263,10 @@ class Recomputed(TransformerXL):
         return working(TransformerXL.layout(config, w.seq_len), w)
 
 
-class Recall(torch.autograd.Function):
+class Recall(at.Written):
     """x Wᵀ + b twice; the second copy passes its gradient to W and b but not to x."""
+
+    lowered = twice = True
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -300,6 +302,7 @@ def in_pieces(
     return torch.cat(pieces, 1).movedim(0, 2)
 
 
+@at.lowered
 def read(
     keeps_weights: bool,
     u: Tensor,
@@ -322,13 +325,15 @@ def read(
     return o.mul_(allowed.any(-1, keepdim=True)) if allowed.dim() > 2 else o
 
 
-class Read(torch.autograd.Function):
+class Read(at.Written):
     """A v of some segments and, given `real`, the attention [n, P] that keys got from real tokens.
 
     All have their heads before their segments, so that one product of a head serves them all.
     Results are allocated before the scores: small tensors that outlive large ones would otherwise
     fragment the heap.
     """
+
+    lowered = True
 
     @staticmethod
     def forward(

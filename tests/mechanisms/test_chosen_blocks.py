@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from attnbench.attention.primitives import fused_attention
+from attnbench.attention.selection import block_means
 from tests.mechanisms.building import core, qkv, workload
 
 N, OPEN, SHUT = 40, 1e3, -1e3
@@ -53,3 +54,15 @@ def test_with_all_blocks_a_branch_of_native_sparse_is_grouped_query_attention(fo
     g[..., branch] = OPEN
     expected = fused_attention(q, k, v, None, causal=True)
     torch.testing.assert_close(module.attend(q, k, v, g, None), expected)
+
+
+@pytest.mark.parametrize("C", [1, 4, 7], ids=lambda C: f"moba native_sparse indexed {C}")
+def test_the_mean_of_a_block_leaves_out_its_padding(C):
+    k, mask = torch.randn(2, 3, 18, 5).double(), torch.ones(2, 18, dtype=torch.bool)
+    mask[0, 10:] = mask[1, :3] = mask[1, 9] = False
+    means = block_means(k, mask, C)
+    for b in range(2):
+        for m in range(means.shape[2]):
+            real = k[b, :, m * C : (m + 1) * C][:, mask[b, m * C : (m + 1) * C]]
+            expected = real.mean(1) if real.shape[1] else torch.zeros(3, 5).double()
+            torch.testing.assert_close(means[b, :, m], expected)

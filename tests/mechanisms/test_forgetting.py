@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnbench.mechanisms.forgetting import CARD
-from tests.mechanisms.building import build, core, qkv
+from tests.mechanisms.building import build, core, qkv, workload
 
 
 def gradients(form, dtype, exact=torch.bfloat16):
@@ -70,3 +70,9 @@ def test_roots_of_widths_keep_the_digits_of_their_type():
     sdpa.load_state_dict(eager.state_dict())
     x = torch.randn(2, 40, 24).double()
     torch.testing.assert_close(sdpa(x), eager(x), rtol=0, atol=1e-12)
+
+
+def test_predicted_elements_are_those_of_columns_and_of_the_mask_of_a_block():
+    """A head of 4 has 4 columns for groups and one for sums: q, k, v and o have 9 each."""
+    w = workload("forgetting", seq_len=300)
+    assert CARD.forms["sdpa"].elements(CARD.config(), w) == 4 * (2 * 300 * 4 * 9) + 128 * 300

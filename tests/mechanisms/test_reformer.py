@@ -63,3 +63,14 @@ def test_every_bucket_can_occur_and_padding_comes_last():
     assert set(buckets[0].unique().tolist()) <= set(range(128))
     assert len(buckets[0].unique()) > 100
     assert (buckets[1, :, :, 100:] == 128).all()
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("form", ["eager", "chunked"])
+def test_one_token_in_one_round_is_read(rounds, form):
+    module = build("reformer", form, seq_len=1, rounds=rounds)
+    x = torch.randn(2, 1, 16, dtype=torch.float64, requires_grad=True)
+    y = module(x)
+    torch.testing.assert_close(y, module.output(module.value(x)))
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert gradient.any()

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from attnbench.attention.primitives import Picked, by_rows
 from attnbench.mechanisms.smart_bird import largest
 from tests.mechanisms.building import build
 
@@ -102,3 +103,22 @@ def test_the_largest_draws_are_found_as_if_all_were_drawn(spread):
     a, b = (torch.bincount(x.flatten(), minlength=300)[order].view(30, 10).sum(1)
             for x in (found, expected))  # fmt: skip
     assert ((a - b).abs() < 4.5 * (a + b + 1).sqrt()).all()
+
+
+@pytest.mark.parametrize("tokens", [50, 2**15 + 300])
+def test_gradients_of_rows_that_are_read_are_those_of_operators(tokens):
+    """Also of rows whose numbers need more than 16 bits."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(n, 3, dtype=torch.float64) for n in (40, tokens, tokens))
+    rows = torch.cat([torch.randint(tokens, (40, 3)), torch.full((40, 1), tokens - 1)], 1)
+    valid = torch.rand(40, 4) < 0.8
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    by_hand, by_operators = Picked.apply(*inputs, rows, valid), by_rows(rows, valid, *inputs)
+    weights, real = torch.randn(40, 3).double(), valid.any(-1)
+    for o in (by_hand, by_operators):
+        torch.testing.assert_close(o[real], by_operators[real])
+    ours, expected = (
+        torch.autograd.grad((o * weights)[real].sum(), inputs) for o in (by_hand, by_operators)
+    )
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a, b)

@@ -9,10 +9,12 @@ from attnbench.attention.contract import Flops
 from attnbench.attention.primitives import key_mask, softmax_attention
 from attnbench.mechanisms.transformer import CARD, Transformer
 from attnbench.records import Level
+from attnbench.verify import training
 from attnbench.verify.checks import (
     checks,
     computes_its_own_equations,
     name_of,
+    result,
 )
 from attnbench.verify.trial import Trial
 
@@ -157,6 +159,86 @@ class Residual(Transformer):
             torch.nn.init.zeros_(self.output.weight)
 
 
+class Careless(torch.autograd.Function):
+    """tanh, with what a backward pass by hand is easily given."""
+
+    @staticmethod
+    def forward(ctx, x, flaw):
+        y = x.tanh()
+        ctx.flaw, ctx.passes, ctx.x, ctx.y = flaw, 0, x.detach(), y.detach()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (y,) = ctx.saved_tensors
+        if ctx.flaw == "read twice":
+            (y,) = ctx.saved_tensors
+        if ctx.flaw == "constant":
+            y = ctx.y
+        if ctx.flaw == "unseen":
+            y = ctx.x.tanh()
+        if ctx.flaw == "counting":
+            ctx.passes += 1
+        return gradient * (1 - y**2) * max(1, ctx.passes), None
+
+
+class Constant(Transformer):
+    """Keeps its output where autograd does not see it."""
+
+    flaw = "constant"
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, Careless.apply(v, self.flaw), mask)
+
+
+class ReadTwice(Constant):
+    flaw = "read twice"
+
+
+class Counting(Constant):
+    """A second backward pass gives twice as much."""
+
+    flaw = "counting"
+
+
+class Unseen(Constant):
+    """Reads its input again in the backward pass, whatever became of it."""
+
+    flaw = "unseen"
+
+
+class Strided(Transformer):
+    """Takes queries as projections lay them out."""
+
+    def attend(self, q, k, v, mask):
+        usual = torch.empty_like(q.transpose(1, 2).contiguous()).transpose(1, 2).stride()
+        return super().attend(torch.as_strided(q, q.shape, usual), k, v, mask)
+
+
+class Wider(Transformer):
+    """Has no operation in bfloat16."""
+
+    def attend(self, q, k, v, mask):
+        if q.dtype == torch.bfloat16:
+            raise RuntimeError("not implemented for BFloat16")
+        return super().attend(q, k, v, mask)
+
+
+class Freezing(Transformer):
+    """Detaches values where queries need no gradient."""
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v if q.requires_grad else v.detach(), mask)
+
+
+class Plural(Transformer):
+    """Divides by the number of other tokens."""
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v, mask) / (q.shape[2] - 1)
+
+
 DEFECTS = {
     "gives the shape and type it was given": (Wide, Undefined),
     "computes its own equations": (Scaled, Padded, Leaking, Undefined, Rough),
@@ -172,6 +254,14 @@ DEFECTS = {
     "the core is what stands between the projections": (Heavy,),
     "steps continue the causal pass": (Forgetful, Foresighted, Small),
     "declared flops of a step are those that torch counts": (Stepless,),
+    "bf16 autocast works in both modes": (Wider,),
+    "a second derivative is exact or raises": (Constant, Unseen),
+    "a checkpoint gives the same gradients": (ReadTwice,),
+    "frozen leaves change no other gradient": (Freezing,),
+    "a second backward pass gives the same": (Counting,),
+    "strided and expanded tensors give the same": (Strided,),
+    "what is changed in place raises": (Unseen,),
+    "an empty batch and one token work": (Plural,),
 }
 TRIALS = [Trial(CARD, CARD.config(), "eager", causal) for causal in (False, True)]
 
@@ -182,7 +272,7 @@ def test_a_check_passes_what_is_sound_and_finds_what_is_not(check):
     for sound in (Transformer, Residual):
         check(replace(trial, card=replace(CARD, forms={"eager": sound})))
     for defect in DEFECTS[name_of(check)]:
-        with pytest.raises(AssertionError):
+        with pytest.raises((AssertionError, RuntimeError)):
             check(replace(trial, card=replace(CARD, forms={"eager": defect})))
 
 
@@ -192,3 +282,22 @@ def test_another_form_computes_the_same_with_the_same_parameters():
         card = replace(CARD, forms={"eager": Transformer, "other": form})
         with pytest.raises((AssertionError, RuntimeError), match=message):
             computes_its_own_equations(Trial(card, CARD.config(), "other", False))
+
+
+def test_of_modules_that_promise_less_it_is_noted_and_not_failed():
+    """What silently gives wrong gradients is failed, whoever wrote it."""
+    noted, failed = set(), set()
+    for defect in (Wider, Constant, ReadTwice, Plural, Counting):
+        card = replace(CARD, forms={"eager": defect}, declared=False)
+        trial = Trial(card, CARD.config(), "eager", False)
+        for check in training.CHECKS:
+            found = result(check, trial, None)["result"]
+            {"noted": noted, "failed": failed, "passed": set()}[found].add(name_of(check))
+    assert noted == {
+        "bf16 autocast works in both modes",
+        "a second derivative is exact or raises",
+        "a checkpoint gives the same gradients",
+        "an empty batch and one token work",
+    }
+    assert "a second backward pass gives the same" in failed
+    assert not failed & noted
