@@ -100,18 +100,18 @@ class ChannelProducts(torch.autograd.Function):
         b = g.clamp(min=STRONGEST).double().cumsum(-2)
         growth, left, every = torch.empty_like(b), torch.empty_like(b), []
         keys, *wide = (x.double() for x in (y, *rows))
-        products = [x.new_zeros(*x.shape[:-1], C) for x in rows]
+        products = [x.new_empty(*x.shape[:-1], C) for x in rows]
         for part, later, middle, decays in blocks(b):
             own = decays[..., : part.stop - part.start, :]
             torch.mul(own, middle.exp(), out=growth[..., part, :])
             torch.div((b[..., -1:, :] - middle).exp_(), own, out=left[..., part, :])
             away = (keys[..., part, :] / own).mT
             for x, A in zip(wide, products, strict=True):
-                A[..., later, part] = ((x[..., later, :] * decays) @ away).tril_()
+                A[..., later, part] = (x[..., later, :] * decays) @ away
             every.append(decays)
         ctx.save_for_backward(y, g, growth, left, *rows, *every)
         decayed = [(x * growth).to(dtype) for x in wide]
-        return (keys * left).to(dtype), growth[..., -1:, :].to(dtype), *decayed, *products
+        return (keys * left).to(dtype), growth[..., -1:, :].to(dtype), *decayed, *(A.tril_() for A in products)
 
     @staticmethod
     def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
@@ -121,7 +121,7 @@ class ChannelProducts(torch.autograd.Function):
         dy = d_left * left
         d_rows = [d * growth for d in changes[:count]]
         d_end = (keys * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
-        products = [change.double().tril_() for change in changes[count:]]
+        products = [change.tril().double() for change in changes[count:]]
         for start, decays in zip(range(0, y.shape[-2], BLOCK), others[count:], strict=True):
             part, later = slice(start, start + BLOCK), slice(start, None)
             own = decays[..., :BLOCK, :]
@@ -161,7 +161,7 @@ class WeakDecays(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, r: Tensor, q: Tensor, b: Tensor, k: Tensor) -> Any:
-        growth = g.cumsum(-2).exp()
+        growth = g.double().cumsum(-2).exp_().to(g.dtype)  # sums of logs lose no digits
         shrunk, last = growth.reciprocal(), growth[..., -1:, :].clone()
         r, q, b, k = r * growth, q * growth, b * shrunk, k * shrunk
         ctx.save_for_backward(growth, shrunk, r, q, b, k)
