@@ -10,9 +10,10 @@ where every channel decays at a rate of its own:
 Rows x, keys y and logs of decays g ≤ 0 are [..., C, dk]. A is 0 where j > i. Also returned are
 e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
-A factor e^{−b_j} could overflow, so keys are taken in blocks of 8 tokens, and decays counted from
-the middle of a block. A decay that leaves less than the rounding of its type, 1.2 · 10⁻⁷ in
-float32, leaves that much: factors are then at most e^64, and sums of logs keep their digits.
+A factor e^{−b_j} could overflow, so keys are taken in blocks of 32 tokens, decays are counted from
+the middle of a block, and all of this is float64: sums of several strong decays keep the digits of
+their differences. A decay below e^−35, far less than the rounding of float32, leaves that much, so
+that factors are at most e^560.
 """
 
 import math
@@ -111,7 +112,12 @@ class ChannelProducts(torch.autograd.Function):
             every.append(decays)
         ctx.save_for_backward(y, g, growth, left, *rows, *every)
         decayed = [(x * growth).to(dtype) for x in wide]
-        return (keys * left).to(dtype), growth[..., -1:, :].to(dtype), *decayed, *(A.tril_() for A in products)
+        return (
+            (keys * left).to(dtype),
+            growth[..., -1:, :].to(dtype),
+            *decayed,
+            *(A.tril_() for A in products),
+        )
 
     @staticmethod
     def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
