@@ -111,13 +111,9 @@ class ChannelProducts(torch.autograd.Function):
                 A[..., later, part] = (x[..., later, :] * decays) @ away
             every.append(decays)
         ctx.save_for_backward(y, g, growth, left, *rows, *every)
+        ended = (keys * left).to(dtype), growth[..., -1:, :].to(dtype)
         decayed = [(x * growth).to(dtype) for x in wide]
-        return (
-            (keys * left).to(dtype),
-            growth[..., -1:, :].to(dtype),
-            *decayed,
-            *(A.tril_() for A in products),
-        )
+        return *ended, *decayed, *(A.tril_() for A in products)
 
     @staticmethod
     def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:

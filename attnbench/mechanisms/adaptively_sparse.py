@@ -161,7 +161,8 @@ def threshold(
 def normal_threshold(q: Tensor, k: Tensor, a: Tensor) -> Tensor:
     """τ [G, N, 1] if each row of q kᵀ were drawn from a normal distribution of its mean and width.
 
-    It is not shifted by the largest of its row. q and k are [G, N, d]: means over keys come from means of k and of products of its columns.
+    It is not shifted by the largest of its row. q and k are [G, N, d]: means over keys come from
+    means of k and of products of its columns.
     """
     q, k, a = at.widen(q), at.widen(k), a[:, None, None]
     mean = q @ k.mean(-2, keepdim=True).mT
