@@ -10,9 +10,10 @@ where every channel decays at a rate of its own:
 Rows x, keys y and logs of decays g ≤ 0 are [..., C, dk]. A is 0 where j > i. Also returned are
 e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
-A factor e^{−b_j} could overflow, so keys are taken in blocks of 8 tokens, and decays counted from
-the middle of a block. A decay that leaves less than the rounding of its type, 1.2 · 10⁻⁷ in
-float32, leaves that much: factors are then at most e^64, and sums of logs keep their digits.
+A factor e^{−b_j} could overflow, so keys are taken in blocks of 32 tokens, decays are counted from
+the middle of a block, and all of this is float64: sums of several strong decays keep the digits of
+their differences. A decay below e^−35, far less than the rounding of float32, leaves that much, so
+that factors are at most e^560.
 """
 
 import math
@@ -33,7 +34,8 @@ from attnbench.attention.primitives import (
     widen,
 )
 
-BLOCK = 8  # keys whose decays are counted from one token
+BLOCK = 32  # keys whose decays are counted from one token
+STRONGEST = -35.0  # log of a decay: what leaves less counts as this; e^{16 · 35} is a float64
 FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
 
 
@@ -96,45 +98,68 @@ class ChannelProducts(Written):
     """`channel_products`, whose gradients are added in place.
 
     What a row and its decay are multiplied to has one gradient: db_i is x ⊙ dx less y ⊙ dy, but
-    for the end of the chunk, to which y decays.
+    for the end of the chunk, to which y decays. Both contain what no decay is between, which beside
+    strong decays is most of them: in float64 it cancels.
     """
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-        C, least = y.shape[-2], math.log(torch.finfo(g.dtype).eps)
-        b = g.clamp(min=least).cumsum(-2)
-        products = [x.new_zeros(*x.shape[:-1], C) for x in rows]
-        for keys, later, decays in blocks(b):
-            away = (y[..., keys, :] / decays[..., : keys.stop - keys.start, :]).mT
-            for x, A in zip(rows, products, strict=True):
-                A[..., later, keys] = ((x[..., later, :] * decays) @ away).tril_()
-        growth, left = b.exp(), (b[..., -1:, :] - b).exp()
-        ctx.save_for_backward(y, g, b, growth, left, *rows)
-        last = growth[..., -1:, :].clone()
-        return y * left, last, *(x * growth for x in rows), *products
+        C, dtype = y.shape[-2], g.dtype
+        b = g.clamp(min=STRONGEST).double().cumsum(-2)
+        growth, left, every = torch.empty_like(b), torch.empty_like(b), []
+        keys, *wide = (x.double() for x in (y, *rows))
+        products = [x.new_empty(*x.shape[:-1], C) for x in rows]
+        for part, later, middle, decays in blocks(b):
+            own = decays[..., : part.stop - part.start, :]
+            torch.mul(own, middle.exp(), out=growth[..., part, :])
+            torch.div((b[..., -1:, :] - middle).exp_(), own, out=left[..., part, :])
+            away = (keys[..., part, :] / own).mT
+            for x, A in zip(wide, products, strict=True):
+                A[..., later, part] = (x[..., later, :] * decays) @ away
+            every.append(decays)
+        ctx.save_for_backward(y, g, growth, left, *rows, *every)
+        ended = (keys * left).to(dtype), growth[..., -1:, :].to(dtype)
+        decayed = [(x * growth).to(dtype) for x in wide]
+        return *ended, *decayed, *(A.tril_() for A in products)
 
     @staticmethod
     def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
-        y, g, b, growth, left, *rows = ctx.saved_tensors
-        dy, d_rows = d_left * left, [d * growth for d in changes[: len(rows)]]
-        d_end = (y * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
-        products = [change.tril() for change in changes[len(rows) :]]
-        for keys, later, decays in blocks(b):
-            own = decays[..., : keys.stop - keys.start, :]
-            away, d_away = y[..., keys, :] / own, torch.zeros_like(own)
+        y, g, growth, left, *others = ctx.saved_tensors
+        dtype, count = g.dtype, len(changes) // 2
+        keys, *rows = (x.double() for x in (y, *others[:count]))
+        dy = d_left * left
+        d_rows = [d * growth for d in changes[:count]]
+        d_end = (keys * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
+        products = [change.tril().double() for change in changes[count:]]
+        for start, decays in zip(range(0, y.shape[-2], BLOCK), others[count:], strict=True):
+            part, later = slice(start, start + BLOCK), slice(start, None)
+            own = decays[..., :BLOCK, :]
+            away, d_away = keys[..., part, :] / own, torch.zeros_like(own)
             for x, dx, change in zip(rows, d_rows, products, strict=True):
-                change = change[..., later, keys]
+                change = change[..., later, part]
                 d_away += change.mT @ (x[..., later, :] * decays)
                 dx[..., later, :].addcmul_(change @ away, decays)
-            dy[..., keys, :].addcdiv_(d_away, own)
+            dy[..., part, :].addcdiv_(d_away, own)
         db = torch.mul(rows[0], d_rows[0])
         for x, dx in zip(rows[1:], d_rows[1:], strict=True):
             db.addcmul_(x, dx)
-        db.addcmul_(y, dy, value=-1)
+        db.addcmul_(keys, dy, value=-1)
         db[..., -1, :] += d_end
-        dg = db.flip(-2).cumsum(-2).flip(-2)
-        least = math.log(torch.finfo(g.dtype).eps)
-        return dy, torch.ops.aten.threshold_backward(dg, g, least), *d_rows
+        dg = db.flip(-2).cumsum(-2).flip(-2).to(dtype)
+        dg = torch.ops.aten.threshold_backward(dg, g, STRONGEST)
+        return dy.to(dtype), dg, *(dx.to(dtype) for dx in d_rows)
+
+
+def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """For each block of keys: its tokens, these and all later ones, b_m, and decays of the latter.
+
+    Those are e^{b_i − b_m}, m in the middle of the block.
+    """
+    C = b.shape[-2]
+    for start in range(0, C, BLOCK):
+        end = min(start + BLOCK, C)
+        middle = b[..., (start + end) // 2, None, :]
+        yield slice(start, end), slice(start, C), middle, (b[..., start:, :] - middle).exp_()
 
 
 class WeakDecays(Written):
@@ -145,7 +170,7 @@ class WeakDecays(Written):
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, r: Tensor, q: Tensor, b: Tensor, k: Tensor) -> Any:
-        growth = g.cumsum(-2).exp()
+        growth = g.double().cumsum(-2).exp_().to(g.dtype)  # sums of logs lose no digits
         shrunk, last = growth.reciprocal(), growth[..., -1:, :].clone()
         r, q, b, k = r * growth, q * growth, b * shrunk, k * shrunk
         ctx.save_for_backward(growth, shrunk, r, q, b, k)
@@ -163,19 +188,6 @@ class WeakDecays(Written):
         d_sums[..., -1:, :] += d_last * last
         dg = d_sums.flip(-2).cumsum(-2).flip(-2)
         return dg, dr * growth, dq * growth, db * shrunk, dk * shrunk
-
-
-def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """For each block of keys: its tokens, these and all later ones, and decays of the latter.
-
-    Those are e^{b_i − b_m}, m in the middle of the block.
-    """
-    C = b.shape[-2]
-    for start in range(0, C, BLOCK):
-        end = min(start + BLOCK, C)
-        middle = (start + end) // 2
-        decays = (b[..., start:, :] - b[..., middle : middle + 1, :]).exp()
-        yield slice(start, end), slice(start, C), decays
 
 
 class Fading(Written):

@@ -136,16 +136,16 @@ class Chunked(AdaptivelySparse):
 def threshold(
     x: Tensor, a: Tensor, start: Tensor | None = None, counts: Tensor | None = None
 ) -> Tensor:
-    """τ [·, 1] of rows x = (α - 1) z [·, N]; a = α - 1.
+    """τ [·, 1] of rows x = (α - 1) (z - max z) [·, N]; a = α - 1.
 
-    `start`: about where it is; `counts` [N]: how often each number of a row stands there.
+    `start`: about where it is; `counts` [N]: how often each number of a row stands there. The
+    largest of each row is 0: beside larger ones, numbers would be too coarse for τ.
     """
     N = x.shape[-1]
-    largest = x.amax(-1, keepdim=True)
-    lowest = largest - 1  # since no weight is above 1, and the largest at least 1 / N
+    lowest = -1.0  # since no weight is above 1, and the largest at least 1 / N
     # the p-norm of N numbers is at least N^a times their mean
     tau = x.mean(-1, keepdim=True) - N**-a if start is None else start
-    tau = tau.clamp(lowest, largest - N**-a)
+    tau = torch.minimum(tau.clamp(min=lowest), -(N**-a))
     for _ in range(STEPS):
         y, w = powers(x, tau, a)
         w = w if counts is None else w * counts
@@ -161,14 +161,17 @@ def threshold(
 def normal_threshold(q: Tensor, k: Tensor, a: Tensor) -> Tensor:
     """τ [G, N, 1] if each row of q kᵀ were drawn from a normal distribution of its mean and width.
 
-    q and k are [G, N, d]: means over keys come from means of k and of products of its columns.
+    It is not shifted by the largest of its row. q and k are [G, N, d]: means over keys come from
+    means of k and of products of its columns.
     """
     q, k, a = at.widen(q), at.widen(k), a[:, None, None]
     mean = q @ k.mean(-2, keepdim=True).mT
     square = ((q @ (k.mT @ k / k.shape[-2])) * q).sum(-1, keepdim=True)
     grid = torch.linspace(-4, 4, GRID, device=q.device, dtype=q.dtype)
-    x = mean + (square - mean.square()).clamp(min=0).sqrt() * grid
-    return threshold(x, a, mean - k.shape[-2] ** -a, k.shape[-2] * (-grid.square() / 2).softmax(-1))
+    width = (square - mean.square()).clamp(min=0).sqrt()
+    largest, count = width * grid[-1], k.shape[-2]
+    counts = count * (-grid.square() / 2).softmax(-1)
+    return threshold(width * (grid - grid[-1]), a, -largest - count**-a, counts) + mean + largest
 
 
 def powers(x: Tensor, tau: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,9 +231,9 @@ class Rows(at.Written):
             heads = max(1, at.logits_at_once(q.device.type) // (GRID * q.shape[1]))
             parts = zip(*(t.split(heads) for t in (scaled(q, a), k, a)), strict=True)
             tau = torch.cat([normal_threshold(*part) for part in parts])
-        for part, x in pieces(scaled(q, a), k, keys, causal):
+        for part, x, largest in pieces(scaled(q, a), k, keys, causal):
             exponent = a[part[0], None, None]
-            tau[part] = threshold(x, exponent, tau[part] if guessed else None)
+            tau[part] = threshold(x, exponent, tau[part] - largest if guessed else None)
             A, _ = weights(x, exponent, tau[part])
             o[part] = A.to(v.dtype) @ v[part[0]]
         ctx.save_for_backward(q, k, v, a, keys, tau)
@@ -241,7 +244,7 @@ class Rows(at.Written):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, a, keys, tau = ctx.saved_tensors
         dq, dk, dv, da = (torch.zeros_like(x) for x in (q, k, v, a))
-        for part, x in pieces(scaled(q, a), k, keys, ctx.causal):
+        for part, x, _ in pieces(scaled(q, a), k, keys, ctx.causal):
             head = part[0]
             A, w = weights(x, a[head, None, None], tau[part])
             dv[head] += A.to(v.dtype).mT @ grad[part]
@@ -261,8 +264,11 @@ def scaled(q: Tensor, a: Tensor) -> Tensor:
 
 def pieces(
     q: Tensor, k: Tensor, keys: Tensor | None, causal: bool
-) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-    """Slices of heads and rows with q kᵀ [heads, rows, N], of which the cache holds a few."""
+) -> Iterator[tuple[tuple[slice, slice], Tensor, Tensor]]:
+    """Slices of heads and rows, q kᵀ [heads, rows, N] less the largest of each row, and these.
+
+    The cache holds a few.
+    """
     count, N = q.shape[:2]
     size = at.logits_at_once(q.device.type) // 2
     rows = min(N, max(1, size // N))
@@ -278,9 +284,9 @@ def pieces(
             if keys is not None:
                 x.masked_fill_(~keys[part[0], None], lowest)
             x = at.widen(x)
-            if causal or keys is not None:
-                x -= x.amax(-1, keepdim=True)  # rows without a key become 0
-            yield part, x
+            largest = x.amax(-1, keepdim=True)
+            x -= largest  # rows without a key become 0
+            yield part, x, largest
 
 
 def parameters(config: Config, w: at.Workload) -> int:

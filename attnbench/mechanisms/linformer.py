@@ -81,8 +81,9 @@ class Linformer(at.QKVAttention):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """E k, F v, q k′ᵀ and A v′."""
-        return at.Flops(at.projection_flops(w), 4 * 2 * w.tokens * config.rank * w.width)
+        """E k, F v, q k′ᵀ and A v′; of one token with sharing=none, E k and F v are no products."""
+        products = 2 if config.sharing == "none" and w.seq_len == 1 else 4
+        return at.Flops(at.projection_flops(w), products * 2 * w.tokens * config.rank * w.width)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -134,9 +135,10 @@ class Folded(Linformer):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """W_Q and W_O on all tokens, W_K and W_V on R rows; E x, F x, q k′ᵀ and A v′."""
+        """W_Q and W_O on all tokens, W_K and W_V on R rows; E x, F x, q k′ᵀ and A v′; E 1, F 1."""
         projections = at.projection_flops(w, 2) + 2 * 2 * w.batch * config.rank * w.width**2
-        return at.Flops(projections, (config.reductions + 2) * 2 * w.tokens * config.rank * w.width)
+        core = (config.reductions + 2) * 2 * w.tokens * config.rank * w.width
+        return at.Flops(projections, core + real_flops(config, w))
 
 
 class Absorbed(Folded):
@@ -158,16 +160,22 @@ class Absorbed(Folded):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """W_K and W_V on R rows; E x, F x, x Gᵀ, A M, and G and M themselves."""
+        """W_K and W_V on R rows; E x, F x, x Gᵀ, A M, and G and M themselves; E 1, F 1."""
         R, D = config.rank, w.width
         wide = 2 * 2 * w.tokens * D * w.heads * R
         rows = 2 * 2 * w.batch * R * D**2
-        return at.Flops(rows, config.reductions * 2 * w.tokens * R * D + wide + rows)
+        core = config.reductions * 2 * w.tokens * R * D + wide + rows
+        return at.Flops(rows, core + real_flops(config, w))
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logits, weights, and G and M."""
         return 2 * w.heads * config.rank * (w.tokens + w.batch * w.width)
+
+
+def real_flops(config: Config, w: at.Workload) -> int:
+    """FLOPs of E 1 and F 1 of real tokens, which biases are multiplied by, beside padding."""
+    return 2 * config.reductions * w.tokens * config.rank if config.bias and w.padding else 0
 
 
 def parameters(config: Config, w: at.Workload) -> int:

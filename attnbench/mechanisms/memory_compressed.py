@@ -192,10 +192,15 @@ class Folded(Sdpa):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """W_Q and W_O; C W twice, both convolutions, q k̃ᵀ and A ṽ; the products of biases."""
+        """W_Q and W_O; C W twice, both convolutions, q k̃ᵀ and A ṽ; the products of biases.
+
+        Beside padding, each sequence has its own numbers of real tokens, which biases multiply.
+        """
         n, _ = lengths(config, w)
         s, D = config.compression, w.width
-        weights = 2 * (2 * s * D**3) + config.bias * 2 * (2 * s * D * D + 2 * n * s * D)
+        counts = n * (w.batch if w.padding else 1)
+        biases = config.bias * 2 * (2 * s * D * D + 2 * counts * s * D)
+        weights = 2 * (2 * s * D**3) + biases
         return at.Flops(at.projection_flops(w, 2), Sdpa.flops(config, w).core + weights)
 
 

@@ -192,14 +192,14 @@ class Sinkhorn(at.Attention):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """The projections; W_P, W_B, P k, P v, q kᵀ and A v (P m where a block is not full)."""
+        """The projections; W_P, W_B, P k, P v, q kᵀ and A v; beside padding P m."""
         M, C = shape(config, w.seq_len)
         rows = min(config.sort_cut, C) or C
         keys = rows * M if config.sort_cut else 2 * M
         n = C * M
         sort = 2 * w.batch * C * w.width * (w.width + C)
         mixing = 2 * 2 * w.batch * rows * n * w.width
-        if n > w.seq_len:
+        if n > w.seq_len or w.padding:
             mixing += 2 * w.batch * w.heads * rows * n
         # W_O applies to the tokens alone, the others also to the padding of the last block
         projections = at.projection_flops(w, 4) + 3 * 2 * w.batch * w.width**2 * (n - w.seq_len)

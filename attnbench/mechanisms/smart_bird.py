@@ -40,7 +40,8 @@ from torch import Tensor, nn
 from attnbench import attention as at
 
 SAMPLINGS = ("squared", "inverse", "raw", "top", "random")
-LEAST = 1e-30  # of the largest P of a row
+LEAST = 1e-30  # of the largest P of a row, where smaller ones are never drawn
+NEAR = 40.0  # log of the largest P over another, which is drawn long before those below `LEAST`
 LEVELS = 256  # a power of 2
 
 
@@ -261,16 +262,20 @@ def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws
 def largest(log_P: Tensor, allowed: Tensor | None, K: int, heads: int) -> Tensor:
     """The K largest of S ~ U(0, P) in each row and head: log P [R, N] to keys [R, H, K].
 
-    A key that is not allowed [R, N] is chosen where fewer than K are.
+    A key that is not allowed [R, N] is chosen where fewer than K are. Events need 2 K keys whose P
+    are near the largest: that K of these come after a key below `LEAST` has a probability of 1e-25.
     """
-    if log_P.shape[1] < 8 * K or allowed is None:
-        draw = from_all if log_P.shape[1] < 8 * K else from_events
-        return draw(log_P, allowed, K, heads)
+    if log_P.shape[1] < 8 * K:
+        return from_all(log_P, allowed, K, heads)
+    near = log_P > log_P.amax(-1, keepdim=True) - NEAR
+    few = (near if allowed is None else near & allowed).sum(-1) < 2 * K
+    if not few.any():
+        return from_events(log_P, allowed, K, heads)
     chosen = torch.empty(len(log_P), heads, K, dtype=torch.long, device=log_P.device)
-    few = allowed.sum(-1) < 2 * K
     for rows, draw in ((few, from_all), (~few, from_events)):
         if rows.any():
-            chosen[rows] = draw(log_P[rows], allowed[rows], K, heads)
+            own = None if allowed is None else allowed[rows]
+            chosen[rows] = draw(log_P[rows], own, K, heads)
     return chosen
 
 
@@ -349,11 +354,12 @@ class Levels(NamedTuple):
 def first_distinct(keys: Tensor, valid: Tensor, K: int, N: int) -> tuple[Tensor, Tensor]:
     """The first K distinct of valid keys [R, H, L], [R, H, K], and which rows have as many [R]."""
     L = keys.shape[-1]
-    order = torch.arange(L, device=keys.device, dtype=torch.int16)
+    small = torch.int16 if L < 2**15 else torch.int32
+    order = torch.arange(L, device=keys.device, dtype=small)
     first = order.new_full((*keys.shape[:2], N), L)
     first.scatter_reduce_(-1, keys, order.masked_fill(~valid, L), "amin")
     fresh = first.gather(-1, keys) == order
-    place = fresh.cumsum(-1, dtype=torch.int16)  # from 1
+    place = fresh.cumsum(-1, dtype=small)  # from 1
     # others go before the first and after the last
     found = keys.new_empty(*keys.shape[:2], K + 2)
     found.scatter_(-1, (place * fresh).clamp_(max=K + 1).long(), keys)

@@ -126,9 +126,13 @@ class Synthesizer(at.Attention):
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """W_V, W_O (W_1, W_Q, W_K); then S, softmax(S) v (q kᵀ)."""
+        """W_V, W_O (W_1, W_Q, W_K); then S, softmax(S) v (q kᵀ).
+
+        A weight of one token that all sequences share is not multiplied as a matrix.
+        """
         square = 2 * w.tokens * w.seq_len * w.width
-        core = (1 + config.mixture) * square
+        shared = "dense" not in config.variant and not config.mixture and not w.padding
+        core = (1 + config.mixture - (shared and w.seq_len == 1)) * square
         match config.variant:
             case "dense":
                 core += square

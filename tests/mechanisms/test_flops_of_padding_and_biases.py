@@ -1,0 +1,61 @@
+"""Declared FLOPs are those that torch counts, with padding, with biases, and of odd lengths."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attnbench.catalogue import registry
+from attnbench.verify.flops import counted_flops
+from attnbench.verify.trial import NotApplicable, some_padding, tokens, trials
+
+LENGTHS = (1, 2, 7, 24, 37, 64)
+OTHERS = "linformer", "memory_compressed", "sinkhorn", "synthesizer"  # at every length
+
+
+def biased(trial):
+    """The trial and, where its example has no biases, one with them."""
+    return [trial, *([] if trial.config.bias else [replace(trial, config=biased_config(trial))])]
+
+
+def biased_config(trial):
+    return replace(trial.config, bias=True)
+
+
+def compare(trial, seq_len, padding):
+    """Three sequences; the first is all real."""
+    w = replace(trial.workload(seq_len, batch=3), padding=padding, dtype="float32")
+    try:
+        module = trial.build(w, torch.float32)
+    except NotApplicable:
+        return
+    flops, mask = module.flops(module.config, w), some_padding(w) if padding else None
+    x, declared = tokens(w, dtype=torch.float32), flops.projections + flops.core
+    counted = {counted_flops(module, x, mask, skipping=skips) for skips in (True, False)}
+    assert declared in counted, f"{trial.config}, N = {seq_len}, padding {padding}"
+
+
+def given(names):
+    return [
+        pytest.param(trial, id=f"{name}-{label}")
+        for name in names
+        if registry.card(name).declared
+        for label, trial in trials(registry.card(name))
+    ]
+
+
+@pytest.mark.parametrize("trial", given(OTHERS))
+@pytest.mark.parametrize("padding", [0.0, 0.3])
+def test_products_that_only_biases_or_padding_need_are_counted(trial, padding):
+    for each in biased(trial):
+        for seq_len in LENGTHS:
+            compare(each, seq_len, padding)
+
+
+@pytest.mark.parametrize("trial", given(registry.names()))
+@pytest.mark.parametrize("padding", [0.0, 0.3])
+@pytest.mark.long
+def test_declared_flops_are_counted_for_every_mechanism(trial, padding):
+    for each in biased(trial):
+        for seq_len in LENGTHS:
+            compare(each, seq_len, padding)
