@@ -23,7 +23,7 @@ PARTS = 8  # a group is a block of an eighth of the places, or every eighth plac
 SURE = 3.0  # standard errors
 MOST_NUMBERS = 1 << 17  # of an output that are compared
 LEAST = 0.05  # share of its part of the response to all input below which a group does not matter
-SAME = 0.003  # share of the output's variation that other input must explain
+SAME = 0.01  # share of the output's variation that other input must explain
 IGNORED = 0.4  # share of the groups
 
 
@@ -116,7 +116,8 @@ def signs(called: Called) -> list[str]:
     whole.repeat(REPEATS)
     if not whole.square().is_seen:
         whole.repeat(MOST_REPEATS)
-    if whole.square().is_below(SAME * (whole.varied + whole.square().point)):
+    response = whole.square()
+    if not response.is_seen and response.is_below(SAME * whole.varied):
         return ["gave the same output for other input, but for random numbers"]
     found = list[str]()
     for dim, name in ((TOKENS, "tokens"), (CHANNELS, "channels")):

@@ -252,27 +252,32 @@ class Responses:
         return largest_share(one, whole) * tried.x[0].shape[dim] <= LEAST
 
     def passes(self, tried: Input, x: Tensor, y: Tensor, places: Tensor) -> Tensor:
-        """Which sequences [B] give these places as a multiple of what they were, and nothing else.
+        """Which sequences [B] give these places as multiples of what they were, and nothing else.
 
-        The multiple `a` is the same for all.
+        All numbers of a token have one multiple, or each has its own: random numbers may drop some.
         """
         kept, rows = tried.kept, torch.arange(places.shape[1])
-        into, out = (
+        into, out, all_into, all_out = (
             (new.detach().double() - old.detach().double())[kept:]
-            for new, old in ((x, tried.x[0]), (y, tried.y))
+            for new, old in (
+                (x, tried.x[0]),
+                (y, tried.y),
+                (tried.other_x[0], tried.x[0]),
+                (tried.other_y, tried.y),
+            )
         )
-        given, got = (change[rows, places] for change in (into, out))  # [K, B, D]
-        a = ((given * got).sum() / given.square().sum()).nan_to_num()
-        a = torch.ones_like(a) if (a - 1).abs() < EXACT else a
-        rounding = torch.finfo(self.subject.dtype).eps
-        exact = (got - a * given).square().sum(-1) <= (
-            max(EXACT, 4 * rounding) ** 2 * got.square().sum(-1)
-        )
-        both = ((tried.other_y, tried.other_x[0]), (tried.y, tried.x[0]))
-        first, second = (own.double() - a * of.detach().double() for own, of in both)
+        given, got = into[rows, places], out[rows, places]  # [K, B, D]
+        multiples = (given * got).sum(-1) / given.square().sum(-1)
+        usual = multiples.nan_to_num().median()
+        usual = torch.ones_like(usual) if (usual - 1).abs() < EXACT else usual
+        own = (all_out[rows, places] / all_into[rows, places]).nan_to_num()
+        exact = torch.zeros_like(multiples, dtype=torch.bool)
+        limit = max(EXACT, 4 * torch.finfo(self.subject.dtype).eps) ** 2 * got.square().sum(-1)
+        for multiple in (usual, own):
+            exact |= (got - multiple * given).square().sum(-1) <= limit
         others = squares(out, TOKENS)
         others[rows, places] = 0.0
-        beside = largest_share(others, squares((first - second)[kept:], TOKENS))
+        beside = largest_share(others, squares(all_out - usual * all_into, TOKENS))
         return exact.all(0) & (beside * x.shape[TOKENS] <= LEAST)
 
 
