@@ -6,11 +6,13 @@ There is a class for each mode; `Subject` itself is for inference.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from attnbench import modes
@@ -53,9 +55,23 @@ class Subject:
         mask = (torch.arange(w.seq_len, device=self.device) < real).expand(w.batch, -1)
         self.mask = mask if w.padding else None
         self.inputs = self.drawn()
+        self.materialise()
         self.shape = self.shape_of_output(card, config)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.prepare()
+
+    def materialise(self) -> None:
+        """Give parameters their sizes that only a forward pass tells, as those of `nn.LazyLinear`."""
+        tensors = chain(self.module.parameters(), self.module.buffers())
+        if not any(isinstance(each, UninitializedTensorMixin) for each in tensors):
+            return
+        mask = None if self.mask is None else self.mask[:1]
+        inputs = (x[:1].detach() for x in self.inputs)
+        call = self.module.attend if self.case.workload.level is Level.CORE else self.module
+        with torch.no_grad():
+            self.module.eval()
+            call(*inputs, mask)
+        self.module.train(self.mode.trains)
 
     def prepare(self) -> None:
         """Make what iterations need besides module and inputs."""
