@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnbench.attention.card import Card
+from attnbench.attention.card import Card, Exemption
 from attnbench.catalogue.registry import is_built_in
 from attnbench.measure.called import Called
 from attnbench.measure.draws import Draws
@@ -47,6 +47,8 @@ def leak_of(card: Card, case: Case, seed: int) -> Leak | None:
     """How a causal case of others sees later tokens, if it does; its parameters vary a little."""
     w = case.workload
     if not (w.causal and is_of_others(card, case)) or w.seq_len < 2:
+        return None
+    if Exemption.FUTURE_SELECTION in card.exempt:  # which its card says
         return None
     called = Called(subject_of(card, case, seed))
     vary(called.mechanism.parameters())
