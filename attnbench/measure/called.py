@@ -1,4 +1,4 @@
-"""The mechanism of a subject, called alone: on other inputs, with the same random draws or others."""
+"""The mechanism of a subject, called alone: on other inputs, with the same draws or others."""
 
 from typing import Any
 

@@ -97,9 +97,9 @@ def nearest(forward: Forward, x: Inputs, other: Inputs, known: int, least: Tenso
 
 def beside_noise(forward: Forward, x: Inputs, other: Inputs, known: int) -> bool:
     """Whether mean outputs of the first tokens differ, over repeats, by more than chance."""
-    changes = torch.stack([
-        (forward(other) - forward(x))[..., :known, :].double().flatten() for _ in range(REPEATS)
-    ])
+    changes = torch.stack(
+        [(forward(other) - forward(x))[..., :known, :].double().flatten() for _ in range(REPEATS)]
+    )
     products = changes @ changes.T
     off = products - torch.diag(products.diagonal())
     each = off.sum(1) / (REPEATS - 1)

@@ -1,4 +1,4 @@
-"""Whether a backward pass computes gradients of the output, for the parameters that it depends on."""
+"""Whether a backward pass computes gradients, for the parameters that the output depends on."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,8 +15,8 @@ NONE, FAINT = 1e-6, 1e-3
 SMALL = 1e-3  # change of a token to which only what chooses among codes does not respond
 
 
-def missing_gradients(called: Called) -> str:
-    """A sign that its backward pass does not compute gradients; empty if it does."""
+def missing_gradients(called: Called) -> list[str]:
+    """Signs that its backward pass does not compute gradients."""
     x, states = called.fresh(), called.draws()
     near = tuple(each.detach().clone().requires_grad_() for each in x)
     with torch.no_grad():
@@ -26,7 +26,7 @@ def missing_gradients(called: Called) -> str:
     # the gradients of codes, for which inputs are rounded, are estimates
     rounded = (changed[0] - usual[0]).abs().max() <= TOLERANCE * usual.square().mean().sqrt()
     if rounded or differs(called.output(x, states), usual):
-        return ""
+        return []
     trained = [p for p in called.mechanism.parameters() if p.requires_grad]
     before = [p.detach().clone() for p in trained]
     vary(trained)
@@ -42,11 +42,11 @@ def missing_gradients(called: Called) -> str:
     y.backward(response / response.float().norm().to(y.dtype) if responds else torch.randn_like(y))
     missing = without_gradient(trained)
     if responds and not missing and (size := faint(trained, steps, response)):
-        return size
+        return [size]
     vary(missing)
     if len(missing) > UNTRAINED * len(trained) and differs(called.output(x, states), usual):
-        return f"gave no gradient to {len(missing)} of the {len(trained)} parameters it uses"
-    return ""
+        return [f"gave no gradient to {len(missing)} of the {len(trained)} parameters it uses"]
+    return []
 
 
 def without_gradient(trained: Sequence[nn.Parameter]) -> list[nn.Parameter]:

@@ -17,9 +17,8 @@ from attnbench.measure.called import Called
 from attnbench.measure.inputs import Inputs, elsewhere
 
 TOKENS, CHANNELS = -2, -1
-REPEATS, MOST_REPEATS = 4, 12  # pairs of calls: where it responds, and before it is said not to
-GROUPS = 5  # of places of each kind
-PARTS = 8  # a group is a block of an eighth of the places, or every eighth place
+REPEATS, MOST_REPEATS = 4, 16  # pairs of calls: where it responds, and before it is said not to
+GROUPS = 8  # a group is a block of an eighth of the places, or every eighth place
 SURE = 3.0  # standard errors
 MOST_NUMBERS = 1 << 17  # of an output that are compared
 LEAST = 0.05  # share of its part of the response to all input below which a group does not matter
@@ -37,7 +36,11 @@ class Square:
     @property
     def is_seen(self) -> bool:
         """Whether it is surely above 0."""
-        return self.point > SURE * self.error
+        return self.is_above(0.0)
+
+    def is_above(self, limit: float) -> bool:
+        """Whether it is surely above a limit."""
+        return self.point - SURE * self.error > limit
 
     def is_below(self, limit: float) -> bool:
         """Whether it is surely below a limit."""
@@ -132,17 +135,19 @@ def signs(called: Called) -> list[str]:
     return passed_on(whole)
 
 
-def ignored(whole: Pairs, dim: int, kind: Callable[[int], Tensor]) -> int:
+def ignored(whole: Pairs, dim: int, kind: Callable[[int, int], Tensor]) -> int:
     """How many of `GROUPS` groups of places do not matter; 0 if too few."""
     size, silent = whole.x[0].shape[dim], 0
+    if size < GROUPS:
+        return 0
     for number in range(GROUPS):
-        group = kind(size)
+        group = kind(size, number)
         pairs = whole.part(dim, group)
         pairs.repeat(REPEATS)
-        if not pairs.square().is_seen:
+        least = LEAST * group.numel() / size * whole.square().point
+        if not pairs.square().is_above(least):
             pairs.repeat(MOST_REPEATS)
-            share = group.numel() / size
-            silent += pairs.square().is_below(LEAST * share * whole.square().point)
+            silent += pairs.square().is_below(least)
         if silent + GROUPS - number - 1 < IGNORED * GROUPS:
             return 0
     return silent if silent >= IGNORED * GROUPS else 0
@@ -151,8 +156,10 @@ def ignored(whole: Pairs, dim: int, kind: Callable[[int], Tensor]) -> int:
 def passed_on(whole: Pairs) -> list[str]:
     """The sign that most tokens come out as they went in, but for random numbers."""
     size, silent = whole.x[0].shape[TOKENS], 0
+    if size < GROUPS:
+        return []
     for number in range(GROUPS):
-        group = block(size)
+        group = block(size, number)
         pairs = whole.part(TOKENS, group)
         pairs.repeat(REPEATS)
         own = pairs.changed()
@@ -173,14 +180,11 @@ def passed_on(whole: Pairs) -> list[str]:
     ]
 
 
-def block(size: int) -> Tensor:
-    """An eighth of the places that follow one another."""
-    length = max(1, size // PARTS)
-    begin = int(torch.randint(max(1, size // length), ()))
-    return torch.arange(begin * length, min(size, (begin + 1) * length))
+def block(size: int, number: int) -> Tensor:
+    """One of `GROUPS` parts of the places, which follow one another."""
+    return torch.arange(number * size // GROUPS, (number + 1) * size // GROUPS)
 
 
-def stride(size: int) -> Tensor:
-    """Every eighth place."""
-    return torch.arange(int(torch.randint(min(PARTS, size), ())), size, PARTS)
-
+def stride(size: int, number: int) -> Tensor:
+    """Every eighth place from one on."""
+    return torch.arange(number, size, GROUPS)

@@ -96,8 +96,7 @@ class Examination:
             if self.may_be_causal and not self.suspect:
                 causal = "" if self.sees_later_tokens() else "it sees no later token"
             if self.trains and not self.subject.compiles:
-                if sign := missing_gradients(self.called):
-                    self.suspect[sign] = None
+                self.suspect |= dict.fromkeys(missing_gradients(self.called))
             if timed is not None and not iterations.fixed:
                 self.time_again(timed)
         except Exception as error:

@@ -183,7 +183,9 @@ class Responses:
     def is_repeatable(self, tried: Input) -> bool:
         """Whether the same draws give the same output again."""
         again = self.called.output(tried.x, tried.states)
-        return torch.equal(again, tried.y) or bool(self.without_response(tried, again, TOKENS).all())
+        return torch.equal(again, tried.y) or bool(
+            self.without_response(tried, again, TOKENS).all()
+        )
 
     def from_repeats(self) -> Findings:
         """The signs of one that draws numbers which cannot be drawn again."""

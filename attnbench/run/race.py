@@ -48,7 +48,7 @@ MOST, LAP_S, TICKS_S = 4.0, 0.25, 0.05
 # What a process took for one lap is known to the nanosecond: it may be this many times what the lap
 # claims and its rehearsal takes, plus an answer's time and what is done before each iteration. One
 # lap that keeps within these bounds is enough, since others may have met page faults.
-ANSWER_S, BEFORE_S = 0.02, 3e-4
+ANSWER_S, BEFORE_S = 0.008, 1e-4
 APART = 0.01  # by which the phases of a lap and their sum may differ
 
 Builds: TypeAlias = Mapping[str, Mapping[str, Any]]  # what each series builds
