@@ -98,7 +98,7 @@ class Responses:
         self.same: list[bool] = []
 
     def findings(self) -> Findings:
-        """What was found, with parameters as they are, and where needed with other signs of them."""
+        """What was found, with parameters as they are; where they hide all, with other signs."""
         found = self.tried()
         if not all(self.same):
             return found

@@ -61,7 +61,7 @@ class Subject:
         self.prepare()
 
     def materialise(self) -> None:
-        """Give parameters their sizes that only a forward pass tells, as those of `nn.LazyLinear`."""
+        """Give parameters their sizes where a forward pass tells them, as of `nn.LazyLinear`."""
         tensors = chain(self.module.parameters(), self.module.buffers())
         if not any(isinstance(each, UninitializedTensorMixin) for each in tensors):
             return
