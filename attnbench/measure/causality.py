@@ -48,7 +48,9 @@ def leak_of(card: Card, case: Case, seed: int) -> Leak | None:
     w = case.workload
     if not (w.causal and is_of_others(card, case)) or w.seq_len < 2:
         return None
-    if Exemption.FUTURE_SELECTION in card.exempt:  # which its card says
+    if Exemption.FUTURE_SELECTION in card.exemptions(
+        card.configure(dict(case.options))
+    ):  # which its card says
         return None
     called = Called(subject_of(card, case, seed))
     vary(called.mechanism.parameters())

@@ -162,8 +162,9 @@ class Responses:
                 )
         if inputs == TRIES and self.always:
             found.suspect.append(f"returned {self.always:.0%} of its input as it was")
-        elif inputs == TRIES and (own := places.get(TOKENS)) and share(own.passed) >= IGNORED:
-            count, of = int(own.passed.sum()), own.passed.numel()
+        elif inputs == TRIES and share(places[TOKENS].passed) >= IGNORED:
+            passed = places[TOKENS].passed
+            count, of = int(passed.sum()), passed.numel()
             found.suspect.append(
                 f"passed {count} of {of} tokens on as they were, but for a factor or numbers that"
                 " no input changes"

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from attnbench import modes
@@ -24,6 +24,7 @@ from attnbench.records import Case, Level
 from attnbench.verify.flops import counted_flops
 
 DRAWN = 1 << 20  # numbers of a filled tensor that are drawn, as all would take long; others repeat
+LAZY = (UninitializedParameter, UninitializedBuffer)  # sized by the first forward pass
 FEW = 16  # tokens of a prompt whose state gives the distribution of a filled one's numbers
 
 
@@ -63,7 +64,7 @@ class Subject:
     def materialise(self) -> None:
         """Give parameters their sizes where a forward pass tells them, as of `nn.LazyLinear`."""
         tensors = chain(self.module.parameters(), self.module.buffers())
-        if not any(isinstance(each, UninitializedTensorMixin) for each in tensors):
+        if not any(isinstance(each, LAZY) for each in tensors):
             return
         mask = None if self.mask is None else self.mask[:1]
         inputs = (x[:1].detach() for x in self.inputs)
