@@ -138,6 +138,8 @@ ROWS = (
     _bytes("allocated_delta_bytes", "allocated above inputs", "above what was allocated before"),
     _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),
     _bytes("device_process_bytes", "process peak (NVML)", "most bytes according to the driver"),
+    _bytes("grown_bytes", "growth of the process", "most that it had in memory beyond its start,"
+           " with what torch did not allocate", signed=True),
     _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", tolerance=PEAKS,
            signed=True, compared=True),
     _bytes("kept_bytes", "kept by each iteration", "still allocated after the iteration",

@@ -48,7 +48,7 @@ DOORS = {
         "catalogue/compiled.py",
         "catalogue/stacked.py",
     },
-    "numpy": {"statistics", "analysis", "gate", "render", "measure/results.py"},
+    "numpy": {"statistics", "analysis", "gate", "render", "measure"},
     "pandas": {"store", "analysis", "render"},
     "matplotlib": {f"render/{name}.py" for name in ("charts", "figures", "panels")},
     "jinja2": {"render/html.py"},

@@ -85,6 +85,75 @@ class FirstHalf(Mean):
         return x + self.value(x[:, : x.shape[1] // 2]).mean(1, keepdim=True)
 
 
+class TakesCausal(nn.Module):
+    """A layer that takes `causal`."""
+
+    def __init__(self, width, heads, causal=False):
+        super().__init__()
+        self.value = nn.Linear(width, width)
+        self.causal = causal
+        self.generator = torch.Generator().manual_seed(1)
+
+    def cumulated(self, x):
+        return self.value(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+class MeanOfAll(TakesCausal):
+    """Ignores that it is to be causal."""
+
+    def forward(self, x):
+        return x + self.value(x).mean(1, keepdim=True)
+
+
+class OneTooLate(TakesCausal):
+    """A convolution whose window ends one token late."""
+
+    def forward(self, x):
+        return F.avg_pool1d(F.pad(self.value(x).mT, (2, 1)), 4, 1).mT
+
+
+class NormOfAll(TakesCausal):
+    """Divides by what all tokens have in common."""
+
+    def forward(self, x):
+        return self.cumulated(x) / x.square().mean((1, 2), keepdim=True).sqrt()
+
+
+class NoisyMeanOfAll(MeanOfAll):
+    """Draws from a generator of its own."""
+
+    def forward(self, x):
+        return super().forward(x) + 0.1 * torch.randn(x.shape, generator=self.generator)
+
+
+class CausalNoise(TakesCausal):
+    def forward(self, x):
+        return self.cumulated(x) + 0.1 * torch.randn(x.shape, generator=self.generator)
+
+
+class CausalDropout(TakesCausal):
+    def forward(self, x):
+        return F.dropout(self.cumulated(x), 0.3)
+
+
+class CausalFourier(TakesCausal):
+    """A long convolution by Fourier transforms, which rounds all tokens together."""
+
+    def forward(self, x):
+        N = x.shape[1]
+        kernel = torch.exp(-torch.arange(N) / 8)[:, None]
+        both = (torch.fft.rfft(each, n=2 * N, dim=-2) for each in (self.value(x), kernel))
+        first, second = both
+        return torch.fft.irfft(first * second, n=2 * N, dim=-2)[:, :N]
+
+
+def reads_next(q, k, v, causal=False):
+    """A core whose queries read one key too many."""
+    N = q.shape[2]
+    mask = torch.ones(N, N, dtype=torch.bool).tril(1)
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
 class Blocks(Mean):
     """Works on blocks of 256 tokens, and on two sequences at least."""
 

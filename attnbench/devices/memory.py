@@ -1,16 +1,20 @@
 """Peaks of memory on a CPU: live bytes summed over the events of torch's allocator.
 
-They are exact, as those of `torch.cuda.max_memory_allocated` are on a GPU. What other threads or
-libraries allocate is not seen.
+They are exact for what torch allocates in the thread that computes, as those of
+`torch.cuda.max_memory_allocated` are on a GPU. What other threads or libraries such as numpy
+allocate is not seen. It shows in by how much the process grew, `grown_bytes`, which also has the
+slack of the C library's allocator and the code that an iteration loads.
 """
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from torch.autograd.profiler import profile, record_function
 
 from attnbench.devices import kernels
 from attnbench.devices.counting import FUSED, Counter
+from attnbench.devices.host import proc_bytes
 from attnbench.devices.protocol import Build, ValuesAndNotes
 from attnbench.records import Case
 
@@ -23,7 +27,7 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
     The case is built within the profile, so that parameters and inputs are counted. Peaks of
     decoding include its prefill, and operators do not.
     """
-    counter = Counter()
+    counter, before = Counter(), resident_bytes()
     with profile(profile_memory=True) as events:
         subject = build(case)
         mark("start")
@@ -31,7 +35,10 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
         with nullcontext() if subject.compiles else counter:
             subject.iteration()(mark)
         subject.clear()
+        most = proc_bytes("self/status", "VmHWM")
     values = peaks(events.kineto_results.events())
+    if before and most:
+        values["grown_bytes"] = most - before
     notes = counter.notes | kernels.operators(kernels.names_in(events))
     if values["kept_bytes"]:
         # what a forward pass drew may be kept until the next one replaces it
@@ -44,6 +51,15 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
     else:
         values |= counter.values
     return subject.with_state(values), notes
+
+
+def resident_bytes() -> int:
+    """Bytes of this process in memory, whose peak counts from now on; 0 if it cannot."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return 0
+    return proc_bytes("self/status", "VmRSS")
 
 
 def mark(phase: str) -> None:

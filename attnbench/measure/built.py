@@ -25,15 +25,16 @@ from attnbench.devices.timing import (
     without_faults_s,
 )
 from attnbench.measure import allocator
+from attnbench.measure.causality import leak_of
 from attnbench.measure.energy import energy
 from attnbench.measure.inputs import Iterations, some_numbers
-from attnbench.measure.oddities import Examination, is_not_causal
+from attnbench.measure.oddities import Examination
 from attnbench.measure.server import Unmeasured, described, is_out_of_memory
 from attnbench.measure.subject import Subject, subject_of
-from attnbench.records import Case, Clock, Sample
+from attnbench.records import Case, Causality, Clock, Outcome, Sample
 
 UNHELD_S = 0.002  # of samples that show launches: long compared with one wait for the device
-EXAMINED = 6  # iterations that the search for odd behaviour may take
+EXAMINED = 12  # iterations that the search for odd behaviour may take
 UNEXAMINED = "was not examined for odd behaviour, as the budget ended"
 # to collect 400 after each iteration of 6 ms took 2.5 % of the time
 LITTER = 100  # objects that an iteration leaves in cycles
@@ -67,8 +68,10 @@ class Built:
 
     def __init__(self, card: Card, case: Case, seed: int, device: Device, timing: Timing) -> None:
         self.timing, self.device, begun = timing, device, time.perf_counter()
-        if is_not_causal(card, case, seed):
-            raise Unmeasured("unsupported", "later tokens change its earlier outputs")
+        if leak := leak_of(card, case, seed):
+            takes_causal = card.causality is not Causality.TESTED
+            outcome = Outcome.FAILED if takes_causal else Outcome.UNSUPPORTED
+            raise Unmeasured(outcome, f"it is not causal: {leak}")
         self.subject = subject = subject_of(card, case, seed, filled=timing.filled)
         if timing.core is not None:
             os.sched_setaffinity(0, {timing.core})
@@ -104,6 +107,10 @@ class Built:
             self.iteration_s = self.cost_s = self.wall_s
         elif len(warm) == 1 and first.device_s is None:
             self.iteration_s = self.cost_s = without_faults_s(first, mapped_s)
+        if self.examination:
+            first_s = first.seconds if first.device_s else without_faults_s(first, mapped_s)
+            self.examination.times.first_s = first_s
+            self.examination.times.warm_s = [each.seconds for each in warm[1:]]
         self.moved = self.iterate.moved
         # a collection would disturb the samples of one process alone
         gc.collect()
@@ -156,6 +163,7 @@ class Built:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
         if self.examination and self.iterate.output is not None:
             self.examination.last = some_numbers(self.iterate.output)
+            self.examination.times.laps_s.append(taken.seconds)
         return taken._replace(unheld_s=unheld_s)
 
     def timed(self, iterations: int, hide: bool = True) -> Sample:
@@ -186,7 +194,7 @@ class Built:
         values |= {"garbage": garbage, **self.meter.values()}
         notes = {**self.device.notes(self.watch), **self.meter.notes()}
         if self.examination and EXAMINED * self.iteration_s < left_s:
-            notes |= self.examination.notes(self.iterate)
+            notes |= self.examination.notes(self.iterate, self.once_s)
         elif self.examination:
             notes["unexamined"] = UNEXAMINED
         if garbage > LITTER:
@@ -195,6 +203,10 @@ class Built:
             more, said = energy(self.run, self.device, self.iteration_s, left_s)
             values, notes = values | more, notes | said
         return values, notes
+
+    def once_s(self) -> float:
+        """Seconds of one more iteration."""
+        return self.timed(1).seconds
 
     def run(self) -> None:
         """One iteration, untimed."""

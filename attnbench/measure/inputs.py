@@ -7,12 +7,12 @@ not, and nothing has to be drawn or copied. Rows whose end is reached are redraw
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnbench.devices.protocol import Iterate, Lap
+from attnbench.measure.draws import Draws, draws
 from attnbench.measure.subject import Subject
 
 LINE = 64  # bytes of a cache line, to which torch aligns tensors
@@ -44,7 +44,9 @@ class Iterations:
         sizes = [(x.numel() + MOVES * LINE // x.itemsize, x) for x in subject.inputs]
         self.rows = [torch.empty(size, dtype=x.dtype, device=x.device) for size, x in sizes]
         subject.generator.manual_seed(seed)
-        self.moved, self.looked_at, self.draws = 0, 0, list[Tensor]()
+        self.moved = 0
+        self.looked_at = 0
+        self.draws: Draws | None = None
         self.output: Tensor | None = None
         self.numbers: Tensor | None = None
         self.fill()  # not within a sample, whose page faults are counted
@@ -113,16 +115,3 @@ def some_numbers(tensor: Tensor) -> Tensor:
     """Copies of some numbers, spread evenly over a tensor, its first one among them."""
     numbers = tensor.detach().reshape(-1)
     return numbers[:: len(numbers) // SAMPLED | 1].clone()  # of all channels, whose number is even
-
-
-def draws(device: str) -> list[Tensor]:
-    """The states of the random generators that an iteration may use."""
-    of_device: Any = getattr(torch.get_device_module(device), "get_rng_state", None)
-    return [torch.get_rng_state(), *([of_device(device)] if of_device else [])]
-
-
-def redraw(states: list[Tensor], device: str) -> None:
-    """Restore the random generators to those states."""
-    torch.set_rng_state(states[0])
-    for state in states[1:]:
-        torch.get_device_module(device).set_rng_state(state, device)

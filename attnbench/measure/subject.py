@@ -6,11 +6,13 @@ There is a class for each mode; `Subject` itself is for inference.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from attnbench import modes
@@ -22,6 +24,7 @@ from attnbench.records import Case, Level
 from attnbench.verify.flops import counted_flops
 
 DRAWN = 1 << 20  # numbers of a filled tensor that are drawn, as all would take long; others repeat
+LAZY = (UninitializedParameter, UninitializedBuffer)  # sized by the first forward pass
 FEW = 16  # tokens of a prompt whose state gives the distribution of a filled one's numbers
 
 
@@ -53,9 +56,23 @@ class Subject:
         mask = (torch.arange(w.seq_len, device=self.device) < real).expand(w.batch, -1)
         self.mask = mask if w.padding else None
         self.inputs = self.drawn()
+        self.materialise()
         self.shape = self.shape_of_output(card, config)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.prepare()
+
+    def materialise(self) -> None:
+        """Give parameters their sizes where a forward pass tells them, as of `nn.LazyLinear`."""
+        tensors = chain(self.module.parameters(), self.module.buffers())
+        if not any(isinstance(each, LAZY) for each in tensors):
+            return
+        mask = None if self.mask is None else self.mask[:1]
+        inputs = (x[:1].detach() for x in self.inputs)
+        call = self.module.attend if self.case.workload.level is Level.CORE else self.module
+        with torch.no_grad():
+            self.module.eval()
+            call(*inputs, mask)
+        self.module.train(self.mode.trains)
 
     def prepare(self) -> None:
         """Make what iterations need besides module and inputs."""

@@ -10,6 +10,7 @@ what is then killed has crashed.
 """
 
 import math
+import os
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from typing import Any, TypeAlias
 
 from msgspec import convert
 
-from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample, Settings
+from attnbench.records import Cause, Clock, Duration, Outcome, Part, Planned, Run, Sample, Settings
 from attnbench.run.pace import Pace
 from attnbench.run.process import Answer, Process
 from attnbench.store.schema import read_run
@@ -44,6 +45,11 @@ REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 
 # to three times and one iteration is repeated, plus this many seconds for each, as rehearsals take
 # at most 0.1 s. The kernel counts in hundredths of a second.
 MOST, LAP_S, TICKS_S = 4.0, 0.25, 0.05
+# What a process took for one lap is known to the nanosecond: it may be this many times what the lap
+# claims and its rehearsal takes, plus an answer's time and what is done before each iteration. One
+# lap that keeps within these bounds is enough, since others may have met page faults.
+ANSWER_S, BEFORE_S = 0.008, 1e-4
+APART = 0.01  # by which the phases of a lap and their sum may differ
 
 Builds: TypeAlias = Mapping[str, Mapping[str, Any]]  # what each series builds
 LimitSeconds: TypeAlias = Callable[[str, float], float]
@@ -78,6 +84,7 @@ class Entry:
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
     wall_s: float = 0.0  # of an iteration; 0: unknown
+    used_s: dict[int, float] = field(default_factory=dict)  # CPU time of each lap, by the kernel
 
 
 class Round(AbstractContextManager["Round"]):
@@ -192,8 +199,10 @@ class Round(AbstractContextManager["Round"]):
                 continue
             self.observe(name)
             asked = {"iterations": often[name].iterations, "rehearse": often[name].rehearsed}
+            self.running[name].cpu_s()
             answer = self.ask(name, entry, do="lap", left_s=self.left_s(), **asked)
             if entry.failed is None:
+                entry.used_s[first_lap + lap] = self.running[name].cpu_s()
                 taken = answer["sample"]
                 entry.laps[first_lap + lap] = self.pace.beside(taken) if self.pace else taken
             elif self.pace:  # the next lap is not beside what this one was
@@ -207,7 +216,10 @@ class Round(AbstractContextManager["Round"]):
             used_s = self.running[name].user_s()
             entry.finished = self.ask(name, entry, do="finish", left_s=self.left_s())
             untimed_s = entry.finished.get("untimed_s", 0.0)  # of set-ups between calls
-            if wrong := contradiction(entry.laps.values(), used_s - untimed_s):
+            wrong = contradiction(entry.laps.values(), used_s - untimed_s)
+            wrong = wrong or inconsistency(entry.laps.values())
+            wrong = wrong or understatement(entry.laps, entry.used_s)
+            if wrong:
                 entry.failed, entry.laps = impossible(wrong), {}
         if entry.failed or entry.finished["needs_new_process"]:
             self.end([name])
@@ -287,6 +299,35 @@ def contradiction(samples: Collection[Sample], used_s: float) -> str:
     if timed and used_s > MOST * cpu_s + LAP_S * len(samples) + TICKS_S:
         return f"{cpu_s:.3g} s of CPU time in laps, while the kernel counts {used_s:.3g} s"
     return ""
+
+
+def inconsistency(samples: Collection[Sample]) -> str:
+    """Why the times of these laps cannot be of one process; empty if they can."""
+    for sample in samples:
+        if sample.device_s is not None:
+            continue
+        phases_s = sample.forward_s + sample.backward_s + sample.step_s
+        counted_s = sample.cpu_s if sample.clock is Clock.CPU else sample.wall_s
+        if abs(phases_s - counted_s) > APART * counted_s:
+            return f"phases of {phases_s:.3g} s in a lap of {counted_s:.3g} s"
+        if sample.cpu_s > (os.cpu_count() or 1) * sample.wall_s + TICKS_S:
+            return f"{sample.cpu_s:.3g} s of CPU time in a lap of {sample.wall_s:.3g} s"
+    return ""
+
+
+def understatement(laps: Mapping[int, Sample], used_s: Mapping[int, float]) -> str:
+    """Why none of these laps can have taken what it claims, by CPU time that each took; empty if
+    one can, or where that is unknown.
+    """
+    worst = ""
+    for number, sample in laps.items():
+        used = used_s.get(number, math.nan)
+        rehearsed_s = sample.cpu_s * (1 + 1 / sample.iterations)
+        most_s = MOST * rehearsed_s + ANSWER_S + BEFORE_S * sample.iterations
+        if sample.device_s is not None or not used > most_s:
+            return ""
+        worst = f"{sample.cpu_s:.3g} s of CPU time in a lap that took {used:.3g} s of it"
+    return worst
 
 
 def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:

@@ -1,5 +1,6 @@
 """Modules that users bring without a card: adopted, contained, and marked as undeclared."""
 
+import re
 import sys
 from dataclasses import asdict, replace
 from math import inf
@@ -11,6 +12,9 @@ from attnbench.api.measuring import own_server
 from attnbench.catalogue.adopted import adopt
 from attnbench.catalogue.registry import card
 from attnbench.errors import UnknownMechanism, UnknownOption
+from attnbench.measure.called import Called
+from attnbench.measure.causality import leak, stepwise
+from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Causality, Level, Mode, Outcome, Selection
 from attnbench.verify.checks import verify
@@ -141,12 +145,74 @@ def test_what_takes_no_parameter_for_it_is_tested_for_being_causal(answer, level
     assert card(named(tested)).causality is Causality.TESTED
     assert card(named("Masked")).causality is card(named("softmax")).causality
     refused = answer(tested, causal=True, level=level)
-    said = (Outcome.UNSUPPORTED, "later tokens change its earlier outputs")
-    assert (refused["outcome"], refused["reason"]) == said
+    assert refused["outcome"] == Outcome.UNSUPPORTED
+    assert refused["reason"].startswith("it is not causal: the output at token ")
     if level is not Level.CORE:
-        assert answer("FirstHalf", causal=True, level=level)["reason"] == said[1]
+        again = answer("FirstHalf", causal=True, level=level)["reason"]
+        assert again.startswith("it is not causal: the output at token ")
         assert answer("Cumulative", causal=True, level=level)["outcome"] == Outcome.OK
     assert "causal" not in answer(tested, level=level)["notes"]
+
+
+@pytest.mark.parametrize("mode", PASSES)
+@pytest.mark.parametrize("name", ["MeanOfAll", "OneTooLate", "NormOfAll", "NoisyMeanOfAll"])
+def test_what_takes_causal_and_sees_later_tokens_fails(answer, name, mode):
+    refused = answer(name, causal=True, mode=mode)
+    assert refused["outcome"] == Outcome.FAILED
+    told = re.fullmatch(
+        r"it is not causal: the output at token (\d+) changed when token (\d+) changed",
+        refused["reason"],
+    )
+    changed, by = map(int, told.groups())
+    assert changed < by
+    assert by == changed + 1 or name != "OneTooLate"
+    assert answer(name, mode=mode)["outcome"] == Outcome.OK, "where nobody asked for it"
+
+
+@pytest.mark.parametrize("mode", PASSES)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("CausalDropout", "float32"),
+        ("CausalFourier", "float32"),
+        ("CausalNoise", "float32"),
+        ("Masked", "float32"),
+        ("Masked", "bfloat16"),
+    ],
+)
+def test_what_is_causal_is_measured(answer, name, dtype, mode):
+    found = answer(name, causal=True, dtype=dtype, mode=mode, seq_len=129)
+    assert found["outcome"] == Outcome.OK, found
+
+
+@pytest.mark.parametrize("level", [Level.CORE, Level.ATTENTION, Level.MODEL])
+def test_cores_and_layers_of_stacks_that_see_later_tokens_fail(answer, level):
+    refused = answer("reads_next", causal=True, level=level)
+    assert refused["outcome"] == Outcome.FAILED
+    changed, by = map(int, re.findall(r"token (\d+)", refused["reason"]))
+    assert by == changed + 1
+    assert answer("softmax", causal=True, level=level)["outcome"] == Outcome.OK
+    if level is not Level.CORE:
+        stack = f"stack({named('OneTooLate')}+linear_transformer)"
+        refused = Worker(None, seed=0).answer(
+            "build", **asdict(case(stack, None, causal=True, level=level))
+        )
+        assert "changed when token" in refused["reason"], refused
+
+
+def test_later_tokens_of_a_step_are_looked_at_too():
+    subject = subject_of(
+        card("grouped_query"),
+        case("grouped_query", "eager", mode=Mode.DECODE, causal=True, step=4),
+        seed=0,
+    )
+    called = Called(subject)
+    forward = stepwise(called)
+    assert leak(called, forward) is None
+    step = called.mechanism.step
+    called.mechanism.step = lambda x, state: step(x + 0.1 * x.mean(1, keepdim=True), state)
+    found = leak(called, forward)
+    assert (found.changed, found.by) == (31, 32)
 
 
 def test_one_that_is_causal_unasked_is_named_so(answer):

@@ -253,6 +253,66 @@ class StochasticDepth(Usual):
         return x + self.mixed(x)
 
 
+class Prunes(Usual):
+    """Reads the quarter of the tokens with the largest norms."""
+
+    share = 0.25
+
+    def forward(self, x):
+        kept = max(1, int(self.share * x.shape[1]))
+        places = x.norm(dim=-1).topk(kept, 1).indices[..., None].expand(-1, -1, x.shape[-1])
+        part = self.value(x.gather(1, places)).mean(1, keepdim=True)
+        return part.expand_as(x).contiguous()
+
+
+class DropsTokens(Usual):
+    """In training reads the half of the tokens that it draws."""
+
+    def forward(self, x):
+        if not self.training:
+            return self.mixed(x)
+        part = x[:, torch.randperm(x.shape[1])[: max(1, x.shape[1] // 2)]]
+        return self.value(part).mean(1, keepdim=True).expand_as(x)
+
+
+class Routes(Experts):
+    """The two best experts of a token, with noise on their scores."""
+
+    def forward(self, x):
+        scores = self.router(x)
+        scores = scores + 0.1 * torch.randn_like(scores) * self.training
+        best = scores.topk(2, -1)
+        weights = torch.zeros_like(scores).scatter(-1, best.indices, best.values.softmax(-1))
+        each = torch.stack([expert(x) for expert in self.experts], -1)
+        return (each * weights[..., None, :]).sum(-1) + x.mean(1, keepdim=True)
+
+
+class Lazy(Usual):
+    """Learns the size of its input when it first runs."""
+
+    def prepare(self):
+        self.value = nn.LazyLinear(self.width)
+
+
+class LazyNorm(Lazy):
+    def prepare(self):
+        super().prepare()
+        self.norm = nn.LazyBatchNorm1d()
+
+    def forward(self, x):
+        return self.norm(self.mixed(x).transpose(1, 2)).transpose(1, 2)
+
+
+class ClosedGate(Usual):
+    """Its gate starts closed."""
+
+    def prepare(self):
+        self.gate = nn.Parameter(torch.full((), -1.0))
+
+    def forward(self, x):
+        return self.gate.relu() * self.mixed(x)
+
+
 # what it remembers
 
 
@@ -309,6 +369,42 @@ def noise(x):
     return 0.1 * torch.from_numpy(np.random.standard_normal(x.shape).astype(np.float32))
 
 
+def system_noise(x):
+    drawn = np.frombuffer(random.SystemRandom().randbytes(x.numel()), dtype=np.uint8)
+    return torch.from_numpy(drawn / 1280).to(x.dtype).view_as(x)
+
+
+def features(v, directions):
+    """Features of a random projection, divided by their sum over the tokens."""
+    f = (v @ directions / v.shape[-1] ** 0.5).clamp(max=5).exp()
+    return f / f.sum(1, keepdim=True)
+
+
+def ones(x):
+    return torch.ones(64, x.shape[-1]) / 64
+
+
+def random_attention(m, x):
+    """Linear attention by random features that are drawn at each call."""
+    directions = torch.randn(x.shape[-1], 32)
+    f = (x @ directions / x.shape[-1] ** 0.5).exp()
+    return f @ (f.mT @ m.value(x)) / (f @ f.sum(1)[..., None])
+
+
+def top_keys(m, x, count):
+    scores = x @ x.mT
+    least = scores.topk(min(count, x.shape[1]), -1).values[..., -1:]
+    return scores.masked_fill(scores < least, -torch.inf).softmax(-1) @ m.value(x)
+
+
+def decayed(v, factor):
+    states, state = [], torch.zeros_like(v[:, 0])
+    for token in v.unbind(1):
+        state = factor * state + token
+        states.append(state)
+    return torch.stack(states, 1)
+
+
 def autocast(m, x):
     with torch.autocast("cpu", torch.bfloat16):
         return m.mixed(x).float()
@@ -320,6 +416,24 @@ FORWARDS = {
     "Autocasts": autocast,
     "Numpy": lambda m, x: m.value(x) + torch.from_numpy(x.detach().numpy().mean(1, keepdims=True)),
     "Float64": lambda m, x: (m.value(x) + x.double().mean(1, keepdim=True)).to(x.dtype),
+    "InputNoise": lambda m, x: m.mixed(x + 0.1 * torch.randn_like(x)),
+    "DropsInput": lambda m, x: m.mixed(F.dropout(x, 0.5, m.training)),
+    "DropsChannels": lambda m, x: F.dropout1d(m.mixed(x).transpose(1, 2), 0.5, m.training).mT,
+    "AlwaysDrops": lambda m, x: F.dropout(m.mixed(x), 0.5),
+    "Rrelu": lambda m, x: F.rrelu(m.mixed(x), training=m.training),
+    "RandomFeatures": lambda m, x: features(m.value(x), torch.randn(x.shape[-1], 64)) @ ones(x),
+    "RandomAttention": lambda m, x: random_attention(m, x),
+    "SystemNoise": lambda m, x: m.mixed(x) * (1 + 0.1 * random.SystemRandom().random()),
+    "SystemNoiseEverywhere": lambda m, x: m.mixed(x) + system_noise(x),
+    "Shuffles": lambda m, x: m.mixed(x[:, torch.randperm(x.shape[1])]),
+    "TopKeys": lambda m, x: top_keys(m, x, 4),
+    "Cumulates": lambda m, x: m.value(x).cumsum(1),
+    "Decays": lambda m, x: decayed(m.value(x), 0.9),
+    "Grows": lambda m, x: decayed(m.value(x), 1.05),
+    "Sharp": lambda m, x: (10 * x @ x.mT).softmax(-1) @ m.value(x),
+    "Window": lambda m, x: F.avg_pool1d(m.value(x).mT, 3, 1, 1).mT,
+    "Thresholds": lambda m, x: m.value(x) + (x > 1).to(x.dtype).mean(1, keepdim=True),
+    "Constants": lambda m, x: 100 + m.mixed(x),
     "Fourier": lambda m, x: m.value(torch.fft.fft2(x).real) / x.shape[1] ** 0.5,
     "Branches": lambda m, x: m.mixed(x) if x.sum() > 0 else m.mixed(x).tanh(),
     "NonContiguous": lambda m, x: m.mixed(x).transpose(1, 2).contiguous().transpose(1, 2),
@@ -336,6 +450,15 @@ PARTS = {
         lambda m: torch.Generator().manual_seed(1),
         lambda m, x: m.mixed(x) + 0.1 * torch.randn(x.shape, generator=m.part),
     ),
+    "OwnNumpyGenerator": (
+        lambda m: np.random.default_rng(1),
+        lambda m, x: m.mixed(x) + 0.1 * torch.from_numpy(m.part.standard_normal(x.shape)).float(),
+    ),
+    "OwnMask": (
+        lambda m: torch.Generator().manual_seed(1),
+        lambda m, x: m.mixed(x) * (torch.rand(x.shape, generator=m.part) > 0.3),
+    ),
+    "LayerScale": (lambda m: nn.Parameter(torch.full((m.width,), 1e-6)), residual),
     "Compiled": (lambda m: torch.compile(m.mixed, backend="eager"), alone),
     "Traced": (lambda m: traced(m.width), alone),
     "Dropout": (lambda m: nn.Dropout(0.3), lambda m, x: m.part(m.mixed(x))),

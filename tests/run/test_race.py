@@ -13,10 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.devices import host
-from attnbench.records import Case, Cause, Level, Sample, Settings, Workload
+from attnbench.records import Case, Cause, Clock, Level, Sample, Settings, Workload
 from attnbench.run.agenda import groups
 from attnbench.run.process import LOST
-from attnbench.run.race import CUT_OFF, Round, Turns, contradiction, in_turns, turns
+from attnbench.run.race import (
+    CUT_OFF,
+    Round,
+    Turns,
+    contradiction,
+    in_turns,
+    inconsistency,
+    turns,
+    understatement,
+)
 from tests.run.machine import Machine
 
 CASES = {
@@ -343,6 +352,42 @@ def test_laps_that_cannot_be_are_told_from_those_that_can(laps, used_s, impossib
     said = f"while the kernel counts {used_s:g} s" if impossible else ""
     assert contradiction(laps, used_s).endswith(said)
     assert bool(contradiction(laps, used_s)) == impossible
+
+
+@pytest.mark.parametrize(
+    ("claimed_s", "used_s", "impossible"),
+    [
+        (0.04, [0.05, 0.05], False),
+        (0.04, [0.5, 0.09], False),  # one lap met page faults
+        (0.04, [0.5, math.nan], False),
+        (0.004, [0.05, 0.05], True),  # a tenth of what it took
+        (1e-4, [0.008, 0.008], False),  # answers take time too
+    ],
+)
+def test_laps_may_not_claim_a_tenth_of_what_they_took(claimed_s, used_s, impossible):
+    sample = Sample(10, claimed_s, claimed_s, None, claimed_s, 0.0, 0.0)
+    found = understatement(dict(enumerate([sample] * 2)), dict(enumerate(used_s)))
+    assert bool(found) == impossible
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({}, ""),
+        ({"forward_s": 0.1}, "phases of 0.5 s in a lap of 1 s"),
+        ({"wall_s": 1e-3}, "1 s of CPU time in a lap of 0.001 s"),
+        ({"device_s": 0.1, "forward_s": 0.1}, ""),
+    ],
+)
+def test_the_times_of_a_lap_agree(times, said):
+    usual = Sample(10, 1.0, 1.0, None, 0.6, 0.3, 0.1, clock=Clock.CPU)
+    assert inconsistency([usual._replace(**times)]) == said
+
+
+def test_cpu_time_of_a_process_is_known_to_the_nanosecond():
+    before = time.process_time()
+    assert before <= host.cpu_s(os.getpid()) <= time.process_time()
+    assert math.isnan(host.cpu_s(1 << 22))
 
 
 def test_cpu_time_is_that_of_the_process_unless_the_kernel_hides_it(monkeypatch):
