@@ -30,6 +30,11 @@ class Unmeasured:
     reason: str  # at the first of them
 
     @property
+    def first(self) -> int:
+        """The shortest of the lengths."""
+        return self.lengths[0]
+
+    @property
     def is_limit(self) -> bool:
         """Whether the series hits a limit of memory or time at the first of these lengths."""
         return (self.cause or self.outcome) in LIMITS

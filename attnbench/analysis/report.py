@@ -7,8 +7,9 @@ sweep crosses sizes, they are part of the names of its series.
 from dataclasses import dataclass
 from functools import cached_property
 
-from attnbench.analysis import scaling, summary
+from attnbench.analysis import concluding, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
+from attnbench.analysis.conclusions import Conclusion
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, timed_runs
@@ -77,6 +78,13 @@ class Analysis:
     def answers(self) -> Answers:
         """What the sweep found."""
         return answers(self.cases, self.standings)
+
+    @cached_property
+    def conclusions(self) -> tuple[Conclusion, ...]:
+        """What may be concluded, question by question, in the order of the plan."""
+        plans = concluding.plans(self.judged, self.sweep.request)
+        pairs = [*scaling.pairs(rankable(self.cases), self.ratios)]
+        return tuple(concluding.conclusions(plans, self.answers, pairs, self.exponents))
 
     @cached_property
     def rows(self) -> Frame:
