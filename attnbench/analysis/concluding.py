@@ -8,7 +8,7 @@ between them is interpolated in log N. Where one side is not shown at any length
 end is known.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -29,6 +29,7 @@ from attnbench.analysis.conclusions import (
     Question,
     Scope,
     Value,
+    about,
 )
 from attnbench.analysis.scaling import Pair, Tail
 from attnbench.analysis.standings import Winner
@@ -358,7 +359,7 @@ def exponents(plans: Sequence[Plan], fits: pd.DataFrame) -> Iterator[Conclusion]
             yield _exponent(plan, fit, known)
 
 
-def _exponent(plan: Plan, fit: Mapping[str, Any], known: Collection[int]) -> Conclusion:
+def _exponent(plan: Plan, fit: Mapping[Hashable, Any], known: Collection[int]) -> Conclusion:
     """The exponent of a series over the tail of its curve; `known` are its measured lengths."""
     series, quantity = str(fit["series"]), str(fit["metric"])
     lost = (plan.endings.get((series, n), "") for n in plan.lengths if n not in known)
@@ -380,3 +381,24 @@ def _exponent(plan: Plan, fit: Mapping[str, Any], known: Collection[int]) -> Con
         quantity=quantity,
         decided_by=LENGTHS if few else plan.reaching(lost),
     )
+
+
+def crossovers(conclusions: Iterable[Conclusion]) -> pd.DataFrame:
+    """The conclusions on *faster from*, a row for each mode and ordered pair of series.
+
+    Columns: mode, series, other, answer (an `Answer`), length with its interval low to high, NaN
+    where unknown, from_len and to_len (of the lengths at which both were timed, 0 if there are
+    none), lengths (their number), decided_by.
+    """
+    rows = [
+        (
+            *(each.mode, each.series[0], each.against[0], str(each.answer)),
+            *(each.value.point, each.value.low, each.value.high),
+            *(each.scope.lengths[:1] or (0,)),
+            *(each.scope.lengths[-1:] or (0,)),
+            *(len(each.scope.lengths), each.decided_by),
+        )
+        for each in about(conclusions, Question.FASTER_FROM)
+    ]
+    columns = "mode series other answer length low high from_len to_len lengths decided_by"
+    return pd.DataFrame(rows, columns=columns.split())

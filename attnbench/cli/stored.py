@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,8 +63,13 @@ def publish(
         tables = [*report_tables(analysis)]
         output.fill(into, report_files(analysis, formats, tables), then=INTACT)
         if as_json:
-            found = {"answers": asdict(analysis.answers), "rows": analysis.rows}
-            console.data({**found, "warnings": analysis.warnings, "cases": analysis.cases})
+            console.data({
+                "answers": asdict(analysis.answers),
+                "rows": analysis.rows,
+                "conclusions": [asdict(each) for each in analysis.conclusions],
+                "warnings": analysis.warnings,
+                "cases": analysis.cases,
+            })  # fmt: skip
             return
         show(analysis, headlines(analysis, tables))
         console.err().print(f"figures and tables are in {into}; report.html has them all")
@@ -83,10 +89,10 @@ def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
 
     terminal = console.out()
     terminal.print(TITLE, style="bold")
-    lines = map(": ".join, sentences(analysis.answers).items())
+    lines = map(": ".join, sentences(analysis).items())
     terminal.print(prose(lines, terminal.width))
     terminal.print()
-    for table in named(tables, analysis.answers.series):
+    for table in named(tables, analysis.answers.series, analysis.suspects):
         console.show(table)
         terminal.print()
 
@@ -108,7 +114,7 @@ def recommend(
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
-    from attnbench.analysis.recommend import recommend
+    from attnbench.analysis.recommend import recommend, recommendations
     from attnbench.render.names import named
     from attnbench.render.recommendation import ranking, recommended
 
@@ -118,9 +124,9 @@ def recommend(
     if json_:
         console.data(rows)
     else:
-        blocks = rows.groupby(["mode", "sizes"], sort=False)
-        console.out().print(*(recommended(block) for _, block in blocks), "", sep="\n")
-        console.show(*named([ranking(rows)], analysis.answers.series))
+        advice = starmap(recommended, recommendations(analysis, rows))
+        console.out().print(*advice, "", sep="\n")
+        console.show(*named([ranking(rows)], analysis.answers.series, analysis.suspects))
     if limit and rows["excluded"].all():
         raise typer.Exit(1)
 
