@@ -227,16 +227,16 @@ def _led(question: Question, plan: Plan, winner: Winner, rows: pd.DataFrame) -> 
 
 def left_out(rows: pd.DataFrame, cost: str, least: float) -> Iterator[LeftOut]:
     """The series of a length that lack a cost and could have one, beside the `least` measured."""
-    lost = rows[~(rows[cost] > 0)]
-    for row in lost.to_dict("records"):
-        if {row["outcome"], row["cause"]} & CANNOT:
+    columns = ["series", "outcome", "cause", PREDICTED.get(cost, "")]
+    lost = rows[~(rows[cost] > 0)].reindex(columns=columns)
+    for series, outcome, cause, predicted in lost.itertuples(index=False):
+        if {outcome, cause} & CANNOT:
             continue
-        predicted = row.get(PREDICTED.get(cost, ""), np.nan)
         if np.isnan(predicted) or np.isnan(least):
             expected = Expected.UNKNOWN
         else:
             expected = Expected.LESS if predicted < least else Expected.MORE
-        yield LeftOut(series=str(row["series"]), expected=expected)
+        yield LeftOut(series=str(series), expected=expected)
 
 
 def basis(quantity: str) -> Basis:

@@ -193,7 +193,6 @@ def test_each_mode_has_its_answer_at_the_longest_length_that_all_mechanisms_reac
     assert dict(fast["seq_len"]) == {"training": 16_384, "inference": 32_768}
     truth = (1.6 + 1.5e-3 * 32_768) / 1.1
     assert fast.loc["inference", "ratio"] == pytest.approx(truth, rel=0.05)
-    assert fast.loc["inference", "ratio_low"] < truth < fast.loc["inference", "ratio_high"]
 
 
 @pytest.mark.parametrize(("reached", "short"), [(128, True), (512, False)])
