@@ -17,14 +17,12 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
         return EMPTY
     scope, value = conclusion.scope, conclusion.value
     lengths = in_order(between(scope.lengths, scope.of_sweep))
-    point, low, high = (
-        units.count(round(end)) if units.has_value(end) else "" for end in ends(value)
-    )
+    point, low, high = ("" if end is None else units.count(round(end)) for end in ends(value))
     length = units.interval(point, low, high) if low else f"≤ {high}"
     beyond = "" if scope.reaches_end else f" to {units.count(max(scope.lengths, default=0))}"
     match conclusion.answer:
         case Answer.FROM:
-            return Cell(f"from {length}{beyond}", *map(none_if_nan, ends(value)))
+            return Cell(f"from {length}{beyond}", *ends(value))
         case Answer.UP_TO:
             return Cell(f"up to {length}")
         case Answer.SLOWER_FROM:
@@ -40,9 +38,9 @@ def faster_at(conclusion: Conclusion | None) -> Cell:
     return Cell(str(Answer.NOT_KNOWN))
 
 
-def ends(value: Value) -> tuple[float, float, float]:
-    """A number and both ends of its interval; without a lower end the number is not known."""
-    return value.point, value.low, value.high
+def ends(value: Value) -> tuple[float | None, float | None, float | None]:
+    """A number with both ends of its interval; None where unknown."""
+    return none_if_nan(value.point), none_if_nan(value.low), none_if_nan(value.high)
 
 
 def between(lengths: Sequence[int], every: Sequence[int]) -> list[str]:
@@ -87,8 +85,7 @@ def listed(conclusions: Iterable[Conclusion]) -> Table:
 
 
 def _value(conclusion: Conclusion) -> Cell:
-    value = conclusion.value
-    return Cell("", *map(none_if_nan, (value.point, value.low, value.high)))
+    return Cell("", *ends(conclusion.value))
 
 
 def _left_out(conclusion: Conclusion) -> Iterable[str]:
