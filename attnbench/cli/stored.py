@@ -160,7 +160,8 @@ def claims(
     """Judge what papers claim by what a sweep measured."""
     from attnbench.claims.claim import read_claims
     from attnbench.claims.judging import Answer, judge
-    from attnbench.render.grid import Column, table
+    from attnbench.render.conclusions import between
+    from attnbench.render.grid import Column, table, words
 
     source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:
@@ -172,7 +173,11 @@ def claims(
     if json_:
         console.data(rows)
         return
-    columns = [Column.words(name.title(), name) for name in ("claim", "answer", "evidence")]
+    every = analysis.answers.lengths
+    columns = [
+        *(Column.words(name.title(), name) for name in ("claim", "answer", "evidence")),
+        Column("Measured at", lambda row: words(", ".join(between(row["lengths"], every)))),
+    ]
     answers = [row["answer"] for row in rows]
     counts = (f"{answers.count(answer)} {answer}" for answer in Answer if answer in answers)
     title = f"{len(rows)} claims: {', '.join(counts)}"
