@@ -4,13 +4,13 @@ Ratios, winners and crossovers are of series of equal sizes, which were measured
 sweep crosses sizes, they are part of the names of its series.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from attnbench.analysis import concluding, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
-from attnbench.analysis.conclusions import Conclusion
+from attnbench.analysis.conclusions import Conclusion, Question, about
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, timed_runs
@@ -125,6 +125,16 @@ class Analysis:
         plans = concluding.plans(self.judged, self.sweep.request)
         pairs = scaling.pairs(rankable(self.cases), self.ratios)
         return tuple(concluding.conclusions(plans, self.answers, pairs, self.exponents))
+
+    def about(
+        self,
+        question: Question,
+        mode: str | None = None,
+        series: str | None = None,
+        against: Collection[str] | None = None,
+    ) -> list[Conclusion]:
+        """The conclusions on a question: in a mode, on a series, compared with one of these."""
+        return [*about(self.conclusions, question, mode, series, against)]
 
     @cached_property
     def rows(self) -> Frame:

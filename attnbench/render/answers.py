@@ -19,7 +19,6 @@ from attnbench.analysis.conclusions import (
     Conclusion,
     Expected,
     Question,
-    about,
 )
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import DEVICE_TIME, Frame, Row
@@ -70,10 +69,10 @@ def sentences(analysis: Analysis) -> dict[str, str]:
     if not answers.timed:
         found["Fastest"] = "Nothing was timed."
     for question, heading in HEADINGS.items():
-        known = [one for one in about(analysis.conclusions, question) if one.series]
+        known = [one for one in analysis.about(question) if one.series]
         for where, own in groupby(known, key=_where):
             found[f"{heading} in {where}"] = f"{'; '.join(_leaders([*own], names))}."
-    if limits := [*_limits(about(analysis.conclusions, Question.LIMIT), names)]:
+    if limits := [*_limits(analysis.about(Question.LIMIT), names)]:
         found["Limits of length"] = f"{'; '.join(_few(limits))}."
     if answers.missing:
         counts: Counter[str] = Counter()
@@ -238,8 +237,8 @@ def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Itera
         return Cell("1", 1.0) if row["series"] in bases and row[TIME] > 0 else EMPTY
 
     def faster(row: Row) -> Cell:
-        known = about(analysis.conclusions, Question.FASTER_FROM, mode, row["series"], bases)
-        return faster_at(next(known, None))
+        known = analysis.about(Question.FASTER_FROM, mode, row["series"], bases)
+        return faster_at(next(iter(known), None))
 
     step = per_step(frame, "token")
     yield column(f"ms per {step}" if steps else "ms", "ms", time)

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.conclusions import Answer, Conclusion, Question, about
+from attnbench.analysis.conclusions import Answer, Conclusion
 from attnbench.analysis.scaling import CrossoverKind, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import DRAWN, MEMORY
@@ -67,11 +67,12 @@ def crossovers(
 ) -> Table:
     """The lengths at which one series becomes faster than another, for pairs that cross.
 
-    With a baseline, what is faster at all that was measured is shown too. `of` ends the title.
+    `conclusions` are those on *faster from*. With a baseline, what is faster at all that was
+    measured is shown too. `of` ends the title.
     """
     pairs: dict[tuple[str, str], dict[str, Conclusion]] = {}
     modes: dict[str, None] = {}
-    for one in about(conclusions, Question.FASTER_FROM):
+    for one in conclusions:
         pairs.setdefault((one.series[0], one.against[0]), {})[one.mode] = one
         modes[one.mode] = None
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attnbench import units
-from attnbench.analysis.conclusions import Question, about
+from attnbench.analysis.conclusions import Question
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
@@ -103,10 +103,10 @@ def report_tables(analysis: Analysis) -> Iterator[Table]:
 
 def _tables(analysis: Analysis) -> Iterator[Table]:
     cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
-    modes, cards, known = analysis.modes, analysis.sweep.cards, analysis.conclusions
+    modes, cards = analysis.modes, analysis.sweep.cards
     yield from answer(analysis)
     for mode in modes:
-        fastest = [*about(known, Question.FASTEST, mode)]
+        fastest = analysis.about(Question.FASTEST, mode)
         yield cost_tables.latency(cases, mode, request.batch_tokens, fastest)
         if (cases.loc[cases["mode"] == mode, "step"] > 1).any():
             yield cost_tables.per_token(cases, mode)
@@ -116,11 +116,13 @@ def _tables(analysis: Analysis) -> Iterator[Table]:
             yield cost_tables.speedup(cases, mode, bases, analysis.speedups)
     for key, question in {MEMORY: Question.LEAST_MEMORY, STATE: Question.SMALLEST_STATE}.items():
         for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
-            least = [*about(known, question, mode)]
+            least = analysis.about(question, mode)
             yield cost_tables.measured(cases, mode, TABLE[key], least)
     yield complexity(cases, analysis.exponents, cards)
     yield from paper_tables(analysis.exponents, cards)
-    yield crossovers(known, analysis.baselines, cost_tables.per_layer(cases))
+    yield crossovers(
+        analysis.about(Question.FASTER_FROM), analysis.baselines, cost_tables.per_layer(cases)
+    )
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         for mode in modes:
             yield cost_tables.measured(cases, mode, row)
