@@ -1,7 +1,7 @@
-"""What a sweep found, as data: the answers with which every report begins."""
+"""What a sweep reached, and who costs least at each length, as data."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -17,6 +17,8 @@ LIMITS = frozenset({
     *(Outcome.TIMEOUT, Cause.TIMEOUT, Cause.CASE_TIMEOUT),
 })  # fmt: skip
 
+FAR = 4  # times the common front, beyond which a report says how far each series went
+
 
 @dataclass(frozen=True)
 class Unmeasured:
@@ -30,17 +32,42 @@ class Unmeasured:
     reason: str  # at the first of them
 
     @property
+    def first(self) -> int:
+        """The shortest of the lengths."""
+        return self.lengths[0]
+
+    @property
     def is_limit(self) -> bool:
         """Whether the series hits a limit of memory or time at the first of these lengths."""
         return (self.cause or self.outcome) in LIMITS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
-    """All answers of a sweep.
+class Front:
+    """Where the series of one mode can be compared: its common front.
 
-    `seq_len` is the length of the table of answers: the longest that all mechanisms reached, in
-    some form, in all modes; None if nothing was timed.
+    `seq_len` is the longest length at which all mechanisms that were timed in this mode were timed
+    in some form; where there is none, the longest of those at which the most were. `reached` has
+    the longest timed length of each series that was timed.
+    """
+
+    mode: str
+    seq_len: int
+    reached: Mapping[str, int]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether most series reached lengths more than `FAR` times as long."""
+        longest = sorted(self.reached.values(), reverse=True)
+        return FAR * self.seq_len < longest[len(longest) // 2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What a sweep planned, reached and left out, and who costs least at each length.
+
+    `fronts` are those of the modes in which something was timed, in the order of the plan;
+    `seq_len` is the shortest of them, None if nothing was timed.
     """
 
     cases: int
@@ -48,21 +75,28 @@ class Answers:
     series: tuple[str, ...]
     lengths: tuple[int, ...]  # of the plan
     seq_len: int | None
+    fronts: tuple[Front, ...]
     fastest: tuple[Winner, ...]
     least_memory: tuple[Winner, ...]  # least peak memory
     least_state: tuple[Winner, ...]  # smallest decoding state
     missing: tuple[Unmeasured, ...]
 
+    def front(self, mode: str) -> Front | None:
+        """The front of a mode; None if nothing was timed in it."""
+        return next((front for front in self.fronts if front.mode == mode), None)
+
 
 def answers(cases: pd.DataFrame, standings: Standings) -> Answers:
     """The answers of a sweep with this summary."""
     ranked = rankable(cases)
+    fronts = tuple(_fronts(cases))
     return Answers(
         cases=len(cases),
         timed=int((cases[TIME] > 0).sum()),
         series=tuple(map(str, dict.fromkeys(cases["series"]))),
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
-        seq_len=_length(cases),
+        seq_len=min((front.seq_len for front in fronts), default=None),
+        fronts=fronts,
         fastest=tuple(winners(ranked, TIME, standings)),
         least_memory=tuple(winners(comparable(ranked), MEMORY)),
         least_state=tuple(winners(ranked, STATE)),
@@ -70,12 +104,18 @@ def answers(cases: pd.DataFrame, standings: Standings) -> Answers:
     )
 
 
-def _length(cases: pd.DataFrame) -> int | None:
-    """The longest length that the most mechanisms reached, in the most modes."""
+def _fronts(cases: pd.DataFrame) -> Iterator[Front]:
+    """The front of each mode in which something was timed."""
     timed = cases[cases[TIME] > 0]
-    alike = timed.drop_duplicates(["seq_len", "mode", "mechanism", "options", "sizes"])
-    reached = Counter(map(int, alike["seq_len"]))
-    return max(reached, key=lambda n: (reached[n], n), default=None)
+    for mode, own in timed.groupby("mode", sort=False):
+        mechanisms = own.drop_duplicates(["seq_len", "mechanism", "options", "sizes"])
+        counts = Counter(map(int, mechanisms["seq_len"]))
+        reached = own.groupby("series", sort=False)["seq_len"].max()
+        yield Front(
+            mode=str(mode),
+            seq_len=max(counts, key=lambda n: (counts[n], n)),
+            reached={str(series): int(n) for series, n in reached.items()},
+        )
 
 
 def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
@@ -93,21 +133,31 @@ def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
 
 def rows(
     cases: pd.DataFrame,
-    answers: Answers,
-    baselines: Collection[str],
+    fronts: Sequence[Front],
+    baselines: Mapping[str, Collection[str]],
     speedups: pd.DataFrame | None,
     crossovers: pd.DataFrame,
 ) -> pd.DataFrame:
-    """The summary rows at the length of the answers, joined with further results on their series.
+    """The summary rows at the front of each mode, joined with further results on their series.
+
+    cases: `summary`.
+    baselines: the series to compare with, by mode.
+    speedups: `scaling.speedups`; None where nothing is compared.
+    crossovers: `concluding.crossovers`, of every ordered pair.
 
     Added columns: ratio, ratio_low and ratio_high from `speedups`; and those of `crossovers` with a
     baseline, suffixed _ahead where the series comes first and _back where the baseline does.
     """
-    found = cases[cases["seq_len"] == answers.seq_len]
+    places = pd.DataFrame([(f.mode, f.seq_len) for f in fronts], columns=["mode", "seq_len"])
+    found = cases.merge(places, how="inner")
     if speedups is not None:
         ratios = {"low": "ratio_low", "high": "ratio_high"}
         found = found.merge(speedups.rename(columns=ratios), how="left")
         for mine, other, suffix in (("series", "other", "_ahead"), ("other", "series", "_back")):
-            own = crossovers[crossovers[other].isin(baselines)].set_index(["mode", mine])
+            of_baseline = [
+                name in baselines.get(mode, ())
+                for mode, name in zip(crossovers["mode"], crossovers[other], strict=True)
+            ]
+            own = crossovers[of_baseline].set_index(["mode", mine])
             found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
     return found

@@ -45,7 +45,7 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
         analysis = analyse(sweep, first)
         rows = analysis.cases
         a, b = (rows[rows["series"] == name].iloc[0] for name in (first, second))
-        ratios = speedups(rows, analysis.baselines, analysis.ratios).to_dict("records")
+        ratios = speedups(rows, {a["mode"]: (first,)}, analysis.ratios).to_dict("records")
         ends = {name: row[name] for row in ratios for name in ("ratio", "low", "high")}
         found.append(LevelCosts(level=str(sweep.request.level), a=a, b=b, **ends))
     if all(isnan(level.ratio) for level in found):

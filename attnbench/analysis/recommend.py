@@ -1,10 +1,13 @@
 """The series of a sweep at one of its lengths: ranked, or without a rank for a reason."""
 
+from collections.abc import Iterator
 from dataclasses import astuple
 
 import pandas as pd
 
 from attnbench import units
+from attnbench.analysis.concluding import basis, left_out, plans
+from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
 from attnbench.errors import UsageError
@@ -38,3 +41,47 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
         ranked = pd.DataFrame(ranks, columns=["series", "rank", "ratio", "low", "high"])
         rows += [ranked.merge(block), block.drop(chosen.index).sort_values(["excluded", TIME])]
     return pd.concat(rows, ignore_index=True)
+
+
+def recommendations(
+    analysis: Analysis, advice: pd.DataFrame
+) -> Iterator[tuple[Conclusion, pd.DataFrame]]:
+    """Which of the series that are not excluded is fastest, with each block of `recommend`'s rows.
+
+    Without a series where none of these was timed.
+    """
+    for plan in plans(analysis.cases, analysis.sweep.request):
+        block = advice[(advice["mode"] == plan.mode) & (advice["sizes"] == plan.sizes)]
+        if block.empty:
+            continue
+        ranked = block[block["rank"].notna()].reset_index(drop=True)
+        first = ranked[ranked["rank"] == 1]
+        known = bool(first["low"].notna().all())
+        answers = {0: Answer.NOT_KNOWN, 1: Answer.ALONE}
+        usual = Answer.TIE if len(first) > 1 and known else Answer.WINNER
+        answer = answers.get(len(ranked), usual if known else Answer.NOT_KNOWN)
+        rivals = ranked[ranked["rank"] > 1]
+        value = rival = None
+        if len(rivals) and answer is Answer.WINNER:
+            next_one = rivals.iloc[0]
+            rival = str(next_one["series"])
+            value = Value(point=next_one["ratio"], low=next_one["low"], high=next_one["high"])
+        least = float(ranked[TIME].iloc[0]) if len(ranked) else float("nan")
+        open_ = block[block["rank"].isna() & (block["excluded"] == "")]
+        lost = tuple(left_out(open_, TIME, least))
+        length = int(block["seq_len"].iloc[0])
+        conclusion = Conclusion(
+            question=Question.FASTEST,
+            answer=answer,
+            mode=plan.mode,
+            scope=plan.scope([length] if len(ranked) else []),
+            basis=basis(TIME),
+            series=tuple(map(str, first["series"])),
+            against=tuple(map(str, rivals["series"])),
+            value=value or Value(),
+            quantity=TIME,
+            rival=rival or "",
+            left_out=lost,
+            decided_by=plan.reaching(plan.endings[one.series, length] for one in lost),
+        )
+        yield conclusion, block

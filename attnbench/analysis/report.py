@@ -4,17 +4,20 @@ Ratios, winners and crossovers are of series of equal sizes, which were measured
 sweep crosses sizes, they are part of the names of its series.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from attnbench.analysis import scaling, summary
+from attnbench.analysis import concluding, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
+from attnbench.analysis.conclusions import Conclusion, Question, about
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, timed_runs
 from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import warnings
 from attnbench.errors import UnknownMechanism
+from attnbench.metrics import TIME
 from attnbench.records import Sweep, split_sizes
 from attnbench.statistics.ratios import Ratios
 
@@ -53,15 +56,53 @@ class Analysis:
         return list(dict.fromkeys(self.cases["mode"]))
 
     @property
-    def baselines(self) -> tuple[str, ...]:
-        """The series to compare with: the chosen ones, else softmax attention, else the first.
+    def suspects(self) -> Mapping[str, str]:
+        """Why each series that is shown and not ranked is suspect, by its name."""
+        rows = self.cases[self.cases["suspect"] != ""].drop_duplicates("series")
+        return dict(zip(rows["series"], rows["suspect"], strict=True))
 
-        There is one for each combination of sizes. One that is not ranked comes last.
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """The series to compare with in any mode."""
+        return tuple(dict.fromkeys(name for own in self.baselines_by_mode.values() for name in own))
+
+    @cached_property
+    def baselines_by_mode(self) -> Mapping[str, tuple[str, ...]]:
+        """The series to compare with in each mode, one for each combination of sizes.
+
+        The chosen ones, where they were timed at the front of the mode; else one that was timed
+        there: of those softmax attention, or else the first. One that was timed at the fronts of
+        all modes comes before others, and one that is suspect last.
         """
-        other, suspect = self.cases["mechanism"] != SOFTMAX, self.cases["suspect"] != ""
-        order = (other + 2 * suspect).sort_values(kind="stable").index
-        usual = self.cases.loc[order].drop_duplicates("sizes")["series"]
-        return self.against or tuple(map(str, usual))
+        return {mode: self._baselines(mode) for mode in self.modes}
+
+    def _baselines(self, mode: str) -> tuple[str, ...]:
+        cases, own = self.cases, self._timed_at_front(mode)
+        usual = cases[cases["mode"] == mode].drop_duplicates("series")
+        elsewhere = sum(
+            ~usual["series"].isin(self._timed_at_front(front.mode)) for front in self.answers.fronts
+        )
+        chosen = usual["series"].isin([name for name in self.against if name in own])
+        order = usual.assign(
+            chosen=~chosen,
+            untimed=~usual["series"].isin(own),
+            suspect=usual["suspect"] != "",
+            elsewhere=elsewhere,
+            other=usual["mechanism"] != SOFTMAX,
+        ).sort_values(["chosen", "untimed", "suspect", "elsewhere", "other"], kind="stable")
+        return tuple(map(str, order.drop_duplicates("sizes")["series"]))
+
+    def not_compared(self, mode: str) -> tuple[str, ...]:
+        """The series chosen to compare with that were not timed where the mode is compared."""
+        return tuple(name for name in self.against if name not in self.baselines_by_mode[mode])
+
+    def _timed_at_front(self, mode: str) -> frozenset[str]:
+        """The series whose times are compared at the front of a mode."""
+        front, cases = self.answers.front(mode), self.judged
+        if front is None:
+            return frozenset()
+        there = cases[(cases["mode"] == mode) & (cases["seq_len"] == front.seq_len)]
+        return frozenset(there.loc[there[TIME] > 0, "series"])
 
     @cached_property
     def judged(self) -> Frame:
@@ -79,16 +120,39 @@ class Analysis:
         return answers(self.cases, self.standings)
 
     @cached_property
+    def conclusions(self) -> tuple[Conclusion, ...]:
+        """What may be concluded, question by question, in the order of the plan."""
+        plans = concluding.plans(self.judged, self.sweep.request)
+        pairs = scaling.pairs(rankable(self.cases), self.ratios)
+        return tuple(concluding.conclusions(plans, self.answers, pairs, self.exponents))
+
+    def about(
+        self,
+        question: Question,
+        mode: str | None = None,
+        series: str | None = None,
+        against: Collection[str] | None = None,
+    ) -> list[Conclusion]:
+        """The conclusions on a question: in a mode, on a series, compared with one of these."""
+        return [*about(self.conclusions, question, mode, series, against)]
+
+    @cached_property
     def rows(self) -> Frame:
-        """`answers.rows` at the length of the answers."""
-        return rows(self.cases, self.answers, self.baselines, self.speedups, self.crossovers)
+        """`answers.rows` at the front of each mode."""
+        return rows(
+            self.cases,
+            self.answers.fronts,
+            self.baselines_by_mode,
+            self.speedups,
+            concluding.crossovers(self.conclusions),
+        )
 
     @cached_property
     def speedups(self) -> Frame | None:
         """`scaling.speedups` over the baselines; None without two series of equal sizes."""
         if not (self.cases.groupby("sizes")["series"].nunique() > 1).any():
             return None
-        return speedups(self.judged, self.baselines, self.ratios)
+        return speedups(self.judged, self.baselines_by_mode, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:

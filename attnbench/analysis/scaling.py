@@ -14,7 +14,7 @@ which both were measured. The confidence interval of the crossover starts where 
 the ratio's 95 % band last falls through zero, and ends where the upper edge does.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from itertools import combinations
@@ -148,9 +148,13 @@ def find_crossover(log_ratio: LogCurve) -> Crossover:
 
 
 def speedups(
-    summary: pd.DataFrame, baselines: Collection[str], ratios: Ratios | None = None
+    summary: pd.DataFrame,
+    baselines: Mapping[str, Collection[str]],
+    ratios: Ratios | None = None,
 ) -> pd.DataFrame:
     """The speed-up of every other series over the baseline of its sizes, where both were timed.
+
+    `baselines` are the series to compare with, by mode.
 
     Columns: series, mode, seq_len, ratio (time of the baseline over time), low, high (95 %
     confidence interval), paired (whether the two took turns).
@@ -158,7 +162,7 @@ def speedups(
     rows = []
     for pair in pairs(summary, ratios):
         for mode, a, b, curve, paired in (pair, pair.turned()):
-            if a in baselines:
+            if a in baselines.get(mode, ()):
                 values = map(np.exp, (curve.logs, curve.low, curve.high))
                 rows += [(b, mode, *row) for row in zip(curve.whole, *values, paired, strict=True)]
     columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]

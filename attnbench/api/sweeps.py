@@ -9,7 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from attnbench.analysis.report import analyse
+from attnbench.analysis.concluding import crossovers
+from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame
 from attnbench.api import measuring
@@ -84,17 +85,38 @@ class Sweep:
         """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
         return self._analysis.cases.drop(columns=[*KEYS])
 
-    def answer(self) -> Answer:
-        """What the sweep found, in Markdown: a sentence for each question, warnings, one table.
+    def answer(self, against: str | None = None) -> Answer:
+        """What the sweep found, in Markdown: a sentence for each question, warnings, tables.
 
-        The table is of the longest length that all mechanisms reached.
+        There is a table for each mode, at the longest length that all mechanisms reached in it.
+        `against` is a series or mechanism to compare with. Raises `UnknownMechanism`.
         """
-        analysis = self._analysis
-        said = [": ".join(pair) for pair in sentences(analysis.answers).items()]
+        analysis = self._compared(against)
+        said = [": ".join(pair) for pair in sentences(analysis).items()]
         said += [f"Warning: {line}" for line in analysis.warnings]
-        shown = named([answer(analysis)], analysis.answers.series)
+        shown = named(answer(analysis), analysis.answers.series, analysis.suspects)
         lines = [f"- {markdown.escape(line)}" for line in said]
         return Answer("\n".join([*lines, "", *map(markdown.table, shown)]))
+
+    def crossovers(self, against: str | None = None) -> Frame:
+        """At which lengths one series is faster than another: a row for each mode and ordered pair.
+
+        Columns: `mode`, `series`, `other`, `answer`; `length` with its interval `low` to `high`,
+        from or up to which it is; `from_len`, `to_len` and `lengths`, the first, last and number of
+        the lengths at which both were timed; `decided_by`, the options of a sweep that would decide
+        what is not known, or widen these lengths. `against` keeps the pairs with one series or
+        mechanism as `other`. Raises `UnknownMechanism`.
+        """
+        analysis = self._compared(against)
+        found = crossovers(analysis.conclusions)
+        if against is not None:
+            found = found[found["other"].isin(analysis.against)].reset_index(drop=True)
+        return found
+
+    def _compared(self, against: str | None) -> Analysis:
+        """The analysis of the sweep, with this series or mechanism to compare with, if one."""
+        whole = self._analysis
+        return whole if against is None else analyse(whole.sweep, against)
 
     def ratios(self, against: str | None = None) -> Frame:
         """How many times faster every other series of the same sizes is than a given one.
@@ -103,9 +125,8 @@ class Sweep:
         interval, and `paired`, whether the two took turns. `against` is a series or mechanism of
         the sweep, by default the Transformer if it is there. Raises `UnknownMechanism`.
         """
-        whole = self._analysis
-        analysis = whole if against is None else analyse(whole.sweep, against)
-        return speedups(analysis.judged, analysis.baselines, analysis.ratios)
+        analysis = self._compared(against)
+        return speedups(analysis.judged, analysis.baselines_by_mode, analysis.ratios)
 
     def plot(self, quantity: str = "time", suffix: str = "svg") -> Chart:
         """A chart of `time`, `memory` or another drawn metric by length, as svg, png or pdf.

@@ -35,7 +35,7 @@ class Answer(StrEnum):
 
 
 class Finding(NamedTuple):
-    """An answer, the number or reason behind it, and the lengths at which it was found."""
+    """An answer, the number or reason behind it, and all lengths at which it was measured."""
 
     answer: Answer
     evidence: str
@@ -112,12 +112,14 @@ def _exponent(check: Check, cases: Frame) -> Finding:
     """The cost grows as N to the power of `value`, at the longest lengths."""
     row = scaling(cases, (check.quantity,)).iloc[0]
     label = f"exponent of {TABLE[check.quantity].name} of {row['series']}, {row['mode']}"
-    ends, at = row[["exponent", "low", "high"]], (int(row["from_len"]), int(row["to_len"]))
+    known = map(int, cases.loc[cases[check.quantity] > 0, "seq_len"])
+    at = sorted(n for n in known if row["from_len"] <= n <= row["to_len"])
+    ends = row[["exponent", "low", "high"]]
     one = _placed(check, label, Unit.EXPONENT, ends, *at)
     if row["tail"] == Tail.STRAIGHT or one.answer in (Answer.REPRODUCED, Answer.COUNTED):
         return one
     answer = Answer.CANNOT_TELL if row["lengths"] else Answer.NOT_MEASURED
-    return Finding(answer, f"{label}: {row['tail']}", at)
+    return Finding(answer, f"{label}: {row['tail']}", tuple(at))
 
 
 def _crossover(check: Check, label: str, curve: LogCurve) -> Iterator[Finding]:
@@ -135,7 +137,7 @@ def _crossover(check: Check, label: str, curve: LogCurve) -> Iterator[Finding]:
             answer = Answer.CANNOT_TELL if at else Answer.NOT_MEASURED
             yield Finding(answer, f"{label}: cannot tell from which length above 1")
             return
-    yield _placed(check, f"{label}: {said}", Unit.COUNT, ends, at[0], at[-1])
+    yield _placed(check, f"{label}: {said}", Unit.COUNT, ends, *at)
 
 
 def _placed(check: Check, label: str, unit: Unit, ends: Iterable[float], *at: int) -> Finding:

@@ -118,7 +118,8 @@ def show_one(row: Mapping[str, Any]) -> None:
     shown((row["equations"] or row["name"]).rstrip(), soft_wrap=True)
     paper = row["paper"]
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
-    shown(f"\nPaper      {', '.join(dict.fromkeys(filter(None, cited)))}")
+    heading = "Paper" if row["declared"] or paper["authors"] else "Module"  # of a user, without one
+    shown(f"\n{heading:10} {', '.join(dict.fromkeys(filter(None, cited)))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
     legend = []
     for symbol, (meaning, *names) in row["symbols"].items():
@@ -144,7 +145,11 @@ def show_one(row: Mapping[str, Any]) -> None:
             work = " + ".join(units.flops(flops[part]) for part in ("projections", "core"))
             parts.append(f"{work} (projections + core), one sequence of 1,024")
         shown(f"  {form:{width}}  {'; '.join(parts)}")
+    if not row["options"]:
+        shown("Options    none")
+        return
     shown("Options")
     for name, default in row["options"].items():
         shown(f"  {name} = {default}")
-    shown(f"  {row['options_mean']}")
+    if row["options_mean"]:
+        shown(f"  {row['options_mean']}")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,8 +69,13 @@ def publish(
         tables = [*report_tables(analysis)]
         output.fill(into, report_files(analysis, formats, tables), then=INTACT)
         if as_json:
-            found = {"answers": asdict(analysis.answers), "rows": analysis.rows}
-            console.data({**found, "warnings": analysis.warnings, "cases": analysis.cases})
+            console.data({
+                "answers": asdict(analysis.answers),
+                "rows": analysis.rows,
+                "conclusions": [asdict(each) for each in analysis.conclusions],
+                "warnings": analysis.warnings,
+                "cases": analysis.cases,
+            })  # fmt: skip
             return
         show(analysis, headlines(analysis, tables))
         console.err().print(f"figures and tables are in {into}; report.html has them all")
@@ -89,10 +95,10 @@ def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
 
     terminal = console.out()
     terminal.print(TITLE, style="bold")
-    lines = map(": ".join, sentences(analysis.answers).items())
+    lines = map(": ".join, sentences(analysis).items())
     terminal.print(prose(lines, terminal.width))
     terminal.print()
-    for table in named(tables, analysis.answers.series):
+    for table in named(tables, analysis.answers.series, analysis.suspects):
         console.show(table)
         terminal.print()
 
@@ -114,7 +120,7 @@ def recommend(
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
-    from attnbench.analysis.recommend import recommend
+    from attnbench.analysis.recommend import recommend, recommendations
     from attnbench.render.names import named
     from attnbench.render.recommendation import ranking, recommended
 
@@ -124,9 +130,9 @@ def recommend(
     if json_:
         console.data(rows)
     else:
-        blocks = rows.groupby(["mode", "sizes"], sort=False)
-        console.out().print(*(recommended(block) for _, block in blocks), "", sep="\n")
-        console.show(*named([ranking(rows)], analysis.answers.series))
+        advice = starmap(recommended, recommendations(analysis, rows))
+        console.out().print(*advice, "", sep="\n")
+        console.show(*named([ranking(rows)], analysis.answers.series, analysis.suspects))
     if limit and rows["excluded"].all():
         raise typer.Exit(1)
 
@@ -160,7 +166,8 @@ def claims(
     """Judge what papers claim by what a sweep measured."""
     from attnbench.claims.claim import read_claims
     from attnbench.claims.judging import Answer, judge
-    from attnbench.render.grid import Column, table
+    from attnbench.render.conclusions import between
+    from attnbench.render.grid import Column, table, words
 
     source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:
@@ -172,7 +179,11 @@ def claims(
     if json_:
         console.data(rows)
         return
-    columns = [Column.words(name.title(), name) for name in ("claim", "answer", "evidence")]
+    every = analysis.answers.lengths
+    columns = [
+        *(Column.words(name.title(), name) for name in ("claim", "answer", "evidence")),
+        Column("Measured at", lambda row: words(", ".join(between(row["lengths"], every)))),
+    ]
     answers = [row["answer"] for row in rows]
     counts = (f"{answers.count(answer)} {answer}" for answer in Answer if answer in answers)
     title = f"{len(rows)} claims: {', '.join(counts)}"

@@ -1,21 +1,32 @@
-"""What a sweep found: a sentence for each question, and the tables of its answer."""
+"""What a sweep found: a sentence for each question, and a table of the answers in each mode.
+
+Every sentence and cell is written from conclusions of `analysis`, and names the lengths at which
+they hold.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from math import inf
-from operator import attrgetter
+from types import MappingProxyType
 
 from attnbench import units
-from attnbench.analysis.answers import Answers, Unmeasured
+from attnbench.analysis.answers import Front, Unmeasured
+from attnbench.analysis.conclusions import (
+    Answer,
+    Basis,
+    Conclusion,
+    Expected,
+    Question,
+)
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.scaling import CrossoverKind
-from attnbench.analysis.standings import Winner
-from attnbench.analysis.summary import DEVICE_TIME, Row
+from attnbench.analysis.summary import DEVICE_TIME, Frame, Row
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.modes import find
 from attnbench.records import PASSES, Outcome
 from attnbench.render.cases import outcome_phrase
+from attnbench.render.conclusions import between, faster_at, in_order
 from attnbench.render.cost_tables import (
     batch,
     counted,
@@ -29,85 +40,120 @@ from attnbench.render.cost_tables import (
     timed_by,
 )
 from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, number, table, words
-from attnbench.render.growth_tables import crossing
 from attnbench.render.names import compared_with, in_full
 from attnbench.render.styles import labels
 
 TITLE = "What the sweep found"
 MOST = 5  # series that a list names
-LONGEST_REASON = 100  # characters
-NEVER = "never"  # faster than the baseline
+LONGEST_REASON = 160  # characters
 ENDED_BY = (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED)  # the reason says by what
+HEADINGS: Mapping[Question, str] = MappingProxyType({
+    Question.FASTEST: "Fastest",
+    Question.SMALLEST_STATE: "Smallest state",
+    Question.LEAST_MEMORY: "Least memory",
+})  # fmt: skip
 PER_PAIR = (
-    "Each speed-up, and the length from which it holds, has a 95 % interval of its own; “fastest”"
-    " and “tie” are judged over all pairs and lengths at once, so two series may tie although the"
-    " interval of their ratio excludes 1."
+    "Each speed-up has a 95 % interval of its own. The “fastest” line is stricter than the table:"
+    " it allows for many comparisons, so two may tie there although the interval of their ratio"
+    " excludes 1. “Faster at N” names lengths at which both were timed; a length in between is"
+    " interpolated, and its brackets are measured lengths."
 )
 
 
-def sentences(answers: Answers) -> dict[str, str]:
+def sentences(analysis: Analysis) -> dict[str, str]:
     """The answer to each question, a sentence of plain text by its heading, in reading order."""
-    names, found = labels(answers.series), {}
+    answers, names = analysis.answers, labels(analysis.answers.series, analysis.suspects)
+    found = {}
     if not answers.fastest:
         found["Fastest"] = "Nothing of what was timed is ranked; the warnings say why."
     if not answers.timed:
         found["Fastest"] = "Nothing was timed."
-    for heading, winners in {
-        "Fastest": answers.fastest,
-        "Smallest state": answers.least_state,
-        "Least memory": answers.least_memory,
-    }.items():
-        for mode in dict.fromkeys(winner.mode for winner in winners):
-            groups: dict[object, list[Winner]] = {}
-            for winner in winners:
-                if winner.mode == mode:
-                    groups.setdefault(winner.answer, []).append(winner)
-            # the longest lengths first, and last those with nothing to compare
-            ordered = sorted(groups.values(), key=lambda o: (o[0].measured == 1, -o[-1].seq_len))
-            parts = (_led(own, names, answers.lengths) for own in ordered)
-            found[f"{heading} in {mode}"] = f"{'; '.join(parts)}."
-    if limits := [*_limits(answers.missing, names)]:
+    for question, heading in HEADINGS.items():
+        known = [one for one in analysis.about(question) if one.series]
+        for where, own in groupby(known, key=_where):
+            found[f"{heading} in {where}"] = f"{'; '.join(_leaders([*own], names))}."
+    if limits := [*_limits(analysis.about(Question.LIMIT), names)]:
         found["Limits of length"] = f"{'; '.join(_few(limits))}."
     if answers.missing:
         counts: Counter[str] = Counter()
         for lost in answers.missing:
-            counts[_ended(lost)] += len(lost.lengths)
+            counts[_ended(lost.outcome, lost.cause)] += len(lost.lengths)
         reasons = ", ".join(f"{units.count(n)} {reason}" for reason, n in counts.most_common())
         cases = units.many(answers.cases, "case")
         found["Not measured"] = f"{units.count(counts.total())} of {cases} ({reasons})."
     return found
 
 
-def _led(winners: Sequence[Winner], names: dict[str, str], lengths: Sequence[int]) -> str:
-    """`Fastformer at 2,048 to 8,192 (Linformer needs 1.13× [1.04, 1.22] as much at 8,192)`.
+def _where(conclusion: Conclusion) -> str:
+    """`training`, `decode, S=4`, `decode, steps of 4 tokens`."""
+    scope = conclusion.scope
+    if not scope.sizes and scope.step > 1:
+        return f"{conclusion.mode}, steps of {scope.step} tokens"
+    return ", ".join(filter(None, (conclusion.mode, scope.sizes)))
 
-    Who leads at these lengths, and by how much at the longest. Where a ratio has no interval there
-    is no winner yet.
+
+def _leaders(conclusions: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator[str]:
+    """Who leads, and where, of one question and mode: the longest lengths first.
+
+    Lengths with the same answer are told together, and last those with nothing to compare.
     """
-    last, first = winners[-1], names[winners[-1].first]
-    where = f"at {in_order(between([winner.seq_len for winner in winners], lengths))}"
-    if last.measured == 1:
-        return f"only {first} was measured {where}"
-    if last.unsure:
-        return f"no winner after one round {where}, lowest so far {first}"
-    if last.ties:
-        tied = [first, *(names[rival.series] for rival in last.ties)]
-        return f"{in_order(_few(tied))} tie {where}"
-    if last.runner_up is None:
-        return f"{first} {where}"
-    margin, rival = last.runner_up.margin, names[last.runner_up.series]
-    ratio = factor(margin.factor, margin.low, margin.high)
-    return f"{first} {where} ({rival} needs {ratio} as much at {units.count(last.seq_len)})"
+    groups: dict[object, list[Conclusion]] = {}
+    for one in conclusions:
+        series = one.series[:1] if one.answer is Answer.NOT_KNOWN else frozenset(one.series)
+        alike = one.answer, series, one.expected(Expected.LESS), one.expected(Expected.UNKNOWN)
+        groups.setdefault(alike, []).append(one)
+
+    def order(own: Sequence[Conclusion]) -> tuple[bool, int]:
+        return own[0].answer is Answer.ALONE, -own[-1].scope.lengths[-1]
+
+    return (_led(own, names) for own in sorted(groups.values(), key=order))
 
 
-def _limits(missing: Sequence[Unmeasured], names: dict[str, str]) -> Iterator[str]:
-    """`Transformer (eager) at 8,192 in training (memory)`: where each series ended."""
-    ended: set[tuple[str, str]] = set()
-    for lost in sorted((lost for lost in missing if lost.is_limit), key=attrgetter("lengths")):
-        if (lost.series, lost.mode) not in ended:
-            ended.add((lost.series, lost.mode))
-            where = f"{units.count(lost.lengths[0])} in {lost.mode}"
-            yield f"{names[lost.series]} at {where} ({_ended(lost)})"
+def _led(alike: Sequence[Conclusion], names: Mapping[str, str]) -> str:
+    """`Fastformer at 2,048 to 8,192 (of 3 measured; Linformer needs 1.13× as much at 8,192)`.
+
+    Who leads at these lengths, among how many if some were left out, by how much at the longest,
+    and what else is expected to need less.
+    """
+    last = alike[-1]
+    lengths = [n for one in alike for n in one.scope.lengths]
+    where = f"at {in_order(between(lengths, last.scope.of_sweep))}"
+    leaders = in_order(_few([names[name] for name in last.series]))
+    match last.answer:
+        case Answer.ALONE:
+            said = f"{leaders} alone was measured {where}"
+        case Answer.NOT_KNOWN:
+            said = f"no winner after one round {where}, lowest so far {leaders}"
+        case Answer.TIE:
+            said = f"{leaders} tie {where}"
+        case _:
+            said = f"{leaders} {where}"
+    further = [*_compared(alike, names)]
+    return f"{said} ({'; '.join(further)})" if further else said
+
+
+def _compared(alike: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator[str]:
+    """With what the leaders of some lengths were compared, and with what they were not."""
+    last = alike[-1]
+    if last.answer is not Answer.ALONE and any(one.left_out for one in alike):
+        counts = [one.measured for one in alike]
+        yield f"of {units.between(min(counts), max(counts))} measured"
+    if last.answer is Answer.WINNER:
+        ratio = factor(last.value.point, last.value.low, last.value.high)
+        yield f"{names[last.rival]} needs {ratio} as much at {units.count(last.scope.lengths[-1])}"
+    if less := last.expected(Expected.LESS):
+        yield f"{in_order(_few([names[name] for name in less]))} predicted to need less"
+    if unknown := last.expected(Expected.UNKNOWN):
+        yield f"not known: {', '.join(_few([names[name] for name in unknown]))}"
+
+
+def _limits(limits: Iterable[Conclusion], names: Mapping[str, str]) -> Iterator[str]:
+    """`Transformer (eager) at 8,192 in training (memory, predicted)`: where each series ended."""
+    for one in sorted(limits, key=lambda one: one.value.point):
+        why = outcome_phrase("", one.reason).removeprefix("over ")
+        how = ", predicted" if one.basis is Basis.PREDICTED else ""
+        where = f"{units.count(one.value.point)} in {one.mode}"
+        yield f"{names[one.series[0]]} at {where} ({why}{how})"
 
 
 def _few(items: Sequence[str]) -> Sequence[str]:
@@ -116,50 +162,71 @@ def _few(items: Sequence[str]) -> Sequence[str]:
     return items if more <= 1 else [*items[:MOST], f"{units.count(more)} more"]
 
 
-def in_order(items: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
+def answer(analysis: Analysis) -> list[Table]:
+    """The answer in each mode, at its own common front; none where nothing was timed.
 
-
-def answer(analysis: Analysis) -> Table:
-    """The answer: a row for each series, at one length; none if nothing was timed.
-
-    For each mode: the time, the speed-up over the baseline, the length from which the series is
+    A row for each series: the time, the speed-up over the baseline, the lengths at which it is
     faster, on a GPU the share of its peak rate, and peak memory; in a mode that steps, the state.
+    Where most series went much further, also the longest length of each.
     """
-    found, names = analysis.answers, labels(analysis.answers.series)
-    if found.seq_len is None:
-        return Table(name="answer", title="The answer", columns=("Mechanism",), rows=())
-    modes = [mode for mode in analysis.modes if (analysis.rows["mode"] == mode).any()]
-    columns = [column for mode in modes for column in _columns(analysis, mode, names)]
-    times = analysis.rows[analysis.rows["mode"] == modes[0]].set_index("series")[TIME].dropna()
-    of = f", {batch(analysis.rows, analysis.sweep.request.batch_tokens)}"
-    note = in_full(names)
-    if analysis.speedups is not None:
-        base = compared_with(names, analysis.baselines)
-        alike = " of the same sizes" if len(analysis.baselines) > 1 else ""
-        chosen = "" if analysis.against else "; --against chooses another"
-        note = f"Compared with {base}{alike}{chosen}. {PER_PAIR} {note}"
+    return [_of_mode(analysis, front) for front in analysis.answers.fronts]
+
+
+def _of_mode(analysis: Analysis, front: Front) -> Table:
+    names, mode = labels(analysis.answers.series, analysis.suspects), front.mode
+    rows = analysis.rows[analysis.rows["mode"] == mode]
+    of_series = {str(row["series"]): row for _, row in rows.iterrows()}
+    times = rows.set_index("series")[TIME].dropna()
+    shown = sorted(
+        of_series, key=lambda series: (series in analysis.suspects, times.get(series, inf))
+    )
+    of = f", {batch(rows, analysis.sweep.request.batch_tokens)}" if mode in PASSES else ""
     return table(
-        sorted(found.series, key=lambda series: times.get(series, inf)),
-        [Column("Mechanism", words, "series"), *columns],
-        name="answer",
-        title=f"The answer at N = {units.count(found.seq_len)} ({timed_by(analysis.rows)}"
-        f"{of if {*modes} & {*PASSES} else ''}{per_layer(analysis.rows)})",
-        note=note.strip(),
+        shown,
+        [Column("Mechanism", words, "series"), *_columns(analysis, front, of_series)],
+        name=f"answer_{mode}",
+        title=f"The answer in {mode} at N = {units.count(front.seq_len)} ({timed_by(rows)}{of}"
+        f"{per_layer(rows)}){''.join(_failed(analysis, front, names))}",
+        note=" ".join(_notes(analysis, front, names)),
     )
 
 
-def _columns(analysis: Analysis, mode: str, names: dict[str, str]) -> Iterator[Column]:
+def _failed(analysis: Analysis, front: Front, names: Mapping[str, str]) -> Iterator[str]:
+    """What a heading says of a series that was chosen to compare with, and was not timed there."""
+    if analysis.speedups is not None and (lost := analysis.not_compared(front.mode)):
+        of_mode = analysis.cases[analysis.cases["mode"] == front.mode]
+        there = of_mode[of_mode["seq_len"] == front.seq_len].set_index("series")
+        for name in lost:
+            case = there.loc[name] if name in there.index else None
+            ended = None if case is None else _ended(str(case["outcome"]), str(case["cause"]))
+            yield f"; not compared with {names[name]}, which has no time there"
+            yield f" ({ended})" if ended else ""
+
+
+def _notes(analysis: Analysis, front: Front, names: Mapping[str, str]) -> Iterator[str]:
+    """With what the series are compared, and how far each went."""
+    bases = analysis.baselines_by_mode[front.mode]
+    if analysis.speedups is not None:
+        alike = " of the same sizes" if len(bases) > 1 else ""
+        chosen = "" if {*analysis.against} & {*bases} else "; --against chooses another"
+        base = compared_with(names, bases, analysis.suspects)
+        yield f"Compared with {base}{alike}{chosen}."
+    if front.is_short:
+        yield (
+            f"N = {units.count(front.seq_len)} is the longest length at which all that are compared"
+            " were timed; the last column is the longest length of each."
+        )
+    if front is analysis.answers.fronts[-1]:
+        yield from filter(None, (PER_PAIR * (analysis.speedups is not None), in_full(names)))
+
+
+def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Iterator[Column]:
     """The columns of a mode, whose cells are made from the names of series."""
-    rows = {row["series"]: row for _, row in analysis.rows.iterrows() if row["mode"] == mode}
-    title, steps, bases = find(mode).title, mode not in PASSES, analysis.baselines
+    mode, frame = front.mode, Frame([*rows.values()])
+    steps, bases = find(mode).steps, analysis.baselines_by_mode[mode]
 
     def column(heading: str, key: str, cell: Callable[[Row], Cell]) -> Column:
-        def of_series(series: str) -> Cell:
-            return cell(rows[series]) if series in rows else EMPTY
-
-        return Column(f"{title}{heading}", of_series, f"{mode}_{key}")
+        return Column(heading, lambda series: cell(rows[series]), f"{mode}_{key}")
 
     def time(row: Row) -> Cell:
         return measured_or_why(row, TIME, lambda row: milliseconds(row, row["batch_scale"]))
@@ -169,36 +236,35 @@ def _columns(analysis: Analysis, mode: str, names: dict[str, str]) -> Iterator[C
             return speedup_cell(row["ratio"], row["ratio_low"], row["ratio_high"])
         return Cell("1", 1.0) if row["series"] in bases and row[TIME] > 0 else EMPTY
 
-    step = per_step(analysis.rows[analysis.rows["mode"] == mode], "token")
-    yield column(f", ms per {step}" if steps else ", ms", "ms", time)
+    def faster(row: Row) -> Cell:
+        known = analysis.about(Question.FASTER_FROM, mode, row["series"], bases)
+        return faster_at(next(iter(known), None))
+
+    step = per_step(frame, "token")
+    yield column(f"ms per {step}" if steps else "ms", "ms", time)
     if step != "token":
         token = partial(measured_or_why, metric=TIME, cell=of_token)
-        yield column(", ms per token", "token_ms", token)
+        yield column("ms per token", "token_ms", token)
     if analysis.speedups is not None:
-        yield column(f" vs {compared_with(names, bases)}", "speedup", speedup)
-        yield column(": faster from N", "faster_from", _faster_from)
-    if DEVICE_TIME in {*analysis.rows["clock"]}:
+        base = compared_with(analysis.answers.series, bases, analysis.suspects)
+        yield column(f"vs {base}", "speedup", speedup)
+        yield column("faster at N", "faster_from", faster)
+    if DEVICE_TIME in {*frame["clock"]}:
         share = partial(number, text=units.percent)
-        yield column(", of the peak", "peak_share", lambda row: share(row["peak_share"]))
+        yield column("of the peak", "peak_share", lambda row: share(row["peak_share"]))
     if steps:
-        yield column(": state", STATE, lambda row: number(row[STATE] / row["batch"], units.size))
+        yield column("state", STATE, lambda row: number(row[STATE] / row["batch"], units.size))
     else:
-        yield column(": peak, MiB", "peak_mib", lambda row: counted(row[MEMORY] / units.MIB))
+        yield column("peak, MiB", "peak_mib", lambda row: counted(row[MEMORY] / units.MIB))
+    if front.is_short:
+        longest = partial(_longest, front)
+        yield column("longest N", "longest", longest)
 
 
-def _faster_from(row: Row) -> Cell:
-    """From which length on a series is faster than the baseline, or up to which."""
-    match row["answer_ahead"], row["answer_back"]:
-        case CrossoverKind.FROM, _:
-            return crossing(row, "_ahead")
-        case CrossoverKind.ALWAYS, _:
-            return Cell("all")
-        case _, CrossoverKind.ALWAYS:
-            return Cell(NEVER)
-        case _, CrossoverKind.FROM:
-            back = crossing(row, "_back")
-            return Cell(NEVER if back.value is None else f"up to {back.text}")
-    return Cell(str(CrossoverKind.UNCLEAR)) if units.has_value(row["ratio"]) else EMPTY
+def _longest(front: Front, row: Row) -> Cell:
+    """The longest length at which a series was timed."""
+    length = front.reached.get(str(row["series"]))
+    return EMPTY if length is None else number(length, units.count)
 
 
 def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
@@ -218,23 +284,15 @@ def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
 
 
 def _reason(lost: Unmeasured) -> str:
-    """`budget`; `failed: …` where a short reason says more."""
-    full = clean(lost.reason)
-    says_more = lost.outcome in ENDED_BY and 0 < len(full) <= LONGEST_REASON
-    return f"{_ended(lost)}: {full}" if says_more else _ended(lost)
+    """`budget`; `failed: …` where a reason says more, cut at its end if it is long."""
+    ended, full = _ended(lost.outcome, lost.cause), clean(lost.reason)
+    if lost.outcome not in ENDED_BY or not full:
+        return ended
+    return (
+        f"{ended}: {full if len(full) <= LONGEST_REASON else full[:LONGEST_REASON].rstrip() + ' …'}"
+    )
 
 
-def _ended(lost: Unmeasured) -> str:
+def _ended(outcome: str, cause: str) -> str:
     """`budget`, `out of memory`: what ended a series, in a word or two."""
-    return outcome_phrase(lost.outcome, lost.cause).removeprefix("over ")
-
-
-def between(lengths: Sequence[int], every: Sequence[int]) -> list[str]:
-    """`128 to 512`, `4,096`: a text for each run of lengths that are neighbours in `every`."""
-    runs: list[list[int]] = []
-    for length in lengths:
-        if runs and every.index(length) == every.index(runs[-1][-1]) + 1:
-            runs[-1].append(length)
-        else:
-            runs.append([length])
-    return [units.between(run[0], run[-1]) for run in runs]
+    return outcome_phrase(outcome, cause).removeprefix("over ")

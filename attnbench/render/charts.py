@@ -44,7 +44,9 @@ def charts(analysis: Analysis) -> dict[str, Any] | None:
     cases, every = analysis.cases, (*_costs(analysis), *_speedup(analysis))
     if not (made := {one["key"]: one for one in every if one["points"]}):
         return None
-    names, styles = labels(cases["series"]), series_styles(cases["series"])
+    suspects = analysis.suspects
+    names = labels(cases["series"], suspects)
+    styles = series_styles(cases["series"], suspects)
     spec = json.loads(WEB.joinpath("chart.vl.json").read_text())
     lengths = {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))}
     spec["encoding"]["x"]["axis"] |= {
@@ -79,7 +81,7 @@ def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
     """How many times faster than the baseline each series is, if there is one."""
     if (found := analysis.speedups) is None:
         return
-    base = compared_with(analysis.cases["series"], analysis.baselines)
+    base = compared_with(analysis.cases["series"], analysis.baselines, analysis.suspects)
     label, ratios = f"speed-up over {base}{per_layer(analysis.cases)}", found["ratio"]
     drawn = found.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
     yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", Unit.RATIO)

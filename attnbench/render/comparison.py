@@ -9,6 +9,7 @@ from attnbench import units
 from attnbench.analysis.compare import Comparison
 from attnbench.metrics import TABLE
 from attnbench.render.check_page import verdict_label
+from attnbench.render.conclusions import between
 from attnbench.render.grid import Column, Table, bounded, table, words
 from attnbench.statistics.verdict import Verdict
 
@@ -25,13 +26,14 @@ def changes(comparison: Comparison) -> Table:
     missing = rows["first"].isna() | rows["second"].isna()
     far = np.log(rows["ratio"].where(rows["ratio"] > 0)).abs()
     rows = rows.assign(far=far, what=rows["metric"].mask(missing, ""))
+    every = sorted({*map(int, rows["seq_len"])})
     rows = rows[missing | rows["verdict"].isin((Verdict.SLOWER, Verdict.FASTER))]
     rows = rows.sort_values("far", ascending=False, kind="stable")
     groups = rows.groupby(["series", "mode", "what", "verdict", "reason"], sort=False)
     return table(
         (
             own.iloc[len(own) // 2].to_dict()
-            | {"n": units.between(own["seq_len"].min(), own["seq_len"].max())}
+            | {"n": ", ".join(between(sorted({*map(int, own["seq_len"])}), every))}
             | {"metrics": ", ".join(TABLE[key].label for key in own["metric"].unique())}
             for _, own in groups
         ),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.standings import Winner
+from attnbench.analysis.conclusions import Conclusion
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
@@ -69,7 +69,9 @@ def timed_by(cases: Frame) -> str:
     return "time"
 
 
-def latency(cases: Frame, mode: str, tokens: int | None, winners: Sequence[Winner] = ()) -> Table:
+def latency(
+    cases: Frame, mode: str, tokens: int | None, leaders: Sequence[Conclusion] = ()
+) -> Table:
     """Milliseconds per batch of `tokens` tokens, or of the sweep's; in decode, of one step."""
     facts, clock = find(mode), timed_by(cases)
     own = cases[cases["mode"] == mode]
@@ -88,7 +90,7 @@ def latency(cases: Frame, mode: str, tokens: int | None, winners: Sequence[Winne
         title=f"{title}{f' ({clock})' if clock != 'time' else ''}{per_layer(cases)}",
         across="time_ms",
         note=" ".join(notes),
-        winners=winners,
+        leaders=leaders,
     )
 
 
@@ -106,7 +108,7 @@ def per_token(cases: Frame, mode: str) -> Table:
     )
 
 
-def measured(cases: Frame, mode: str, metric: Metric, winners: Sequence[Winner] = ()) -> Table:
+def measured(cases: Frame, mode: str, metric: Metric, leaders: Sequence[Conclusion] = ()) -> Table:
     """The values of a metric, with the 95 % interval if it has one."""
     unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
     more = f", with parameters{find(mode).peak}" if metric.key == MEMORY else ""
@@ -121,7 +123,7 @@ def measured(cases: Frame, mode: str, metric: Metric, winners: Sequence[Winner] 
         note=f"{units.capitalised(metric.description)}{more}."
         + (f" {INTERVALS}" if metric.interval else "")
         + (" 1 MiB = 2^20 bytes." if metric.unit is Unit.BYTES else ""),
-        winners=winners,
+        leaders=leaders,
     )
 
 
@@ -148,22 +150,18 @@ def by_length(
     mode: str,
     metric: str,
     cell: Callable[[Row], Cell],
-    winners: Sequence[Winner] = (),
+    leaders: Sequence[Conclusion] = (),
     *,
     note: str,
     **further: Any,
 ) -> Table:
     """A row per series and a column per length of the frame, of whatever mode.
 
-    Where `metric` was not measured, the cell says why. The `winners` are the best, with what ties.
-    `further` fields of the table are its name, title and `across`.
+    Where `metric` was not measured, the cell says why. What the conclusions on the cheapest at each
+    length, `leaders`, call the best is bold. `further` fields of the table are its name, title and
+    `across`.
     """
-    best = {
-        (series, winner.seq_len)
-        for winner in winners
-        if winner.mode == mode and not winner.unsure
-        for series in (winner.first, *(rival.series for rival in winner.ties))
-    }
+    best = {(series, n) for one in leaders for series in one.best for n in one.scope.lengths}
 
     def marked(row: Row) -> Cell:
         found, of = cell(row), (row["series"], row["seq_len"])

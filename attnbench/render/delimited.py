@@ -2,19 +2,24 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from attnbench.analysis.summary import Frame
 from attnbench.render.grid import Cell, Table, Value, clean, snake_case
+from attnbench.render.names import row_series
 from attnbench.units import NOTHING
 
 # a spreadsheet reads a cell that begins with one of these, or its wide form, as a formula
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def table(table: Table) -> bytes:
+def table(table: Table, suspects: Mapping[str, str] = MappingProxyType({})) -> bytes:
     """Numbers as numbers, in full precision; no column mixes them with words.
+
+    Of a sweep with `suspects`, which are not ranked for a reason, by their names, a last column has
+    the reason.
 
     A column of estimates is followed by its bounds, a column of numbers with words in some cells
     by a column of those. A table across lengths becomes one row for each series and length.
@@ -30,6 +35,9 @@ def table(table: Table) -> bytes:
             columns[f"{key}_high"] = [cell.high for cell in cells]
         if (numeric and any(map(_words, cells))) or key == across:
             columns[f"{key}_note"] = [*map(_words, cells)]
+    if suspects and (named := [row_series(table, row) for row in table.rows]):
+        reasons = [[suspects[name] for name in own if name in suspects] for own in named]
+        columns["suspect"] = ["; ".join(own) for own in reasons]
     return _written([columns, *zip(*columns.values(), strict=True)])
 
 
@@ -41,7 +49,9 @@ def _long(table: Table) -> Table:
         for length, cell in zip(table.columns[1:], row[1:], strict=True)
     )
     keys = (table.keys[0], "seq_len", table.across)
-    return replace(table, columns=keys, keys=keys, rows=tuple(rows), across="")
+    return replace(
+        table, columns=(table.columns[0], *keys[1:]), keys=keys, rows=tuple(rows), across=""
+    )
 
 
 def _words(cell: Cell) -> str:

@@ -26,8 +26,12 @@ def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
     ratio = factor(last.ratio, last.low, last.high)
     times = " against ".join(units.seconds(row[TIME]) for row in (last.a, last.b))
     a, b = last.a["series"], last.b["series"]
-    yield f"{a} takes {ratio} the time of {b} at level {last.level}: {times}."
-    more = [f"{1e3 * (one.a[TIME] - one.b[TIME]):+.3g} ms at level {one.level}" for one in timed]
+    apart = last.low > 1 or last.high < 1
+    doubt = "" if apart else ", which is not shown to differ"
+    yield f"{a} takes {ratio} the time of {b} at level {last.level}{doubt}: {times}."
+    more = [
+        f"{1e3 * (one.a[TIME] - one.b[TIME]):+.3g} ms at level {_level(one, last)}" for one in timed
+    ]
     yield f"The difference is {', '.join(more)}."
 
 
@@ -42,7 +46,7 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
             Column(
                 "Cost", lambda row: words(TABLE[row[0]].label + (", ms" if row[0] == TIME else ""))
             ),
-            Column("Level", lambda row: words(row[1].level)),
+            Column("Level", lambda row: words(_level(row[1], levels[-1]))),
             Column("A", lambda row: _cell(row[0], row[1].a)),
             Column("B", lambda row: _cell(row[0], row[1].b)),
             Column("A over B", lambda row: _ratio(*row)),
@@ -54,6 +58,16 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
         f" forward pass. {INTERVALS}",
         leading=2,
     )
+
+
+def _level(level: LevelCosts, titled: LevelCosts) -> str:
+    """The level, and the forms that ran at it where these are not the `titled` ones."""
+    ran = [
+        one["series"]
+        for one, usual in ((level.a, titled.a), (level.b, titled.b))
+        if one["series"] != usual["series"]
+    ]
+    return f"{level.level} ({', '.join(ran)})" if ran else level.level
 
 
 def _cell(key: str, row: Row) -> Cell:

@@ -30,7 +30,7 @@ from attnbench.records import PASSES
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.cost_tables import batch, per_layer, per_step, timed_by
 from attnbench.render.grid import quantity
-from attnbench.render.styles import labels, series_styles, tinted
+from attnbench.render.styles import SUSPECT, labels, series_styles, tinted
 
 # The narrowest text width of the usual one-column styles (NeurIPS), in inches: no style has to
 # shrink a figure below its type size.
@@ -116,15 +116,15 @@ def decode_figure(cases: Frame, mode: str) -> Figure:
 def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
     """A metric of each case, times `scale`, from short to long.
 
-    Columns: series, mode, seq_len; `value` with its interval `low` to `high`, NaN where nothing was
-    measured, for this `reason`; `guess`, a prediction there, if any; `height`, what is drawn of the
-    two.
+    Columns: series, mode, seq_len, suspect; `value` with its interval `low` to `high`, NaN where
+    nothing was measured, for this `reason`; `guess`, a prediction there, if any; `height`, what is
+    drawn of the two.
     """
     columns = [*metric.estimate[:3], PREDICTED.get(metric.key, "")]
     found = cases.reindex(columns=columns).astype(float)
     found = found.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
     guess = found["guess"].mask(found["value"].notna())
-    made = cases[["series", "mode", "seq_len"]].assign(
+    made = cases[["series", "mode", "seq_len", "suspect"]].assign(
         value=found["value"],
         guess=guess,
         height=found["value"].fillna(guess),
@@ -153,7 +153,8 @@ def _figure(
     order = dict.fromkeys(
         (*ends.sort_values(ascending=False, kind="stable").index, *every["series"])
     )
-    names, styles = labels(order), series_styles(order)
+    suspects = {*every.loc[every["suspect"] != "", "series"]}
+    names, styles = labels(order, suspects), series_styles(order, suspects)
     short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
     with styled():
         figure, above = Figure(figsize=(WIDTH, WIDTH), dpi=DPI), False
@@ -202,6 +203,8 @@ def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> No
 
 def _notes(every: Frame, names: Mapping[str, str], above: bool) -> Iterator[str]:
     """What is missing in panels, and what open markers, arrows and bars are, if any."""
+    if (every["suspect"] != "").any():
+        yield f"{SUSPECT} suspect, not ranked."
     lost = every[every["height"].isna()]
     for why, own in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
         which = ", ".join(names[name] for name in own["series"].unique())

@@ -75,13 +75,14 @@ class Table:
 class Report(NamedTuple):
     """What the page and the Markdown of a sweep hold: lines of plain text, and tables.
 
-    `answers` are sentences by their headings; the first of the tables has the answers.
+    `answers` are sentences by their headings, `leading` the tables that stand beside them.
     """
 
     name: str
     answers: Mapping[str, str]
     warnings: Sequence[str]
     conditions: Sequence[str]
+    leading: Sequence[Table]
     tables: Sequence[Table]
 
 

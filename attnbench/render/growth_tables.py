@@ -5,17 +5,19 @@ A paper's table keeps its layout, with the measured exponents next to what is pr
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
 from attnbench import units
+from attnbench.analysis.conclusions import Answer, Conclusion
 from attnbench.analysis.scaling import CrossoverKind, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import DRAWN, MEMORY
 from attnbench.records import PASSES, CardFacts
+from attnbench.render.conclusions import faster_at
 from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table, words
 
 SYMBOLS = "N, n: length; d, D: width; attnbench models NAME explains the others."
@@ -31,7 +33,12 @@ def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
     """Table 7 of the Fastformer paper, with counted and measured costs; `fits` are of `scaling`."""
     length, printed = int(cases["seq_len"].max()), {c.mechanism: c.complexity for c in cards}
     longest = cases[cases["seq_len"] == length].drop_duplicates("series").set_index("series")
-    known = longest.assign(flops_per_token_at_longest=longest["flops"] / longest["outputs"])
+    # of a module without a card they were counted where it ran
+    counted = cases.dropna(subset="parameters").sort_values("seq_len").groupby("series")
+    known = longest.assign(
+        parameters=counted["parameters"].last(),
+        flops_per_token_at_longest=longest["flops"] / longest["outputs"],
+    )
     swept = fits.drop_duplicates("series").set_index("series")["mechanism"]
     return table(
         known.reindex(swept.index).assign(mechanism=swept).reset_index().to_dict("records"),
@@ -55,34 +62,46 @@ def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
     )
 
 
-def crossovers(pairs: Frame, baselines: Sequence[str] = (), of: str = "") -> Table:
-    """The length from which one series is cheaper than another, for pairs that cross.
+def crossovers(
+    conclusions: Iterable[Conclusion], baselines: Collection[str] = (), of: str = ""
+) -> Table:
+    """The lengths at which one series becomes faster than another, for pairs that cross.
 
-    `pairs` are those of `scaling.crossovers`. With a baseline, what is always cheaper is shown too.
-    `of` ends the title.
+    `conclusions` are those on *faster from*. With a baseline, what is faster at all that was
+    measured is shown too. `of` ends the title.
     """
+    pairs: dict[tuple[str, str], dict[str, Conclusion]] = {}
+    modes: dict[str, None] = {}
+    for one in conclusions:
+        pairs.setdefault((one.series[0], one.against[0]), {})[one.mode] = one
+        modes[one.mode] = None
 
-    def in_mode(mode: str) -> Column:
-        return Column(mode.capitalize(), lambda row: crossing(row.get(mode)))
+    def in_mode(mode: str, pair: tuple[str, str]) -> Cell:
+        return faster_at(pairs[pair].get(mode))
 
-    rows = []
-    for (a, b), own in pairs.groupby(["series", "other"], sort=False):
-        told = {CrossoverKind.FROM, *([CrossoverKind.ALWAYS] if {a, b} & {*baselines} else ())}
-        if own["answer"].isin(told).any():
-            modes = {row["mode"]: row for _, row in own.iterrows()}
-            rows.append({"faster": a, "than": b, **modes})
+    def is_shown(pair: tuple[str, str]) -> bool:
+        answers = {one.answer for one in pairs[pair].values()}
+        faster = {Answer.ALL, Answer.FASTER_AT} if {*pair} & {*baselines} else set[Answer]()
+        return bool(answers & {Answer.FROM, *faster})
+
+    names = [*dict.fromkeys(name for pair in pairs for name in pair)]
+
+    def order(pair: tuple[str, str]) -> list[int]:
+        return [names.index(name) for name in pair]
+
     return table(
-        rows,
+        sorted(filter(is_shown, pairs), key=order),
         [
-            Column.words("Faster", "faster"),
-            Column.words("Than", "than"),
-            *map(in_mode, dict.fromkeys(pairs["mode"])),
+            Column("Faster", lambda pair: words(pair[0])),
+            Column("Than", lambda pair: words(pair[1])),
+            *(Column(mode.capitalize(), partial(in_mode, mode)) for mode in modes),
         ],
         name="crossovers",
         title=f"Crossover lengths (time{of}), tokens",
-        note="The length from which the first needs less time than the second, interpolated between"
-        " measured lengths, with a 95 % confidence interval; ≤ marks a crossing at or before the"
-        " shortest length. Pairs that are not listed do not cross, or cannot be told apart.",
+        note="The lengths at which the first needs less time than the second. A length between"
+        " measured ones is interpolated; its brackets are the measured length at which it is shown"
+        " not to be faster, and the one from which on it is. “to” ends what was measured of both."
+        " Pairs that are not listed do not cross, or cannot be told apart.",
     )
 
 

@@ -15,14 +15,13 @@ def page(report: Report, pictures: Iterable[str]) -> bytes:
     """Answers with their table, warnings, conditions and pictures, then the other tables."""
     notes = [*(f"Warning: {warning}" for warning in report.warnings), *report.conditions]
     answers = _listed(map(": ".join, report.answers.items()))
-    first, *others = map(table, report.tables)
     parts = [
         f"# {escape(report.name)}\n\n## {TITLE}\n\n{answers}\n",
-        first,
+        *map(table, report.leading),
         f"## Conditions\n\n{_listed(notes)}\n",
         *(f"![{name.partition('.')[0]}]({name})" for name in pictures),
         "",
-        *others,
+        *map(table, report.tables),
     ]
     return "\n".join(parts).encode()
 

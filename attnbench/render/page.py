@@ -4,22 +4,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attnbench import units
+from attnbench.analysis.conclusions import Question
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.records import PASSES, Sweep
 from attnbench.render import charts, cost_tables, delimited, exports, html, latex, markdown
 from attnbench.render.answers import answer, not_measured, sentences
+from attnbench.render.conclusions import listed
 from attnbench.render.conditions import conditions
 from attnbench.render.cost_tables import per_step, timed_by
 from attnbench.render.figures import cost_figure, decode_figure, saved
 from attnbench.render.grid import Report, Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
-from attnbench.render.names import named
+from attnbench.render.names import named, suspects_last
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ANSWER = "answer_"  # with which the names of the tables of answers begin
 # columns of the summary that only the program needs
 INTERNAL = ("key", "match", "sizes", "batch_scale")
 
@@ -35,7 +38,7 @@ def report_files(
     unless given.
     """
     sweep, cases = analysis.sweep, analysis.cases
-    tables = tables or [*report_tables(analysis)]
+    tables, suspects = tables or [*report_tables(analysis)], analysis.suspects
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     described = captions(cases, sweep)
     pictures = {
@@ -45,20 +48,23 @@ def report_files(
         if end not in exports.FORMATS
     }
     files = {file: content for file, content in pictures.items() if file[-3:] in formats}
-    labelled = named(tables, cases["series"])
+    labelled = named(tables, cases["series"], suspects)
+    leading = [table for table in labelled if table.name.startswith(ANSWER)]
     report = Report(
-        sweep.name,
-        sentences(analysis.answers),
-        analysis.warnings,
-        conditions(analysis),
-        labelled,
+        name=sweep.name,
+        answers=sentences(analysis),
+        warnings=analysis.warnings,
+        conditions=conditions(analysis),
+        leading=leading,
+        tables=[table for table in labelled if table not in leading],
     )
     by_caption = {text: pictures[f"{stem}.png"] for stem, text in described.items()}
     files |= exports.files(analysis, formats)
     files["tables.md"] = markdown.page(report, [name for name in files if name.endswith(".png")])
     files["report.html"] = html.page(report, by_caption, charts.charts(analysis))
     files |= {f"{one.name}.tex": latex.table(one).encode() for one in labelled if one.rows}
-    files |= {f"{one.name}.csv": delimited.table(one) for one in tables}
+    files |= {f"{one.name}.csv": delimited.table(one, suspects) for one in tables}
+    files["conclusions.csv"] = delimited.table(listed(analysis.conclusions), suspects)
     return files | {"cases.csv": delimited.frame(recorded)}
 
 
@@ -91,23 +97,32 @@ def drawn(stem: str, analysis: Analysis) -> "Figure":
 
 
 def report_tables(analysis: Analysis) -> Iterator[Table]:
-    """Every table of the report, in reading order; the first has the answers."""
+    """Every table of the report, in reading order: the answers first, suspects last in each."""
+    return (suspects_last(table, analysis.suspects) for table in _tables(analysis))
+
+
+def _tables(analysis: Analysis) -> Iterator[Table]:
     cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
-    modes, cards, bases = analysis.modes, analysis.sweep.cards, analysis.baselines
-    yield answer(analysis)
+    modes, cards = analysis.modes, analysis.sweep.cards
+    yield from answer(analysis)
     for mode in modes:
-        yield cost_tables.latency(cases, mode, request.batch_tokens, found.fastest)
+        fastest = analysis.about(Question.FASTEST, mode)
+        yield cost_tables.latency(cases, mode, request.batch_tokens, fastest)
         if (cases.loc[cases["mode"] == mode, "step"] > 1).any():
             yield cost_tables.per_token(cases, mode)
     if analysis.speedups is not None:
         for mode in modes:
+            bases = analysis.baselines_by_mode[mode]
             yield cost_tables.speedup(cases, mode, bases, analysis.speedups)
-    for key, least in {MEMORY: found.least_memory, STATE: found.least_state}.items():
+    for key, question in {MEMORY: Question.LEAST_MEMORY, STATE: Question.SMALLEST_STATE}.items():
         for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
+            least = analysis.about(question, mode)
             yield cost_tables.measured(cases, mode, TABLE[key], least)
     yield complexity(cases, analysis.exponents, cards)
     yield from paper_tables(analysis.exponents, cards)
-    yield crossovers(analysis.crossovers, bases, cost_tables.per_layer(cases))
+    yield crossovers(
+        analysis.about(Question.FASTER_FROM), analysis.baselines, cost_tables.per_layer(cases)
+    )
     for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
         for mode in modes:
             yield cost_tables.measured(cases, mode, row)
@@ -122,5 +137,5 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    shown = ("answer", "latency_", "not_measured", *(["crossovers"] if analysis.against else ()))
+    shown = (ANSWER, "latency_", "not_measured", *(["crossovers"] if analysis.against else ()))
     return [table for table in tables if table.name.startswith(shown) and table.rows]

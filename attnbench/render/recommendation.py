@@ -1,27 +1,47 @@
 """What to choose at one length: a sentence for each mode, and a ranking."""
 
 from attnbench import units
+from attnbench.analysis.conclusions import Answer, Conclusion, Expected
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import MEMORY
+from attnbench.render.conclusions import in_order
 from attnbench.render.cost_tables import counted, factor, milliseconds, per_layer
 from attnbench.render.grid import Cell, Column, Table, bounded, number, table
 from attnbench.render.styles import labels
 
 
-def recommended(block: Frame) -> str:
-    """`inference: Fastformer, 1.18× [1.02, 1.36] as fast as Linformer.`; of one mode and sizes."""
-    names, first = block["series"].map(labels(block["series"])), block["rank"] == 1
-    said = " and ".join(names[first]) or "nothing that fits was measured"
-    if first.sum() > 1:
-        said += ", between which no difference is certain"
-    elif (block["rank"] > 1).any():
-        ratio = factor(*block[["ratio", "low", "high"]].iloc[1])
-        said += f", {ratio} as fast as {names.iloc[1]}"
+def recommended(conclusion: Conclusion, block: Frame) -> str:
+    """`inference at 4,096: Fastformer of 3 measured; Linformer needs 1.18× [1.02, 1.36] the time.`
+
+    `block` are the rows of `recommend` that the conclusion is about.
+    """
+    names = labels(block["series"], block.loc[block["suspect"] != "", "series"].to_list())
+    leaders = in_order([names[name] for name in conclusion.series])
+    match conclusion.answer:
+        case Answer.TIE:
+            said = f"{leaders}, of which none is shown to be slower"
+        case Answer.ALONE:
+            said = f"{leaders}, the only one that fits and was measured there"
+        case Answer.NOT_KNOWN if conclusion.series:
+            said = f"not known after one round, lowest so far {leaders}"
+        case Answer.NOT_KNOWN:
+            said = "nothing that fits was measured"
+        case _:
+            value = conclusion.value
+            ratio = factor(value.point, value.low, value.high)
+            said = f"{leaders}; {names[conclusion.rival]} needs {ratio} the time"
     late = block[block["rank"].isna() & (block["excluded"] == "") & (block["predicted_s"] > 0)]
-    guesses = (late["batch_scale"] * late["predicted_s"]).map(units.seconds)
-    if few := units.few(names[late.index] + " " + guesses):
+    guesses = (
+        late["series"].map(names)
+        + " "
+        + (late["batch_scale"] * late["predicted_s"]).map(units.seconds)
+    )
+    if few := units.few(guesses):
         said += f"; not measured, but predicted: {few}"
-    return f"{block['mode'].iloc[0]}: {said}."
+    if unknown := conclusion.expected(Expected.UNKNOWN):
+        said += f"; not known: {units.few(names[name] for name in unknown)}"
+    where = ", ".join(filter(None, (conclusion.mode, conclusion.scope.sizes)))
+    return f"{where} at {units.count(block['seq_len'].iloc[0])}: {said}."
 
 
 def ranking(advice: Frame) -> Table:

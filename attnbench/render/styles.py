@@ -5,7 +5,7 @@ Loads no drawing library.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,7 @@ HUES = ("#C14A00", "#000000", "#0A599D", "#40975F", "#BE75A1", "#EAA20F", "#53BC
 OWN = 2  # hues of the strongest alone, which later cycles leave out
 SHADES = (0.0, 0.42, 0.6, 0.22)  # how far towards black in each cycle of hues
 MARKERS = "osD^vPX<>ph*8dH"
+DAGGER = r"$\dagger$"
 FILLS = (0.0, 0.6, 0.3, 0.75, 0.45)  # how far towards white, inside the markers of each form
 # solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
 STROKES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 2, 2, 2, 2, 2)))
@@ -51,16 +52,21 @@ NAMES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 MECHANISMS = tuple(NAMES)
 STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with
+SUSPECT = "†"  # after the name of a series that is shown and not ranked
+OWN_MARKERS = MARKERS[len(HUES) :]  # of mechanisms that are not listed
 PERIOD = 300  # positions after which hue, shade, marker and line repeat together
 
 
-def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
+def series_styles(
+    series: Iterable[str], suspects: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
     """The matplotlib style of each series, by name, in points.
 
     Colour, marker and first line style are those of the mechanism, the same in every figure:
     mechanisms of one cycle of hues differ in colour, those of others in marker and line too. The
     lines of the strongest are strong. Forms, options and sizes of a mechanism, sorted by name,
-    differ in line style and in the shade inside the marker.
+    differ in line style and in the shade inside the marker. A mechanism that is not listed has no
+    marker of the first cycle, and the markers of `suspects` are daggers.
     """
     styles: dict[str, dict[str, Any]] = {}
     seen = Counter[str]()
@@ -72,15 +78,17 @@ def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
         cycle, place = divmod(at - OWN, len(HUES) - OWN) if at >= OWN else (0, at - OWN)
         colour = tinted(HUES[OWN + place], SHADES[cycle % len(SHADES)], 0.0)
         i, strong = seen[mechanism], mechanism in STRONGEST
+        markers = MARKERS if listed else OWN_MARKERS
+        marker = DAGGER if name in suspects else markers[at % len(markers)]
         seen[mechanism] += 1
         styles[name] = {
             "color": colour,
-            "marker": MARKERS[at % len(MARKERS)],
+            "marker": marker,
             "linestyle": STROKES[(cycle + i) % len(STROKES)],
             "markerfacecolor": tinted(colour, FILLS[i % len(FILLS)]),
             "markeredgecolor": colour,
             "linewidth": 1.5 if strong else 0.9,
-            "markersize": 4.0 if strong else 3.2,
+            "markersize": 5.0 if name in suspects else 4.0 if strong else 3.2,
             "markeredgewidth": 0.7,
             "zorder": 4.0 if strong else 3.0,
         }
@@ -110,15 +118,17 @@ def on_dark(colour: str) -> str:
     return "#E6E6E3" if colour == "#000000" else tinted(colour, 0.4)
 
 
-def labels(names: Iterable[str]) -> dict[str, str]:
+def labels(names: Iterable[str], suspects: Collection[str] = ()) -> dict[str, str]:
     """The label of each series: the mechanism as papers name it, and what else makes it unique.
 
-    Form and options are added where they distinguish series: `Transformer (sdpa) D=64`.
+    Form and options are added where they distinguish series: `Transformer (sdpa) D=64`. The labels
+    of `suspects` end in a dagger.
     """
     texts = {name: _candidates(name) for name in names}
     uses = [Counter(column) for column in zip(*texts.values(), strict=True)]
     return {
         name: next((text for text, n in zip(own, uses, strict=True) if n[text] == 1), own[-1])
+        + (f" {SUSPECT}" if name in suspects else "")
         for name, own in texts.items()
     }
 

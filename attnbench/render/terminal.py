@@ -47,21 +47,31 @@ def table(table: Table, width: int) -> RenderableType:
 
 
 def _grid(table: Table, columns: Sequence[int], width: int) -> rich.table.Table:
-    """These columns, of which the first takes at most half the width."""
+    """These columns, of which the first takes at most half the width.
+
+    The lines of a name that is longer are indented, so that none looks like a row of its own.
+    """
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for i in columns:
         number, heading = i > 0 and table.aligned[i], clean(table.columns[i])
-        texts = [*(clean(row[i].text) for row in table.rows), *heading.split()]
+        texts = [*(_shown(row[i].text, i, width) for row in table.rows), *heading.split()]
         grid.add_column(
             Text(heading),
             justify="right" if number else "left",
             overflow="fold",
-            width=max(map(cell_len, texts)) if number else None,
-            max_width=None if i else width // 2,
+            width=None if i and not number else max(map(cell_len, "\n".join(texts).split("\n"))),
         )
     for row in table.rows:
-        grid.add_row(*(Text(clean(row[i].text)) for i in columns))
+        grid.add_row(*(Text(_shown(row[i].text, i, width)) for i in columns))
     return grid
+
+
+def _shown(text: str, column: int, width: int) -> str:
+    """The text of a cell; that of the first column in lines of at most half the width."""
+    text, most = clean(text), width // 2
+    if column or cell_len(text) <= most:
+        return text
+    return textwrap.fill(text, most, subsequent_indent=" " * INDENT, break_on_hyphens=False)
 
 
 def _least(grid: rich.table.Table) -> int:

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
+from attnbench.analysis.conclusions import Answer
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
-from attnbench.analysis.scaling import CrossoverKind
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Cause, Mode, Part, Run
+from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
 from tests.sweeps import altered, lost, sweep
 
@@ -93,6 +93,33 @@ def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():
     assert analyse(sweep(("fastformer",))).speedups is None
 
 
+def failing(mechanism, *modes):
+    """What ends every case of a mechanism in these modes."""
+
+    def end(case):
+        gone = case.mechanism == mechanism and case.workload.mode in modes
+        return lost(case, Outcome.FAILED, reason="N must be a multiple of 64") if gone else None
+
+    return end
+
+
+def test_the_baseline_was_timed_where_the_answer_is_given():
+    series = ("multiple", "fastformer", "linformer")
+    every = analyse(sweep(series, lengths=SHORT, end=failing("multiple", *Mode)))
+    assert every.baselines == ("fastformer:eager",)
+    assert every.speedups["ratio"].notna().all()
+    # one that was timed in both modes, so that both compare with the same
+    one_mode = analyse(sweep(series, lengths=SHORT, end=failing("multiple", Mode.TRAINING)))
+    assert one_mode.baselines == ("fastformer:eager",)
+    chosen = analyse(one_mode.sweep, "multiple")
+    assert chosen.baselines_by_mode == {
+        "training": ("fastformer:eager",),
+        "inference": ("multiple:eager",),
+    }
+    assert chosen.not_compared("training") == ("multiple:eager",)
+    assert chosen.not_compared("inference") == ()
+
+
 def test_a_length_without_a_time_has_no_place():
     def end(case):
         return skipped(case) if case.workload.seq_len == 512 else None
@@ -114,26 +141,26 @@ def test_each_series_is_compared_with_the_transformer():
     whole = sweep(("transformer", "fastformer", "longformer"), **QUIET)
     found = crossed(whole)
     fast = found["inference", "fastformer:eager"]
-    assert fast["answer_ahead"] == CrossoverKind.ALWAYS
-    assert fast["to_len_ahead"] == 32_768  # the transformer has no time beyond
+    # the Transformer has no time beyond
+    assert fast["answer_ahead"] == Answer.FASTER_AT
+    assert fast["to_len_ahead"] == 32_768
     assert found["training", "fastformer:eager"]["to_len_ahead"] == 16_384
     # equal where 1.6 µs + 1.5 ns · N is 4 µs
     slow = found["training", "longformer:eager"]
-    assert (slow["answer_ahead"], slow["from_len_ahead"]) == (CrossoverKind.FROM, 128)
-    assert slow["low_ahead"] <= 1600 * 1.1
-    assert slow["high_ahead"] >= 1600 / 1.1
+    assert (slow["answer_ahead"], slow["from_len_ahead"]) == (Answer.FROM, 128)
+    assert (slow["low_ahead"], slow["high_ahead"]) == (1024, 2048)
     against = crossed(whole, "longformer")  # the Transformer is not called never faster
     row = against["training", "transformer:eager"]
-    assert row["answer_back"] == CrossoverKind.FROM
+    assert (row["answer_ahead"], row["answer_back"]) == (Answer.UP_TO, Answer.FROM)
     assert row["length_back"] == pytest.approx(1600, rel=0.1)
-    assert against["training", "fastformer:eager"]["answer_ahead"] == CrossoverKind.ALWAYS
+    assert against["training", "fastformer:eager"]["answer_ahead"] == Answer.ALL
 
 
 def test_after_one_round_nothing_is_certain():
     whole = sweep(rounds=1, **QUIET)
     found = analyse(whole).answers
     others = [row for (_, series), row in crossed(whole).items() if "transformer" not in series]
-    assert {row["answer_ahead"] for row in others} == {CrossoverKind.UNCLEAR}
+    assert {row["answer_ahead"] for row in others} == {Answer.NOT_KNOWN}
     assert all(math.isnan(row["ratio_low"]) for row in crossed(whole).values())
     for winner in found.fastest:
         assert winner.runner_up is None
@@ -151,16 +178,31 @@ def test_a_predicted_limit_is_one(cause):
     assert (limit.lengths, limit.cause, limit.is_limit) == ((512, 2048), cause, True)
 
 
-def test_the_table_is_at_the_longest_length_that_all_mechanisms_reached():
+def test_each_mode_has_its_answer_at_the_longest_length_that_all_mechanisms_reached_in_it():
     whole = sweep(("transformer", "fastformer"))
     found = analyse(whole)
-    assert found.answers.seq_len == 16_384  # in training; 32,768 in inference
-    assert set(found.rows["seq_len"]) == {16_384}
+    fronts = {front.mode: front for front in found.answers.fronts}
+    assert {mode: front.seq_len for mode, front in fronts.items()} == {
+        "training": 16_384,
+        "inference": 32_768,
+    }
+    assert fronts["training"].reached == {"transformer:eager": 16_384, "fastformer:eager": 65_536}
+    assert found.answers.seq_len == 16_384
     assert len(found.rows) == 4
     fast = found.rows[found.rows["series"] == "fastformer:eager"].set_index("mode")
-    truth = (1.6 + 1.5e-3 * 16_384) / 1.1
+    assert dict(fast["seq_len"]) == {"training": 16_384, "inference": 32_768}
+    truth = (1.6 + 1.5e-3 * 32_768) / 1.1
     assert fast.loc["inference", "ratio"] == pytest.approx(truth, rel=0.05)
-    assert fast.loc["inference", "ratio_low"] < truth < fast.loc["inference", "ratio_high"]
+
+
+@pytest.mark.parametrize(("reached", "short"), [(128, True), (512, False)])
+def test_a_front_is_short_where_most_series_went_more_than_four_times_as_far(reached, short):
+    def end(case):
+        late = case.mechanism == "transformer" and case.workload.seq_len > reached
+        return skipped(case) if late else None
+
+    (front,) = analyse(sweep(lengths=SHORT, modes=(Mode.TRAINING,), end=end)).answers.fronts
+    assert (front.seq_len, front.is_short) == (reached, short)
 
 
 def test_a_slower_form_of_the_same_function_does_not_hold_the_table_back():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnbench.analysis.recommend import recommend
+from attnbench.analysis.recommend import recommend, recommendations
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
@@ -21,6 +21,13 @@ QUIET = {"restart": 0.002, "noise": 0.002, "lengths": SHORT, "modes": (Mode.INFE
 
 def advised(whole, seq_len, memory=None):
     return recommend(analyse(whole), seq_len, memory)
+
+
+def text(whole, seq_len, memory=None):
+    """The sentence of a sweep of one mode."""
+    analysis = analyse(whole)
+    (pair,) = recommendations(analysis, recommend(analysis, seq_len, memory))
+    return recommended(*pair)
 
 
 def test_a_measured_length_is_ranked_by_measured_times():
@@ -112,14 +119,14 @@ def test_where_nothing_was_measured_it_says_so_and_what_is_predicted():
     whole = ended("fastformer", "linformer", "transformer")
     found = advised(whole, LONGEST)
     assert found["rank"].isna().all()
-    said = "inference: nothing that fits was measured; not measured, but predicted: Fastformer "
-    assert recommended(found).startswith(said)
+    said = "inference at 65,536: nothing that fits was measured; not measured, but predicted: Fast"
+    assert text(whole, LONGEST).startswith(said)
     largest = found["allocated_peak_bytes"].max()
-    _, fitting = recommended(advised(whole, LONGEST, largest - 1)).split("predicted: ")
+    _, fitting = text(whole, LONGEST, largest - 1).split("predicted: ")
     assert "Fastformer " in fitting
     assert "Transformer" not in fitting
-    nothing = recommended(advised(whole, LONGEST, 1.0))
-    assert nothing == "inference: nothing that fits was measured."
+    nothing = text(whole, LONGEST, 1.0)
+    assert nothing == "inference at 65,536: nothing that fits was measured."
     table = ranking(found)
     times = [row[table.columns.index("Time, ms")] for row in table.rows]
     assert all(time.value > 0 and time.text.endswith(" predicted") for time in times)
@@ -133,5 +140,8 @@ def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
     found = advised(whole, LONGEST)
     assert found["rank"].isna().tolist() == [False, True]
     assert list(found["excluded"]) == ["", ""]
-    said = "inference: Linformer; not measured, but predicted: Fastformer "
-    assert recommended(found).startswith(said)
+    said = (
+        "inference at 65,536: Linformer, the only one that fits and was measured there; not"
+        " measured, but predicted: Fastformer "
+    )
+    assert text(whole, LONGEST).startswith(said)

@@ -82,11 +82,12 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch, tmp_path):
 
 
 def test_a_sweep_says_what_it_found():
-    """Of several sizes, all in one table."""
+    """Of several sizes, all in one table for each mode."""
     sweep = attnbench.load(CROSSED)
     assert sweep.answer().startswith("- Fastest")
     assert sweep.answer()._repr_markdown_() == repr(sweep.answer())
-    assert sweep.answer().count("## The answer at N = ") == 1
+    modes = sweep.cases["mode"].nunique()
+    assert sweep.answer().count("## The answer in ") == modes
     assert not {"key", "match", "sizes"} & set(sweep.cases)
     assert len(sweep.cases) == len(stored(CROSSED).plan)
     assert len(sweep.ratios())

@@ -39,12 +39,12 @@ def test_a_report_and_its_page_open_with_what_the_sweep_found(folder: Path):
     page, text = ((folder / name).read_text() for name in ("report.html", "tables.md"))
     assert page.startswith("<!DOCTYPE html>")
     assert "## What the sweep found" in text
-    parts = ["Fastest in inference", "The answer at N"]
+    parts = ["Fastest in inference", "The answer in inference at N"]
     for shown, order in ((page, ["Request", *parts]), (text, [*parts, "Request"])):
         where = [shown.index(part) for part in order]
         assert where == sorted(where)
     found = json.loads(report(folder, "--json").stdout)
-    assert list(found) == ["answers", "rows", "warnings", "cases"]
+    assert list(found) == ["answers", "rows", "conclusions", "warnings", "cases"]
     assert found["answers"]["fastest"][0]["first"] == "fastformer:eager"
 
 
@@ -146,18 +146,18 @@ def recommended(*arguments, code=0):
 def test_each_mode_is_answered_in_a_sentence_above_one_table():
     done = recommended("--length", "512")
     first, second, _, title, *_ = done.stdout.splitlines()
-    assert first.startswith("inference: Fastformer, ")
-    assert first.endswith("] as fast as Transformer.")
-    assert second.startswith("training: Fastformer, ")
+    assert first.startswith("inference at 512: Fastformer; Transformer needs ")
+    assert first.endswith("] the time.")
+    assert second.startswith("training at 512: Fastformer; ")
     assert title == "Ranking at N = 512"
 
 
 def test_what_ran_out_of_memory_or_would_is_said():
     done = recommended("--length", "8k")
-    assert "training: Fastformer.\n" in done.stdout
+    assert "training at 8,192: Fastformer, the only one that fits and was measured" in done.stdout
     assert "can't allocate memory" in done.stdout
     done = recommended("--length", "512", "--memory", "1MiB", code=1)
-    assert "training: nothing that fits was measured." in done.stdout
+    assert "training at 512: nothing that fits was measured." in done.stdout
     assert "not known to fit into 1.000 MiB" in done.stdout
     assert "are of one case, not of a whole language model" in done.stdout
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench import units
-from attnbench.analysis.recommend import recommend
+from attnbench.analysis.conclusions import Question, about
+from attnbench.analysis.recommend import recommend, recommendations
 from attnbench.analysis.report import analyse
-from attnbench.analysis.standings import UNKNOWN, Place
-from attnbench.analysis.summary import Row
 from attnbench.records import Cause, Outcome, Sample
-from attnbench.render.answers import _faster_from, answer, between, not_measured, sentences
+from attnbench.render.answers import answer, not_measured, sentences
+from attnbench.render.conclusions import between
 from attnbench.render.cost_tables import factor
 from attnbench.render.names import named
 from attnbench.render.page import report_tables
@@ -37,8 +37,8 @@ def fit_to_read(text):
 @given(sweeps(), st.integers(20, 200))
 def test_answers_of_any_sweep_are_true_and_fit_to_read(whole, width):
     analysis = analyse(whole)
-    found, table = analysis.answers, answer(analysis)
-    texts = [*sentences(found).values()]
+    found, tables = analysis.answers, answer(analysis)
+    texts = [*sentences(analysis).values()]
     assert texts
     for text in texts:
         fit_to_read(text)
@@ -50,12 +50,17 @@ def test_answers_of_any_sweep_are_true_and_fit_to_read(whole, width):
         assert winner.runner_up is None or winner.runner_up.margin.low > 1
     gone = sum(len(missing.lengths) for missing in found.missing)
     assert gone == (analysis.cases["outcome"] != "ok").sum()
-    series = [] if found.seq_len is None else sorted(set(analysis.cases["series"]))
-    assert sorted(row[0].text for row in table.rows) == series
-    for row in table.rows:
-        for heading, cell in zip(table.columns, row, strict=True):
+    assert [table.name for table in tables] == [f"answer_{front.mode}" for front in found.fronts]
+    cells = [
+        (heading, cell)
+        for table in tables
+        for row in table.rows
+        for heading, cell in zip(table.columns, row, strict=True)
+    ]
+    if found.fronts:
+        for heading, cell in cells:
             assert not re.search(r"\b(nan|inf)\b", cell.text)
-            if " vs " in heading and (number := re.match(r"[\d.,]+", cell.text)):
+            if heading.startswith("vs ") and (number := re.match(r"[\d.,]+", cell.text)):
                 assert float(number[0].replace(",", "")) >= 1
                 assert ("slower" in cell.text) == (cell.value < 1)
 
@@ -71,7 +76,8 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
     found = recommend(analysis, seq_len, limit)
     shown = ranking(found)
     found = found[found["mode"] == mode].reset_index(drop=True)
-    fit_to_read(recommended(found))
+    for conclusion, block in recommendations(analysis, found):
+        fit_to_read(recommended(conclusion, block))
     assert not any(re.search(r"\b(nan|inf)\b", cell.text) for row in shown.rows for cell in row)
     assert sorted(found["series"]) == sorted(set(analysis.cases["series"]))
     ranked = found[found["rank"] > 0]
@@ -88,7 +94,7 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
 
 
 def text(whole):
-    return sentences(analyse(whole).answers)
+    return sentences(analyse(whole))
 
 
 def missing(whole):
@@ -98,12 +104,13 @@ def missing(whole):
     return [[cell.text for cell in row] for row in table.rows]
 
 
-def cells(table):
-    """The cells of each series by their headings."""
+def cells(whole, mode="inference", against=None):
+    """The cells of the answer in a mode by their headings, for each series."""
+    (table,) = [one for one in answer(analyse(whole, against)) if one.name == f"answer_{mode}"]
     return {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
 
 
-VERSUS = "Inference vs Transformer"
+VERSUS = "vs Transformer"
 QUIET = {"restart": 0.001, "noise": 0.001, "lengths": (128, 512, 2048)}
 RATIO = r"[\d.]+× \[[\d.]+, [\d.]+\]"
 
@@ -128,50 +135,25 @@ def test_lengths_are_told_in_runs_of_neighbours():
 
 def test_a_single_series_wins_nothing():
     whole = sweep(("fastformer",), **QUIET)
-    assert text(whole)["Fastest in training"] == "only Fastformer was measured at 128 to 2,048."
-    assert answer(analyse(whole)).columns == (
-        *("Mechanism", "Training, ms", "Training: peak, MiB"),
-        *("Inference, ms", "Inference: peak, MiB"),
-    )
+    assert text(whole)["Fastest in training"] == "Fastformer alone was measured at 128 to 2,048."
+    assert {table.columns for table in answer(analyse(whole))} == {("Mechanism", "ms", "peak, MiB")}
 
 
 def test_a_winner_is_named_where_its_ratio_has_an_interval_and_only_there():
     once = sweep(("fastformer", "longformer"), rounds=1, **QUIET)
     no_winner = "no winner after one round at 128 to 2,048, lowest so far Fastformer."
     assert text(once)["Fastest in training"] == no_winner
-    rows = cells(answer(analyse(once)))
-    assert rows["longformer:eager"]["Training: faster from N"].text == "cannot tell"
-    found = analyse(sweep(("fastformer", "longformer"), **QUIET)).answers
-    known = replace(found.fastest[0], seq_len=512)
-    rival = Place("longformer:eager", 2, UNKNOWN)
-    unsure = replace(known, seq_len=128, unsure=(rival,), runner_up=None)
-    said = sentences(replace(found, fastest=(unsure, known)))[f"Fastest in {known.mode}"]
-    assert re.match(r"Fastformer at 512 \(Longformer needs .* as much at 512\); no winner", said)
+    assert cells(once)["longformer:eager"]["faster at N"].text == "not known"
+    open_ = [*about(analyse(once).conclusions, Question.FASTEST)]
+    assert {one.decided_by for one in open_} == {"--budget 10m"}
 
 
 def test_the_share_of_the_peak_rate_stands_beside_the_times_of_a_gpu_alone():
-    heading = "Inference, of the peak"
+    heading = "of the peak"
     gpu = on_gpu(Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.1))
-    (row,) = cells(answer(analyse(gpu))).values()
+    (row,) = cells(gpu).values()
     assert row[heading].text == units.percent(row[heading].value)
-    assert heading not in answer(analyse(sweep(("fastformer",), **QUIET))).columns
-
-
-def test_what_is_slower_everywhere_is_never_faster():
-    row = Row(
-        {
-            "answer_ahead": "never within the sweep",
-            "answer_back": "from",
-            "length_back": 128.0,
-            "low_back": 128.0,
-            "high_back": 565.0,
-            "from_len_back": 128,
-            "ratio": 0.9,
-        }
-    )
-    assert _faster_from(row).text == "never"
-    row["length_back"], row["low_back"] = 300.0, 200.0
-    assert _faster_from(row).text == "up to 300 [200, 565]"
+    assert heading not in cells(sweep(("fastformer",), **QUIET))["fastformer:eager"]
 
 
 def test_nothing_measured_is_said():
@@ -229,6 +211,16 @@ def test_a_failure_is_told_with_its_reason():
     assert {(*row[2:],) for row in rows} == {("512", "failed: no such table")}
 
 
+def test_a_long_reason_is_cut_at_its_end():
+    reason = "RuntimeError: mat1 and mat2 shapes cannot be multiplied " + "x" * 200
+
+    def end(case):
+        return lost(case, Outcome.FAILED, reason=reason) if case.workload.seq_len == 512 else None
+
+    (row, _) = missing(sweep(("fastformer",), **QUIET | {"end": end}))
+    assert row[3] == f"failed: {reason[:160]} …"
+
+
 def test_the_answer_says_how_much_slower_and_from_where_on_faster():
     """At 512 tokens Longformer takes 1.7 times as long as the Transformer, from 1,600 on less."""
 
@@ -237,20 +229,20 @@ def test_the_answer_says_how_much_slower_and_from_where_on_faster():
         return lost(case, Outcome.TIMEOUT) if gone else None
 
     whole = sweep(("transformer", "fastformer", "longformer"), **QUIET, end=end)
-    rows = cells(answer(analyse(whole)))
+    rows = cells(whole)
     slow = rows["longformer:eager"]
     assert re.match(r"1\.6\d× slower \[1\.\d+, 1\.\d+\]", slow[VERSUS].text)
     assert slow[VERSUS].value == pytest.approx(0.592, rel=0.01)
-    assert slow["Inference: faster from N"].text.startswith("1,")
-    assert rows["fastformer:eager"]["Inference: faster from N"].text == "all"
+    assert re.fullmatch(r"from 1,\d+ \[512, 2,048\]", slow["faster at N"].text)
+    assert rows["fastformer:eager"]["faster at N"].text == "128 to 512"
     assert rows["transformer:eager"][VERSUS].text == "1"
-    assert rows["fastformer:eager"]["Inference: peak, MiB"].value == pytest.approx(65.9, rel=0.01)
+    assert rows["fastformer:eager"]["peak, MiB"].value == pytest.approx(65.9, rel=0.01)
 
 
 def test_series_are_named_as_in_figures_and_written_in_full_once():
     names = ("transformer:eager", "transformer:sdpa", "longformer")
     analysis = analyse(sweep(names, **QUIET))
-    found, *times = named([*report_tables(analysis)][:3], analysis.answers.series)
+    _, found, *times = named([*report_tables(analysis)][:4], analysis.answers.series)
     rows = {row[0].text for row in found.rows}
     assert rows == {"Transformer (eager)", "Transformer (sdpa)", "Longformer"}
     assert found.note.endswith("In full: longformer:eager.")
@@ -258,8 +250,21 @@ def test_series_are_named_as_in_figures_and_written_in_full_once():
 
 
 def test_the_baseline_is_told():
-    note = answer(analyse(sweep(("a", "transformer"), **QUIET))).note
-    assert note.startswith("Compared with Transformer; --against chooses another.")
+    notes = [table.note for table in answer(analyse(sweep(("a", "transformer"), **QUIET)))]
+    assert all(
+        note.startswith("Compared with Transformer; --against chooses another.") for note in notes
+    )
+
+
+def test_a_heading_says_which_chosen_baseline_has_no_time_there():
+    def end(case):
+        return lost(case, Outcome.FAILED, reason="N") if case.mechanism == "multiple" else None
+
+    whole = sweep(("multiple", "fastformer", "linformer"), **QUIET, end=end)
+    found, _ = answer(analyse(whole, "multiple"))
+    assert found.title.endswith("; not compared with multiple, which has no time there (failed)")
+    assert found.note.startswith("Compared with Fastformer; --against chooses another.")
+    assert cells(whole, against="multiple")["linformer:eager"]["vs Fastformer"].value > 0
 
 
 def test_long_lists_are_cut():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from attnbench.analysis.compare import compare
-from attnbench.analysis.recommend import recommend
+from attnbench.analysis.recommend import recommend, recommendations
 from attnbench.analysis.report import analyse
 from attnbench.api.sweeps import Sweep as Stored
 from attnbench.cli import console
@@ -146,7 +146,7 @@ def test_every_table_file_and_answer_is_made_of_any_sweep(whole, data):
     length = data.draw(st.sampled_from(whole.request.lengths))
     limit = data.draw(st.sampled_from([None, 1e5, 1e9]))
     advice = recommend(analysis, length, limit)
-    assert all(recommended(own) for _, own in advice.groupby(["mode", "sizes"]))
+    assert all(recommended(*pair) for pair in recommendations(analysis, advice))
     shown([ranking(advice)], analysis, 100)
 
 

@@ -57,13 +57,14 @@ def one(name: str) -> Table:
 
 def plain(name: str) -> Report:
     """A report without answers, warnings and conditions."""
-    return Report(name, {}, [], [], [one(name)])
+    return Report(name, {}, [], [], [], [one(name)])
 
 
 @pytest.mark.parametrize("name", NASTY)
 def test_a_name_is_shown_literally(name: str):
-    tables = [replace(one(name), name="answer"), one(name)]
-    made = html.page(Report(name, {name: name}, ["w", name], [name], tables), {name: b"x"})
+    answer = replace(one(name), name="answer_x")
+    report = Report(name, {name: name}, ["w", name], [name], [answer], [one(name)])
+    made = html.page(report, {name: b"x"})
     seen = Seen(made.decode().replace("<wbr>", ""))
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
@@ -113,7 +114,7 @@ def test_only_the_style_and_scripts_of_the_page_may_run():
 
 
 def test_answers_come_first_then_warnings_then_tables():
-    made = Report("s", {"Found": "fastest"}, ["busy"], ["asked"], [one("a"), one("t")])
+    made = Report("s", {"Found": "fastest"}, ["busy"], ["asked"], [one("a")], [one("t")])
     text = html.page(made).decode()
     read = ("s", "asked", "Found", "fastest", "1 warning: busy", "t")
     places = [text.index(f">{each}</") for each in read]

@@ -3,13 +3,14 @@
 import math
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench import units
+from attnbench.analysis.conclusions import Answer, Basis, Conclusion, Question, Scope, Value
 from attnbench.analysis.report import analyse
+from attnbench.render.conclusions import faster_at
 from attnbench.render.growth_tables import crossovers
 from attnbench.render.page import report_tables
 from tests.sweeps import sweep
@@ -53,29 +54,67 @@ def test_every_number_is_in_the_column_of_its_length(gone, unmeasured):
                 if cell.value is not None
             }
             cases = made.cases[made.cases["mode"] == mode]
-            assert shown == pytest.approx(dict(expected(cases, kind, *made.baselines)))
+            assert shown == pytest.approx(
+                dict(expected(cases, kind, *made.baselines_by_mode[mode]))
+            )
 
 
-def pair(a, b, answer, length=math.nan, mode="training"):
-    ends = {"answer": answer, "length": length, "low": length, "high": length, "from_len": 128}
-    return {"series": a, "other": b, "mode": mode, **ends}
+SWEEP = (128, 256, 512, 1024)
 
 
-@pytest.mark.parametrize(("length", "shown"), [(128.0, "≤ 128"), (512.0, "512")])
-def test_a_crossing_at_the_shortest_length_may_be_before_it(length, shown):
-    ((*_, cell),) = crossovers(pd.DataFrame([pair("a", "b", "from", length)])).rows
-    assert (cell.text, cell.value) == (shown, None if length == 128 else length)
+def pair(a, b, answer, lengths=SWEEP, mode="training", **ends):
+    return Conclusion(
+        question=Question.FASTER_FROM,
+        answer=answer,
+        mode=mode,
+        scope=Scope(lengths=lengths, of_sweep=SWEEP),
+        basis=Basis.MEASURED,
+        series=(a,),
+        against=(b,),
+        value=Value(**ends),
+    )
 
 
-def test_pairs_that_cross_are_listed_and_what_is_always_cheaper_than_a_baseline():
-    rows = [
-        *(pair("a", "b", "from", 512.0), pair("b", "a", "never"), pair("a", "c", "always")),
-        *(pair("b", "c", "always"), pair("c", "b", "never"), pair("b", "d", "cannot tell")),
-        pair("a", "b", "cannot tell", mode="inference"),
-    ]
-    found = crossovers(pd.DataFrame(rows), ["c"]).rows
-    assert [[cell.text for cell in row] for row in found] == [
-        ["a", "b", "512", "cannot tell"],
-        ["a", "c", "always", "–"],
-        ["b", "c", "always", "–"],
+BOTH = {"point": 300.0, "low": 256.0, "high": 512.0}
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "text", "value"),
+    [
+        (pair("a", "b", Answer.ALL), "all", None),
+        (pair("a", "b", Answer.NEVER), "never", None),
+        (pair("a", "b", Answer.FASTER_AT, (128, 256)), "128 to 256", None),
+        (pair("a", "b", Answer.SLOWER_AT, (128,)), "slower at 128", None),
+        (pair("a", "b", Answer.FASTER_AT, (128, 512)), "128 and 512", None),
+        (pair("a", "b", Answer.FROM, **BOTH), "from 300 [256, 512]", 300.0),
+        (pair("a", "b", Answer.FROM, SWEEP[:3], **BOTH), "from 300 [256, 512] to 512", 300.0),
+        (pair("a", "b", Answer.FROM, high=256.0), "from ≤ 256", None),
+        (pair("a", "b", Answer.UP_TO, **BOTH), "up to 300 [256, 512]", None),
+        (pair("a", "b", Answer.SLOWER_FROM, high=512.0), "slower from 512", None),
+        (pair("a", "b", Answer.NOT_KNOWN), "not known", None),
+        (None, "–", None),
+    ],
+)
+def test_where_one_is_faster_is_said_with_the_lengths_that_were_measured(conclusion, text, value):
+    cell = faster_at(conclusion)
+    assert (cell.text, cell.value) == (text, value)
+
+
+def test_pairs_that_cross_are_listed_and_what_is_faster_than_a_baseline():
+    found = crossovers(
+        [
+            pair("a", "b", Answer.FROM, **BOTH),
+            pair("b", "a", Answer.UP_TO, **BOTH),
+            pair("a", "c", Answer.ALL),
+            pair("b", "c", Answer.FASTER_AT, (128, 256)),
+            pair("c", "b", Answer.SLOWER_AT, (128, 256)),
+            pair("b", "d", Answer.NOT_KNOWN),
+            pair("a", "b", Answer.NOT_KNOWN, mode="inference"),
+        ],
+        ["c"],
+    )
+    assert [[cell.text for cell in row] for row in found.rows] == [
+        ["a", "b", "from 300 [256, 512]", "not known"],
+        ["a", "c", "all", "–"],
+        ["b", "c", "128 to 256", "–"],
     ]

@@ -46,12 +46,13 @@ def texts(table):
 
 
 def test_a_report_has_all_its_files(found, files):
-    assert {"fig2.png", "memory.png", "tables.md", "answer.tex", "cases.csv"} <= set(files)
+    assert {"fig2.png", "memory.png", "tables.md", "answer_training.tex", "cases.csv"} <= set(files)
     stems = {name.removesuffix(".csv") for name in files if name.endswith(".csv")}
     assert stems == {
-        *(f"{what}_{mode}" for what in ("latency", "memory", "speedup", "over_bound")
+        *(f"{what}_{mode}"
+          for what in ("answer", "latency", "memory", "speedup", "over_bound")
           for mode in ("training", "inference")),
-        *("answer", "not_measured", "cases"),
+        *("conclusions", "not_measured", "cases"),
         *("complexity", "crossovers"),
         *("survey_table1", "fastformer_table7"),
     }  # fmt: skip
