@@ -1,0 +1,86 @@
+"""Conclusions about sweeps of simulated worlds, compared with what is true there.
+
+`python -m tests.benchmarks.truth` does it with thousands of worlds.
+"""
+
+from functools import cache
+
+import pytest
+
+from attnbench.analysis import concluding, summary
+from attnbench.analysis.conclusions import Conclusion, Scope
+from attnbench.analysis.report import Analysis
+from tests.benchmarks.truth import Judge, baselines_wrong
+from tests.run.worlds import drawn, measured
+
+WORLDS = range(16)
+
+
+@cache
+def swept(seed):
+    """A world and its sweep, whose visits take longest to simulate."""
+    world = drawn(seed)
+    return world, measured(world)
+
+
+def wrong(judge):
+    """All that is logically false of one sweep."""
+    yield from baselines_wrong(judge)
+    for verdict in judge.verdicts():
+        yield from verdict.wrong
+
+
+def test_no_conclusion_says_more_than_was_measured_and_few_answers_are_false():
+    """Of answers with an interval 5 % may be false; many series of one world share their errors."""
+    judges = [Judge(*swept(seed)) for seed in WORLDS]
+    assert [text for judge in judges for text in wrong(judge)] == []
+    truths = [verdict.true for judge in judges for verdict in judge.verdicts()]
+    answered = [true for true in truths if true is not None]
+    assert len(answered) > 300
+    assert answered.count(False) <= 0.05 * len(answered)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "rule", "said"),
+    [
+        pytest.param(
+            Scope,
+            "spans",
+            property(lambda scope: len(scope.lengths) > 0),
+            "says of all lengths what few showed",
+            id="one length is enough for never",
+        ),
+        pytest.param(
+            concluding,
+            "left_out",
+            lambda rows, cost, least: iter(()),
+            "names a winner in silence on what was left out",
+            id="a winner among survivors",
+        ),
+        pytest.param(
+            summary,
+            "suspects",
+            lambda runs, names, too_fast: dict.fromkeys(names.values(), ""),
+            "ranks a suspect",
+            id="a suspect is ranked",
+        ),
+        pytest.param(
+            Conclusion,
+            "best",
+            property(lambda conclusion: conclusion.series),
+            "writes a single series in bold",
+            id="bold of one",
+        ),
+        pytest.param(
+            Analysis,
+            "_timed_at_front",
+            lambda analysis, mode: frozenset(analysis.cases["series"]),
+            "which was not timed",
+            id="a baseline that failed",
+        ),
+    ],
+)
+def test_a_wrong_rule_is_found(monkeypatch, where, name, rule, said):
+    monkeypatch.setattr(where, name, rule)
+    judges = (Judge(*swept(seed)) for seed in WORLDS)
+    assert any(said in text for judge in judges for text in wrong(judge))
