@@ -11,6 +11,7 @@ choose by content which tokens it reads.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ PASSED_ON, ALWAYS = 0.1, 0.9
 EXACT = 1e-3  # by which a token that is passed on may differ from a multiple of itself
 OPENINGS = 4  # times that signs of parameters are drawn for a gate that may have started closed
 
-NAMES = {TOKENS: "tokens", CHANNELS: "channels"}
+NAMES = MappingProxyType({TOKENS: "tokens", CHANNELS: "channels"})
 
 
 @dataclass
