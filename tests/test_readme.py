@@ -167,4 +167,4 @@ def test_files_to_add_something_to_exist():
             found = [*(ROOT / "attnbench").glob(path), *folder.glob(path)]
             assert found, path
             folder = found[0].parent
-    assert len(rows) == 15
+    assert len(rows) == 16

@@ -161,7 +161,7 @@ class Worker(calls.Worker):
             raise Unmeasured(trial.outcome, trial.reason)
         return {"values": {}, "form": "", "case": mechanism, "needs_new_process": False}
 
-    def files(self, watched: Collection[str] = ()) -> Answer:
+    def files(self, watched: Collection[str] = ()) -> dict[str, Any]:
         """The files of modules that the tests have loaded, without those of installed packages."""
         kept = [file for file in self.trials.modules if file in watched or not is_installed(file)]
         return {"modules": kept, "libraries": []}
