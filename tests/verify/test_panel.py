@@ -262,11 +262,11 @@ def test_forty_faults_are_planted():
     ("mechanism", "form", "options"),
     [
         (T, "sdpa", {}),
-        (G, "grouped", {}),
-        ("retention", "retained", {}),
+        pytest.param(G, "grouped", {}, marks=pytest.mark.long),
+        pytest.param("retention", "retained", {}, marks=pytest.mark.long),
         ("mamba2", "ssm", {}),
-        ("rwkv7", "rwkv", {}),
-        (K, "bound_at_minus_five", {"lower_bound": -5.0}),
+        pytest.param("rwkv7", "rwkv", {}, marks=pytest.mark.long),
+        pytest.param(K, "bound_at_minus_five", {"lower_bound": -5.0}, marks=pytest.mark.long),
         (T, "only_d_64", {}),
     ],
 )
