@@ -226,6 +226,8 @@ class Comparing:
         with torch.set_grad_enabled(backward):
             taken = leaves if core is None else core(leaves)
             own = getattr(module, "called", None)
+            if own and backward:  # what changes a leaf raises, and would not be seen to change it
+                taken = {name: t.clone() for name, t in taken.items()}
             call = partial(own or partial(computed, module), taken, self.mask)
             y = same_draws(call)
         if self.mask is not None and self.names != LAYER:

@@ -20,7 +20,7 @@ HEAD_WIDTHS = (64, 128)  # of most models
 OTHER_HEADS = 8  # of which a quarter are two heads of keys, of four each
 GROUPS, GROUPED = "kv_heads", ((2, 6), (1, 4))  # heads of keys, and of queries: unequal numbers
 PADDED, BATCHES = 100, 3  # tokens and sequences of a masked attempt
-REPEATED = 64  # tokens of the call that is repeated
+REPEATED = 72  # tokens of the call that is repeated, and of no other
 
 
 @dataclass(frozen=True, kw_only=True)
