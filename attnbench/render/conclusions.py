@@ -56,7 +56,7 @@ def between(lengths: Sequence[int], every: Sequence[int]) -> list[str]:
 
 def in_order(items: Sequence[str]) -> str:
     """`a, b and c`."""
-    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
 def listed(conclusions: Iterable[Conclusion]) -> Table:
