@@ -60,7 +60,10 @@ def in_order(items: Sequence[str]) -> str:
 
 
 def listed(conclusions: Iterable[Conclusion]) -> Table:
-    """A row for each conclusion, with the names of series as the plan has them."""
+    """A row for each conclusion, with the names of series as the plan has them.
+
+    The lengths at which it was measured are a list of JSON.
+    """
     return table(
         conclusions,
         [
@@ -73,7 +76,7 @@ def listed(conclusions: Iterable[Conclusion]) -> Table:
             Column("Series", lambda one: words("; ".join(one.series))),
             Column("Value", _value),
             Column("Rival", lambda one: words(one.rival)),
-            Column("Measured at", lambda one: words(" ".join(map(str, one.scope.lengths)))),
+            Column("Measured at", lambda one: words([*one.scope.lengths])),
             Column("Compared with", lambda one: words("; ".join(one.against))),
             Column("Left out", lambda one: words("; ".join(_left_out(one)))),
             Column("Basis", lambda one: words(one.basis)),
