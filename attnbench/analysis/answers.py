@@ -158,6 +158,7 @@ def rows(
                 name in baselines.get(mode, ())
                 for mode, name in zip(crossovers["mode"], crossovers[other], strict=True)
             ]
-            own = crossovers[of_baseline].set_index(["mode", mine])
+            chosen = pd.Series(of_baseline, index=crossovers.index, dtype=bool)
+            own = crossovers[chosen].set_index(["mode", mine])
             found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
     return found

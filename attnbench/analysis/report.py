@@ -79,6 +79,9 @@ class Analysis:
     def _baselines(self, mode: str) -> tuple[str, ...]:
         cases, own = self.cases, self._timed_at_front(mode)
         usual = cases[cases["mode"] == mode].drop_duplicates("series")
+        if self.against:
+            sizes = cases.loc[cases["series"].isin(self.against), "sizes"]
+            usual = usual[usual["sizes"].isin(sizes)]
         elsewhere = sum(
             ~usual["series"].isin(self._timed_at_front(front.mode)) for front in self.answers.fronts
         )

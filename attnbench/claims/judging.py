@@ -114,12 +114,13 @@ def _exponent(check: Check, cases: Frame) -> Finding:
     label = f"exponent of {TABLE[check.quantity].name} of {row['series']}, {row['mode']}"
     known = map(int, cases.loc[cases[check.quantity] > 0, "seq_len"])
     at = sorted(n for n in known if row["from_len"] <= n <= row["to_len"])
+    if not at:
+        return Finding(Answer.NOT_MEASURED, f"{label}: {row['tail']}")
     ends = row[["exponent", "low", "high"]]
     one = _placed(check, label, Unit.EXPONENT, ends, *at)
     if row["tail"] == Tail.STRAIGHT or one.answer in (Answer.REPRODUCED, Answer.COUNTED):
         return one
-    answer = Answer.CANNOT_TELL if row["lengths"] else Answer.NOT_MEASURED
-    return Finding(answer, f"{label}: {row['tail']}", tuple(at))
+    return Finding(Answer.CANNOT_TELL, f"{label}: {row['tail']}", tuple(at))
 
 
 def _crossover(check: Check, label: str, curve: LogCurve) -> Iterator[Finding]:

@@ -56,11 +56,14 @@ def between(lengths: Sequence[int], every: Sequence[int]) -> list[str]:
 
 def in_order(items: Sequence[str]) -> str:
     """`a, b and c`."""
-    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
 def listed(conclusions: Iterable[Conclusion]) -> Table:
-    """A row for each conclusion, with the names of series as the plan has them."""
+    """A row for each conclusion, with the names of series as the plan has them.
+
+    The lengths at which it was measured are a list of JSON.
+    """
     return table(
         conclusions,
         [
@@ -73,7 +76,7 @@ def listed(conclusions: Iterable[Conclusion]) -> Table:
             Column("Series", lambda one: words("; ".join(one.series))),
             Column("Value", _value),
             Column("Rival", lambda one: words(one.rival)),
-            Column("Measured at", lambda one: words(" ".join(map(str, one.scope.lengths)))),
+            Column("Measured at", lambda one: words([*one.scope.lengths])),
             Column("Compared with", lambda one: words("; ".join(one.against))),
             Column("Left out", lambda one: words("; ".join(_left_out(one)))),
             Column("Basis", lambda one: words(one.basis)),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 GAP = 2  # after a column
 INDENT = 2  # of lines of prose after the first
+SHORTEST = 8  # letters in a line of a name
 LEAST_RATIO = 0.05  # of times, as a logarithm, that is told after one visit
 TOLD = 4  # series in a line
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
@@ -37,24 +38,26 @@ def table(table: Table, width: int) -> RenderableType:
     leading, left = columns[: table.leading], columns[table.leading :]
     parts: list[RenderableType] = []
     while table.rows and (left or not parts):
-        fits = len(left)
-        while fits > 1 and _least(_grid(table, [*leading, *left[:fits]], width)) > width:
+        fits, names = len(left), width // 2
+        while fits > 1 and _least(_grid(table, [*leading, *left[:fits]], names)) > width:
             fits -= 1
-        parts += [Text(), _grid(table, [*leading, *left[:fits]], width)]
+        while names > SHORTEST and _least(_grid(table, [*leading, *left[:fits]], names)) > width:
+            names -= 1
+        parts += [Text(), _grid(table, [*leading, *left[:fits]], names)]
         left = left[fits:]
     note = [Text(clean(table.note), style="dim")] if table.note else []
     return Group(Text(clean(table.title), style="bold"), *(parts[1:] or [Text("none")]), *note)
 
 
-def _grid(table: Table, columns: Sequence[int], width: int) -> rich.table.Table:
-    """These columns, of which the first takes at most half the width.
+def _grid(table: Table, columns: Sequence[int], names: int) -> rich.table.Table:
+    """These columns, of which the first is at most `names` letters wide.
 
     The lines of a name that is longer are indented, so that none looks like a row of its own.
     """
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for i in columns:
         number, heading = i > 0 and table.aligned[i], clean(table.columns[i])
-        texts = [*(_shown(row[i].text, i, width) for row in table.rows), *heading.split()]
+        texts = [*(_shown(row[i].text, i, names) for row in table.rows), *heading.split()]
         grid.add_column(
             Text(heading),
             justify="right" if number else "left",
@@ -62,16 +65,16 @@ def _grid(table: Table, columns: Sequence[int], width: int) -> rich.table.Table:
             width=None if i and not number else max(map(cell_len, "\n".join(texts).split("\n"))),
         )
     for row in table.rows:
-        grid.add_row(*(Text(_shown(row[i].text, i, width)) for i in columns))
+        grid.add_row(*(Text(_shown(row[i].text, i, names)) for i in columns))
     return grid
 
 
-def _shown(text: str, column: int, width: int) -> str:
-    """The text of a cell; that of the first column in lines of at most half the width."""
-    text, most = clean(text), width // 2
-    if column or cell_len(text) <= most:
+def _shown(text: str, column: int, names: int) -> str:
+    """The text of a cell; that of the first column in lines of so many letters."""
+    text = clean(text)
+    if column or cell_len(text) <= names:
         return text
-    return textwrap.fill(text, most, subsequent_indent=" " * INDENT, break_on_hyphens=False)
+    return textwrap.fill(text, names, subsequent_indent=" " * INDENT, break_on_hyphens=False)
 
 
 def _least(grid: rich.table.Table) -> int:

@@ -63,3 +63,16 @@ def test_a_level_that_one_did_not_reach_is_left_out_of_the_paragraph():
         by_level([altered(lost, lambda run: replace(run, reason="no room"))])
     with pytest.raises(CannotRun, match="transformer:eager: the budget ended before; raise"):
         by_level([replace(lost, runs=tuple(run for run in lost.runs if run.case != key))])
+
+
+def test_a_level_names_the_form_that_ran_where_it_is_not_the_titled_one(levels):
+    core, *others = levels
+    other = core.a.copy()
+    other["series"] = "fastformer:eager-of-cores"
+    table = costs([replace(core, a=other), *others])
+    named = {row[1].text for row in table.rows}
+    assert named == {"core (fastformer:eager-of-cores)", "attention", "model"}
+    assert (
+        "at level core (fastformer:eager-of-cores)"
+        in [*sentences([replace(core, a=other), *others])][1]
+    )

@@ -20,6 +20,7 @@ from tests.sweeps import decoded
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "data" / "gpu"
+FIG2 = ROOT / "reports" / "cpu-fig2"
 SMALL = {
     "models": ["fastformer", "transformer"],
     "lengths": [16, 32],
@@ -144,3 +145,23 @@ def test_what_cannot_be_measured_is_refused_before_a_process_is_started(
     with pytest.raises(AttnbenchError, match=said):
         attnbench.sweep(**{"out": tmp_path / "out"} | options)
     assert not (tmp_path / "out").exists()
+
+
+def test_where_one_series_is_faster_than_another_is_a_frame():
+    sweep = attnbench.load(FIG2)
+    every, some = sweep.crossovers(), sweep.crossovers("linformer")
+    assert {*some["other"]} == {"linformer[rank=16]"}
+    assert len(some) < len(every)
+    row = every.set_index(["mode", "series", "other"]).loc["training"]
+    one = row.loc[("longformer[global_tokens=16,window=16]", "transformer:sdpa")]
+    assert (one["answer"], one["low"], one["high"]) == ("from", 256, 512)
+    assert (one["from_len"], one["to_len"], one["lengths"]) == (128, 8192, 7)
+    assert "Compared with Linformer" in sweep.answer(against="linformer")
+
+
+def test_a_class_in_place_of_a_name_is_answered_with_the_way_out():
+    class Mean:
+        pass
+
+    with pytest.raises(UsageError, match=r"%%writefile mine.py, and name it 'mine.py:Mean'"):
+        attnbench.sweep(models=[Mean])

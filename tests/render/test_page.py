@@ -128,7 +128,7 @@ def test_bad_conditions_are_at_the_top():
     whole = replace(sweep(("fastformer",), lengths=(128,)), finished=False)
     text = page.report_files(analyse(whole))["tables.md"].decode()
     above, _, below = text.partition("## Conditions")
-    assert "## What the sweep found\n\n- Fastest in training: only Fastformer was" in above
+    assert "## What the sweep found\n\n- Fastest in training: Fastformer alone was" in above
     assert below.lstrip().startswith("- Warning: ")
 
 
