@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench.analysis.report import Analysis, analyse
@@ -15,6 +14,7 @@ from attnbench.records import Level, Selection
 from attnbench.run.process import ask_fresh
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
+from attnbench.store.temporary import TemporaryFolder
 from attnbench.workloads.options import read
 from attnbench.workloads.presets import expand
 from attnbench.workloads.reading import plan
@@ -74,8 +74,8 @@ def judge(
         asked |= {} if found["trains"] else {"mode": ("inference",)}
         race = request(asked)
         planned = plan(race, server)
-        with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as folder:
-            measuring.measure(race, planned, server, Path(folder), observe=observe)
-            sweep = load_results(Path(folder))
+        with TemporaryFolder() as folder:
+            measuring.measure(race, planned, server, folder, observe=observe)
+            sweep = load_results(folder)
     (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
     return found, analyse(sweep, baseline)

@@ -5,11 +5,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.run.pool import HOOK_VARIABLES
+from attnbench.store.temporary import TemporaryFolder
 
 
 def git(*arguments: str, check: bool = True, index: Path | None = None, **how: Any) -> str:
@@ -90,8 +90,8 @@ def checkout(repository: Path, revision: str, timeout_s: float | None = None) ->
 
     Raises `CannotRun` if they cannot be checked out, or not within `timeout_s`.
     """
-    with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as scratch:
-        tree, index = Path(scratch).resolve() / "tree", Path(scratch) / "index"
+    with TemporaryFolder() as scratch:
+        tree, index = scratch / "tree", scratch / "index"
         tree.mkdir()
         how: dict[str, Any] = {"cwd": repository, "timeout": timeout_s, "index": index}
         git("read-tree", "--no-sparse-checkout", revision, **how)

@@ -16,6 +16,7 @@ from attnbench.records import Outcome, Part, Run
 from attnbench.store import output
 from attnbench.store.journal import FILE, KEPT, load
 from attnbench.store.locked import Disturbance, LockedFile
+from attnbench.store.schema import EndReason
 from tests.store.recorded import DATA, SWEEP, opened
 from tests.store.test_output import small_files
 
@@ -113,7 +114,14 @@ HARMFUL = {
 }
 
 
-@pytest.mark.parametrize("when", ["before a run", "at the end", "as it is closed"])
+WHEN = {
+    "before a run": lambda journal: journal.append(run(2)),
+    "at the end": lambda journal: journal.end(EndReason.FINISHED),
+    "as it is closed": lambda journal: journal.close(),
+}
+
+
+@pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize("disturb", HARMFUL)
 def test_whatever_others_do_is_said_and_all_runs_are_kept(tmp_path, disturb, when, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -122,12 +130,8 @@ def test_whatever_others_do_is_said_and_all_runs_are_kept(tmp_path, disturb, whe
     journal.append(*SWEEP.plan, run(0), run(1))
     disturb(folder / FILE)
     left = (folder / FILE).read_bytes() if (folder / FILE).exists() else None
-    with pytest.raises(StoreError) as error:  # noqa: PT012: each of the three must raise
-        if when == "before a run":
-            journal.append(run(2))
-        elif when == "at the end":
-            journal.end("finished")
-        journal.close()
+    with pytest.raises(StoreError) as error:
+        WHEN[when](journal)
     text = str(error.value)
     assert text.startswith(f"'sweep/{FILE}' {HARMFUL[disturb]} while a sweep wrote it; what this")
     expected = {1000, 1001, 1002} if when == "before a run" else {1000, 1001}
