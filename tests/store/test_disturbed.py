@@ -234,6 +234,25 @@ def test_an_append_that_could_not_be_undone_is_no_disturbance(tmp_path, monkeypa
     assert rounds(tmp_path) >= {1000}
 
 
+def test_an_append_that_ctrl_c_ends_at_its_last_step_has_left_no_trace(tmp_path, monkeypatch):
+    journal = opened(tmp_path)
+    journal.append(*SWEEP.plan, run(0))
+    state = LockedFile._state
+    with monkeypatch.context() as system:
+        # the second look at the file is that after it was written
+        looks = iter([state, interrupted])
+        system.setattr(LockedFile, "_state", lambda self: next(looks)(self))
+        with pytest.raises(KeyboardInterrupt):
+            journal.append(run(1))
+    journal.append(run(2))
+    journal.close()
+    assert rounds(tmp_path) == {1000, 1002}
+
+
+def interrupted(file):
+    raise KeyboardInterrupt
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.sampled_from(["append", *HARMLESS, *HARMFUL]), max_size=12), st.booleans())
 def test_no_run_is_lost_whatever_happens_in_whatever_order(events, resumes):

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -104,6 +105,18 @@ def test_nothing_but_ones_own_folders_is_removed(place, monkeypatch):
     assert (place / f"{prefix()}11111111").exists(), "another user's"
     remove_left()
     assert not (place / f"{prefix()}11111111").exists()
+
+
+def test_another_machines_folders_are_its_own(place, monkeypatch):
+    """On a file system that both have, where neither sees the locks of the other."""
+    with monkeypatch.context() as system:
+        system.setattr(platform, "node", lambda: "another")
+        (place / f"{prefix()}abcd_123").mkdir()
+    remove_left()
+    assert len(folders(place)) == 1
+    monkeypatch.setattr(platform, "node", lambda: "another")
+    remove_left()
+    assert folders(place) == []
 
 
 def test_a_folder_that_was_taken_before_it_was_locked_is_made_again(place, monkeypatch):
