@@ -40,7 +40,7 @@ class LockedFile:
                 raise FileExistsError(errno.EEXIST, f"{path.name} is not a regular file")
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._content = bytearray(self._stored())
-            self._seen = self._state()
+            self._seen: tuple[int, int, int] | None = self._state()
             if not self._content:
                 with suppress(OSError):  # a system may not sync folders, with the names in them
                     folder = os.open(path.parent, os.O_RDONLY)
@@ -66,7 +66,9 @@ class LockedFile:
             os.fsync(self._fd)
             self._content += data
             self._partial = b""
-            self._seen = self._state()
+            state = self._state()
+            # one who cut the file just now shall not be overlooked at the next append
+            self._seen = state if state[0] == len(self._content) else None
         except BaseException:
             # not only OSError: Ctrl-C may come between two writes
             del self._content[length:]

@@ -249,6 +249,19 @@ def test_an_append_that_ctrl_c_ends_at_its_last_step_has_left_no_trace(tmp_path,
     assert rounds(tmp_path) == {1000, 1002}
 
 
+def test_a_file_that_is_cut_while_it_is_appended_to_is_noticed_at_the_next_append(
+    tmp_path, monkeypatch
+):
+    journal = opened(tmp_path)
+    journal.append(*SWEEP.plan, run(0))
+    with monkeypatch.context() as system:
+        system.setattr(os, "fsync", lambda fd: os.truncate(tmp_path / FILE, 100))
+        journal.append(run(1))
+    with pytest.raises(StoreError, match=r"was shortened .* \(3 runs\) is kept"):
+        journal.append(run(2))
+    assert rounds(tmp_path / KEPT) == {1000, 1001, 1002}
+
+
 def interrupted(file):
     raise KeyboardInterrupt
 
