@@ -144,9 +144,10 @@ def test_a_journal_that_others_take_away_in_mid_sweep_stops_it_and_keeps_its_run
     folder = tmp_path / "sweep"
     other = (swept / "sweep.jsonl").read_bytes()
     with start("sweep", *SMALL, "--out", folder) as process:
-        until(lambda: lines(folder) > BEGUN + 2 or process.poll() is not None, "two runs")
-        process.send_signal(signal.SIGSTOP)
+        until(lambda: lines(folder) > BEGUN + 1 or process.poll() is not None, "two runs")
         stored = runs(folder)
+        until(lambda: len(runs(folder)) > len(stored) or process.poll() is not None, "one more")
+        process.send_signal(signal.SIGSTOP)
         if how == "replaced":
             (tmp_path / "other").write_bytes(other)
             (tmp_path / "other").rename(folder / "sweep.jsonl")
