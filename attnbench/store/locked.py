@@ -73,7 +73,9 @@ class LockedFile:
             # not only OSError: Ctrl-C may come between two writes
             del self._content[length:]
             with suppress(OSError):
-                os.ftruncate(self._fd, end)
+                # where somebody has cut the file meanwhile, zeros would follow
+                if os.fstat(self._fd).st_size > end:
+                    os.ftruncate(self._fd, end)
             raise
 
     def cut(self, size: int) -> None:

@@ -262,6 +262,24 @@ def test_a_file_that_is_cut_while_it_is_appended_to_is_noticed_at_the_next_appen
     assert rounds(tmp_path / KEPT) == {1000, 1001, 1002}
 
 
+def test_an_append_that_fails_adds_nothing_to_a_file_that_was_cut_meanwhile(tmp_path, monkeypatch):
+    journal = opened(tmp_path)
+    journal.append(*SWEEP.plan, run(0))
+
+    def cut_and_interrupted(descriptor):
+        os.truncate(tmp_path / FILE, 100)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as system:
+        system.setattr(os, "fsync", cut_and_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            journal.append(run(1))
+    assert (tmp_path / FILE).stat().st_size == 100
+    with pytest.raises(StoreError, match=r"was shortened .* \(1 run\) is kept"):
+        journal.end(EndReason.INTERRUPTED)
+    assert rounds(tmp_path / KEPT) == {1000}
+
+
 def interrupted(file):
     raise KeyboardInterrupt
 
