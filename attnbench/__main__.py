@@ -1,19 +1,6 @@
-"""The program `attnbench`: signal handlers, then everything else."""
+"""The program `attnbench`, as `python -m attnbench` runs it."""
 
-import sys
-
-from attnbench.cli.stopping import ignore_signals, leave_on_signal
-
-
-def main() -> None:
-    """Run the command line and leave with its exit code."""
-    leave_on_signal("interrupted; nothing was measured")
-    from attnbench.cli.main import run
-
-    code = run()
-    ignore_signals()
-    sys.exit(code)
-
+from attnbench.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench import modes
@@ -13,6 +11,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Sweep
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
+from attnbench.store.temporary import TemporaryFolder
 from attnbench.workloads.options import read
 from attnbench.workloads.reading import Plan, plan
 from attnbench.workloads.requests import request
@@ -38,7 +37,7 @@ def at_levels(
     requests = [request({**asked, "level": level}) for level in levels]
     settings = requests[0].settings
     with (
-        TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as folder,
+        TemporaryFolder() as folder,
         own_server(settings.threads, settings.seed) as server,
     ):
         plans = [plan(requested, server) for requested in requests]
@@ -46,8 +45,8 @@ def at_levels(
         for level, requested, planned in zip(levels, requests, plans, strict=True):
             budget_s = requested.budget_s and requested.budget_s / len(levels)
             part = replace(requested, budget_s=budget_s)
-            measuring.measure(part, planned, server, Path(folder) / level, observe=observe)
-        return tuple(load_results(Path(folder) / level) for level in levels)
+            measuring.measure(part, planned, server, folder / level, observe=observe)
+        return tuple(load_results(folder / level) for level in levels)
 
 
 def refuse(plans: Sequence[Plan]) -> None:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -28,6 +27,7 @@ from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import Progress
 from attnbench.store.journal import load_results
+from attnbench.store.temporary import TemporaryFolder
 from attnbench.workloads.options import read
 from attnbench.workloads.presets import expand
 from attnbench.workloads.reading import plan
@@ -270,10 +270,10 @@ class Judging:
             asked["budget"] = self.left_s
         race_request = request(asked)
         self.announce(f"racing {own.form}")
-        with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as folder:
+        with TemporaryFolder() as folder:
             planned = plan(race_request, self.server)
-            measuring.measure(race_request, planned, self.server, Path(folder), observe=observe)
-            sweep = load_results(Path(folder))
+            measuring.measure(race_request, planned, self.server, folder, observe=observe)
+            sweep = load_results(folder)
         (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
         race = analyse(sweep, baseline)
         mine = race.cases[race.cases["mechanism"] == own.name]

@@ -13,12 +13,12 @@ import venv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from attnbench.errors import CannotRun
 from attnbench.gate.cases import BASE, HEAD, Trees
 from attnbench.run.pool import HOOK_VARIABLES
 from attnbench.run.process import LONGEST_S
+from attnbench.store.temporary import TemporaryFolder
 
 LINES = 5  # of the output of a command that failed
 
@@ -39,13 +39,13 @@ def prepared(
     Yields the folder of packages that were installed for each tree. Raises `CannotRun` with the
     last lines of the output.
     """
-    with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as scratch:
+    with TemporaryFolder() as scratch:
         sites = dict[Path, str]()
         for side in (BASE, HEAD):
-            environment = Path(scratch).resolve() / side
+            environment = scratch / side
             sites[trees[side]] = make_environment(environment)
             observe(f"preparing {side}: {command}")
-            log = Path(scratch) / f"{side}.log"
+            log = scratch / f"{side}.log"
             code = run(command, trees[side], variables(environment, side, trees), log, left_s())
             if code is None:
                 told = f"took longer than --budget allows in {side}'s tree; raise it"

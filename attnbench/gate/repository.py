@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.run.pool import HOOK_VARIABLES
+from attnbench.store.temporary import TemporaryFolder
 
 SUBMODULE = "160000"  # the mode of an entry
 
@@ -159,8 +159,8 @@ def checkout(repository: Path, revision: str, timeout_s: float | None = None) ->
 
     Raises `CannotRun` if they cannot be checked out, or not within `timeout_s`.
     """
-    with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as scratch:
-        tree = Path(scratch).resolve() / "tree"
+    with TemporaryFolder() as scratch:
+        tree = scratch / "tree"
         tree.mkdir()
         write_files(repository, revision, tree, timeout_s)
         yield tree
@@ -170,11 +170,11 @@ def write_files(
     repository: Path, revision: str, tree: Path, timeout_s: float | None = None
 ) -> None:
     """Write the files of a revision into a folder. Raises `CannotRun`."""
-    with TemporaryDirectory(prefix="attnbench-", ignore_cleanup_errors=True) as scratch:
+    with TemporaryFolder() as scratch:
         how: dict[str, Any] = {
             "cwd": repository,
             "timeout": timeout_s,
-            "index": Path(scratch) / "index",
+            "index": scratch / "index",
         }
         git("read-tree", "--no-sparse-checkout", revision, **how)
         git("checkout-index", "--all", f"--prefix={tree}/", **how)

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from attnbench.errors import CannotRun, NoProgram, OverBudget
@@ -32,6 +31,7 @@ from attnbench.run.process import (
     receive,
     tail,
 )
+from attnbench.store.temporary import TemporaryFolder
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 MEASURING = "attnbench.measure.worker"  # the module of a process, unless another is named
@@ -68,14 +68,13 @@ class Pool(AbstractContextManager["Pool"]):
         self.modules, self.starts_on = modules, sorted(starts_on)
         self.end_s, self.closed = math.inf, False
         self.others: dict[int, Pool] = {}  # by layout
-        # where this process is killed, the program removes the folder as it ends
-        how: dict[str, Any] = {"prefix": "attnbench-", "ignore_cleanup_errors": True}
-        self.scratch = TemporaryDirectory(dir=within, **how)
-        self.folder = Path(self.scratch.name).resolve()
+        # where this process is killed, the program removes the folder as it ends, if it can
+        self.scratch = TemporaryFolder(within)
+        self.folder = self.scratch.path
         try:
             self.start()
         except BaseException:
-            self.scratch.cleanup()
+            self.scratch.close()
             raise
 
     def __exit__(self, *error: object) -> None:
@@ -84,7 +83,7 @@ class Pool(AbstractContextManager["Pool"]):
     def start(self) -> None:
         """Start the program that forks."""
         self.ready = False
-        self.folder.mkdir(exist_ok=True)
+        self.scratch.hold()  # a program that ended has removed it
         self.control, theirs = socket.socketpair()
         with theirs, open(self.folder / "log", "wb") as log:
             self.program = subprocess.Popen(
@@ -223,7 +222,7 @@ class Pool(AbstractContextManager["Pool"]):
         for other in self.others.values():
             other.close()
         self.stop()
-        self.scratch.cleanup()
+        self.scratch.close()
 
     def stop(self) -> None:
         """End the program, and with it every process that it forked."""

@@ -3,9 +3,14 @@
 Of several lines about one case, one card, or one run (same case, part and round), the last counts,
 but for one that says why a run that another one has was left out.
 A line that cannot be read is set aside and reported in `Sweep.warnings`; it stays in the file.
+
+Where others replace, delete or change the file while a sweep writes it, the sweep stops, and what
+it measured is kept as `sweep-kept.jsonl`, which can be resumed as any journal can.
 """
 
 import os
+import shlex
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,13 +20,15 @@ from typing import Self
 from attnbench.errors import StoreError, SweepBusy
 from attnbench.records import CardFacts, Origin, Part, Planned, Run, Shard, Sweep
 from attnbench.store import schema
-from attnbench.store.locked import LockedFile
-from attnbench.store.output import ELSEWHERE, JOURNAL, explained, writing
+from attnbench.store.locked import Disturbance, LockedFile
+from attnbench.store.output import ELSEWHERE, JOURNAL, explained, keep, writing
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, EndReason, Entry, Head, Record, Start, case_id
+from attnbench.units import many
 from attnbench.version import __version__
 
 FILE = JOURNAL
+KEPT = "sweep-kept.jsonl"  # what a sweep measured whose journal others took away
 TORN = "the last line is torn: the run in flight was lost"
 RESUME = " and --resume"  # once what prevents writing is mended
 
@@ -170,6 +177,9 @@ class Journal:
 
     `sweep` is what the folder held when it was opened. An append is on the disk when it returns,
     or has left no trace. Runs are stored with their `origin`.
+
+    Each append, the end and `close` raise `StoreError` if others replaced, deleted or changed the
+    file meanwhile; by then all runs are in another file, which the message names.
     """
 
     def __init__(self, folder: str | os.PathLike[str], start: Start) -> None:
@@ -180,6 +190,7 @@ class Journal:
         raises.
         """
         self.folder = Path(folder)
+        self._closed = False
         with writing(self.folder, RESUME if begun(self.folder) else ELSEWHERE):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = _locked(self.folder)
@@ -201,7 +212,7 @@ class Journal:
                 )
                 self._file.append(_sealed(start))
             except BaseException:
-                self.close()
+                self._file.close()
                 raise
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
@@ -213,8 +224,16 @@ class Journal:
         self._write(End(outcome=ending, shard=self.origin.shard))
 
     def close(self) -> None:
-        """Releases the folder; closing twice is harmless."""
-        self._file.close()
+        """Releases the folder; closing twice is harmless.
+
+        Raises `StoreError` if the file at the path is not what was written, unless an append has.
+        """
+        if self._closed:
+            return
+        try:
+            self._refuse_disturbed(thorough=True)
+        finally:
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -223,8 +242,52 @@ class Journal:
         self.close()
 
     def _write(self, *records: Record) -> None:
+        data = _sealed(*records)
+        self._refuse_disturbed(data)
         with writing(self.folder, RESUME):
-            self._file.append(_sealed(*records))
+            self._file.append(data)
+
+    def _release(self) -> None:
+        self._closed = True
+        self._file.close()
+
+    def _refuse_disturbed(self, new: bytes = b"", thorough: bool = False) -> None:
+        """Keeps all runs elsewhere and raises `StoreError` if others took the file away.
+
+        `new` is what was about to be appended; it is kept too.
+        """
+        with writing(self.folder, RESUME):
+            disturbance = self._file.disturbance(thorough)
+        if disturbance is not None:
+            message = rescued(self.folder, disturbance, self._file.content + new)
+            self._release()
+            raise StoreError(message)
+
+
+def rescued(folder: Path, disturbance: Disturbance, data: bytes) -> str:
+    """Keeps a journal's content in another file; returns what happened, and the way out.
+
+    The file lies in the folder, or beside it where that is gone, or else among temporary files.
+    """
+    what = f"{str(folder / FILE)!r} {disturbance} while a sweep wrote it"
+    runs = [run for run in contents(data, "the journal").sweep().runs if run.elapsed_s]
+    if not runs:
+        return f"{what}; nothing was measured until then; sweep again{ELSEWHERE}"
+    measured = f"what this sweep measured ({many(len(runs), 'run')})"
+    beside = folder.parent / f"{folder.name}-{KEPT}"
+    reasons = []
+    for place in (folder / KEPT, beside, Path(tempfile.gettempdir()) / beside.name):
+        try:
+            kept = keep(place, data)
+        except OSError as error:
+            reasons.append(f"{str(place)!r}: {(error.strerror or str(error)).lower()}")
+            continue
+        commands = f"mkdir NEW && mv {shlex.quote(str(kept))} NEW/{FILE}"
+        return (
+            f"{what}; {measured} is kept in {str(kept)!r}; to go on in another folder:"
+            f" {commands} && attnbench sweep --resume NEW"
+        )
+    return f"{what}; {measured} is lost, for nothing can be written: {'; '.join(reasons)}"
 
 
 def _locked(folder: Path) -> LockedFile:

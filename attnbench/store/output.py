@@ -1,6 +1,7 @@
 """Files written as a whole or not at all, and never through a symbolic link."""
 
 import errno
+import itertools
 import os
 import secrets
 import stat
@@ -44,6 +45,32 @@ def write(path: Path, content: bytes, *, then: str = "") -> None:
             with suppress(OSError):
                 part.unlink()
             raise
+
+
+def keep(path: Path, content: bytes) -> Path:
+    """Makes a file with this content where none was; returns its path, numbered if need be.
+
+    The first free one of `kept.jsonl`, `kept-2.jsonl`, … is taken, and never one that exists. The
+    content is on the disk when this returns. Raises `OSError`, and leaves no part of a file.
+    """
+    for number in itertools.count(1):
+        name = path.name if number == 1 else f"{path.stem}-{number}{path.suffix}"
+        free = path.with_name(name)
+        try:
+            file = free.open("xb")
+        except FileExistsError:
+            continue
+        try:
+            with file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                free.unlink()
+            raise
+        return free
+    raise AssertionError("numbers do not end")
 
 
 def fill(folder: Path, files: Mapping[str, bytes], *, then: str = "") -> None:

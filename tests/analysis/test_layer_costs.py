@@ -1,13 +1,22 @@
 """Costs of a model's layers: sums over kinds, from rounds in which they took turns."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.layers import DECODE, LayerKind, ModelCosts, Place, mechanism_of, times
+from attnbench.analysis.layers import (
+    DECODE,
+    ENDS,
+    LayerKind,
+    ModelCosts,
+    Place,
+    mechanism_of,
+    times,
+)
 from attnbench.analysis.report import analyse
 from attnbench.records import Mode, Outcome, Part
 from attnbench.render.layers import layer_table
@@ -175,6 +184,15 @@ def test_a_sum_is_that_of_its_rows_whatever_was_measured(counts, noise, gone):
         assert math.fsum(shares) == pytest.approx(1)
     for words, place in found.shares:
         assert place in found.sums, words
+    # however many rows a mechanism has, the sum is of all its layers, and so is its interval
+    total = Counter[str]()
+    for one in measurable:
+        total[one.mechanism] += one.layers
+    merged = times(noisy, names, [kind(name, n, name) for name, n in total.items()])
+    assert {*found.sums} == {*merged.sums}
+    for place, whole in found.sums.items():
+        expected = [getattr(merged.sums[place], end) for end in ENDS]
+        assert [getattr(whole, end) for end in ENDS] == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_journal_that_lacks_the_cases_of_a_kind_says_so():

@@ -14,11 +14,12 @@ from pathlib import Path
 from statistics import median
 
 import attnbench
-from attnbench.analysis.layers import by_round, estimated, summed
+from attnbench.analysis.layers import by_round, estimated, mechanism_of, summed
 from attnbench.cli.model import in_a_row, mechanisms, sizes
 from attnbench.kvbytes.configuration import fields
 from attnbench.kvbytes.layers import layers
 from attnbench.kvbytes.mechanisms import measurable
+from attnbench.records.selection import layers as stacked
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import load
 from attnbench.workloads.options import read
@@ -91,8 +92,7 @@ def ratios(kind, folder, seconds):
         )
     stored = load(sweep)
     names = series_names(stored.plan)
-    *kinds, whole = dict.fromkeys(names[planned.case.key] for planned in stored.plan)
-    counts = dict(zip(kinds, (one.layers for one in found.kinds if one.mechanism), strict=True))
+    counts, whole = matched(stored.plan, names, mechanisms(kind, found))
     depth = sum(counts.values())
     logs = {
         place: [
@@ -105,6 +105,20 @@ def ratios(kind, folder, seconds):
     }
     logs = {place: own for place, own in logs.items() if own}
     return {place: (ratio, len(logs[place])) for place, ratio in estimated(logs).items()}
+
+
+def matched(plan, names, layers_of):
+    """The number of layers that each series stands for, and the series of the whole model.
+
+    `names` are the series of cases, by key, and `layers_of` the layers of each mechanism. The whole
+    is the one stack whose layers are of several mechanisms.
+    """
+    cases = {names[planned.case.key]: planned.case for planned in plan}
+    (whole,) = [name for name, case in cases.items() if len({*stacked(case.mechanism)}) > 1]
+    of = {name: mechanism_of(case, layers_of) for name, case in cases.items() if name != whole}
+    if sorted(of.values()) != sorted(layers_of):
+        raise SystemExit(f"series {sorted(of)} are not those of {sorted(layers_of)}")
+    return {name: layers_of[mechanism] for name, mechanism in of.items()}, whole
 
 
 def shared(laps, counts, whole):

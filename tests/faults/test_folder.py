@@ -1,6 +1,8 @@
 """A folder that fills up, becomes read-only or is used by two sweeps at once."""
 
 import json
+import os
+import signal
 import subprocess
 from contextlib import contextmanager
 
@@ -15,8 +17,10 @@ from tests.faults.real import (
     complete,
     entries,
     lines,
+    nothing_left,
     runs,
     said,
+    server,
     start,
     until,
 )
@@ -129,3 +133,64 @@ def test_nobody_resumes_a_sweep_that_runs(tmp_path):
     assert process.returncode == 0, err
     complete(tmp_path)
     assert json.dumps([entry.kind for entry in entries(tmp_path)]).count("session") == 1
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted", "shortened"])
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_journal_that_others_take_away_in_mid_sweep_stops_it_and_keeps_its_runs(
+    swept, tmp_path, how, stops
+):
+    """Whether the sweep goes on to its end or somebody presses Ctrl-C."""
+    folder = tmp_path / "sweep"
+    other = (swept / "sweep.jsonl").read_bytes()
+    with start("sweep", *SMALL, "--out", folder) as process:
+        until(lambda: lines(folder) > BEGUN + 1 or process.poll() is not None, "two runs")
+        stored = runs(folder)
+        until(lambda: len(runs(folder)) > len(stored) or process.poll() is not None, "one more")
+        process.send_signal(signal.SIGSTOP)
+        if how == "replaced":
+            (tmp_path / "other").write_bytes(other)
+            (tmp_path / "other").rename(folder / "sweep.jsonl")
+        elif how == "deleted":
+            (folder / "sweep.jsonl").unlink()
+        else:
+            os.truncate(folder / "sweep.jsonl", 100)
+        if stops:
+            process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate()
+    process.stderr = err
+    said(process, 2, how, "is kept in", "attnbench sweep --resume NEW")
+    assert out == "", "it reports nothing"
+    assert not (folder / "report.html").exists()
+    if how == "replaced":
+        assert (folder / "sweep.jsonl").read_bytes() == other
+    new = tmp_path / "new"
+    new.mkdir()
+    (folder / "sweep-kept.jsonl").rename(new / "sweep.jsonl")
+    assert stored.items() <= runs(new).items()
+    said(attnbench("sweep", "--resume", new), 0)
+    assert stored.items() <= complete(new).items()
+
+
+def test_temporary_folders_of_a_killed_sweep_are_removed_by_the_next_command(tmp_path):
+    """Also where the program that forks its processes is killed with it, and cannot clean up."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {"TMPDIR": str(temporary)}
+    with start("sweep", *SMALL, "--out", tmp_path / "first", env=env) as sweep:
+        until(lambda: lines(tmp_path / "first") > BEGUN, "a run")
+        with start("sweep", *SMALL, "--out", tmp_path / "second", env=env) as beside:
+            forks = server(sweep)
+            os.kill(forks, signal.SIGSTOP)
+            sweep.kill()
+            left = list(temporary.iterdir())
+            os.kill(forks, signal.SIGKILL)
+            err = beside.communicate()[1]
+        sweep.communicate()
+    nothing_left(sweep)
+    assert beside.returncode == 0, err
+    assert left
+    complete(tmp_path / "second")
+    said(attnbench("sweep", *SMALL, "--resume", tmp_path / "first", env=env), 0)
+    assert list(temporary.iterdir()) == []
