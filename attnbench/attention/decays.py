@@ -215,8 +215,9 @@ class Fading(Written):
         least = 2 * (math.log(torch.finfo(reach.dtype).eps) - reach)
         # three of a width, or torch uses a kernel that stores weights
         q, k, v = (pad(x, (0, more)) for x in (q, k, v))
-        group = torch.arange(N, device=q.device) % FADING_BLOCK // FADING_GROUP
-        reads = torch.arange(FADING_BLOCK // FADING_GROUP, device=q.device) == group[:, None]
+        size = fading_group(q.dtype)
+        group = torch.arange(N, device=q.device) % FADING_BLOCK // size
+        reads = torch.arange(FADING_BLOCK // size, device=q.device) == group[:, None]
         for columns in fading_columns(d, q.dtype):
             q[..., columns].masked_fill_(reads, d**0.5)
         k[..., d + more - 1] = 1
@@ -248,14 +249,25 @@ class Fading(Written):
             dk[:, :, :end] += found[1][..., :d]
             dv[:, :, :end] += found[2][..., :d]
             by_query = found[0][..., -1].to(F) * d**0.5
-            by_key = found[1][..., fading_columns(d, k.dtype)[0]].sum(-1, dtype=F.dtype)
-            # both have one sum but for rounding, which later sums would collect
-            share = by_key.abs()
-            share /= share.sum(-1, keepdim=True).clamp(min=torch.finfo(k.dtype).tiny)
-            rounding = by_key.sum(-1, keepdim=True) - by_query.sum(-1, keepdim=True)
+            by_key = found[1][..., fading_columns(d, k.dtype)[0]].to(F)
             dF[..., start:end] += by_query
-            dF[..., :end] -= by_key.addcmul_(share, rounding, value=-1)
+            dF[..., :end] -= balanced(by_key, by_query)
         return dq, dk, dv, dF, None
+
+
+def balanced(by_key: Tensor, by_query: Tensor) -> Tensor:
+    """[B, H, M] of gradients of logits, summed over the queries of a block.
+
+    `by_key` [B, H, M, groups] has sums over each group, `by_query` [B, H, n ≤ block] over keys.
+    Both add up to the same for a group but for rounding, which sums over later keys would collect:
+    it is taken from where rounding is largest.
+    """
+    rest = (0, FADING_BLOCK - by_query.shape[-1])
+    sums = pad(by_query, rest).unflatten(-1, (by_key.shape[-1], -1)).sum(-1)
+    share = by_key.square()
+    share /= share.sum(-2, keepdim=True).clamp(min=torch.finfo(by_key.dtype).tiny)
+    rounding = by_key.sum(-2) - sums
+    return (by_key - share * rounding[..., None, :]).sum(-1)
 
 
 def write_fading(
@@ -267,7 +279,8 @@ def write_fading(
     """
     fades = F[..., :end, None]
     own = pad(F[..., start:end], (0, start + FADING_BLOCK - end), mode="replicate")
-    first, middle = (own[..., None, m::FADING_GROUP] for m in (0, FADING_GROUP // 2))
+    size = fading_group(k.dtype)
+    first, middle = (own[..., None, m::size] for m in (0, size // 2))
     hidden = fades > first - least[..., None, None]
     if mask is not None:
         hidden = hidden | ~mask[:, None, :end, None]
@@ -279,10 +292,15 @@ def write_fading(
     k[:, :, :end, last] = faded
 
 
+def fading_group(dtype: torch.dtype) -> int:
+    """How many queries read one column: fewer where it rounds the sum of their gradients more."""
+    return FADING_GROUP // 2 if dtype.itemsize < 4 else FADING_GROUP
+
+
 def fading_columns(d: int, dtype: torch.dtype) -> list[slice]:
     """Columns of keys for all groups of a block, so many times that they tell decays apart."""
-    groups = FADING_BLOCK // FADING_GROUP
-    ends = range(d, d + groups * (3 if dtype.itemsize < 4 else 1), groups)
+    groups = FADING_BLOCK // fading_group(dtype)
+    ends = range(d, d + groups * (2 if dtype.itemsize < 4 else 1), groups)
     return [slice(end, end + groups) for end in ends]
 
 
