@@ -11,8 +11,8 @@ Rows x, keys y and logs of decays g ≤ 0 are [..., C, dk]. A is 0 where j > i. 
 e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
 A factor e^{−b_j} could overflow, so keys are taken in blocks of 32 tokens, decays are counted from
-the middle of a block, and all of this is float64: sums of several strong decays keep the digits of
-their differences. A decay below e^−35, far less than the rounding of float32, leaves that much, so
+the middle of a block, and all of this is float64 unless decays are weak: sums of several strong
+decays keep the digits of their differences. A decay below e^−35, far less than the rounding of float32, leaves that much, so
 that factors are at most e^560.
 """
 
@@ -36,6 +36,7 @@ from attnbench.attention.primitives import (
 
 BLOCK = 32  # keys whose decays are counted from one token
 STRONGEST = -35.0  # log of a decay: what leaves less counts as this; e^{16 · 35} is a float64
+WEAK = -0.5  # log of a decay beside which float32 keeps digits
 FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
 
 
@@ -104,12 +105,13 @@ class ChannelProducts(Written):
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-        C, dtype = y.shape[-2], g.dtype
+        C, dtype, working = y.shape[-2], g.dtype, working_type(g, len(rows))
         b = g.clamp(min=STRONGEST).double().cumsum(-2)
-        growth, left, every = torch.empty_like(b), torch.empty_like(b), []
-        keys, *wide = (x.double() for x in (y, *rows))
+        growth, left, every = (*torch.empty(2, *b.shape, dtype=working, device=b.device), [])
+        keys, *wide = (x.to(working) for x in (y, *rows))
         products = [x.new_empty(*x.shape[:-1], C) for x in rows]
-        for part, later, middle, decays in blocks(b):
+        for part, later, middle, exact in blocks(b):
+            decays = exact.to(working)
             own = decays[..., : part.stop - part.start, :]
             torch.mul(own, middle.exp(), out=growth[..., part, :])
             torch.div((b[..., -1:, :] - middle).exp_(), own, out=left[..., part, :])
@@ -125,12 +127,12 @@ class ChannelProducts(Written):
     @staticmethod
     def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
         y, g, growth, left, *others = ctx.saved_tensors
-        dtype, count = g.dtype, len(changes) // 2
-        keys, *rows = (x.double() for x in (y, *others[:count]))
+        dtype, working, count = g.dtype, growth.dtype, len(changes) // 2
+        keys, *rows = (x.to(working) for x in (y, *others[:count]))
         dy = d_left * left
         d_rows = [d * growth for d in changes[:count]]
         d_end = (keys * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
-        products = [change.tril().double() for change in changes[count:]]
+        products = [change.tril().to(working) for change in changes[count:]]
         for start, decays in zip(range(0, y.shape[-2], BLOCK), others[count:], strict=True):
             part, later = slice(start, start + BLOCK), slice(start, None)
             own = decays[..., :BLOCK, :]
@@ -148,6 +150,17 @@ class ChannelProducts(Written):
         dg = db.flip(-2).cumsum(-2).flip(-2).to(dtype)
         dg = torch.ops.aten.threshold_backward(dg, g, STRONGEST)
         return dy.to(dtype), dg, *(dx.to(dtype) for dx in d_rows)
+
+
+def working_type(g: Tensor, count: int) -> torch.dtype:
+    """The type of products of so many rows beside decays with logs g.
+
+    Float64, but on a CPU that of g if all decays are weak and rows are of one kind: with two, what
+    is solved for them needs the digits. A GPU would have to wait to know that they are weak.
+    """
+    asked = g.device.type == "cpu" and g.numel() > 0 and not torch.compiler.is_compiling()
+    weak = asked and count == 1 and bool(g.amin() >= WEAK)
+    return g.dtype if weak else torch.float64
 
 
 def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:

@@ -130,6 +130,7 @@ RULES = {
 }
 MIXES = {
     "half of them strong": (-0.01, -5.0),
+    "weak ones alone": (-0.03, -0.06, -0.5),
     "of 15": (-0.01, -0.1, -15.0),
     "of every size": (-1e-6, -1e-3, -0.1, -1.0, -5.0, -15.0, -40.0, -100.0),
     "strong ones alone": (-15.0, -20.0),
