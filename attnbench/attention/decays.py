@@ -12,8 +12,8 @@ e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
 A factor e^{−b_j} could overflow, so keys are taken in blocks of 32 tokens, decays are counted from
 the middle of a block, and all of this is float64 unless decays are weak: sums of several strong
-decays keep the digits of their differences. A decay below e^−35, far less than the rounding of float32, leaves that much, so
-that factors are at most e^560.
+decays keep the digits of their differences. A decay below e^−35, far less than the rounding of
+float32, leaves that much, so that factors are at most e^560.
 """
 
 import math
