@@ -11,9 +11,9 @@ Rows x, keys y and logs of decays g ≤ 0 are [..., C, dk]. A is 0 where j > i. 
 e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
 A factor e^{−b_j} could overflow, so keys are taken in blocks of 32 tokens, decays are counted from
-the middle of a block, and all of this is float64: sums of several strong decays keep the digits of
-their differences. A decay below e^−35, far less than the rounding of float32, leaves that much, so
-that factors are at most e^560.
+the middle of a block, and all of this is float64 unless decays are weak: sums of several strong
+decays keep the digits of their differences. A decay below e^−35, far less than the rounding of
+float32, leaves that much, so that factors are at most e^560.
 """
 
 import math
@@ -36,6 +36,7 @@ from attnbench.attention.primitives import (
 
 BLOCK = 32  # keys whose decays are counted from one token
 STRONGEST = -35.0  # log of a decay: what leaves less counts as this; e^{16 · 35} is a float64
+WEAK = -0.5  # log of a decay beside which float32 keeps digits
 FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
 
 
@@ -104,12 +105,13 @@ class ChannelProducts(Written):
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-        C, dtype = y.shape[-2], g.dtype
+        C, dtype, working = y.shape[-2], g.dtype, working_type(g, len(rows))
         b = g.clamp(min=STRONGEST).double().cumsum(-2)
-        growth, left, every = torch.empty_like(b), torch.empty_like(b), []
-        keys, *wide = (x.double() for x in (y, *rows))
+        growth, left, every = (*torch.empty(2, *b.shape, dtype=working, device=b.device), [])
+        keys, *wide = (x.to(working) for x in (y, *rows))
         products = [x.new_empty(*x.shape[:-1], C) for x in rows]
-        for part, later, middle, decays in blocks(b):
+        for part, later, middle, exact in blocks(b):
+            decays = exact.to(working)
             own = decays[..., : part.stop - part.start, :]
             torch.mul(own, middle.exp(), out=growth[..., part, :])
             torch.div((b[..., -1:, :] - middle).exp_(), own, out=left[..., part, :])
@@ -125,12 +127,12 @@ class ChannelProducts(Written):
     @staticmethod
     def backward(ctx: Any, d_left: Tensor, d_last: Tensor, *changes: Tensor) -> tuple[Tensor, ...]:
         y, g, growth, left, *others = ctx.saved_tensors
-        dtype, count = g.dtype, len(changes) // 2
-        keys, *rows = (x.double() for x in (y, *others[:count]))
+        dtype, working, count = g.dtype, growth.dtype, len(changes) // 2
+        keys, *rows = (x.to(working) for x in (y, *others[:count]))
         dy = d_left * left
         d_rows = [d * growth for d in changes[:count]]
         d_end = (keys * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
-        products = [change.tril().double() for change in changes[count:]]
+        products = [change.tril().to(working) for change in changes[count:]]
         for start, decays in zip(range(0, y.shape[-2], BLOCK), others[count:], strict=True):
             part, later = slice(start, start + BLOCK), slice(start, None)
             own = decays[..., :BLOCK, :]
@@ -148,6 +150,17 @@ class ChannelProducts(Written):
         dg = db.flip(-2).cumsum(-2).flip(-2).to(dtype)
         dg = torch.ops.aten.threshold_backward(dg, g, STRONGEST)
         return dy.to(dtype), dg, *(dx.to(dtype) for dx in d_rows)
+
+
+def working_type(g: Tensor, count: int) -> torch.dtype:
+    """The type of products of so many rows beside decays with logs g.
+
+    Float64, but on a CPU that of g if all decays are weak and rows are of one kind: with two, what
+    is solved for them needs the digits. A GPU would have to wait to know that they are weak.
+    """
+    asked = g.device.type == "cpu" and g.numel() > 0 and not torch.compiler.is_compiling()
+    weak = asked and count == 1 and bool(g.amin() >= WEAK)
+    return g.dtype if weak else torch.float64
 
 
 def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
@@ -215,8 +228,9 @@ class Fading(Written):
         least = 2 * (math.log(torch.finfo(reach.dtype).eps) - reach)
         # three of a width, or torch uses a kernel that stores weights
         q, k, v = (pad(x, (0, more)) for x in (q, k, v))
-        group = torch.arange(N, device=q.device) % FADING_BLOCK // FADING_GROUP
-        reads = torch.arange(FADING_BLOCK // FADING_GROUP, device=q.device) == group[:, None]
+        size = fading_group(q.dtype)
+        group = torch.arange(N, device=q.device) % FADING_BLOCK // size
+        reads = torch.arange(FADING_BLOCK // size, device=q.device) == group[:, None]
         for columns in fading_columns(d, q.dtype):
             q[..., columns].masked_fill_(reads, d**0.5)
         k[..., d + more - 1] = 1
@@ -248,14 +262,25 @@ class Fading(Written):
             dk[:, :, :end] += found[1][..., :d]
             dv[:, :, :end] += found[2][..., :d]
             by_query = found[0][..., -1].to(F) * d**0.5
-            by_key = found[1][..., fading_columns(d, k.dtype)[0]].sum(-1, dtype=F.dtype)
-            # both have one sum but for rounding, which later sums would collect
-            share = by_key.abs()
-            share /= share.sum(-1, keepdim=True).clamp(min=torch.finfo(k.dtype).tiny)
-            rounding = by_key.sum(-1, keepdim=True) - by_query.sum(-1, keepdim=True)
+            by_key = found[1][..., fading_columns(d, k.dtype)[0]].to(F)
             dF[..., start:end] += by_query
-            dF[..., :end] -= by_key.addcmul_(share, rounding, value=-1)
+            dF[..., :end] -= balanced(by_key, by_query)
         return dq, dk, dv, dF, None
+
+
+def balanced(by_key: Tensor, by_query: Tensor) -> Tensor:
+    """[B, H, M] of gradients of logits, summed over the queries of a block.
+
+    `by_key` [B, H, M, groups] has sums over each group, `by_query` [B, H, n ≤ block] over keys.
+    Both add up to the same for a group but for rounding, which sums over later keys would collect:
+    it is taken from where rounding is largest.
+    """
+    rest = (0, FADING_BLOCK - by_query.shape[-1])
+    sums = pad(by_query, rest).unflatten(-1, (by_key.shape[-1], -1)).sum(-1)
+    share = by_key.square()
+    share /= share.sum(-2, keepdim=True).clamp(min=torch.finfo(by_key.dtype).tiny)
+    rounding = by_key.sum(-2) - sums
+    return (by_key - share * rounding[..., None, :]).sum(-1)
 
 
 def write_fading(
@@ -267,7 +292,8 @@ def write_fading(
     """
     fades = F[..., :end, None]
     own = pad(F[..., start:end], (0, start + FADING_BLOCK - end), mode="replicate")
-    first, middle = (own[..., None, m::FADING_GROUP] for m in (0, FADING_GROUP // 2))
+    size = fading_group(k.dtype)
+    first, middle = (own[..., None, m::size] for m in (0, size // 2))
     hidden = fades > first - least[..., None, None]
     if mask is not None:
         hidden = hidden | ~mask[:, None, :end, None]
@@ -279,10 +305,15 @@ def write_fading(
     k[:, :, :end, last] = faded
 
 
+def fading_group(dtype: torch.dtype) -> int:
+    """How many queries read one column: fewer where it rounds the sum of their gradients more."""
+    return FADING_GROUP // 2 if dtype.itemsize < 4 else FADING_GROUP
+
+
 def fading_columns(d: int, dtype: torch.dtype) -> list[slice]:
     """Columns of keys for all groups of a block, so many times that they tell decays apart."""
-    groups = FADING_BLOCK // FADING_GROUP
-    ends = range(d, d + groups * (3 if dtype.itemsize < 4 else 1), groups)
+    groups = FADING_BLOCK // fading_group(dtype)
+    ends = range(d, d + groups * (2 if dtype.itemsize < 4 else 1), groups)
     return [slice(end, end + groups) for end in ends]
 
 

@@ -10,8 +10,8 @@
 softmax, so they are further columns of the keys, which columns of q read. Queries go in blocks, and
 each small group of a block has a column of its own, which counts from the group's middle: keys that
 matter have small numbers, and lose no digits in long sequences. Narrow types, whose few digits
-would not tell neighbours apart, have three such columns, which add up. Training keeps what the
-kernel made of a block, but one k for all, whose columns are written anew.
+would not tell neighbours apart, have two such columns, which add up, and smaller groups. Training
+keeps what the kernel made of a block, but one k for all, whose columns are written anew.
 
 Padding fades nothing. The core begins with q, k, v and x W_F. Always causal. For decoding, the
 state is the cache of k and v, and x W_F of every token.

@@ -271,7 +271,6 @@ class Rounds(at.Written):
             d_o, merged = at.gather_tokens(both, part.token).chunk(2, -1)
             sums = at.gather_tokens(lse[g, :, None], part.token).squeeze(-1)
             # the padding of the last chunk of a round holds no queries
-            split_rounds(d_o, part)[:, :, q.shape[1] :] = 0
             split_rounds(sums, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
             given = d_o, *circle(q[g], k[g], v[g], part), merged, sums
             found = part.by_chunk(attend_backward, ctx.causal, *given)

@@ -20,8 +20,8 @@ ROUNDING = 2**-23
 LENGTH = 60
 KINDS = ("1e-6", "1", "300", "1000", "zeros", "equal", "spike")
 USUAL = ("300", "spike")
-# torch's fused kernel errs more than its logits tell
-LEFT_OUT = {("poolingformer", "1000"): "a fused kernel in blocks, on logits of 10⁶"}
+# outputs err by 4e-4, with torch's fused kernels or without; the cause is not known
+LEFT_OUT = {("poolingformer", "1000"): "logits of 10⁶ in blocks of another size than eager's"}
 
 
 def inputs(w, kind):
@@ -130,6 +130,7 @@ RULES = {
 }
 MIXES = {
     "half of them strong": (-0.01, -5.0),
+    "weak ones alone": (-0.03, -0.06, -0.5),
     "of 15": (-0.01, -0.1, -15.0),
     "of every size": (-1e-6, -1e-3, -0.1, -1.0, -5.0, -15.0, -40.0, -100.0),
     "strong ones alone": (-15.0, -20.0),

@@ -76,3 +76,26 @@ def test_predicted_elements_are_those_of_columns_and_of_the_mask_of_a_block():
     """A head of 4 has 4 columns for groups and one for sums: q, k, v and o have 9 each."""
     w = workload("forgetting", seq_len=300)
     assert CARD.forms["sdpa"].elements(CARD.config(), w) == 4 * (2 * 300 * 4 * 9) + 128 * 300
+
+
+@pytest.mark.parametrize("seq_len", [60, 130, 300])
+def test_gradients_in_bfloat16_are_nearly_as_right_as_those_of_eager(seq_len):
+    """Each relative to its own size, those of decays too: sums over all later tokens."""
+    found = [bfloat16_gradients(*how, seq_len) for how in BFLOAT16]
+    for name, exact in found[0].items():
+        by_eager, by_sdpa = ((each[name] - exact).abs().max() for each in found[1:])
+        assert by_sdpa < 3 * by_eager, f"{name}: {by_sdpa / by_eager:.1f} times"
+
+
+BFLOAT16 = ("eager", torch.float64), ("eager", torch.bfloat16), ("sdpa", torch.bfloat16)
+
+
+def bfloat16_gradients(form, dtype, seq_len):
+    """Gradients of tokens and parameters that are bfloat16, in a type of their own."""
+    module = build("forgetting", form, batch=2, seq_len=seq_len, width=16)
+    module = module.to(torch.bfloat16).to(dtype)
+    x, towards = torch.randn(2, 2, seq_len, 16).bfloat16().to(dtype)
+    x.requires_grad_()
+    (module(x) * towards).sum().backward()
+    parameters = {name: p.grad.double() for name, p in module.named_parameters()}
+    return {"x": x.grad.double(), **parameters}

@@ -122,3 +122,19 @@ def test_gradients_of_rows_that_are_read_are_those_of_operators(tokens):
     )
     for a, b in zip(ours, expected, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_causal_rows_choose_from_all_of_their_past_in_parts_too(monkeypatch):
+    """In some head, late rows choose some of the last 15 keys that they may use."""
+    monkeypatch.setattr("attnbench.attention.logits_at_once", few_logits)
+    module = build("smart_bird", batch=1, seq_len=40, keys=12, causal=True)
+    module(torch.randn(1, 40, 16, dtype=torch.float64))
+    chosen = module.draws(0)["chosen"]  # [H, N, K]
+    rows = torch.arange(40)[:, None]
+    assert (chosen <= rows)[:, 11:].all()
+    assert (chosen[:, 30:] > rows[30:] - 15).any(-1).any(0).all()
+
+
+def few_logits(device):
+    """So few that each row is a part."""
+    return 480
