@@ -49,12 +49,14 @@ STEP_S = 10  # to a multiple of which it is rounded up
 class Runner:
     """The processes that measure; `observe` is called with what is running now.
 
-    `imports` says where those of a tree find its code; by default in the tree and its `src`.
+    `imports` says where those of a tree find its code; by default in the tree and its `src`. With
+    `holds`, those of a race are forked from others that have done what all of them need.
     """
 
     server: Pool
     observe: Callable[[str], None] = lambda _: None
     imports: Imports | None = None
+    holds: bool = False
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
@@ -75,8 +77,11 @@ class Runner:
 
     def process(self, tree: Path, server: Pool | None = None, **about: Any) -> Process:
         """A fresh process of a tree, of the given pool or of `server`."""
-        known = self.imports.of(tree) if self.imports else {}
-        return (server or self.server).process(tree, **known, **about)
+        return (server or self.server).process(tree, **self.about(tree), **about)
+
+    def about(self, tree: Path) -> dict[str, Any]:
+        """What the processes of a tree are told of its imports."""
+        return self.imports.of(tree) if self.imports else {}
 
     def loaded(self, side: str, tree: Path, **about: Any) -> Process:
         """A process on a side. Raises `CannotRun` if its package does not load."""
@@ -309,6 +314,10 @@ class Looks:
         """One visit of fresh processes to a case."""
         server = self.server.of_layout(layout(stage, pair))
         server.wait()
+        if self.runner.holds:
+            for side in SIDES:
+                tree = self.trees[side]
+                server.hold(side, tree, **self.runner.about(tree))
         with Round(partial(self.started, server), self.draw) as processes:
             try:
                 if case not in self.races:
@@ -326,7 +335,10 @@ class Looks:
 
     def started(self, server: Pool, side: str) -> Process:
         """A process of a side, of this pool."""
-        return self.runner.process(self.trees[side], server)
+        tree = self.trees[side]
+        if self.runner.holds:
+            return server.process_of(side, tree, **self.runner.about(tree))
+        return self.runner.process(tree, server)
 
     def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""
