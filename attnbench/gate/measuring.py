@@ -240,6 +240,7 @@ class Looks:
         """Count the cases; then time one pair of each, look at one after another, and once more at
         what is doubtful.
 
+        Where there is no time for a pair of each, those that have one are spread over all.
         What seems slowest in its first pair is looked at first. What is suspected is confirmed
         before the next case is looked at, the rest when all have been. A form that is named beside
         the default that it is counts once.
@@ -252,7 +253,7 @@ class Looks:
             case.apart = self.apart(case)
         self.cases += {case.label: case for case in cases}.values()
         with suppress(OverBudget):
-            for case in self.due:
+            for case in spread(self.due):
                 if self.cost_s([case], 1) <= self.server.left_s:
                     self.pair(case, 0)
             waiting = sorted(self.due, key=slowdown, reverse=True)
@@ -357,6 +358,14 @@ class Looks:
             iterations=iterations,
             iteration_s=batch_s,
         )
+
+
+def spread(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
+    """The cases in an order of which each beginning is spread evenly over all of them."""
+    bits = len(cases).bit_length()
+    reversed_bits = [int(f"{number:0{bits}b}"[::-1], 2) for number in range(len(cases))]
+    order = sorted(range(len(cases)), key=reversed_bits.__getitem__)
+    return [cases[number] for number in order]
 
 
 def slowdown(case: CheckedCase) -> float:
