@@ -281,7 +281,11 @@ def summary(comparison: Comparison) -> Generator[str, None, None]:
     if comparison.error:
         yield f"NOT CHECKED: {in_our_words(comparison.error)}"
     elif report is not None:
-        yield in_our_words(headline(report))
+        if comparison.compares and not any(f.fails or f.decided for f in report.findings):
+            reason = next((f.reason for f in comparison.timed if f.reason), "")
+            yield f"UNSURE: no test got a verdict; {in_our_words(reason)}".removesuffix("; ")
+        else:
+            yield in_our_words(headline(report))
         yield f"{report.head} against {report.base}"
         yield from shares(comparison)
         yield from map(in_our_words, report.notes)

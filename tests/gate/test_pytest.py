@@ -2,7 +2,11 @@
 
 import pytest
 
+from attnbench.cli.pytest_plugin import Comparison, is_void, shares, summary
+from attnbench.gate.finding import Finding, Report
 from attnbench.gate.measuring import spread
+from attnbench.metrics import TIME
+from attnbench.statistics.verdict import Verdict
 from tests.gate.test_calls import pytested, run
 from tests.gate.test_calls import shop as shop
 
@@ -10,6 +14,7 @@ CONFTEST = """
 import pytest
 import attnbench.gate.check as check
 from attnbench.gate.finding import Finding, Report
+from attnbench.metrics import TIME
 from attnbench.statistics.verdict import Verdict
 
 
@@ -229,3 +234,25 @@ def test_set_ups_between_laps_accuse_no_test_and_fixtures_are_taken_down(shop):
 def test_cases_that_fit_into_a_budget_are_spread_over_all():
     assert spread([*range(8)]) == [0, 4, 2, 6, 1, 5, 3, 7]
     assert [sorted(spread([*range(n)])) for n in range(20)] == [[*range(n)] for n in range(20)]
+
+
+def finding_of(name, **about):
+    reason = "no time was left (--budget 90s)"
+    return Finding(
+        mechanism=name, case=name, metric=TIME, verdict=Verdict.UNSURE, reason=reason, **about
+    )
+
+
+def test_what_had_time_for_one_pair_is_not_red_and_what_had_none_is_named():
+    timed = finding_of("a", base=1.0, head=1.0)
+    report = Report(base="base", head="head", findings=(timed, finding_of("b")))
+    comparison = Comparison(report=report)
+    assert not is_void(comparison)
+    assert [*summary(comparison)][:1] + [*shares(comparison)] == [
+        "UNSURE: no test got a verdict; no time was left (--attnbench-budget 90s)",
+        "1 of 2 tests were timed on both sides, 0 got a verdict",
+        "not compared: b: no time was left (--attnbench-budget 90s)",
+    ]
+    nothing = Comparison(report=Report(base="base", head="head", findings=(finding_of("b"),)))
+    assert is_void(nothing)
+    assert "--attnbench-budget 90s" in "".join(summary(nothing))
