@@ -71,12 +71,17 @@ class Comparison:
         return tuple(finding for finding in found if finding.case == name)
 
     @property
-    def compares(self) -> bool:
-        """Whether the time of any test was compared."""
+    def timed(self) -> tuple["Finding", ...]:
+        """What was found of each test that was to be timed on both sides."""
         from attnbench.metrics import TIME
 
         found = self.report.findings if self.report is not None else ()
-        return any(f.metric == TIME and (f.decided or f.ratio is not None) for f in found)
+        return tuple(finding for finding in found if finding.metric == TIME)
+
+    @property
+    def compares(self) -> bool:
+        """Whether any test was timed on both sides, be it in too few pairs for a verdict."""
+        return any(is_compared(finding) for finding in self.timed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +245,23 @@ def is_added(finding: "Finding") -> bool:
     return finding.reason.startswith("added: ")
 
 
+def is_compared(finding: "Finding") -> bool:
+    """Whether it tells a time of both sides, or a verdict."""
+    return finding.decided or None not in (finding.base, finding.head)
+
+
+def shares(comparison: Comparison) -> Generator[str, None, None]:
+    """How many of all tests were timed on both sides and got a verdict, where any did not."""
+    timed = comparison.timed
+    late = [finding for finding in timed if not is_compared(finding)]
+    decided = sum(finding.decided for finding in timed)
+    if decided < len(timed):
+        text = f"{len(timed) - len(late)} of {len(timed)} tests were timed on both sides"
+        yield f"{text}, {decided} got a verdict"
+    for finding in late:
+        yield f"not compared: {finding.case}: {in_our_words(finding.reason)}"
+
+
 def is_void(comparison: Comparison) -> bool:
     """Whether nothing was compared, though there was something on both sides."""
     found = comparison.report.findings if comparison.report is not None else ()
@@ -259,8 +281,13 @@ def summary(comparison: Comparison) -> Generator[str, None, None]:
     if comparison.error:
         yield f"NOT CHECKED: {in_our_words(comparison.error)}"
     elif report is not None:
-        yield in_our_words(headline(report))
+        if comparison.compares and not any(f.fails or f.decided for f in report.findings):
+            reason = next((f.reason for f in comparison.timed if f.reason), "")
+            yield f"UNSURE: no test got a verdict; {in_our_words(reason)}".removesuffix("; ")
+        else:
+            yield in_our_words(headline(report))
         yield f"{report.head} against {report.base}"
+        yield from shares(comparison)
         yield from map(in_our_words, report.notes)
         for finding in filter(is_added, report.findings):
             yield f"added, so there is nothing to compare with: {finding.case}"

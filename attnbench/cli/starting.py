@@ -27,7 +27,7 @@ def runner(
         about = {"module": "attnbench.measure.pytest_worker", **tests}
     with Pool(SCRIPT, seed=0, **about) as server:
         if not shown.is_terminal:
-            yield Runner(server=server)
+            yield Runner(server=server, holds=tests is not None)
             return
         with shown.status("starting", refresh_per_second=2) as status:
-            yield Runner(server=server, observe=status.update)
+            yield Runner(server=server, observe=status.update, holds=tests is not None)

@@ -49,12 +49,14 @@ STEP_S = 10  # to a multiple of which it is rounded up
 class Runner:
     """The processes that measure; `observe` is called with what is running now.
 
-    `imports` says where those of a tree find its code; by default in the tree and its `src`.
+    `imports` says where those of a tree find its code; by default in the tree and its `src`. With
+    `holds`, those of a race are forked from others that have done what all of them need.
     """
 
     server: Pool
     observe: Callable[[str], None] = lambda _: None
     imports: Imports | None = None
+    holds: bool = False
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
@@ -75,8 +77,11 @@ class Runner:
 
     def process(self, tree: Path, server: Pool | None = None, **about: Any) -> Process:
         """A fresh process of a tree, of the given pool or of `server`."""
-        known = self.imports.of(tree) if self.imports else {}
-        return (server or self.server).process(tree, **known, **about)
+        return (server or self.server).process(tree, **self.about(tree), **about)
+
+    def about(self, tree: Path) -> dict[str, Any]:
+        """What the processes of a tree are told of its imports."""
+        return self.imports.of(tree) if self.imports else {}
 
     def loaded(self, side: str, tree: Path, **about: Any) -> Process:
         """A process on a side. Raises `CannotRun` if its package does not load."""
@@ -235,6 +240,7 @@ class Looks:
         """Count the cases; then time one pair of each, look at one after another, and once more at
         what is doubtful.
 
+        Where there is no time for a pair of each, those that have one are spread over all.
         What seems slowest in its first pair is looked at first. What is suspected is confirmed
         before the next case is looked at, the rest when all have been. A form that is named beside
         the default that it is counts once.
@@ -247,7 +253,7 @@ class Looks:
             case.apart = self.apart(case)
         self.cases += {case.label: case for case in cases}.values()
         with suppress(OverBudget):
-            for case in self.due:
+            for case in spread(self.due):
                 if self.cost_s([case], 1) <= self.server.left_s:
                     self.pair(case, 0)
             waiting = sorted(self.due, key=slowdown, reverse=True)
@@ -309,6 +315,10 @@ class Looks:
         """One visit of fresh processes to a case."""
         server = self.server.of_layout(layout(stage, pair))
         server.wait()
+        if self.runner.holds:
+            for side in SIDES:
+                tree = self.trees[side]
+                server.hold(side, tree, **self.runner.about(tree))
         with Round(partial(self.started, server), self.draw) as processes:
             try:
                 if case not in self.races:
@@ -326,7 +336,10 @@ class Looks:
 
     def started(self, server: Pool, side: str) -> Process:
         """A process of a side, of this pool."""
-        return self.runner.process(self.trees[side], server)
+        tree = self.trees[side]
+        if self.runner.holds:
+            return server.process_of(side, tree, **self.runner.about(tree))
+        return self.runner.process(tree, server)
 
     def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""
@@ -345,6 +358,14 @@ class Looks:
             iterations=iterations,
             iteration_s=batch_s,
         )
+
+
+def spread(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
+    """The cases in an order of which each beginning is spread evenly over all of them."""
+    bits = len(cases).bit_length()
+    reversed_bits = [int(f"{number:0{bits}b}"[::-1], 2) for number in range(len(cases))]
+    order = sorted(range(len(cases)), key=reversed_bits.__getitem__)
+    return [cases[number] for number in order]
 
 
 def slowdown(case: CheckedCase) -> float:

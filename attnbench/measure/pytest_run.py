@@ -37,7 +37,6 @@ QUIET: Mapping[str, Any] = MappingProxyType({
     "failedfirst": False,
     "maxfail": 0,
     "newfirst": False,
-    "no_summary": True,
     "numprocesses": 0,
     "pastebin": None,
     "report_log": None,
@@ -293,6 +292,36 @@ class Timing(Run):
         """Measure, then leave the test."""
         self.measure(timed)
         pytest.skip("it has been timed")
+
+
+class Holding(Timing):
+    """A run that stops once all tests are collected, and calls `hold`, which ends the process.
+
+    Processes that it forks run one test each, with `run_one`.
+    """
+
+    session: pytest.Session
+
+    def __init__(
+        self, place: Place, measure: Callable[[Timed], None], hold: Callable[[], None]
+    ) -> None:
+        super().__init__(place, "", measure)
+        self.hold = hold
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run no test here."""
+        self.session = session
+        self.hold()
+        return True
+
+    def run_one(self, name: str) -> bool:
+        """Run a test and take its fixtures down, of every scope; whether there is this test."""
+        for item in self.session.items:
+            if self.place.name(item.nodeid) == name:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+                return True
+        return False
 
 
 def why_idle(item: pytest.Item) -> str:

@@ -6,6 +6,7 @@ keeps what it finds in a file: `Trials`.
 
 import gc
 import os
+import signal
 import sys
 import sysconfig
 import time
@@ -13,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from msgspec import json
@@ -24,6 +26,7 @@ from attnbench.measure.calls import seed
 from attnbench.measure.pytest_run import (
     FAILED,
     PASSED,
+    Holding,
     Place,
     Run,
     Timed,
@@ -31,13 +34,20 @@ from attnbench.measure.pytest_run import (
     Trial,
     Trying,
 )
-from attnbench.measure.server import Conversation, Unmeasured, end_children
+from attnbench.measure.server import (
+    Conversation,
+    Unmeasured,
+    end_children,
+    fork_when_asked,
+    start_worker,
+)
 from attnbench.records import Clock, Sample
 from attnbench.run.process import Answer
 
 BASE, HEAD = "base", "head"
 UNTIMED = "untimed"  # phase of a set-up or teardown
 SETTING_UP_S = 0.25  # of a sample whose calls need a set-up, after which no further call begins
+TEARDOWN_S = 10.0  # that fixtures may take to be taken down
 PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
@@ -117,6 +127,8 @@ class Worker(calls.Worker):
         )
         self.side = HEAD if self.tree == Path(root) else BASE
         self.is_finished = False
+        self.held: Holding | None = None  # where this process is forked from one that has collected
+        self.warmup_s = 0.0
         working = self.tree / folder
         if working.is_dir():
             os.chdir(working)
@@ -172,37 +184,78 @@ class Worker(calls.Worker):
         Further questions are answered from within the test; this returns once the last one has been
         asked, with its answer. Raises `Unmeasured`.
         """
-        run = Timing(self.place, mechanism, lambda timed: self.measure(timed, warmup_s))
-        run.main()
+        self.warmup_s = warmup_s
+        run: Run
+        if self.held is None:
+            run = Timing(self.place, mechanism, self.measure)
+            run.main()
+        else:
+            run = self.held
+            run.run_one(mechanism)
         if self.is_finished:
             return self.finish()
         raise Unmeasured(*why_untimed(run, mechanism))
 
-    def measure(self, timed: Timed, warmup_s: float) -> None:
+    def hold(self, **_: Any) -> Answer:
+        """Collect all tests, then fork a process for each of which a connection comes.
+
+        Returns only where pytest does not come to run tests, and says why.
+        """
+        output = os.open(os.devnull, os.O_WRONLY)  # of pytest, which nobody reads here
+        for target in (1, 2):
+            os.dup2(output, target)
+        os.close(output)
+        self.held = Holding(self.place, self.measure, self.fork_when_asked)
+        self.held.main()
+        raise Unmeasured(FAILED, self.held.error or "pytest did not come to run tests")
+
+    def fork_when_asked(self) -> None:
+        """Fork a process whenever it is asked for, and end with the connection."""
+        gc.collect()
+        gc.freeze()
+        self.conversation.reply({"outcome": "ok"})
+        self.conversation.lines.close()  # or the connection would stay open in what is forked
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that supervise
+        fork_when_asked(self.conversation.connection, partial(start_worker, worker=self))
+        os._exit(0)
+
+    def leave(self) -> None:
+        """Answer the last question, and end the process though fixtures are still there."""
+        answer = self.finish()
+        text = f"its fixtures were not taken down in {TEARDOWN_S:.0f} s"
+        notes = {**answer["notes"], "fixtures": text}
+        self.conversation.reply({"outcome": "ok", **answer, "notes": notes})
+        os._exit(0)
+
+    def measure(self, timed: Timed) -> None:
         """Warm up, and answer questions until the last one is asked, whose answer is left."""
         self.timed = timed
         self.call = partial(timed.target, *timed.args, **timed.kwargs)
         seed(self.seed)
-        built = {"outcome": "ok", **self.warmed(warmup_s)}
+        built = {"outcome": "ok", **self.warmed(self.warmup_s)}
         self.watch.untimed_s = 0.0
         self.conversation.reply(built)
         for question in self.conversation.questions():
             if question["do"] == "finish":
                 self.is_finished = True
-                gc.freeze()  # pytest collects garbage five times as it ends, half a second in all
+                limit = Timer(TEARDOWN_S, self.leave)
+                limit.daemon = True
+                limit.start()
                 return
             self.conversation.reply(self.answer(**question))
 
     def lap(self, iterations: int, **_: Any) -> Answer:
-        """One sample of that many calls."""
+        """One sample of that many calls; set-ups between them took `untimed_s` of CPU time."""
         self.share = 1.0
+        before_s = self.watch.untimed_s
         taken: Sample = super().lap(iterations)["sample"]
         stretched = {
             name: value * self.share
             for name in ("wall_s", "cpu_s", "forward_s", "waited_s")
             if (value := getattr(taken, name)) is not None
         }
-        return {"sample": taken._replace(**stretched)}
+        untimed_s = self.watch.untimed_s - before_s
+        return {"sample": taken._replace(**stretched), "untimed_s": untimed_s}
 
     def finish(self, **_: Any) -> Answer:
         """The process measures nothing else; set-ups took `untimed_s` of CPU time meanwhile."""

@@ -19,10 +19,10 @@ import socket
 import struct
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
@@ -54,6 +54,8 @@ class Unmeasured(Exception):
 
 class Answering:
     """A worker, whose methods answer questions."""
+
+    conversation: "Conversation"
 
     def answer(self, do: str, **asked: Any) -> dict[str, Any]:
         """The result of the method `do`; an exception becomes an outcome with its reason."""
@@ -90,15 +92,23 @@ def main() -> None:
     load_shared(*modules)
     prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
     control.sendall(b"o")
+    fork_when_asked(control, start_worker)
+    end_children()
+
+
+def fork_when_asked(control: socket.socket, start: Callable[[int, int, int], NoReturn]) -> None:
+    """Fork a process whenever the connection brings its three connections, until it ends.
+
+    `start` is what the process does, as `start_worker` takes its arguments.
+    """
     with suppress(OSError):
         while (message := socket.recv_fds(control, 1, 3))[0]:
             if message[1]:
                 told, pipe, output = message[1]
                 with socket.socket(fileno=told) as connection:
-                    supervised(control, connection, pipe, output)
+                    supervised(control, connection, pipe, output, start)
                 os.close(pipe)
                 os.close(output)
-    end_children()
 
 
 def load_shared(*modules: str) -> None:
@@ -120,10 +130,18 @@ def import_own_package() -> None:
         del sys.path[0]
 
 
-def supervised(control: socket.socket, told: socket.socket, pipe: int, output: int) -> None:
+def supervised(
+    control: socket.socket,
+    told: socket.socket,
+    pipe: int,
+    output: int,
+    start: Callable[[int, int, int], NoReturn],
+) -> None:
     """Fork a worker, and a process that waits for it and tells of its birth and its end.
 
-    With the worker ends whatever it left running.
+    With the worker ends whatever it left running. The worker runs `start` with `pipe`, on which it
+    is asked, `output`, on which it prints, and the process that waits for it; `control` is closed
+    in both, and `told` hears of birth and end.
     """
     server = os.getpid()
     try:
@@ -136,7 +154,7 @@ def supervised(control: socket.socket, told: socket.socket, pipe: int, output: i
         supervisor = os.getpid()
         if (pid := os.fork()) == 0:
             told.close()
-            start_worker(pipe, output, supervisor)
+            start(pipe, output, supervisor)
         os.close(pipe)
         os.close(output)
         tell(told, pid)
@@ -165,8 +183,14 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def start_worker(pipe: int, output: int, parent: int) -> None:
-    """In a new process: answer until the connection ends, then exit without running hooks."""
+def start_worker(
+    pipe: int, output: int, parent: int, worker: "Answering | None" = None
+) -> NoReturn:
+    """In a new process: answer until the connection ends, then exit without running hooks.
+
+    `pipe` and `output` are its connections, `parent` is the process that waits for it, and `worker`
+    answers, if one has been loaded before.
+    """
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         with suppress(OSError):
@@ -180,7 +204,7 @@ def start_worker(pipe: int, output: int, parent: int) -> None:
             os.dup2(source, target)
         for descriptor in (empty, output):
             os.close(descriptor)
-        serve(socket.socket(fileno=pipe))
+        serve(socket.socket(fileno=pipe), worker)
         sys.stdout.flush()
     except BaseException:
         os._exit(1)
@@ -218,17 +242,23 @@ class Conversation:
         self.connection.sendall(text.encode() + b"\n")
 
 
-def serve(connection: socket.socket) -> None:
-    """Answer until the other end is closed; the first question says what this worker measures."""
-    answer = load
+def serve(connection: socket.socket, worker: Answering | None = None) -> None:
+    """Answer until the other end is closed.
+
+    Unless there is a `worker`, the first question says what this one measures.
+    """
     conversation = Conversation(connection)
+    answer: Callable[..., Any] = load
+    if worker is not None:
+        answer = worker.answer
+        worker.conversation = conversation
     with suppress(OSError), conversation.lines:
         for question in conversation.questions():
             try:
                 found = answer(**question)
                 if answer is load:
                     answer, found = found, {"outcome": "ok"}
-                    answer.__self__.conversation = conversation
+                    answer.__self__.conversation = conversation  # type: ignore[attr-defined]
             except BaseException as error:  # a mechanism may raise anything
                 found = {"outcome": "failed", "reason": described(error)}
             conversation.reply(found)

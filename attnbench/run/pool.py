@@ -68,6 +68,7 @@ class Pool(AbstractContextManager["Pool"]):
         self.modules, self.starts_on = modules, sorted(starts_on)
         self.end_s, self.closed = math.inf, False
         self.others: dict[int, Pool] = {}  # by layout
+        self.holders: dict[str, Process | None] = {}  # by series; None: it cannot be held
         # where this process is killed, the program removes the folder as it ends, if it can
         self.scratch = TemporaryFolder(within)
         self.folder = self.scratch.path
@@ -169,6 +170,35 @@ class Pool(AbstractContextManager["Pool"]):
             raise
         return process
 
+    def hold(self, series: str, tree: Path, **about: Any) -> None:
+        """Start the process from which those of a series are forked, unless it is there.
+
+        It has done what all of them need. Each series has its own, also on the same tree, so that
+        how they happen to differ counts as noise. Raises `CannotRun` if none can be started.
+        """
+        holder = self.holders.get(series)
+        if series in self.holders and (holder is None or holder.alive):
+            return
+        started = self.process(tree, **about)
+        answer = started.ask(START_TIMEOUT_S, do="hold")
+        if answer["outcome"] != "ok":
+            started.end()
+        self.holders[series] = started if started.alive else None
+
+    def process_of(self, series: str, tree: Path, **about: Any) -> "Process":
+        """A process of a series: a fork of the one that is held for it, or else a fresh one.
+
+        Raises `CannotRun` if no process can be started.
+        """
+        if holder := self.holders.get(series):
+            try:
+                process = self.fork_from(holder.pipe)
+                process.started = {"outcome": "ok"}
+                return process
+            except NoProgram:
+                holder.end()
+        return self.process(tree, **about)
+
     def ask(self, timeout_s: float, module: str | None = None, **asked: Any) -> Answer:
         """The answer of a fresh process to one question; of a second if the first is killed.
 
@@ -180,6 +210,10 @@ class Pool(AbstractContextManager["Pool"]):
     def fork(self) -> "Process":
         """A new process that has not been asked anything, once torch is loaded."""
         self.wait()
+        return self.fork_from(self.control)
+
+    def fork_from(self, control: socket.socket) -> "Process":
+        """A new process of the program at the other end of this connection."""
         with ExitStack() as ours, ExitStack() as theirs:
             ends, given = list[socket.socket](), list[int]()  # of status, questions, output
             try:
@@ -190,7 +224,7 @@ class Pool(AbstractContextManager["Pool"]):
             except OSError as error:
                 raise not_started(error.errno) from error
             try:
-                socket.send_fds(self.control, [b"f"], given)
+                socket.send_fds(control, [b"f"], given)
             except OSError as error:
                 reason = "no process could be started: the server has ended"
                 raise NoProgram(reason) from error
@@ -226,6 +260,10 @@ class Pool(AbstractContextManager["Pool"]):
 
     def stop(self) -> None:
         """End the program, and with it every process that it forked."""
+        for holder in self.holders.values():
+            if holder is not None:
+                holder.end()
+        self.holders.clear()
         with suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()

@@ -202,7 +202,9 @@ class Round(AbstractContextManager["Round"]):
             self.running[name].cpu_s()
             answer = self.ask(name, entry, do="lap", left_s=self.left_s(), **asked)
             if entry.failed is None:
-                entry.used_s[first_lap + lap] = self.running[name].cpu_s()
+                untimed_s = answer.get("untimed_s", 0.0)  # of set-ups between calls
+                used_s = self.running[name].cpu_s()
+                entry.used_s[first_lap + lap] = used_s - untimed_s
                 taken = answer["sample"]
                 entry.laps[first_lap + lap] = self.pace.beside(taken) if self.pace else taken
             elif self.pace:  # the next lap is not beside what this one was

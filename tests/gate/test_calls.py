@@ -121,7 +121,7 @@ def test_the_plug_in_of_pytest_fails_what_is_slower(shop):
     code, text = pytested(shop, "--attnbench-base", "HEAD")
     assert (code, "1 failed, 1 passed" in text) == (1, True), text
     assert "attnbench: FAILED: 1 slower of 1 case" in text
-    assert "tests/test_shop.py:test_index: time slower; +" in text
+    assert "tests/test_shop.py::test_index: time slower; +" in text
 
 
 TESTS = """

@@ -2,13 +2,19 @@
 
 import pytest
 
-from tests.gate.test_calls import pytested
+from attnbench.cli.pytest_plugin import Comparison, is_void, shares, summary
+from attnbench.gate.finding import Finding, Report
+from attnbench.gate.measuring import spread
+from attnbench.metrics import TIME
+from attnbench.statistics.verdict import Verdict
+from tests.gate.test_calls import pytested, run
 from tests.gate.test_calls import shop as shop
 
 CONFTEST = """
 import pytest
 import attnbench.gate.check as check
 from attnbench.gate.finding import Finding, Report
+from attnbench.metrics import TIME
 from attnbench.statistics.verdict import Verdict
 
 
@@ -170,3 +176,83 @@ def test_what_is_on_one_side_alone_is_said_and_times_are_compared(shop):
     assert "added, so there is nothing to compare with: tests/test_shop.py::test_new" in text
     assert "not compared, as it is on base only: tests/test_shop.py::test_gone" in text
     assert "not timed" not in text
+
+
+SET_UP = """
+import time
+
+
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_set_up(benchmark, tmp_path_factory, request):
+    place = tmp_path_factory.getbasetemp().parent / "taken-down"
+    request.addfinalizer(place.touch)
+
+    def setup():
+        burn(0.05)
+        return ((0.0005,), {})
+
+    benchmark.pedantic(burn, setup=setup, rounds=2)
+"""
+
+RACED = """
+import random
+from pathlib import Path
+from attnbench.cli.starting import runner
+from attnbench.gate.cases import SIDES
+from attnbench.run.race import Round, Turns
+
+root = Path.cwd()
+arguments = ["-p", "attnbench.cli.pytest_plugin", "-p", "no:cacheprovider", "tests"]
+place = dict(root=str(root), rootdir=".", folder=".", arguments=arguments, modules=["pytest"])
+with runner(tests=place) as measuring:
+    server = measuring.server
+    for side in SIDES:
+        server.hold(side, root)
+    assert all(server.holders.values()), server.holders
+    with Round(lambda side: server.process_of(side, root), random.Random(0)) as processes:
+        builds = {side: {"mechanism": "tests/test_shop.py::test_set_up"} for side in SIDES}
+        turns = Turns(pairs=1, iterations=4)
+        entries = processes.race(
+            builds, lambda times: dict.fromkeys(times, turns), lambda *_: 60.0
+        )
+    left = len(list(server.folder.glob("**/taken-down")))
+    print([(entry.failed, len(entry.laps)) for entry in entries.values()], left)
+"""
+
+
+def test_set_ups_between_laps_accuse_no_test_and_fixtures_are_taken_down(shop):
+    shop.write("tests/test_shop.py", SET_UP)
+    code, text = run(shop, "-c", RACED)
+    assert (code, text) == (0, "[(None, 2), (None, 2), (None, 2)] 1\n"), text
+
+
+def test_cases_that_fit_into_a_budget_are_spread_over_all():
+    assert spread([*range(8)]) == [0, 4, 2, 6, 1, 5, 3, 7]
+    assert [sorted(spread([*range(n)])) for n in range(20)] == [[*range(n)] for n in range(20)]
+
+
+def finding_of(name, **about):
+    reason = "no time was left (--budget 90s)"
+    return Finding(
+        mechanism=name, case=name, metric=TIME, verdict=Verdict.UNSURE, reason=reason, **about
+    )
+
+
+def test_what_had_time_for_one_pair_is_not_red_and_what_had_none_is_named():
+    timed = finding_of("a", base=1.0, head=1.0)
+    report = Report(base="base", head="head", findings=(timed, finding_of("b")))
+    comparison = Comparison(report=report)
+    assert not is_void(comparison)
+    assert [*summary(comparison)][:1] + [*shares(comparison)] == [
+        "UNSURE: no test got a verdict; no time was left (--attnbench-budget 90s)",
+        "1 of 2 tests were timed on both sides, 0 got a verdict",
+        "not compared: b: no time was left (--attnbench-budget 90s)",
+    ]
+    nothing = Comparison(report=Report(base="base", head="head", findings=(finding_of("b"),)))
+    assert is_void(nothing)
+    assert "--attnbench-budget 90s" in "".join(summary(nothing))
