@@ -55,7 +55,9 @@ def between(lengths: Sequence[int], every: Sequence[int]) -> list[str]:
 
 
 def in_order(items: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """`a, b and c`; empty without items."""
+    if not items:
+        return ""
     return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
 
 
