@@ -1,6 +1,6 @@
 """What is measured of a case besides its time: memory, counts, and the error of its output."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -12,8 +12,10 @@ from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
 from attnbench.measure.built import Built, Timing
+from attnbench.measure.causality import is_of_others
 from attnbench.measure.server import Unmeasured
-from attnbench.measure.subject import subject_of
+from attnbench.measure.subject import Subject, subject_of
+from attnbench.measure.uncounted import Arrays, Threads, said
 from attnbench.records import Case, Level, Workload
 from attnbench.verify.checks import continued
 from attnbench.verify.flops import counted_flops
@@ -50,8 +52,22 @@ def measure_memory_and_counts(
         torch.compiler.reset()  # what was compiled for other cases
         subject_of(card, case, seed).iteration()(lambda phase: None)
     build = partial(subject_of, card, seed=seed, filled=filled)
-    peaks, notes = device.profile_memory(lambda case: build(case=case), case)
+    threads, arrays, subjects = Threads(), Arrays(), list[Subject]()
+
+    def built(case: Case) -> Subject:
+        subjects[:] = [build(case=case)]
+        return subjects[0]
+
+    # what is compiled runs in threads of torch's, and a GPU's peaks are those of its own memory
+    looked_at = is_of_others(card, case) and not (form.compiles or device.gpus)
+    with threads.watched() if looked_at else nullcontext():
+        peaks, notes = device.profile_memory(built, case)
     values |= peaks
+    if looked_at:
+        arrays.run(subjects[0].iteration())
+        subjects[0].clear()
+        notes["uncounted"] = said(arrays, threads)
+    subjects.clear()
     if not card.declared or form.flops_estimated:
         subject = subject_of(card, case, seed)
         call = subject.module.attend if case.workload.level is Level.CORE else subject.module
@@ -66,7 +82,7 @@ def measure_memory_and_counts(
             notes["package"] += f" {version(form.package)}"
     if form.deviation:
         notes["departs"] = form.deviation
-    return values, notes
+    return values, {key: note for key, note in notes.items() if note}
 
 
 def check(built: Built) -> float:

@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from types import MappingProxyType
 
 from attnbench import units
@@ -227,8 +226,7 @@ class Agenda:
         before_s, now_s = (seconds(each.samples) for each in (first, run))
         if len(before_s) < LEAST_LAPS or not now_s or min(before_s) <= LESS * max(now_s):
             return run
-        ratio = median(before_s) / median(now_s)
-        sign = f"took {units.ratio(ratio)} as long in the first round as in a later one"
+        sign = f"took more than {LESS:g} times as long in the first round as in a later one"
         signs = dict.fromkeys(filter(None, [*run.notes.get("suspect", "").split("; "), sign]))
         return replace(run, notes={**run.notes, "suspect": "; ".join(signs)})
 
