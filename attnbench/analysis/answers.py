@@ -164,6 +164,8 @@ def rows(
                 name in baselines.get(mode, ())
                 for mode, name in zip(crossovers["mode"], crossovers[other], strict=True)
             ]
-            own = crossovers[of_baseline].set_index(["mode", mine])
+            own = crossovers.loc[pd.Series(of_baseline, crossovers.index, bool)].set_index(
+                ["mode", mine]
+            )
             found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
     return found
