@@ -37,7 +37,7 @@ class Threads:
         try:
             yield
         finally:
-            threading.setprofile(None)  # type: ignore[arg-type]  # which ends it
+            threading.setprofile(None)
 
     def look(self, frame: FrameType, event: str, given: Any) -> None:
         """Called within such a thread whenever a function begins or ends."""
