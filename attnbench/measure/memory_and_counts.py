@@ -1,6 +1,7 @@
 """What is measured of a case besides its time: memory, counts, and the error of its output."""
 
-from contextlib import nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -52,22 +53,12 @@ def measure_memory_and_counts(
         torch.compiler.reset()  # what was compiled for other cases
         subject_of(card, case, seed).iteration()(lambda phase: None)
     build = partial(subject_of, card, seed=seed, filled=filled)
-    threads, arrays, subjects = Threads(), Arrays(), list[Subject]()
-
-    def built(case: Case) -> Subject:
-        subjects[:] = [build(case=case)]
-        return subjects[0]
-
     # what is compiled runs in threads of torch's, and a GPU's peaks are those of its own memory
-    looked_at = is_of_others(card, case) and not (form.compiles or device.gpus)
-    with threads.watched() if looked_at else nullcontext():
-        peaks, notes = device.profile_memory(built, case)
+    if is_of_others(card, case) and not (form.compiles or device.gpus):
+        peaks, notes = with_uncounted(device, build, case)
+    else:
+        peaks, notes = device.profile_memory(lambda case: build(case=case), case)
     values |= peaks
-    if looked_at:
-        arrays.run(subjects[0].iteration())
-        subjects[0].clear()
-        notes["uncounted"] = said(arrays, threads)
-    subjects.clear()
     if not card.declared or form.flops_estimated:
         subject = subject_of(card, case, seed)
         call = subject.module.attend if case.workload.level is Level.CORE else subject.module
@@ -82,7 +73,27 @@ def measure_memory_and_counts(
             notes["package"] += f" {version(form.package)}"
     if form.deviation:
         notes["departs"] = form.deviation
-    return values, {key: note for key, note in notes.items() if note}
+    return values, notes
+
+
+def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) -> ValuesAndNotes:
+    """Peaks and notes of one iteration, with what these peaks miss, if anything; `build` makes its
+    subject.
+
+    A further iteration shows the arrays of numpy.
+    """
+    threads, arrays, subjects = Threads(), Arrays(), list[Subject]()
+
+    def kept(case: Case) -> Subject:
+        subjects.append(build(case=case))
+        return subjects[-1]
+
+    with threads.watched():
+        peaks, notes = device.profile_memory(kept, case)
+    arrays.run(subjects[-1].iteration())
+    subjects[-1].clear()
+    missed = said(arrays, threads)
+    return peaks, {**notes, "uncounted": missed} if missed else notes
 
 
 def check(built: Built) -> float:
