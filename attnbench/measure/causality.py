@@ -41,11 +41,9 @@ class Leak:
 
     def __str__(self) -> str:
         if not self.located:
-            tokens = f"tokens 1 to {self.changed}" if self.changed > 1 else "token 1"
-            return (
-                f"beside its random numbers, the outputs at {tokens} changed when all later tokens"
-                " changed"
-            )
+            first = "the output at token 1"
+            outputs = f"the outputs at tokens 1 to {self.changed}" if self.changed > 1 else first
+            return f"beside its random numbers, {outputs} changed when all later tokens changed"
         return f"the output at token {self.changed} changed when token {self.by} changed"
 
 

@@ -160,7 +160,7 @@ def test_what_takes_causal_and_sees_later_tokens_fails(answer, name, mode):
     refused = answer(name, causal=True, mode=mode)
     assert refused["outcome"] == Outcome.FAILED
     if name == "NoisyMeanOfAll":  # beside whose noise no pair of tokens is told apart
-        said = "beside its random numbers, the outputs at tokens? .* changed when all later tokens"
+        said = "beside its random numbers, the outputs? at tokens? 1.* changed when all later"
         assert re.search(said, refused["reason"])
         return
     told = re.fullmatch(
