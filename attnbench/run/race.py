@@ -351,9 +351,9 @@ def most_cpu_s(sample: Sample, used: Used) -> float:
     """Seconds that a process may compute for a lap, rehearsals and answer included."""
     rehearsed_s = sample.cpu_s * (1 + 1 / sample.iterations)
     most_s = CLAIMED * rehearsed_s + ANSWER_S + BEFORE_S * sample.iterations
-    # an iteration that faults as its process did on average is rehearsed again
-    if FAULT_S * used.faults > COLD * used.cpu_s / (sample.iterations + 1):
-        most_s += REHEARSALS_S * cores_used([sample])
+    # rehearsals go on while faults take more than this share of their time
+    cold_s = min(REHEARSALS_S, FAULT_S * used.faults / COLD)
+    most_s += cold_s * cores_used([sample])
     return most_s
 
 
