@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attnbench.analysis.standings import Standings, Winner, comparable, winners
+from attnbench.analysis.standings import (
+    Standings,
+    Winner,
+    comparable,
+    counted_in_full,
+    winners,
+)
 from attnbench.analysis.suspects import rankable
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
@@ -98,7 +104,7 @@ def answers(cases: pd.DataFrame, standings: Standings) -> Answers:
         seq_len=min((front.seq_len for front in fronts), default=None),
         fronts=fronts,
         fastest=tuple(winners(ranked, TIME, standings)),
-        least_memory=tuple(winners(comparable(ranked), MEMORY)),
+        least_memory=tuple(winners(comparable(counted_in_full(ranked)), MEMORY)),
         least_state=tuple(winners(ranked, STATE)),
         missing=tuple(_missing(cases)),
     )

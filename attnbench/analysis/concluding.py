@@ -32,7 +32,7 @@ from attnbench.analysis.conclusions import (
     about,
 )
 from attnbench.analysis.scaling import Pair, Tail
-from attnbench.analysis.standings import Winner
+from attnbench.analysis.standings import Winner, counted_in_full
 from attnbench.metrics import MEMORY, PREDICTED, STATE, TABLE, TIME
 from attnbench.modes import find
 from attnbench.records import LEAST_ROUNDS, MISSING, Cause, Outcome, Request
@@ -171,6 +171,8 @@ def cheapest(question: Question, plan: Plan, winners: Iterable[Winner]) -> Itera
     by_length = {winner.seq_len: winner for winner in winners}
     for seq_len in plan.lengths:
         rows = plan.at(seq_len)
+        if question is Question.LEAST_MEMORY:
+            rows = counted_in_full(rows)
         if winner := by_length.get(seq_len):
             yield _led(question, plan, winner, rows)
         elif len(rows):

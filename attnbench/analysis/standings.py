@@ -25,7 +25,7 @@ import pandas as pd
 from scipy.special import chdtri, ndtr
 
 from attnbench.analysis.scaling import pairs
-from attnbench.metrics import TABLE, TIME
+from attnbench.metrics import MEMORY, TABLE, TIME
 from attnbench.statistics.curves import Array
 from attnbench.statistics.estimate import LEVEL
 from attnbench.statistics.ratios import Ratios
@@ -187,6 +187,12 @@ def comparable(summary: pd.DataFrame) -> pd.DataFrame:
     """The cases whose peaks can be compared: at lengths where all states were filled, or none."""
     of_block = summary.groupby(["mode", "sizes", "seq_len"])["filled"]
     return summary[of_block.transform("all") == of_block.transform("any")]
+
+
+def counted_in_full(summary: pd.DataFrame) -> pd.DataFrame:
+    """The cases without the peaks that miss memory outside of torch."""
+    missed = summary["uncounted"] != ""
+    return summary.assign(**{MEMORY: summary[MEMORY].mask(missed)})
 
 
 def winners(

@@ -41,7 +41,7 @@ DEVICE_TIME = "device time"  # in place of a `Clock`
 WORK = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
 
 # notes that become columns: lists of names, joined by ", "
-NOTED = ("attention_kernel", "number_types", "arithmetic")
+NOTED = ("attention_kernel", "number_types", "arithmetic", "uncounted")
 
 # seconds of one iteration, from a sample
 SAMPLED: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
@@ -70,8 +70,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     batch_scale is the factor from an iteration to the sweep's tokens per batch,
     1 in decode and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not
     started), reason, rounds. Recorded, or empty: attention_kernel, arithmetic (see
-    `devices.kernels`), number_types in which operators gave results, suspect (why no case of the
-    series is ranked).
+    `devices.kernels`), number_types in which operators gave results, uncounted (memory that peaks
+    miss), suspect (why no case of the series is ranked).
 
     Costs that rounds repeat (`Metric.interval`) have the columns `Metric.estimate`: the value, its
     95 % confidence interval, the standard error of its logarithm and the degrees of freedom. Those

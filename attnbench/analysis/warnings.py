@@ -91,6 +91,12 @@ def _unexamined(found: Found) -> Iterable[Values]:
     return (values for values in _noted("unexamined")(found) if values[0] not in examined)
 
 
+def _uncounted(found: Found) -> Iterable[Values]:
+    """Each series whose peaks miss memory, with what they miss at its longest length."""
+    rows = found.cases[found.cases["uncounted"] != ""].sort_values("seq_len", kind="stable")
+    return dict(zip(rows["series"], rows["uncounted"], strict=True)).items()
+
+
 def _types(found: Found) -> Iterator[Values]:
     """Types other than the case's, except wider ones, which sums and softmax often use."""
     by_dtype = found.cases.groupby(["mechanism", "dtype"], sort=False)["number_types"]
@@ -192,6 +198,7 @@ WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
     "unexamined": (_unexamined, "{} {}"),
     "garbage": (_noted("garbage"), "{} {}"),
     "departs": (_noted("departs"), "{0} ({2}) departs from the equations: {1}"),
+    "uncounted": (_uncounted, "the peaks of {} miss memory outside of torch: {}"),
     "energy": (_noted("energy"), "energy was not measured: {1}"),
     "types": (_types, "{} computed in {}, through autocast or its own casts; compare its costs"
                       " with others in that type, not {}"),

@@ -18,6 +18,7 @@ from attnbench.devices.cgroups import free_bytes, read
 PROC = Path("/proc")
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
 CPU_CLOCK = 2  # of Linux, for the time in which any thread of a process was on a core
+FAULTS = 7  # the place of minor faults in /proc/PID/stat, after the name
 BELIEVED_S = 0.1  # by which two readings of CPU time may differ
 
 
@@ -74,6 +75,12 @@ def cpu_s(pid: int) -> float:
     with suppress(OSError):
         return time.clock_gettime((~pid << 3) | CPU_CLOCK)
     return math.nan
+
+
+def faults(pid: int) -> int:
+    """Pages that a process has mapped so far without reading a file; 0 if the system hides it."""
+    fields = read(PROC, f"{pid}/stat").rpartition(")")[2].split()
+    return int(fields[FAULTS]) if len(fields) > FAULTS else 0
 
 
 def quietest_core() -> int:

@@ -19,6 +19,7 @@ SLOPE = 0.02  # times drift by less than 2 %
 FAULT_S = 1.2e-6
 COLD = 0.005  # an iteration that spends this share of its time on page faults is not warm
 LEAST_SHARE = 0.1  # of its time that an iteration is taken to compute while its pages are mapped
+REHEARSAL_S = 0.1  # at most, of the untimed iterations before a sample, while pages fault
 MOST_COLD = 6  # iterations; some mechanisms still fault in each one after that
 
 

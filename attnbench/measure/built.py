@@ -16,6 +16,7 @@ from attnbench.devices.disturbances import kernel_s
 from attnbench.devices.host import load
 from attnbench.devices.protocol import Device, Iterate, Stopwatch, ValuesAndNotes
 from attnbench.devices.timing import (
+    REHEARSAL_S,
     increments,
     is_away,
     is_cold,
@@ -39,7 +40,6 @@ UNEXAMINED = "was not examined for odd behaviour, as the budget ended"
 # to collect 400 after each iteration of 6 ms took 2.5 % of the time
 LITTER = 100  # objects that an iteration leaves in cycles
 GARBAGE = "leaves garbage in cycles; the collector is off while laps run, and not in their time"
-REHEARSAL_S = 0.1  # at most, while pages fault
 TRACED_S, MOST_TRACED = 0.05, 20  # short iterations are traced repeatedly
 
 

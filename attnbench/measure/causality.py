@@ -29,12 +29,21 @@ Forward = Callable[[Inputs], Tensor]  # inputs [..., N, D] to outputs [..., N, D
 
 @dataclass(frozen=True)
 class Leak:
-    """That the output of a token changed with a later one; both are counted from 1."""
+    """That the output of a token changed with a later one; both are counted from 1.
+
+    Beside noise the two are not `located`: means over the outputs of tokens up to `changed` did,
+    when all tokens from `by` on changed.
+    """
 
     changed: int
     by: int
+    located: bool = True
 
     def __str__(self) -> str:
+        if not self.located:
+            first = "the output at token 1"
+            outputs = f"the outputs at tokens 1 to {self.changed}" if self.changed > 1 else first
+            return f"beside its random numbers, {outputs} changed when all later tokens changed"
         return f"the output at token {self.changed} changed when token {self.by} changed"
 
 
@@ -70,7 +79,7 @@ def leak(called: Called, forward: Forward) -> Leak | None:
             if change.max() > least:
                 return nearest(forward, x, replaced(called, x, known), known, least)
         elif beside_noise(forward, x, replaced(called, x, known), known):
-            return Leak(known, known + 1)
+            return Leak(known, known + 1, located=False)
     return None
 
 

@@ -1,5 +1,6 @@
 """What is measured of a case besides its time: memory, counts, and the error of its output."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,8 +13,10 @@ from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
 from attnbench.measure.built import Built, Timing
+from attnbench.measure.causality import is_of_others
 from attnbench.measure.server import Unmeasured
-from attnbench.measure.subject import subject_of
+from attnbench.measure.subject import Subject, subject_of
+from attnbench.measure.uncounted import Arrays, Threads, said
 from attnbench.records import Case, Level, Workload
 from attnbench.verify.checks import continued
 from attnbench.verify.flops import counted_flops
@@ -50,7 +53,11 @@ def measure_memory_and_counts(
         torch.compiler.reset()  # what was compiled for other cases
         subject_of(card, case, seed).iteration()(lambda phase: None)
     build = partial(subject_of, card, seed=seed, filled=filled)
-    peaks, notes = device.profile_memory(lambda case: build(case=case), case)
+    # what is compiled runs in threads of torch's, and a GPU's peaks are those of its own memory
+    if is_of_others(card, case) and not (form.compiles or device.gpus):
+        peaks, notes = with_uncounted(device, build, case)
+    else:
+        peaks, notes = device.profile_memory(lambda case: build(case=case), case)
     values |= peaks
     if not card.declared or form.flops_estimated:
         subject = subject_of(card, case, seed)
@@ -67,6 +74,26 @@ def measure_memory_and_counts(
     if form.deviation:
         notes["departs"] = form.deviation
     return values, notes
+
+
+def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) -> ValuesAndNotes:
+    """Peaks and notes of one iteration, with what these peaks miss, if anything; `build` makes its
+    subject.
+
+    A further iteration shows the arrays of numpy.
+    """
+    threads, arrays, subjects = Threads(), Arrays(), list[Subject]()
+
+    def kept(case: Case) -> Subject:
+        subjects.append(build(case=case))
+        return subjects[-1]
+
+    with threads.watched():
+        peaks, notes = device.profile_memory(kept, case)
+    arrays.run(subjects[-1].iteration())
+    subjects[-1].clear()
+    missed = said(arrays, threads)
+    return peaks, {**notes, "uncounted": missed} if missed else notes
 
 
 def check(built: Built) -> float:

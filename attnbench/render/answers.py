@@ -28,6 +28,7 @@ from attnbench.records import PASSES, Outcome
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.conclusions import between, faster_at, in_order
 from attnbench.render.cost_tables import (
+    MISSED,
     batch,
     counted,
     factor,
@@ -216,6 +217,10 @@ def _notes(analysis: Analysis, front: Front, names: Mapping[str, str]) -> Iterat
             f"N = {units.count(front.seq_len)} is the longest length at which all that are compared"
             " were timed; the last column is the longest length of each."
         )
+    cases = analysis.cases
+    here = cases[(cases["mode"] == front.mode) & (cases["seq_len"] == front.seq_len)]
+    if any(here["uncounted"]) and not find(front.mode).steps:
+        yield MISSED["uncounted"][1]
     if front is analysis.answers.fronts[-1]:
         yield from filter(None, (PER_PAIR * (analysis.speedups is not None), in_full(names)))
 
@@ -240,6 +245,10 @@ def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Itera
         known = analysis.about(Question.FASTER_FROM, mode, row["series"], bases)
         return faster_at(next(iter(known), None))
 
+    def peak(row: Row) -> Cell:
+        cell, mark = counted(row[MEMORY] / units.MIB), MISSED["uncounted"][0]
+        return cell._replace(text=cell.text + mark) if row["uncounted"] else cell
+
     step = per_step(frame, "token")
     yield column(f"ms per {step}" if steps else "ms", "ms", time)
     if step != "token":
@@ -255,7 +264,7 @@ def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Itera
     if steps:
         yield column("state", STATE, lambda row: number(row[STATE] / row["batch"], units.size))
     else:
-        yield column("peak, MiB", "peak_mib", lambda row: counted(row[MEMORY] / units.MIB))
+        yield column("peak, MiB", "peak_mib", peak)
     if front.is_short:
         longest = partial(_longest, front)
         yield column("longest N", "longest", longest)

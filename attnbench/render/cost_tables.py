@@ -24,6 +24,7 @@ INTERVALS = (
     f" a single round. A wide interval is written [low, high]; {units.UNBOUNDED} marks too few"
     " samples for one."
 )
+ALLOCATED = frozenset({MEMORY, "allocated_delta_bytes", "saved_bytes", "kept_bytes"})
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 # what is marked, by the column that says so
@@ -31,6 +32,10 @@ MARKS = MappingProxyType({
     "launch_bound": (" l", "“l” marks cases whose launches take longer than the GPU's work."),
     "shows_launches": ("L", "“lL” marks those whose times include launches: they are not ranked."),
     "filled": (" f", "“f” marks steps from states filled with random numbers, without a prompt."),
+})  # fmt: skip
+# the same in tables of memory
+MISSED = MappingProxyType({
+    "uncounted": (" m", "“m” marks peaks that miss memory outside of torch, as the warnings say."),
 })  # fmt: skip
 
 
@@ -161,11 +166,12 @@ def by_length(
     length, `leaders`, call the best is bold. `further` fields of the table are its name, title and
     `across`.
     """
+    of_table = {**MARKS, **MISSED} if metric in ALLOCATED else MARKS
     best = {(series, n) for one in leaders for series in one.best for n in one.scope.lengths}
 
     def marked(row: Row) -> Cell:
         found, of = cell(row), (row["series"], row["seq_len"])
-        marks = "".join(MARKS[key][0] for key in MARKS if row[key])
+        marks = "".join(of_table[key][0] for key in of_table if row.get(key))
         return found._replace(text=found.text + marks, best=of in best)
 
     lengths, own = sorted(set(frame["seq_len"])), frame[frame["mode"] == mode]
@@ -179,7 +185,9 @@ def by_length(
             for series, cases in rows.items()
         ),
         keys=("series",),
-        note=" ".join([note, *(text for key, (_, text) in MARKS.items() if own[key].any())]),
+        note=" ".join(
+            [note, *(text for key, (_, text) in of_table.items() if any(own.get(key, ())))]
+        ),
         **further,
     )
 

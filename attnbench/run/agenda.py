@@ -13,11 +13,13 @@ from attnbench.records import (
     Block,
     Case,
     Cause,
+    Clock,
     Outcome,
     Part,
     Planned,
     Request,
     Run,
+    Sample,
     Settings,
     Workload,
 )
@@ -33,6 +35,10 @@ COMPILING_S = 300.0  # further seconds for compiling, which depends on more than
 FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
 KEPT = 0.2  # share of memory that the processes of a race may keep for the next one
 FAR = 4  # times the longest length examined for odd behaviour, from which another one is
+SHORT = 1 / 8  # share of a run's samples that an iteration to be examined again may take
+# The fastest of so many laps of the first round may take so many times as long as the slowest one
+# of a later round: caches, clocks and other programs change it less
+LEAST_LAPS, LESS = 2, 3.0
 # what ends a curve, if it was measured at a shorter length
 ENDS = MappingProxyType({
     Outcome.OOM: (Cause.OOM, "ran out of memory"),
@@ -101,6 +107,7 @@ class Agenda:
             return run
         if before := self.timed(planned).get(run.round):
             run = together(before, run)
+        run = self.with_sign(planned, run)
         self.runs[run.case][run.round] = run
         return run
 
@@ -195,12 +202,33 @@ class Agenda:
 
     def is_suspicious(self, planned: Planned) -> bool:
         """Whether to look for odd behaviour in the code of others: once per curve, and again at
-        lengths that are much longer.
+        lengths that are much longer; and in each later round at the shortest length that was timed,
+        if it is short, since another process may do something else.
         """
         if planned.own:
             return False
-        examined = (w.seq_len for w, run in self.on_curve(planned) if "examined" in run.notes)
-        return planned.case.workload.seq_len >= FAR * max(examined, default=0)
+        length, runs = planned.case.workload.seq_len, [*self.on_curve(planned)]
+        if self.round:
+            timed = (w.seq_len for w, run in runs if run.outcome is Outcome.OK)
+            short = self.costs.iteration_s(planned) <= SHORT * self.settings.sample_s
+            return short and length <= min(timed, default=length)
+        examined = (w.seq_len for w, run in runs if "examined" in run.notes)
+        return length >= FAR * max(examined, default=0)
+
+    def with_sign(self, planned: Planned, run: Run) -> Run:
+        """A run of a later round; suspect if it took much less than the first round did.
+
+        By wall time it is not: other programs may have slowed one of the two.
+        """
+        first = self.timed(planned).get(0)
+        if planned.own or not run.round or first is None or run.outcome is not Outcome.OK:
+            return run
+        before_s, now_s = (seconds(each.samples) for each in (first, run))
+        if len(before_s) < LEAST_LAPS or not now_s or min(before_s) <= LESS * max(now_s):
+            return run
+        sign = f"took more than {LESS:g} times as long in the first round as in a later one"
+        signs = dict.fromkeys(filter(None, [*run.notes.get("suspect", "").split("; "), sign]))
+        return replace(run, notes={**run.notes, "suspect": "; ".join(signs)})
 
     def on_curve(self, planned: Planned) -> Iterator[tuple[Workload, Run]]:
         """What was measured of the time of all lengths of a case's curve."""
@@ -292,6 +320,14 @@ def together(before: Run, run: Run) -> Run:
         notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
     samples, elapsed_s = before.samples + run.samples, before.elapsed_s + run.elapsed_s
     return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
+
+
+def seconds(samples: Iterable[Sample]) -> list[float]:
+    """Seconds of an iteration in each lap by the device's clock or in CPU time, without laps that
+    were disturbed.
+    """
+    clocks = (each for each in samples if each.device_s is not None or each.clock is Clock.CPU)
+    return [each.seconds for each in clocks if each.disturbed is None]
 
 
 def curve(case: Case) -> Case:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from attnbench.devices.cgroups import oom_kills
-from attnbench.devices.host import cpu_s, user_s
+from attnbench.devices.host import cpu_s, faults, user_s
 from attnbench.devices.timing import increments
 from attnbench.errors import OverBudget
 from attnbench.records import Cause
@@ -43,8 +43,7 @@ class Process(AbstractContextManager["Process"]):
     """One measuring process; `started` says whether its package could be loaded.
 
     The program that forked it says on the connection `status` how it ended. `user_s` gives its CPU
-    time in user mode since the last call, as the kernel counts it, and `cpu_s` all of its CPU time,
-    to the nanosecond; NaN if it does not say.
+    time in user mode since the last call, as the kernel counts it; NaN if it does not say.
     """
 
     def __init__(
@@ -63,8 +62,15 @@ class Process(AbstractContextManager["Process"]):
         self.started: Answer = {}
         self.user_s = increments(partial(user_s, pid))
         self.cpu_s = increments(partial(cpu_s, pid))
+        self.faults = increments(partial(faults, pid))
         # once it has ended: exit code, if known, and how many processes it left running
         self.exit: tuple[int | None, int] | None = None
+
+    def used(self) -> tuple[float, int]:
+        """All of its CPU time since the last call, to the nanosecond, NaN if the kernel does not
+        say; and the pages that it has mapped meanwhile.
+        """
+        return self.cpu_s(), self.faults()
 
     @property
     def alive(self) -> bool:

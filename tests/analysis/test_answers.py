@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from attnbench.analysis.conclusions import Answer
+from attnbench.analysis.conclusions import Answer, Question
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.errors import UnknownMechanism
@@ -225,6 +225,38 @@ def test_the_least_memory_ties_within_the_tolerance_of_peaks():
     smallest = analyse(small).answers.least_memory
     assert {winner.first for winner in smallest} == {"fastformer:eager"}
     assert not any(winner.ties for winner in smallest)
+
+
+def test_a_peak_that_misses_memory_is_not_ranked_by_it():
+    whole = sweep(("fastformer", "linformer", "transformer"), lengths=SHORT, modes=(Mode.TRAINING,))
+    keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
+    less = {"allocated_peak_bytes": 1e6}
+    notes = {"uncounted": "what 2 threads of its own allocated"}
+    missed = altered(
+        whole,
+        lambda run: replace(run, values=less, notes=notes) if run.case in keys else run,
+        Part.MEMORY,
+    )
+    found = analyse(missed)
+    assert all(winner.first == "linformer:eager" for winner in found.answers.least_memory)
+    own = [one for one in found.conclusions if one.question is Question.LEAST_MEMORY]
+    assert own
+    for one in own:
+        assert "fastformer:eager" in {lost.series for lost in one.left_out}
+        assert "fastformer:eager" not in {*one.series, *one.against}
+    (said,) = {text for text in found.warnings if "miss memory" in text}
+    assert said.endswith("outside of torch: what 2 threads of its own allocated")
+
+
+def test_rows_of_a_sweep_without_a_pair_that_was_compared():
+    """No two series were timed at one length."""
+
+    def end(case):
+        alone = "fastformer" if case.workload.seq_len == 128 else "transformer"
+        return None if case.mechanism == alone else skipped(case)
+
+    found = analyse(sweep(("fastformer", "transformer"), lengths=(128, 512), end=end))
+    assert {*found.rows["mode"]} == {"training", "inference"}
 
 
 def test_times_that_include_launches_take_no_part_in_ranks_exponents_and_crossovers():

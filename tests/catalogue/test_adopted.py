@@ -159,6 +159,10 @@ def test_what_takes_no_parameter_for_it_is_tested_for_being_causal(answer, level
 def test_what_takes_causal_and_sees_later_tokens_fails(answer, name, mode):
     refused = answer(name, causal=True, mode=mode)
     assert refused["outcome"] == Outcome.FAILED
+    if name == "NoisyMeanOfAll":  # beside whose noise no pair of tokens is told apart
+        said = "beside its random numbers, the outputs? at tokens? 1.* changed when all later"
+        assert re.search(said, refused["reason"])
+        return
     told = re.fullmatch(
         r"it is not causal: the output at token (\d+) changed when token (\d+) changed",
         refused["reason"],

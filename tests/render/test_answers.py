@@ -11,7 +11,7 @@ from attnbench import units
 from attnbench.analysis.conclusions import Question, about
 from attnbench.analysis.recommend import recommend, recommendations
 from attnbench.analysis.report import analyse
-from attnbench.records import Cause, Outcome, Sample
+from attnbench.records import Cause, Outcome, Part, Sample
 from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.conclusions import between
 from attnbench.render.cost_tables import factor
@@ -276,3 +276,29 @@ def test_long_lists_are_cut():
 def test_an_interval_that_says_nothing_is_left_out():
     assert factor(1.5, 1.25, 1.8) == "1.50× [1.25, 1.80]"
     assert factor(1.5, 1e-9, 1e9) == factor(1.5, float("nan"), 2.0) == "1.50×"
+
+
+def test_a_peak_that_misses_memory_is_marked_where_it_stands():
+    whole = sweep(("fastformer", "transformer"), lengths=(128, 512, 2048))
+    keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
+    notes = {"uncounted": "numpy arrays of at least 2.000 MiB at once"}
+    missed = altered(
+        whole,
+        lambda run: replace(run, notes=notes) if run.case in keys else run,
+        Part.MEMORY,
+    )
+    marked = {
+        (table.name, row[0].text)
+        for table in report_tables(analyse(missed))
+        for row in table.rows
+        if any(cell.text.endswith(" m") for cell in row)
+    }
+    assert {series for _, series in marked} == {"fastformer:eager"}
+    assert {name for name, _ in marked} >= {
+        f"{kind}_{mode}" for kind in ("answer", "memory") for mode in ("training", "inference")
+    }
+    for table in report_tables(analyse(missed)):
+        has_note = "“m” marks peaks that miss memory" in table.note
+        assert has_note == any(table.name == name for name, _ in marked), table.name
+    plain = analyse(whole)
+    assert not any("“m” marks" in table.note for table in report_tables(plain))

@@ -92,6 +92,7 @@ BOTH = {"point": 300.0, "low": 256.0, "high": 512.0}
         (pair("a", "b", Answer.UP_TO, **BOTH), "up to 300 [256, 512]", None),
         (pair("a", "b", Answer.SLOWER_FROM, high=512.0), "slower from 512", None),
         (pair("a", "b", Answer.NOT_KNOWN), "not known", None),
+        (pair("a", "b", Answer.NOT_KNOWN, ()), "not known", None),
         (None, "–", None),
     ],
 )

@@ -1,6 +1,7 @@
 """Who runs when and how often, what becomes of a case that fails, and what laps may claim."""
 
 import math
+import mmap
 import os
 import random
 import time
@@ -20,6 +21,7 @@ from attnbench.run.race import (
     CUT_OFF,
     Round,
     Turns,
+    Used,
     contradiction,
     in_turns,
     inconsistency,
@@ -354,20 +356,60 @@ def test_laps_that_cannot_be_are_told_from_those_that_can(laps, used_s, impossib
     assert bool(contradiction(laps, used_s)) == impossible
 
 
+def sample(cpu_s, iterations=10, **more):
+    return Sample(iterations, cpu_s, cpu_s, None, cpu_s, 0.0, 0.0)._replace(**more)
+
+
 @pytest.mark.parametrize(
     ("claimed_s", "used_s", "impossible"),
     [
         (0.04, [0.05, 0.05], False),
-        (0.04, [0.5, 0.09], False),  # one lap met page faults
+        (0.04, [0.5, 0.09], False),  # one lap met something else
+        (0.04, [0.5, 0.5, 0.09, 0.09], False),
+        (0.04, [0.5, 0.5, 0.5, 0.09], True),  # and here most
         (0.04, [0.5, math.nan], False),
-        (0.004, [0.05, 0.05], True),  # a tenth of what it took
-        (1e-4, [0.008, 0.008], False),  # answers take time too
+        (0.04, [0.5], False),  # one alone tells nothing
+        (0.0067, [0.067 * 1.1] * 12, True),  # a tenth of what a usual lap takes
+        (0.067, [3 * 0.067] * 12, False),  # all taken twice, with rehearsals
+        (1e-4, [0.03, 0.03], False),  # answers take time too
     ],
 )
 def test_laps_may_not_claim_a_tenth_of_what_they_took(claimed_s, used_s, impossible):
-    sample = Sample(10, claimed_s, claimed_s, None, claimed_s, 0.0, 0.0)
-    found = understatement(dict(enumerate([sample] * 2)), dict(enumerate(used_s)))
+    used = {lap: Used(each_s, 0) for lap, each_s in enumerate(used_s)}
+    found = understatement(dict.fromkeys(used, sample(claimed_s)), used)
     assert bool(found) == impossible
+
+
+@pytest.mark.parametrize(
+    ("used_s", "faults", "impossible"),
+    [
+        (0.233, 28675, False),  # measured: rehearsed again and again, as each call maps pages
+        (0.233, 60, True),
+        (0.8, 28675, True),
+    ],
+)
+def test_a_module_that_maps_pages_at_each_call_is_not_accused(used_s, faults, impossible):
+    used = dict.fromkeys(range(6), Used(used_s, faults))
+    assert bool(understatement(dict.fromkeys(used, sample(0.0199)), used)) == impossible
+
+
+def test_rehearsals_on_several_cores_take_more_cpu_time():
+    used = dict.fromkeys(range(2), Used(0.8, 30_000))
+    for wall_s, impossible in ((0.02, True), (0.005, False)):
+        lap = sample(0.02, wall_s=wall_s)
+        assert bool(understatement(dict.fromkeys(used, lap), used)) == impossible
+    lap = sample(0.02, 1)
+    assert contradiction([lap] * 4, 2.0)
+    assert not contradiction([lap._replace(wall_s=0.005)] * 4, 2.0)
+
+
+def test_pages_that_a_process_maps_are_counted():
+    begun = host.faults(os.getpid())
+    with mmap.mmap(-1, 1000 * mmap.PAGESIZE) as memory:
+        for page in range(1000):
+            memory[page * mmap.PAGESIZE] = 1
+        assert host.faults(os.getpid()) >= begun + 1000
+    assert host.faults(1 << 22) == 0
 
 
 @pytest.mark.parametrize(

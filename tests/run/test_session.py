@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from attnbench.devices.finding import find
-from attnbench.records import Case, Cause, Outcome, Part, Run
+from attnbench.records import Case, Cause, Clock, Disturbance, Outcome, Part, Run, Sample
+from attnbench.run.agenda import Agenda
 from attnbench.run.costs import MARGIN, Cost, Costs
 from attnbench.store.schema import read_run
 from tests.run.machine import Machine
@@ -70,14 +71,53 @@ def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_lon
 
     machine = Machine(fate=fate)
     sweep(machine, (PLAN[0],), replace(REQUEST, rounds=4))
-    assert [asked["suspicious"] for asked in machine.builds] == [True, True, True, False]
+    assert [asked["suspicious"] for asked in machine.builds] == [True] * 4, "in every process"
     machine = Machine(fate=fate)
     sweep(machine, [planned("a", n, 10**8) for n in (128, 256, 512, 1024, 2048)])
     looks = [asked["suspicious"] for asked in machine.builds]
-    assert looks == [True, False, True, False, True, *[False] * 5, *looks[10:]]
+    assert looks[:5] == [True, False, True, False, True]
+    lengths = [asked["workload"]["seq_len"] for asked in machine.builds]
+    assert looks[5:] == [length == 128 for length in lengths[5:]], "and then at the shortest"
     machine = Machine()
     sweep(machine, (replace(PLAN[0], own=True),))
     assert not any(asked["suspicious"] for asked in machine.builds), "tests look for it"
+
+
+def test_long_iterations_are_not_examined_again():
+    machine = Machine(slow_is(0.2))
+    sweep(machine, (PLAN[0],), replace(REQUEST, rounds=3))
+    assert [asked["suspicious"] for asked in machine.builds] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "later_s", "said"),
+    [
+        (0.01, 0.0099, ""),
+        (0.01, 0.004, ""),  # by what caches, clocks and other programs may change
+        (0.01, 0.02, ""),
+        (0.01, 0.0004, "took more than 3 times as long in the first round as in a later one"),
+    ],
+)
+def test_what_is_much_faster_in_a_later_round_is_suspect(first_s, later_s, said):
+    agenda = Agenda(request=REQUEST, plan=PLAN, memory_bytes=1e12)
+    line = PLAN[0]
+
+    def learned(round_, each_s, **more):
+        samples = tuple(
+            Sample(1, each_s, each_s, None, each_s, 0.0, 0.0, lap=lap, clock=Clock.CPU)
+            for lap in range(4)
+        )
+        samples = tuple(sample._replace(**more) for sample in samples)
+        run = Run(case=line.case.key, part=Part.TIME, round=round_, outcome=Outcome.OK)
+        return agenda.learn(line, replace(run, samples=samples)).notes.get("suspect", "")
+
+    assert learned(0, first_s) == ""
+    assert learned(1, later_s) == said
+    assert learned(2, later_s, clock=Clock.WALL) == "", "others may have slowed the first"
+    assert learned(3, later_s, disturbed=Disturbance.FAULTS) == ""
+    agenda = Agenda(request=REQUEST, plan=[replace(line, own=True)], memory_bytes=1e12)
+    line = agenda.plan[0]
+    assert learned(0, first_s) == learned(1, later_s) == ""
 
 
 def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order():
