@@ -47,13 +47,8 @@ def test_a_stack_is_compared_per_layer():
     crossing = found.crossovers.set_index(["series", "other"])["answer"]
     assert crossing[f"{STACK}:eager", "transformer:eager"] == "always"
     titles = {table.name: table.title for table in report_tables(found)}
-    for name in (
-        "answer_decode",
-        "latency_decode",
-        "speedup_decode",
-        "memory_decode",
-        "state_decode",
-    ):
+    of_mode = ("answer", "latency", "speedup", "memory", "state")
+    for name in (f"{table}_decode" for table in of_mode):
         assert "per layer" in titles[name], name
     assert "per layer" in titles["crossovers"]
     assert "per layer" in ranking(recommend(found, 512)).title

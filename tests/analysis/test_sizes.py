@@ -87,8 +87,8 @@ def test_one_table_has_all(crossed):
     tables = {table.name: table for table in report_tables(crossed)}
     rows = tables["latency_inference"].rows
     assert [row[0].text for row in rows] == [*dict.fromkeys(crossed.cases["series"])]
-    assert len(tables["answer"].rows) == len(rows) == 8
-    assert "Compared with Transformer of the same sizes" in tables["answer"].note
+    assert len(tables["answer_inference"].rows) == len(rows) == 8
+    assert "Compared with Transformer of the same sizes" in tables["answer_inference"].note
     assert tables["speedup_inference"].title == "Speed-up over Transformer in inference"
     assert {row[2].text for row in tables["digits"].rows} == set(NAMES)
     assert "float32 and bfloat16" in tables["digits"].title
