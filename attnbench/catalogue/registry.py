@@ -88,7 +88,7 @@ def package_forms(mechanism: str) -> dict[str, "type[Attention]"]:
 def unknown_name_message(name: str, known: tuple[str, ...], kind: str = "mechanism") -> str:
     """The error text for an unknown name of some kind: the nearest known, or where to find all."""
     containing = [candidate for candidate in known if len(name) > 2 and name in candidate]
-    near = containing[:3] or get_close_matches(name, known, n=3, cutoff=0.6)
+    near = containing[:3] or get_close_matches(name, known, n=3, cutoff=0.54)
     hint = "attnbench models lists them" if known == names() else f"known: {', '.join(known)}"
     if near:
         hint = f"did you mean {' or '.join(near)}?"
