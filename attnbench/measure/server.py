@@ -354,8 +354,13 @@ def in_place_of(path: str, replaced: str, tree: str) -> str:
 
 def module_files(watched: Collection[str]) -> list[str]:
     """Real paths of the files of loaded modules, without those that are nobody's source here."""
-    own = {"__main__", "sitecustomize", "usercustomize"}  # this program, and the interpreter's
-    modules = [module for name, module in list(sys.modules.items()) if name not in own]
+    program = sys.modules["__main__"]  # which `multiprocessing` gives a second name
+    interpreters = {"sitecustomize", "usercustomize"}
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if name not in interpreters and module is not program
+    ]
     files = [getattr(module, "__file__", None) for module in modules]
     return outside_packages((str(file) for file in files if file), watched)
 
