@@ -28,7 +28,8 @@ def lay_over(
     copied = [
         path
         for path in changes
-        if any(path == top or path.startswith(f"{top}/") for top in tops)
+        if "__pycache__" not in path
+        and any(path == top or path.startswith(f"{top}/") for top in tops)
         and copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])
     ]
     if not copied:

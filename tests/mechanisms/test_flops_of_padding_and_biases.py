@@ -14,12 +14,12 @@ OTHERS = "linformer", "memory_compressed", "sinkhorn", "synthesizer"  # at every
 
 
 def biased(trial):
-    """The trial and, where its example has no biases, one with them."""
-    return [trial, *([] if trial.config.bias else [replace(trial, config=biased_config(trial))])]
-
-
-def biased_config(trial):
-    return replace(trial.config, bias=True)
+    """The trial and, where its example has no biases but may have, one with them."""
+    try:
+        other = replace(trial.config, bias=True)
+    except ValueError:  # it has no projections
+        return [trial]
+    return [trial] if trial.config.bias else [trial, replace(trial, config=other)]
 
 
 def compare(trial, seq_len, padding):
