@@ -28,7 +28,7 @@ class Threads:
     """Threads that started while they were watched, and in which of them tensors were used."""
 
     def __init__(self) -> None:
-        self.computing = set[int]()
+        self.computing = set[threading.Thread]()  # as numbers of threads come again
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -44,7 +44,7 @@ class Threads:
         if event != "return":
             return
         if isinstance(given, Tensor) or any(isinstance(v, Tensor) for v in frame.f_locals.values()):
-            self.computing.add(threading.get_ident())
+            self.computing.add(threading.current_thread())
             sys.setprofile(None)  # of this thread
 
 
