@@ -13,7 +13,7 @@ from tests.cli.commands import python
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "tests" / "benchmarks"
-SMALL = {"coverage": ("--sweeps", "10")}
+SMALL = {"coverage": ("--sweeps", "10"), "truth": ("--worlds", "3")}
 MEASURING = {
     "speed": ("--models", "fastformer,star_transformer", "--lengths", "64", "--minutes", "0.3"),
     "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
