@@ -92,12 +92,19 @@ class Latent(at.CoreAttention):
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """q and the latent of each token."""
-        return self.split(self.query(x)), self.compressed(x)
+        return self.split(self.queried(x)), self.compressed(x)
 
     def query_latent(self, x: Tensor) -> Tensor:
         """RMSNorm(x W_DQ), of what has W_DQ."""
         down, norm, _ = self.query.children()
-        return norm(down(x))
+        return norm(down(x).to(norm.weight.dtype))
+
+    def queried(self, x: Tensor) -> Tensor:
+        """Queries of all heads [B, N, H (d + ρ)]: x W_Q, or of their latent."""
+        if isinstance(self.query, nn.Linear):
+            return self.query(x)
+        *_, up = self.query.children()
+        return up(self.query_latent(x))
 
     def compressed(self, x: Tensor) -> Tensor:
         """The latent [c, k^R] of each token, [B, N, r + ρ]."""
@@ -119,12 +126,12 @@ class Latent(at.CoreAttention):
 
     def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         latent, cache = self.remembered(x, Cache(*state))
-        o = self.attend(self.split(self.query(x)), latent, None)
+        o = self.attend(self.split(self.queried(x)), latent, None)
         return self.output(at.merge(o)), cache
 
     def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         _, cache = self.remembered(x, Cache(*state))
-        past, q = cache.latent[:, : cache.length], self.split(self.query(x))
+        past, q = cache.latent[:, : cache.length], self.split(self.queried(x))
         keys = None if x.shape[1] == 1 else at.causal_mask(x.shape[1], cache.length, x.device)
         return self.output(at.merge(self.absorbed(q, past, keys))), cache
 
