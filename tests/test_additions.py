@@ -204,8 +204,8 @@ def figure(copy):
 
 def verb(copy):
     copy.write("cli/hello.py", VERB)
-    copy.insert("cli/verbs.py", "import check, doctor, explain, ", "hello, ")
-    copy.insert("cli/verbs.py", "verbs: tuple[Callable[..., None], ...] = (\n", "hello.hello,\n")
+    row = 'Verb(module="attnbench.cli.hello", function="hello", summary="Greet.")'
+    copy.insert("cli/verbs.py", "MappingProxyType({\n", f'    "hello": {row},\n')
 
 
 def stored_option(copy):

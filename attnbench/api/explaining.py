@@ -26,10 +26,11 @@ def at_levels(
 ) -> tuple[Sweep, ...]:
     """A short sweep of both mechanisms at each level that the mode has.
 
-    `given` are options of a sweep; each level has an equal part of the budget.
+    `given` are typed values of options of a sweep, by name; each level has an equal part of the
+    budget.
     Raises `UsageError` unless they mean one case of each, and `CannotRun` if these run at no level.
     """
-    asked = read({**given, "models": f"{a},{b}", "lengths": length})
+    asked = {**given, **read({"models": f"{a},{b}", "lengths": length})}
     if len(modes_ := asked.get("mode", modes.BOTH)) > 1:
         raise UsageError("explain takes one mode: " + " or ".join(modes_))
     only = modes.find(modes_[0]).only_level

@@ -24,14 +24,11 @@ from attnbench.attention.contract import (
     QKVAttention,
     projection_flops,
 )
+from attnbench.catalogue.declared import CORE, HEADS, WIDTH
 from attnbench.errors import UnknownMechanism
 from attnbench.records import UNDECLARED, Causality, Family, Workload
 
-# common names of parameters
-WIDTH = ("width", "dim", "d_model", "embed_dim", "hidden_size")
-HEADS = ("heads", "num_heads", "n_heads", "nhead", "n_head")
-CAUSAL = ("causal", "is_causal")
-CORE = ("q", "k", "v")  # what a core takes first
+CAUSAL = ("causal", "is_causal")  # common names of that parameter
 OPTION_TYPES = (str, int, float, bool, type(None))
 
 

@@ -4,10 +4,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnbench.api.measuring import store_options
 from attnbench.cli import console
+from attnbench.cli.asked import Asked
 from attnbench.cli.stopping import stoppable
 from attnbench.cli.stored import publish
 from attnbench.cli.sweep_output import sizes
@@ -25,13 +26,10 @@ from attnbench.units import many, seconds
 from attnbench.workloads.options import options
 from attnbench.workloads.requests import to_toml
 
-if TYPE_CHECKING:
-    from attnbench.cli.sweep import Asked
-
 OPTIONS = "shard.toml"  # those of every shard
 
 
-def engine_of(asked: "Asked", request: Request) -> Engine:
+def engine_of(asked: Asked, request: Request) -> Engine:
     """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
     gpus = find(request.device).gpus
     # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
@@ -57,7 +55,7 @@ def options_of_shards(given: Mapping[str, Any], device: str) -> bytes:
     return to_toml({**own, "device": device})
 
 
-def fleet_of(asked: "Asked") -> Fleet:
+def fleet_of(asked: Asked) -> Fleet:
     """How a new sweep is divided, or one that is resumed.
 
     Raises `SweepExists`, `StoreError`, `UsageError`, or `DifferentSweep` with another engine or
@@ -81,7 +79,7 @@ def fleet_of(asked: "Asked") -> Fleet:
 
 
 def run_fleet(
-    asked: "Asked", fleet: Fleet, engine: Engine, request: Request, plan: Sequence[Planned]
+    asked: Asked, fleet: Fleet, engine: Engine, request: Request, plan: Sequence[Planned]
 ) -> None:
     """Run every shard to its end and merge them in the folder, next to the sweep's options.
 

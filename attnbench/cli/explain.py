@@ -1,31 +1,37 @@
 """`attnbench explain`: why one mechanism takes longer than another, at one length."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
 
-import typer
-
-from attnbench.cli import console, sweep
-from attnbench.cli.options import as_json, further_options, option
+from attnbench.cli import console
+from attnbench.cli.options import argument, as_json, option, usual_sizes, with_sweep_options
 from attnbench.cli.stopping import stoppable
 from attnbench.workloads import axes
+from attnbench.workloads.completion import mechanism
+from attnbench.workloads.options import read
 
-TAKEN = ("mode", "causal", "width", "heads", "dtype", "device", "budget", "threads", "seed")
+TAKEN = ("mode", "causal", "width", "heads", "dtype", "device", "threads", "budget", "seed")
+USUAL = MappingProxyType({"mode": "inference", "budget": "1m"})
+SHOWN = MappingProxyType({**usual_sizes(), **USUAL})
+TEXTS = MappingProxyType({
+    "mode": "training, inference or decode.",
+    "budget": "Time for all levels together: 90s, 10m, none.",
+    "dtype": "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64.",
+})  # fmt: skip
 
 
+@with_sweep_options(only=TAKEN, defaults=SHOWN, texts=TEXTS, single=TAKEN)
 def explain(
-    a: Annotated[str, typer.Argument(metavar="A", help="A mechanism, as in sweep.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The one to compare it with.")],
-    further: list[str] | None = further_options(
-        "--mode (inference), --budget (1m, for all levels), --causal, --width, --heads,"
-        " --dtype, --device and others."
-    ),
+    a: Annotated[str, argument("A", "A mechanism, as in sweep.", mechanism)],
+    b: Annotated[str, argument("B", "The one to compare it with.", mechanism)],
+    written: Mapping[str, Any],
     length: str = option("N", "Sequence length: 3072 or 3k.", default=...),
     json_: bool = as_json(),
 ) -> None:
     """Explain why A takes longer than B: times and counts of core, attention and model."""
     at = axes.size(length, "--length", axes.LONGEST)
-    (a, b), given = sweep.passed_on("explain", TAKEN, [a, b, *(further or ())], "A", "B")
-    given = {"mode": "inference", "budget": "1m", **given}
+    given = {**read(USUAL), **written}
     console.begin("reading mechanisms")
     from attnbench.analysis.explain import by_level
     from attnbench.api.explaining import at_levels

@@ -1,23 +1,39 @@
 """`attnbench judge`: kernels in, verdicts out."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 
 from attnbench.cli import console
-from attnbench.cli.options import as_json, option, shared_option
+from attnbench.cli.options import argument, as_json, option, usual_sizes, with_sweep_options
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import AttnbenchError, UsageError
-from attnbench.records import HelpPanel
-from attnbench.workloads.options import flag
-from attnbench.workloads.options import read as read_options
+from attnbench.workloads.completion import mechanism as mechanisms
+from attnbench.workloads.options import flag, read
 
 ONE_ALONE = ("width", "heads", "batch", "tokens", "dtype")
 TAKEN = (
     *("causal", "padding", "lengths", "mode", "width", "heads", "batch", "tokens"),
     *("dtype", "device", "budget", "precision", "rounds", "seed"),
 )
-BUDGET = "2m"
+USUAL = MappingProxyType({
+    **usual_sizes(),
+    "tokens": "8k on a CPU, 128k on a GPU",
+    "batch": "c // N",
+    "causal": "both where it takes causal; else what it computes; not causal is raced",
+    "lengths": "512..8k:x4",
+    "padding": "0",
+    "budget": "2m",
+})  # fmt: skip
+TEXTS = MappingProxyType({
+    "causal": "Judge and race only this.",
+    "padding": "Share of padding in the race.",
+    "lengths": "Of the race.",
+    "mode": "Of the race: training, inference, or both.",
+    "budget": "Time for all: 90s, 10m, none.",
+})  # fmt: skip
 ARGUMENTS = (
     "Takes q, k, v, … by their names, or query, key, value; x, dt, A, B, C of a state space;"
     " r, w, k, v, a, b of RWKV-7. g, gk or w are logs of decays, beta step sizes, and scale 1 where"
@@ -26,15 +42,10 @@ ARGUMENTS = (
 )
 
 
+@with_sweep_options(only=TAKEN, defaults=USUAL, texts=TEXTS, single=ONE_ALONE)
 def judge(
-    context: typer.Context,
-    functions: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE.py:FUNCTION…",
-            help=ARGUMENTS,
-        ),
-    ],
+    functions: Annotated[list[str], argument("FILE.py:FUNCTION…", ARGUMENTS)],
+    written: Mapping[str, Any],
     mechanism: str = option(
         "MECHANISM",
         "What it computes, with options: kimi_delta, linformer[rank=64]. Both [B, H, N, d] and"
@@ -42,28 +53,8 @@ def judge(
         " kimi_delta[lower_bound=-5].",
         default=...,
         names=("--as",),
+        complete=mechanisms,
     ),
-    causal: bool | None = typer.Option(
-        None,
-        "--causal/--no-causal",
-        help="Judge and race only this.  [default: both where it takes causal; else what it"
-        " computes; not causal is raced]",
-    ),
-    padding: str | None = shared_option("padding", text="Share of padding in the race.  [0]"),
-    lengths: str | None = shared_option("lengths", text="Of the race.  [512..8k:x4]"),
-    mode: str | None = shared_option("mode"),
-    width: str | None = shared_option("width"),
-    heads: str | None = shared_option("heads"),
-    batch: str | None = shared_option("batch"),
-    tokens: str | None = shared_option("tokens"),
-    dtype: str | None = shared_option("dtype", panel=HelpPanel.NUMBERS),
-    device: str | None = shared_option("device", panel=HelpPanel.NUMBERS),
-    budget: str | None = shared_option(
-        "budget", panel=HelpPanel.TIME, text=f"Time for all: 90s, 10m, none.  [{BUDGET}]"
-    ),
-    precision: str | None = shared_option("precision", panel=HelpPanel.TIME),
-    rounds: str | None = shared_option("rounds", panel=HelpPanel.TIME),
-    seed: str | None = shared_option("seed", panel=HelpPanel.TIME),
     json_: bool = as_json(),
 ) -> None:
     """Judge kernels: is each right, steady under stress, and faster than the form here?
@@ -72,21 +63,22 @@ def judge(
     code is 0 if all are right and steady in all that was to be tried, 1 if one is not, and 2 if
     one cannot be judged. What is not right is not raced.
     """
-    written = {name: context.params[name] for name in TAKEN}
-    written["budget"] = written["budget"] or BUDGET
+    options = {**read({"budget": USUAL["budget"]}), **written}
     try:
-        run(functions, mechanism, written, json_)
+        run(functions, mechanism, options, json_)
     except AttnbenchError as error:
         if json_:
             console.data([{"function": each, "error": str(error)} for each in functions])
         raise
 
 
-def run(functions: list[str], mechanism: str, written: dict[str, Any], json_: bool) -> None:
-    """Judge functions with the options that were written, and print the verdicts."""
-    if several := [name for name in ONE_ALONE if "," in str(written.get(name) or "")]:
-        raise UsageError(f"{flag(several[0])} {written[several[0]]}: give one; judge once for each")
-    given = read_options(written)
+def run(functions: list[str], mechanism: str, given: Mapping[str, Any], json_: bool) -> None:
+    """Judge functions with the typed options of a sweep, by name, and print the verdicts."""
+    for name in ONE_ALONE:
+        values = given.get(name)
+        if isinstance(values, tuple) and len(values) > 1:
+            listed = ",".join(map(str, values))
+            raise UsageError(f"{flag(name)} {listed}: give one; judge once for each")
     console.begin("reading the kernel" + ("s" if len(functions) > 1 else ""))
     from attnbench.api import judging
     from attnbench.render import judgement as page

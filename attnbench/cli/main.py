@@ -3,7 +3,10 @@
 import sys
 import traceback
 
+from attnbench.cli import completing, console
+from attnbench.cli.verbs import application
 from attnbench.errors import AttnbenchError, one_line
+from attnbench.render.grid import clean
 
 LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
 FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower
@@ -22,8 +25,6 @@ def run() -> int:
     except (OSError, MemoryError) as error:
         # no other module explains these: standard output on a full disk, too many processes
         show(f"the system refused: {one_line(error)}")
-        from attnbench.cli import console
-
         console.abandon()
         return FAILED
     except Exception as error:
@@ -38,18 +39,19 @@ def run() -> int:
 
 def verb() -> int:
     """Run the verb that the arguments name and return its exit code. Raises any exception."""
-    from attnbench.cli import console
-
     console.tolerate_closed_streams()
-    from attnbench.cli.verbs import application
-
     try:
-        return application()(prog_name="attnbench", standalone_mode=False) or 0
+        return completing.complete(parsed) if completing.asks_for_bash() else parsed()
     except SystemExit as exit_:
         # Typer turns every broken pipe into exit code 1
         if isinstance(exit_.__context__, OSError):
             raise exit_.__context__ from None
         raise
+
+
+def parsed() -> int:
+    """Read the arguments and run the verb that they name."""
+    return application().main(prog_name="attnbench", standalone_mode=False) or 0
 
 
 def parser_message(error: Exception) -> str:
@@ -67,12 +69,3 @@ def show(text: str) -> None:
     line, half = clean(text), LONGEST // 2
     line = line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
     print(f"attnbench: {line}", file=sys.stderr)
-
-
-def clean(text: str) -> str:
-    """The text without control characters, also where nothing more can be loaded."""
-    try:
-        from attnbench.render.grid import clean
-    except Exception:
-        return ascii(text)
-    return clean(text)

@@ -7,18 +7,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from attnbench import modes
 from attnbench.cli import console, sweep
+from attnbench.cli import options as shared
 from attnbench.cli.bytes import located, number_type, warn_unchecked
-from attnbench.cli.options import as_json, further_options, parsed
+from attnbench.cli.options import argument, with_sweep_options
 from attnbench.cli.stored import INTACT, analysed
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import ITEM_BYTES
+from attnbench.kvbytes.layers import model as read_model
+from attnbench.kvbytes.mechanisms import measurable
+from attnbench.records import ITEM_BYTES, HelpPanel
 from attnbench.records.selection import layers
 from attnbench.store.journal import load
-from attnbench.workloads.options import flag, options, read
+from attnbench.workloads.options import options, read
 
 if TYPE_CHECKING:
     from attnbench.analysis.layers import LayerKind
@@ -28,50 +29,50 @@ USUAL = MappingProxyType(
     {"mode": "decode", "step": "1,512", "lengths": "1k,8k,128k,1m", "budget": "10m"}
 )
 CACHES = 32 << 20  # bytes, more than those of one core hold
-OF_MODEL = (
-    *("models", "level", "width", "heads", "batch", "tokens", "preset", "padding", "layers"),
-    "config",
-)
+OF_MODEL = frozenset({
+    *("models", "level", "causal", "width", "heads", "batch", "tokens", "preset"),
+    *("padding", "layers", "dropout"),
+})  # fmt: skip
+TAKEN = tuple(name for name in options() if name not in OF_MODEL)
+SHOWN = MappingProxyType({**USUAL, "dtype": "the model's"})
+TEXTS = MappingProxyType({
+    "mode": "decode, inference or both: decode,inference.",
+    "lengths": "Contexts, or lengths of sequences: 1k,8k or 1k..1m:x4.",
+    "dtype": "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64.",
+})  # fmt: skip
 
 
+@with_sweep_options(only=TAKEN, defaults=SHOWN, texts=TEXTS, single=("dtype",))
 def model(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="A config.json, or OWNER/MODEL of the hub.")
-    ],
-    further: list[str] | None = further_options(
-        "--lengths, --mode, --dtype, --budget, --out and others; not --models and sizes."
-    ),
-    json_: bool = as_json(),
+    config: Annotated[Path, argument("CONFIG", "A config.json, or OWNER/MODEL of the hub.")],
+    written: Mapping[str, Any],
+    shard: str | None = shared.shard(),
+    out: Path | None = shared.out(),
+    resume: str | None = shared.resume(),
+    trace: str | None = shared.trace(),
+    dry_run: bool = shared.dry_run(),
+    json_: bool = shared.as_json(HelpPanel.OUTPUT),
 ) -> None:
     """Measure one layer of each kind of a model at its sizes, and add up what they cost.
 
     A step of one token and one of 512, a chunk of a prefill, are measured at contexts of 1k, 8k,
     128k and 1m tokens, as far as a budget of 10m and the memory go, in the model's number type.
     """
-    from attnbench.kvbytes.layers import model as read_model
-    from attnbench.kvbytes.mechanisms import measurable
-
-    (name,), asked = parsed(sweep.sweep, [str(config), *(further or ())], "CONFIG")
-    config = Path(name)
-    if useless := [flag(name) for name in OF_MODEL if name in asked]:
-        raise UsageError(
-            f"attnbench model takes no {useless[0]}: what it measures follows from the model's file"
-        )
     path = located(config)
-    about, found = read_model(path), measurable(path)
+    about = read_model(path)
+    found = measurable(path)
     chosen = mechanisms(str(config), found)
-    given = read({name: asked.pop(name) for name in options() if name in asked})
+    given = dict(written)
     refuse_useless(given)
-    if "resume" in asked:
-        refuse_another(chosen, Path(asked["resume"]))
+    if resume:
+        refuse_another(chosen, Path(resume))
     else:
-        given = read({**usual(given), "dtype": number_type(about)} | sizes(found)) | given
+        given = {**read({**usual(given), "dtype": number_type(about)} | sizes(found)), **given}
         console.begin("reading the sizes of layers")
         given["models"] = in_a_row(chosen, given)
     warn_unchecked(about)
     show = partial(shown, about.type, found, json_)
-    asked |= {name: Path(asked[name]) for name in ("config", "out") if name in asked}
-    sweep.run(given, **asked, show=show)
+    sweep.run(given, shard=shard, out=out, resume=resume, trace=trace, dry_run=dry_run, show=show)
 
 
 def usual(given: Mapping[str, Any]) -> dict[str, str]:

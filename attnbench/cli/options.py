@@ -1,46 +1,26 @@
 """Options for Typer: those of `sweep` by their declaration, and what several verbs share."""
 
 import inspect
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import typer
-from typer.core import TyperCommand
 
 from attnbench.errors import UsageError
+from attnbench.records import HelpPanel
 from attnbench.records.selection import Selection, parts
-from attnbench.workloads import axes
+from attnbench.workloads import axes, completion
+from attnbench.workloads.completion import Complete
 from attnbench.workloads.options import flag, options
 from attnbench.workloads.options import read as read_options
-from attnbench.workloads.presets import expand
+from attnbench.workloads.presets import expand, preset
 
-GIVEN = "given"  # a verb's parameter for the options that the user wrote
+# of a verb's function: the typed values of those options of `sweep` that the user wrote, by name
+WRITTEN = "written"
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
-OTHERS = "Other options"
-
-
-class Verb(TyperCommand):
-    """A verb whose help shows options in groups, in the order in which each first appears."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`."""
-        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then each group of options."""
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for shown in self.get_params(ctx):
-            if record := shown.get_help_record(ctx):
-                argument = shown.param_type_name == "argument"
-                panel = getattr(shown, "rich_help_panel", None) or OTHERS
-                name = re.sub(" <.*>$", "", record[0]) if argument else record[0]
-                groups.setdefault("Arguments" if argument else panel, []).append((name, record[1]))
-        for title, rows in groups.items():
-            alone = title == OTHERS and set(groups) <= {"Arguments", OTHERS}
-            with formatter.section("Options" if alone else title):
-                formatter.write_dl(rows)
+Function: TypeAlias = Callable[..., None]
 
 
 def option(
@@ -49,9 +29,41 @@ def option(
     panel: str | None = None,
     default: Any = None,
     names: Sequence[str] = (),
+    complete: Complete = completion.nothing,
 ) -> Any:
-    """An option with a value, named after its parameter unless it has other names."""
-    return typer.Option(default, *names, metavar=metavar, help=text, rich_help_panel=panel)
+    """An option with a value for Typer.
+
+    metavar: the word that stands for the value in the help.
+    text: the help.
+    panel: the group of options in the help.
+    default: `...` for an option that must be given.
+    names: its names, such as `--as`; without them the name of the parameter.
+    complete: the values that a shell offers.
+    """
+    return typer.Option(
+        default,
+        *names,
+        metavar=metavar,
+        help=text,
+        rich_help_panel=panel,
+        autocompletion=offered(complete),
+    )
+
+
+def argument(metavar: str, text: str, complete: Complete = completion.nothing) -> Any:
+    """An argument for `Annotated`: its name and text in the help, and what a shell offers."""
+    return typer.Argument(metavar=metavar, help=text, autocompletion=offered(complete))
+
+
+def offered(complete: Complete) -> Callable[[str], list[str]] | None:
+    """What Typer calls for the values of an option; it reads the name of the parameter."""
+    if complete is completion.nothing:
+        return None
+
+    def values(incomplete: str) -> list[str]:
+        return complete(incomplete)
+
+    return values
 
 
 def switch(name: str, text: str, panel: str | None = None) -> Any:
@@ -64,63 +76,131 @@ def as_json(panel: str | None = None) -> Any:
     return switch("--json", "Print the results as JSON.", panel)
 
 
-def shared_option(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
-    """An option of `sweep` for Typer; `text` replaces its help where it is too general.
+def out() -> Any:
+    """The option for the folder of a sweep."""
+    text = "Folder of the sweep.  [default: reports/<date>]"
+    return option("FOLDER", text, HelpPanel.OUTPUT)
 
-    Without a default of the verb's own, the help names the one of `sweep`.
+
+def resume() -> Any:
+    """The option that continues a sweep."""
+    text = "Resume the sweep in this folder; its options need not be repeated."
+    return option("FOLDER", text, HelpPanel.OUTPUT)
+
+
+def trace() -> Any:
+    """The option that profiles one case."""
+    return option(
+        "CASE",
+        "Only profile one case, such as fastformer/training/1024, and write its trace for"
+        " ui.perfetto.dev into the folder.",
+        HelpPanel.OUTPUT,
+    )
+
+
+def shard() -> Any:
+    """The option that measures a part of a sweep."""
+    text = "Measure only shard I of N, e.g. 2/6; attnbench merge joins them."
+    return option("I/N", text, HelpPanel.CLUSTER)
+
+
+def dry_run() -> Any:
+    """The option that measures nothing."""
+    return switch("--dry-run", "Print the plan with predictions; run nothing.", HelpPanel.OUTPUT)
+
+
+def shared_option(
+    name: str,
+    default: Any = None,
+    panel: str | None = None,
+    text: str = "",
+    usual: str | None = None,
+    single: bool = False,
+) -> Any:
+    """An option of `sweep` for Typer, by its declaration.
+
+    name: in Python, such as `case_timeout`.
+    default: of the verb, where Typer shall fill it in.
+    panel: the group of options in the help; without it the option's own.
+    text: the help, where that of `sweep` does not fit.
+    usual: what the help names as the default where the verb fills it in; without it that of
+        `sweep`; an empty text names none.
+    single: whether the verb takes one value and no list.
     """
     known = options()[name]
-    unset = known.flag or known.default in (None, "")
-    usual = known.chosen or ("" if unset else str(known.default))
-    shown = known.help + (f"  [default: {usual}]" if usual and default is None else "")
+    panel = panel or known.panel
+    shown = text or known.help
+    if known.crossed and not (single or text):
+        shown = f"{shown.rstrip('.')}; lists are combined."
+    if usual is None:
+        plain = "" if known.flag or known.default is None else str(known.default)
+        usual = known.chosen or plain
+    if usual and default is None:
+        shown += f"  [default: {usual}]"
     if known.flag:
-        either = f"/{flag('no_' + name)}" if known.chosen else ""  # neither on nor off by default
+        # what is neither on nor off by default has both names
+        either = f"/{flag('no_' + name)}" if usual else ""
         return typer.Option(None, flag(name) + either, help=shown, rich_help_panel=panel)
-    return option(known.metavar, text or shown, panel, default, [flag(name)])
+    metavar = known.metavar.partition("[")[0] if single else known.metavar
+    return option(metavar, shown, panel, default, [flag(name)], known.complete)
 
 
-def further_options(text: str) -> Any:
-    """The arguments of a verb that are options of `sweep`; `text` says which it takes."""
-    return typer.Argument(None, metavar="[OPTIONS OF SWEEP]", help=text)
+def usual_sizes() -> Mapping[str, str]:
+    """What the helps of verbs without `--preset` name as the defaults of sizes."""
+    column = preset(options()["preset"].default)
+    return {"width": str(column.width), "heads": str(column.heads), "dtype": column.dtype}
 
 
-def with_sweep_options(verb: Callable[..., None]) -> Callable[..., Any]:
-    """Add the options of `sweep` to a verb; `given` gets the typed values of those written."""
+def with_sweep_options(
+    *,
+    only: Collection[str] | None = None,
+    defaults: Mapping[str, str] = MappingProxyType({}),
+    texts: Mapping[str, str] = MappingProxyType({}),
+    single: Collection[str] = (),
+) -> Callable[[Function], Function]:
+    """A decorator that gives a verb options of `sweep`, as real options of its own.
 
-    @wraps(verb)
-    def command(**values: Any) -> None:
-        verb(given=read_options({name: values.pop(name) for name in options()}), **values)
+    The verb's parameter `written` gets the typed values of those that the user wrote, by name.
 
-    shown = []
-    for name, known in options().items():
-        made = shared_option(name, panel=known.panel)
-        hint = bool | None if known.flag else str | None
-        shown.append(inspect.Parameter(name, KEYWORD, default=made, annotation=hint))
-    own = inspect.signature(verb).parameters
-    shown += [own[name].replace(kind=KEYWORD) for name in own if name != GIVEN]
-    command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    return command
-
-
-def parsed(
-    command: Callable[..., Any], arguments: Sequence[str], *names: str
-) -> tuple[list[str], dict[str, Any]]:
-    """The arguments of these names, and the values, as text, of those options of a verb that stand
-    among them in any order.
-
-    Raises `UsageError` at more or fewer arguments, and errors of the parser, which name the verb.
+    only: names of the options that the verb takes; without it all.
+    defaults: texts that the help shows as the verb's defaults, by name; the verb fills them in.
+    texts: helps, by name, where that of `sweep` does not fit.
+    single: names of options that take one value and no list.
     """
-    app = typer.Typer(add_completion=False)
-    app.command(context_settings={"allow_extra_args": True})(command)
-    context = typer.main.get_command(app).make_context(
-        f"attnbench {command.__name__}", [*arguments]
-    )
-    if len(context.args) != len(names):
-        given = ", ".join(map(repr, context.args)) or "nothing"
-        raise UsageError(f"give {' and '.join(names)} besides options, not {given}")
-    values = {name: value for name, value in context.params.items() if value not in (None, False)}
-    return context.args, values
+    names = [name for name in options() if only is None or name in only]
+
+    def decorated(verb: Function) -> Function:
+        @wraps(verb)
+        def command(**values: Any) -> None:
+            written = read_options({name: values.pop(name) for name in names})
+            verb(**{WRITTEN: written}, **values)
+
+        own = [
+            each.replace(kind=KEYWORD)
+            for name, each in inspect.signature(verb).parameters.items()
+            if name != WRITTEN
+        ]
+        taken = [
+            inspect.Parameter(
+                name,
+                KEYWORD,
+                default=shared_option(
+                    name,
+                    text=texts.get(name, ""),
+                    usual=defaults.get(name),
+                    single=name in single,
+                ),
+                annotation=bool | None if options()[name].flag else str | None,
+            )
+            for name in names
+        ]
+        # the help has the groups in the order of the first option of each
+        parameters = [*taken, *own]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return decorated
 
 
 def formats(text: str | None, known: Collection[str]) -> tuple[str, ...]:

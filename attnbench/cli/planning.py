@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnbench.api.measuring import first_reason
 from attnbench.cli import cluster, console
+from attnbench.cli.asked import Asked
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import split
@@ -21,12 +21,9 @@ from attnbench.statistics.curves import size_names
 from attnbench.store import output
 from attnbench.units import many, seconds
 
-if TYPE_CHECKING:
-    from attnbench.cli.sweep import Asked
-
 
 def foretell(
-    asked: "Asked", request: Request, plan: Sequence[Planned], as_json: bool = False
+    asked: Asked, request: Request, plan: Sequence[Planned], as_json: bool = False
 ) -> None:
     """Print every case and the whole sweep, or one shard of it, with predictions.
 

@@ -1,59 +1,54 @@
 """`attnbench sweep`: measures, and reports what it measured."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from attnbench.cli import console
-from attnbench.cli.options import as_json, option, parsed, switch, with_sweep_options
+from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
+from attnbench.cli import cluster, console, planning, sweep_output
+from attnbench.cli import options as shared
+from attnbench.cli.asked import Asked, request_of
+from attnbench.cli.options import argument, option, with_sweep_options
 from attnbench.cli.stopping import stoppable
 from attnbench.cli.stored import publish
 from attnbench.devices.finding import AUTO, kinds
 from attnbench.errors import UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.records import Cluster, EngineKind, HelpPanel, Request, Shard, Sweep
+from attnbench.records import EngineKind, HelpPanel, Request
 from attnbench.store.journal import load
-from attnbench.store.resuming import asked as defining
-from attnbench.store.resuming import refuse_differences
 from attnbench.workloads import axes
-from attnbench.workloads.options import flag
-from attnbench.workloads.requests import FILE, from_toml, of_record, request, resumed, to_toml
+from attnbench.workloads.completion import mechanisms
+from attnbench.workloads.conflicts import Conflict, refuse
+from attnbench.workloads.options import read
+from attnbench.workloads.reading import plan
+from attnbench.workloads.requests import FILE, from_toml, to_toml
 
 
-@with_sweep_options
+@with_sweep_options()
 def sweep(
-    given: Mapping[str, Any],
+    written: Mapping[str, Any],
+    measured: Annotated[
+        list[str] | None,
+        argument("MECHANISM", "What to measure, as in --models, such as mine.py.", mechanisms),
+    ] = None,
     config: Path | None = option(
         "FILE", "TOML file of options; options on the command line override it.", HelpPanel.WHAT
     ),
-    shard: str | None = option(
-        "I/N", "Measure only shard I of N, e.g. 2/6; attnbench merge joins them.", HelpPanel.CLUSTER
-    ),
-    out: Path | None = option(
-        "FOLDER", "Folder of the sweep.  [default: reports/<date>]", HelpPanel.OUTPUT
-    ),
-    resume: str | None = option(
-        "FOLDER",
-        "Resume the sweep in this folder; its options need not be repeated.",
-        HelpPanel.OUTPUT,
-    ),
-    trace: str | None = option(
-        "CASE",
-        "Only profile one case, such as fastformer/training/1024, and write its trace for"
-        " ui.perfetto.dev into the folder.",
-        HelpPanel.OUTPUT,
-    ),
-    dry_run: bool = switch(
-        "--dry-run", "Print the plan with predictions; run nothing.", HelpPanel.OUTPUT
-    ),
-    json_: bool = as_json(HelpPanel.OUTPUT),
+    shard: str | None = shared.shard(),
+    out: Path | None = shared.out(),
+    resume: str | None = shared.resume(),
+    trace: str | None = shared.trace(),
+    dry_run: bool = shared.dry_run(),
+    json_: bool = shared.as_json(HelpPanel.OUTPUT),
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
+    if measured:
+        named = [*measured, *written.get("models", ())]
+        written = {**written, **read({"models": ",".join(dict.fromkeys(named))})}
     show = partial(publish, as_json=True) if json_ else publish
-    run(given, config, shard, out, resume, trace, dry_run, show, json_)
+    run(written, config, shard, out, resume, trace, dry_run, show, json_)
 
 
 def run(
@@ -88,49 +83,6 @@ def run(
     measure(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
 
 
-def passed_on(
-    verb: str, taken: Collection[str], arguments: Sequence[str], *names: str
-) -> tuple[list[str], dict[str, Any]]:
-    """As `parsed`, for a verb that takes some options of `sweep`. Raises `UsageError`."""
-    found, given = parsed(sweep, arguments, *names)
-    if useless := [flag(name) for name in given if name not in taken]:
-        raise UsageError(f"attnbench {verb} takes no {useless[0]}")
-    return found, given
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the command line asks of a sweep, but for the request.
-
-    `options` are the typed values of those that someone gave, by name.
-    """
-
-    options: Mapping[str, Any]
-    shard: Shard | None
-    folder: Path
-    resumes: bool
-
-    @property
-    def where(self) -> Cluster:
-        """The cluster that measures, if any."""
-        return Cluster(**of_record(Cluster, self.options))
-
-
-def request_of(asked: Asked, earlier: Sweep | None) -> Request:
-    """The request of a new sweep, or an earlier sweep's with new limits.
-
-    Raises `UsageError`, or `DifferentSweep` if an option asks for something else than before.
-    """
-    if earlier is None:
-        where = asked.where
-        divided = bool(asked.shard or where.shards or where.on)
-        # this machine need not have the cluster's device
-        return request(asked.options, divided=divided, elsewhere=where.on is not None)
-    again = resumed(earlier.request, asked.options)
-    refuse_differences(earlier, defining(earlier.request), defining(again))
-    return again
-
-
 def measure(
     asked: Asked,
     request: Request,
@@ -140,10 +92,6 @@ def measure(
     plan_as_json: bool = False,
 ) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
-    from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
-    from attnbench.cli import cluster, planning, sweep_output
-    from attnbench.workloads.reading import plan
-
     folder, on = asked.folder, asked.where.on
     measures = trace is None and not dry_run
     if measures and not asked.resumes:
@@ -169,24 +117,45 @@ def measure(
 
 def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:
     """Raises `UsageError` if options have no effect together."""
-    on, shards, shard = asked.where.on, asked.where.shards, asked.shard
-    cold, device = asked.options.get("cold"), asked.options.get("device", AUTO)
-    devices = " or ".join(kinds())
-    rules = (
-        (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
-        (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
-        (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
-        (asked.where.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
-        (
-            trace is not None and (on or shard or dry_run or cold),
-            "--trace only profiles one case here; leave out --on, --shard, --dry-run and --cold",
-        ),
-        (on and device == AUTO, f"--on needs a --device that the nodes have: {devices}"),
-        (
-            ":" in device and (on or shard),
-            "the scheduler assigns each shard its device; leave out the number",
-        ),
+    flags = {"shard": asked.shard, "trace": trace is not None, "dry_run": dry_run}
+    given = {name for name, value in {**asked.options, **flags}.items() if value}
+    refuse(conflicts(asked, dry_run), given)
+
+
+def conflicts(asked: Asked, dry_run: bool) -> Iterator[Conflict]:
+    """Which options that say where and what to measure do not go together."""
+    on = asked.where.on
+    device = asked.options.get("device", AUTO)
+    yield Conflict(
+        given=("shard",),
+        with_=("on",),
+        reason="--shard measures one shard here and --on all on a cluster; give one",
     )
-    for useless, reason in rules:
-        if useless:
-            raise UsageError(reason)
+    yield Conflict(
+        given=("shards",),
+        with_=("shard",),
+        reason="--shard I/N already has the number of shards; leave out --shards",
+    )
+    yield Conflict(
+        given=("shards",),
+        with_=not (on or dry_run),
+        reason="--shards needs --on or --dry-run; see also --shard",
+    )
+    yield Conflict(
+        given=("slurm",), with_=on is not EngineKind.SLURM, reason="--slurm needs --on slurm"
+    )
+    yield Conflict(
+        given=("trace",),
+        with_=("on", "shard", "dry_run", "cold"),
+        reason="--trace only profiles one case here; leave out --on, --shard, --dry-run and --cold",
+    )
+    yield Conflict(
+        given=("on",),
+        with_=device == AUTO,
+        reason=f"--on needs a --device that the nodes have: {' or '.join(kinds())}",
+    )
+    yield Conflict(
+        given=("on", "shard"),
+        with_=":" in device,
+        reason="the scheduler assigns each shard its device; leave out the number",
+    )

@@ -1,12 +1,15 @@
-"""The verbs of the command line, one file each, as a Typer application."""
+"""The verbs of the command line, as data: the module of one is loaded when it is called."""
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from attnbench.cli import check, doctor, explain, judge, model, models, stored, sweep
-from attnbench.cli.bytes import bytes_
-from attnbench.cli.options import Verb
 from attnbench.version import __version__
 
 HELP = "What does each attention mechanism cost, on this machine, at this length?"
@@ -16,30 +19,140 @@ kernel that is wrong or unsteady, or nothing fits recommend --memory, 2 bad usag
 be measured, 3 unsure under check --strict or it lost a process, 4 shards of sweep --on are missing,
 130 interrupted (143 by TERM, 129 by HUP)."""
 
+HELP_OPTIONS = ("-h", "--help")
 
-def application() -> typer.Typer:
-    """The command line with all verbs."""
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A verb of the command line.
+
+    module: which has its function.
+    function: whose signature is its arguments and options, and whose docstring is its help.
+    summary: one line for the list of verbs, the first one of that docstring.
+    without: why it does not take options of `sweep` that it lacks, if there is a reason.
+    """
+
+    module: str
+    function: str
+    summary: str
+    without: str = ""
+
+
+VERBS: Mapping[str, Verb] = MappingProxyType({
+    "sweep": Verb(
+        module="attnbench.cli.sweep",
+        function="sweep",
+        summary="Measure time and memory of mechanisms over sequence lengths, and draw the figure.",
+    ),
+    "models": Verb(
+        module="attnbench.cli.models",
+        function="models",
+        summary="List mechanisms with class, complexity and forms, or show one in full.",
+    ),
+    "report": Verb(
+        module="attnbench.cli.stored",
+        function="report",
+        summary="Redraw the figures and tables of a stored sweep.",
+    ),
+    "recommend": Verb(
+        module="attnbench.cli.stored",
+        function="recommend",
+        summary="Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into"
+        " --memory.",
+    ),
+    "compare": Verb(
+        module="attnbench.cli.stored",
+        function="compare",
+        summary="Compare a sweep with an earlier one: what became slower, faster, larger, or is"
+        " missing.",
+    ),
+    "explain": Verb(
+        module="attnbench.cli.explain",
+        function="explain",
+        summary="Explain why A takes longer than B: times and counts of core, attention and model.",
+    ),
+    "judge": Verb(
+        module="attnbench.cli.judge",
+        function="judge",
+        summary="Judge kernels: is each right, steady under stress, and faster than the form here?",
+    ),
+    "claims": Verb(
+        module="attnbench.cli.stored",
+        function="claims",
+        summary="Judge what papers claim by what a sweep measured.",
+    ),
+    "check": Verb(
+        module="attnbench.cli.check",
+        function="check",
+        summary="Compare code with another revision or with stored counts; exit code 1 if it is"
+        " worse.",
+    ),
+    "bytes": Verb(
+        module="attnbench.cli.bytes",
+        function="bytes_",
+        summary="Count the bytes that each kind of layer of a model keeps of its context.",
+    ),
+    "model": Verb(
+        module="attnbench.cli.model",
+        function="model",
+        summary="Measure one layer of each kind of a model at its sizes, and add up what they"
+        " cost.",
+        without="what it measures follows from the model's file",
+    ),
+    "merge": Verb(
+        module="attnbench.cli.stored",
+        function="merge",
+        summary="Join the shards of one sweep; each keeps its own journal.",
+    ),
+    "doctor": Verb(
+        module="attnbench.cli.doctor",
+        function="doctor",
+        summary="Show device, versions, measured peak rates, and the forms that do not run here.",
+    ),
+})  # fmt: skip
+
+
+class Deferred(TyperCommand):
+    """A verb in the list of verbs, which becomes the verb itself where it is called."""
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **more: Any) -> Any:
+        """The context of the verb itself, with what was written after it."""
+        assert self.name is not None, "it is made with one"
+        return command(self.name).make_context(info_name, args, parent=parent, **more)
+
+
+def application() -> TyperGroup:
+    """The command line with all verbs, of which none is loaded."""
     app = typer.Typer(
         help=HELP,
         epilog=EXIT_CODES,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # rich would triple the time of --help
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": [*HELP_OPTIONS]},
     )
     app.callback(invoke_without_command=True)(about)
-    verbs: tuple[Callable[..., None], ...] = (
-        *(sweep.sweep, models.models, stored.report, stored.recommend, stored.compare),
-        *(explain.explain, judge.judge, stored.claims, check.check, bytes_, model.model),
-        *(stored.merge, doctor.doctor),
+    group: Any = typer.main.get_command(app)
+    for name, verb in VERBS.items():
+        # the list of verbs cuts a help text, but not a short one
+        group.add_command(Deferred(name=name, short_help=verb.summary))
+    return group  # type: ignore[no-any-return]
+
+
+@cache
+def command(name: str) -> TyperCommand:
+    """A verb with its options; this imports its module."""
+    from attnbench.cli.command import Command
+
+    verb = VERBS[name]
+    function: Callable[..., None] = getattr(importlib.import_module(verb.module), verb.function)
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": [*HELP_OPTIONS]},
     )
-    for verb in verbs:
-        # the list of verbs cuts a docstring, but not what it is given
-        first = (verb.__doc__ or "").partition("\n")[0]
-        # which are those of sweep
-        further = {"ignore_unknown_options": verb in (explain.explain, model.model)}
-        name = verb.__name__.rstrip("_")
-        app.command(name, cls=Verb, short_help=first, context_settings=further)(verb)
-    return app
+    app.command(name, cls=Command)(function)
+    made: Any = typer.main.get_command(app)
+    return made  # type: ignore[no-any-return]
 
 
 def show_version(asked: bool) -> None:

@@ -156,27 +156,27 @@ class Request:
         default=None,
         chosen="where a prompt takes longer than the steps",
     )
-    step: Size = WHAT("In decode: tokens of a step; lists are combined.", 1, chosen="1")
+    step: Size = WHAT("In decode: tokens of a step.", 1, chosen="1")
     padding: Share = WHAT("Share of each sequence that is padding.", 0.0, chosen="0")
     preset: str = SIZES(
         "Sizes from a column of Fastformer's Table 9, of llama or qwen-next, or for a gpu.",
         "mind-classification",
     )
-    width: Size = SIZES("Width of the model, D; lists are combined.", chosen="the preset's")
-    heads: Size = SIZES("Attention heads, H; lists are combined.", chosen="the preset's")
+    width: Size = SIZES("Width of the model, D.", chosen="the preset's")
+    heads: Size = SIZES("Attention heads, H.", chosen="the preset's")
     tokens: Many = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",
         chosen="8k on a CPU, 128k on a GPU, or the preset's",
     )
     batch: Many | None = SIZES(
-        "Sequences per batch, the same at every length; lists are combined.",
+        "Sequences per batch, the same at every length.",
         None,
         chosen="c // N; 1 for decode",
     )
     layers: Size = SIZES("Layers of the model.", chosen="the preset's")
     dropout: Share = SIZES("Dropout of hidden states in training.", 0.2, chosen="0.2")
     dtype: Dtype = NUMBERS(
-        "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are combined.",
+        "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64.",
         "float32",
         chosen="float32, as the papers measured, or the preset's",
     )

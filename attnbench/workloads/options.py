@@ -9,6 +9,7 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from attnbench.catalogue.declared import with_module
 from attnbench.catalogue.registry import unknown_name_message
 from attnbench.devices.finding import AUTO, find
 from attnbench.errors import UsageError
@@ -25,7 +26,8 @@ from attnbench.records import (
     Settings,
 )
 from attnbench.records.selection import parts
-from attnbench.workloads import axes, presets
+from attnbench.workloads import axes, completion, presets
+from attnbench.workloads.completion import Complete
 
 # takes a text and, for errors, the name of the option
 Reader: TypeAlias = Callable[[str, str], Any]
@@ -48,6 +50,12 @@ class Option:
     chosen: str  # what the program chooses where the option is left out
     metavar: str
     reader: Reader
+    complete: Complete  # the values that a shell offers
+
+    @property
+    def crossed(self) -> bool:
+        """Whether a list means every combination with the other sizes."""
+        return self.field in SIZES
 
     def read(self, value: Any) -> Any:
         """The typed value of a text, number or list; of a flag True or False.
@@ -69,7 +77,7 @@ def options() -> Mapping[str, Option]:
         for each in (each for each in fields(record) if "panel" in each.metadata):
             default = None if each.default is MISSING else each.default
             name = each.metadata.get("name", each.name)
-            metavar, reader = KINDS.get(name, SIZE)
+            kind = KINDS.get(name, SIZE)
             option = Option(
                 name=name,
                 field=each.name,
@@ -79,8 +87,9 @@ def options() -> Mapping[str, Option]:
                 panel=each.metadata["panel"],
                 help=each.metadata["help"],
                 chosen=each.metadata.get("chosen", ""),
-                metavar=metavar,
-                reader=reader,
+                metavar=kind.metavar,
+                reader=kind.reader,
+                complete=kind.complete,
             )
             found.append(option)
     found.sort(key=lambda option: [*HelpPanel].index(option.panel))
@@ -127,8 +136,11 @@ def _as_text(value: Any, option: str) -> str:
 
 
 def models(text: str, option: str) -> tuple[str, ...]:
-    """The parts of a list of mechanisms. Raises `UsageError` at a misspelt name."""
-    found = tuple(parts(text, option))
+    """The parts of a list of mechanisms; a file alone means the one module that it has.
+
+    Raises `UsageError` at a misspelt name, or at a file with none or several modules.
+    """
+    found = tuple(map(with_module, parts(text, option)))
     for part in found:
         presets.expand(part)
     return found
@@ -163,30 +175,53 @@ def device(text: str, option: str) -> str:
     return text if text == AUTO else find(text).name
 
 
-SIZE = ("N", partial(axes.size, most=axes.LARGEST))
-SIZE_LIST = ("N[,N...]", axes.lengths)
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How the values of an option are shown, read and completed."""
+
+    metavar: str
+    reader: Reader
+    complete: Complete = completion.nothing
+
+
+def as_written(text: str, option: str) -> str:
+    """The text itself."""
+    return text
+
+
+BOTH_AND_MODES = (BOTH, *Mode)
+DTYPES = (*SHORT_DTYPES.values(), *SHORT_DTYPES)
+SIZE = Kind(metavar="N", reader=partial(axes.size, most=axes.LARGEST))
+SIZE_LIST = Kind(metavar="N[,N...]", reader=axes.lengths)
+TIME = Kind(metavar="TIME", reader=axes.seconds)
 # of the options that are not a single size
-KINDS: Mapping[str, tuple[str, Reader]] = MappingProxyType(
-    {
-        "models": ("MECHANISMS", models),
-        "lengths": ("LENGTHS", axes.lengths),
-        "mode": ("MODE", modes),
-        "level": ("LEVEL", partial(axes.word, known=Level)),
-        "on": ("CLUSTER", partial(axes.word, known=EngineKind)),
-        "preset": ("NAME", preset),
-        "tokens": ("N", axes.size),
-        "width": SIZE_LIST,
-        "heads": SIZE_LIST,
-        "batch": SIZE_LIST,
-        "step": SIZE_LIST,
-        "dtype": ("DTYPE[,DTYPE...]", dtypes),
-        "device": ("DEVICE", device),
-        "seed": ("N", partial(axes.size, least=0, most=LARGEST_SEED)),
-        "padding": ("SHARE", partial(axes.share, most=0.95)),
-        "dropout": ("SHARE", partial(axes.share, most=0.9)),
-        "precision": ("SHARE", partial(axes.share, most=0.5)),
-        "budget": ("TIME", axes.seconds),
-        "case_timeout": ("TIME", axes.seconds),
-        "slurm": ("OPTIONS", lambda text, option: text),
-    }
-)
+KINDS: Mapping[str, Kind] = MappingProxyType({
+    "models": Kind(metavar="MECHANISMS", reader=models, complete=completion.mechanisms),
+    "lengths": Kind(metavar="LENGTHS", reader=axes.lengths),
+    "mode": Kind(metavar="MODE", reader=modes, complete=completion.lists(BOTH_AND_MODES)),
+    "level": Kind(
+        metavar="LEVEL",
+        reader=partial(axes.word, known=Level),
+        complete=completion.words(Level),
+    ),
+    "on": Kind(
+        metavar="CLUSTER",
+        reader=partial(axes.word, known=EngineKind),
+        complete=completion.words(EngineKind),
+    ),
+    "preset": Kind(metavar="NAME", reader=preset, complete=completion.words(presets.PRESETS)),
+    "tokens": Kind(metavar="N", reader=axes.size),
+    "width": SIZE_LIST,
+    "heads": SIZE_LIST,
+    "batch": SIZE_LIST,
+    "step": SIZE_LIST,
+    "dtype": Kind(metavar="DTYPE[,DTYPE...]", reader=dtypes, complete=completion.lists(DTYPES)),
+    "device": Kind(metavar="DEVICE", reader=device, complete=completion.devices),
+    "seed": Kind(metavar="N", reader=partial(axes.size, least=0, most=LARGEST_SEED)),
+    "padding": Kind(metavar="SHARE", reader=partial(axes.share, most=0.95)),
+    "dropout": Kind(metavar="SHARE", reader=partial(axes.share, most=0.9)),
+    "precision": Kind(metavar="SHARE", reader=partial(axes.share, most=0.5)),
+    "budget": TIME,
+    "case_timeout": TIME,
+    "slurm": Kind(metavar="OPTIONS", reader=as_written),
+})  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
+from attnbench.catalogue.declared import with_module
 from attnbench.catalogue.registry import decodes, names, unknown_name_message
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.records import Option, Selection
@@ -123,10 +124,11 @@ def group(name: str) -> tuple[str, ...]:
 def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:
     """One selection for each mechanism that a part of `--models` names.
 
+    A file alone, `mine.py`, means the one module that it has.
     The layers of a stack get the options that they have in the column. Raises `UnknownMechanism`
     with the nearest names, or `UsageError`.
     """
-    chosen = Selection.read(text)
+    chosen = Selection.read(with_module(text))
     if own := layers(chosen.name):
         each = {layer: expand(str(layer)) for layer in dict.fromkeys(own)}
         found = [_filled(part, column) for layer in own for part in each[layer]]

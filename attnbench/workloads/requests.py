@@ -6,7 +6,7 @@ Options are also read from a TOML file, and a sweep's are written into one.
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,9 +16,11 @@ from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import AUTO, choose, find
 from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError, small_file
+from attnbench.modes import ModeFacts
 from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, SIZES, Level, Request, Settings, Sizes
 from attnbench.records.selection import layers
+from attnbench.workloads.conflicts import Conflict, refuse
 from attnbench.workloads.options import flag, options, read
 from attnbench.workloads.presets import expand, preset
 
@@ -101,30 +103,57 @@ def chosen(
 
 def refuse_useless(given: Mapping[str, Any], values: Mapping[str, Any], device: Device) -> None:
     """Raises `UsageError` if an option has no effect together with the others."""
-    level, facts = values["level"], {mode: find_mode(mode) for mode in values["mode"]}
+    facts = {mode: find_mode(mode) for mode in values["mode"]}
     for mode, about in facts.items():
-        if level != (about.only_level or level):
+        if values["level"] != (about.only_level or values["level"]):
             raise UsageError(
-                f"--mode {mode} has no level {level}: {about.only_level_reason}; leave out --level"
+                f"--mode {mode} has no level {values['level']}: {about.only_level_reason};"
+                " leave out --level"
             )
-    steps, shell = any(about.steps for about in facts.values()), level is Level.MODEL
-    of_model = f"has no effect at level {level}; it is for --level model"
-    on_gpu = "needs a GPU that can do it; it has no effect on {}"
-    too_few = f"ends a block after {LEAST_ROUNDS} rounds; leave out --quick, or raise --rounds"
-    rules = (
-        ("fill", steps, "has no effect without --mode decode: only steps have a state"),
-        ("step", steps, "has no effect without --mode decode: a pass takes whole sequences"),
-        ("layers", shell, of_model),
-        ("dropout", shell, of_model),
-        ("tokens", "batch" not in given, "has no effect with --batch, which fixes the batch"),
-        ("cold", device.flushes_cache or not values["cold"], on_gpu),
-        ("energy", device.counts_energy or not values["energy"], on_gpu),
-        ("cuda_graphs", device.captures or not values["cuda_graphs"], on_gpu),
-        ("precision", values["rounds"] >= LEAST_ROUNDS, too_few),
+    refuse(without_effect(values, facts, device), given)
+
+
+def without_effect(
+    values: Mapping[str, Any], facts: Mapping[str, ModeFacts], device: Device
+) -> Iterator[Conflict]:
+    """What an option that was given has no effect with.
+
+    values: of all options by name, with what the program chose.
+    facts: of the modes that are measured, by name.
+    """
+    no_steps = not any(about.steps for about in facts.values())
+    level = values["level"]
+    of_decode = "{} has no effect without --mode decode: "
+    on_gpu = f"{{}} needs a GPU that can do it; it has no effect on {device.title()}"
+    yield Conflict(given=("fill",), with_=no_steps, reason=of_decode + "only steps have a state")
+    yield Conflict(
+        given=("step",), with_=no_steps, reason=of_decode + "a pass takes whole sequences"
     )
-    for name, works, reason in rules:
-        if name in given and not works:
-            raise UsageError(f"{flag(name)} {reason.format(device.title())}")
+    yield Conflict(
+        given=("layers", "dropout"),
+        with_=level is not Level.MODEL,
+        reason=f"{{}} has no effect at level {level}; it is for --level model",
+    )
+    yield Conflict(
+        given=("tokens",),
+        with_=("batch",),
+        reason="{} has no effect with --batch, which fixes the batch",
+    )
+    yield Conflict(
+        given=("cold",), with_=values["cold"] and not device.flushes_cache, reason=on_gpu
+    )
+    yield Conflict(
+        given=("energy",), with_=values["energy"] and not device.counts_energy, reason=on_gpu
+    )
+    yield Conflict(
+        given=("cuda_graphs",), with_=values["cuda_graphs"] and not device.captures, reason=on_gpu
+    )
+    yield Conflict(
+        given=("precision",),
+        with_=values["rounds"] < LEAST_ROUNDS,
+        reason=f"{{}} ends a block after {LEAST_ROUNDS} rounds; leave out --quick, or raise"
+        " --rounds",
+    )
 
 
 def of_record(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,10 +40,12 @@ def ends(monkeypatch):
         def doctor():
             raise error
 
-        monkeypatch.setattr(verbs.doctor, "doctor", doctor)
+        monkeypatch.setattr("attnbench.cli.doctor.doctor", doctor)
+        verbs.command.cache_clear()
         monkeypatch.setattr(main.sys, "argv", ["attnbench", "doctor"])
         with redirect_stderr(io.StringIO()) as err:
             code = main.run()
+        verbs.command.cache_clear()
         return code, err.getvalue()
 
     return ended

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.cli.sweep import Asked, request_of
+from attnbench.cli.asked import Asked, request_of
 from attnbench.devices.finding import find
 from attnbench.errors import DifferentSweep
 from attnbench.store.journal import Journal, load

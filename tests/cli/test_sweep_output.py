@@ -7,7 +7,7 @@ import pytest
 
 import attnbench
 from attnbench.cli.planning import foretell
-from attnbench.cli.sweep import Asked
+from attnbench.cli.asked import Asked
 from attnbench.cli.sweep_output import interruption_message, noise_warnings, timed_by
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun

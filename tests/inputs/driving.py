@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import typer
-
-from attnbench.cli.verbs import application
+from attnbench.cli.verbs import VERBS, command
 from attnbench.errors import CannotRun
 from attnbench.gate.baseline import Baseline, Saved, dump
 from attnbench.records import Level, Mode, Workload
@@ -34,8 +32,7 @@ LONGEST = 12_000  # characters of a refusal, which may quote a long text
 
 def verbs() -> dict[str, list[Any]]:
     """Each verb with its options and arguments, from the command line itself."""
-    tree: Any = typer.main.get_command(application())
-    return {name: list(verb.params) for name, verb in tree.commands.items()}
+    return {name: list(command(name).params) for name in VERBS}
 
 
 def run(folder: Path, *arguments: str) -> Any:

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy
 import pytest
-import typer
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from attnbench.cli.verbs import application
+from attnbench.cli.verbs import command
 from attnbench.errors import UsageError
 from attnbench.records import Clock, Cluster
 from attnbench.store import schema
@@ -59,8 +58,7 @@ def alike(first, second):
     return first == replace(second, settings=settings)
 
 
-SWEEP: Any = typer.main.get_command(application())
-COMMAND = SWEEP.commands["sweep"]
+COMMAND: Any = command("sweep")
 
 
 def on_the_command_line(words):
