@@ -3,21 +3,21 @@
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import Annotated
 
 from attnbench.cli import console, options
-from attnbench.cli.options import option
-
-if TYPE_CHECKING:
-    from attnbench.kvbytes.layers import Model
+from attnbench.cli.options import argument, option
+from attnbench.kvbytes.configuration import weight_bytes
+from attnbench.kvbytes.context import ContextQuery, rows
+from attnbench.kvbytes.hub import fetched
+from attnbench.kvbytes.layers import Model, model
+from attnbench.kvbytes.table import kept
+from attnbench.records import ITEM_BYTES
+from attnbench.workloads import axes
 
 
 def bytes_(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="A config.json, or OWNER/MODEL of the hub.")
-    ],
+    config: Annotated[Path, argument("CONFIG", "A config.json, or OWNER/MODEL of the hub.")],
     lengths: str = option(
         "LIST", "Contexts: 32k..1m, 4096,100k, 1k..9k:+1k.", default="32k,128k,1m"
     ),
@@ -25,13 +25,6 @@ def bytes_(
     json_: bool = options.as_json(),
 ) -> None:
     """Count the bytes that each kind of layer of a model keeps of its context."""
-    from attnbench.kvbytes.configuration import weight_bytes
-    from attnbench.kvbytes.context import ContextQuery, rows
-    from attnbench.kvbytes.layers import model
-    from attnbench.kvbytes.table import kept
-    from attnbench.records import ITEM_BYTES
-    from attnbench.workloads import axes
-
     config = located(config)
     found = model(config)
     dtype = number_type(found)
@@ -55,13 +48,11 @@ def bytes_(
 
 def located(config: Path) -> Path:
     """The file of a configuration; of OWNER/MODEL, from the hub. Raises `UsageError`."""
-    from attnbench.kvbytes.hub import fetched
-
     named = re.fullmatch(r"[\w.-]+/[\w.-]+", str(config)) and config.suffix != ".json"
     return fetched(str(config)) if named and not config.exists() else config
 
 
-def warn_unchecked(model: "Model") -> None:
+def warn_unchecked(model: Model) -> None:
     """Warn if nobody compared models of this type with transformers."""
     if not model.checked:
         console.warn(
@@ -72,10 +63,8 @@ def warn_unchecked(model: "Model") -> None:
         )
 
 
-def number_type(model: "Model") -> str:
+def number_type(model: Model) -> str:
     """The number type of a model, or bfloat16 with a warning that it says another one."""
-    from attnbench.records import ITEM_BYTES
-
     known = model.dtype if model.dtype in ITEM_BYTES else "bfloat16"
     if model.dtype not in ("", known):
         console.warn([f"number type {model.dtype!r} is counted as {known}"])

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from attnbench.records import HelpPanel, Selection
 from attnbench.records.selection import parts
 from attnbench.store import output
 from attnbench.units import many
-from attnbench.workloads import axes
+from attnbench.workloads import axes, completion
+from attnbench.workloads.conflicts import Conflict, refuse
 from attnbench.workloads.options import read
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ def check(
         "--strict", "Exit with 3 if unsure; larger counts fail even if faster.", JUDGE
     ),
     formats: str | None = option(
-        "FORMATS", "Files to write: markdown, junit, bmf (Bencher's).", HelpPanel.OUTPUT
+        "FORMATS",
+        "Files to write: markdown, junit, bmf (Bencher's).",
+        HelpPanel.OUTPUT,
+        complete=completion.lists(FILES),
     ),
     out: Path = option("FOLDER", "Folder for these files.", HelpPanel.OUTPUT, default="."),
     json_: bool = options.as_json(HelpPanel.OUTPUT),
@@ -98,22 +102,47 @@ def refuse_useless(context: typer.Context) -> None:
     given = {name for name, of in sources.items() if of and of.name == "COMMANDLINE"}
     if len(given & {"base", "baseline", "save"}) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
+    refuse(conflicts(given), given)
+
+
+def conflicts(given: Collection[str]) -> Iterator[Conflict]:
+    """Which of the options that were given contradict each other or have no effect."""
+    own = ("device", "lengths", "level", "mode")
     times = "base" in given and "no_times" not in given
-    own = {"lengths", "level", "mode", "device"}
-    outputs = {"strict", "json_", "formats", "out"}
-    rules = (
-        ({"call"}, {"baseline", "save", "models", "no_times"}, "--call needs --base, and no {}"),
-        ({"baseline", "save"}, {"no_times"}, "{} has no effect: --save and --baseline only count"),
-        ({"call"}, own, "{} has no effect: a function has none"),
-        ({"baseline"}, {"models", *own}, "{} has no effect: the baseline has its own"),
-        ({"baseline", "save"}, {"prepare"}, "{} has no effect without --base"),
-        (set() if times else given, {"threshold"}, "{} has no effect: no times are taken here"),
-        ({"save"}, outputs, "{} has no effect: --save judges nothing"),
-        (set() if "formats" in given else given, {"out"}, "{} has no effect without --formats"),
+    yield Conflict(
+        given=("baseline", "models", "no_times", "save"),
+        with_=("call",),
+        reason="--call needs --base, and no {}",
     )
-    for one, other, reason in rules:
-        if given & one and (useless := sorted(given & other)):
-            raise UsageError(reason.format(f"--{useless[0].strip('_').replace('_', '-')}"))
+    yield Conflict(
+        given=("no_times",),
+        with_=("baseline", "save"),
+        reason="{} has no effect: --save and --baseline only count",
+    )
+    yield Conflict(given=own, with_=("call",), reason="{} has no effect: a function has none")
+    yield Conflict(
+        given=(*own, "models"),
+        with_=("baseline",),
+        reason="{} has no effect: the baseline has its own",
+    )
+    yield Conflict(
+        given=("prepare",), with_=("baseline", "save"), reason="{} has no effect without --base"
+    )
+    yield Conflict(
+        given=("threshold",),
+        with_=not times,
+        reason="{} has no effect: no times are taken here",
+    )
+    yield Conflict(
+        given=("formats", "json_", "out", "strict"),
+        with_=("save",),
+        reason="{} has no effect: --save judges nothing",
+    )
+    yield Conflict(
+        given=("out",),
+        with_="formats" not in given,
+        reason="{} has no effect without --formats",
+    )
 
 
 def named_functions(call: str | None) -> list[Selection]:

@@ -5,9 +5,12 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from attnbench.catalogue.registry import names
 from attnbench.cli import console, options
 from attnbench.cli.options import shared_option
 from attnbench.cli.stopping import stoppable
+from attnbench.devices import nvml
+from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import choose, find, kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import AttnbenchError
@@ -25,8 +28,6 @@ def doctor(
     """Show device, versions, measured peak rates, and the forms that do not run here."""
     console.begin("examining this machine")
     from attnbench.api.measuring import environment, own_server
-    from attnbench.devices import nvml
-    from attnbench.devices.cgroups import cores
     from attnbench.devices.host import user_s
 
     chosen = choose(device)
@@ -84,7 +85,6 @@ def missing_devices() -> dict[str, str]:
 
 def examine(device: str, server: "Pool") -> dict[str, str]:
     """Why forms, and installed mechanisms that cannot be read, do not run on the device."""
-    from attnbench.catalogue.registry import names
     from attnbench.workloads.reading import describe, process_groups
 
     refused: dict[str, str] = {}

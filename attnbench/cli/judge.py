@@ -9,7 +9,7 @@ import typer
 from attnbench.cli import console
 from attnbench.cli.options import argument, as_json, option, usual_sizes, with_sweep_options
 from attnbench.cli.stopping import stoppable
-from attnbench.errors import AttnbenchError, UsageError
+from attnbench.errors import AttnbenchError, CannotRun, UsageError
 from attnbench.workloads.completion import mechanism as mechanisms
 from attnbench.workloads.options import flag, read
 
@@ -123,8 +123,6 @@ def show_all(verdict: Any) -> None:
 
 def finish(verdicts: Any, json_: bool) -> None:
     """End with the exit code of the verdicts. Raises `CannotRun` where none could be judged."""
-    from attnbench.errors import CannotRun
-
     errors = [verdict.error for verdict in verdicts if verdict.error]
     if any(not (verdict.error or verdict.sound) for verdict in verdicts):
         raise typer.Exit(1)

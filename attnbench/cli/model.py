@@ -1,6 +1,6 @@
 """`attnbench model`: measures one layer of each kind of a model, and adds up what they cost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -14,16 +14,19 @@ from attnbench.cli.bytes import located, number_type, warn_unchecked
 from attnbench.cli.options import argument, with_sweep_options
 from attnbench.cli.stored import INTACT, analysed
 from attnbench.errors import CannotRun, UsageError
+from attnbench.kvbytes.context import ContextQuery, Layer, rows
 from attnbench.kvbytes.layers import model as read_model
-from attnbench.kvbytes.mechanisms import measurable
+from attnbench.kvbytes.mechanisms import Measurable, measurable
 from attnbench.records import ITEM_BYTES, HelpPanel
 from attnbench.records.selection import layers
+from attnbench.store import output
 from attnbench.store.journal import load
+from attnbench.workloads.conflicts import Conflict, refuse
 from attnbench.workloads.options import options, read
+from attnbench.workloads.requests import request
 
 if TYPE_CHECKING:
     from attnbench.analysis.layers import LayerKind
-    from attnbench.kvbytes.mechanisms import Measurable
 
 USUAL = MappingProxyType(
     {"mode": "decode", "step": "1,512", "lengths": "1k,8k,128k,1m", "budget": "10m"}
@@ -63,7 +66,7 @@ def model(
     found = measurable(path)
     chosen = mechanisms(str(config), found)
     given = dict(written)
-    refuse_useless(given)
+    refuse(conflicts(given), given)
     if resume:
         refuse_another(chosen, Path(resume))
     else:
@@ -84,16 +87,20 @@ def usual(given: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def refuse_useless(given: Mapping[str, Any]) -> None:
-    """Raises `UsageError` at modes and number types whose costs cannot be added up."""
-    if wrong := [mode for mode in given.get("mode", ()) if modes.find(mode).trains]:
-        raise UsageError(
-            f"--mode {wrong[0]}: a model's layers are measured in decode and inference"
-        )
-    if len(types := given.get("dtype", ())) > 1:
-        raise UsageError(
-            f"--dtype {','.join(types)}: give one; a model is measured in one at a time"
-        )
+def conflicts(options: Mapping[str, Any]) -> Iterator[Conflict]:
+    """Modes and number types whose costs cannot be added up, among typed options by name."""
+    trains = [mode for mode in options.get("mode", ()) if modes.find(mode).trains]
+    yield Conflict(
+        given=("mode",),
+        with_=bool(trains),
+        reason=f"{{}} {','.join(trains)}: a model's layers are measured in decode and inference",
+    )
+    types = options.get("dtype", ())
+    yield Conflict(
+        given=("dtype",),
+        with_=len(types) > 1,
+        reason=f"{{}} {','.join(types)}: give one; a model is measured in one at a time",
+    )
 
 
 def refuse_another(chosen: Mapping[str, int], folder: Path) -> None:
@@ -103,7 +110,7 @@ def refuse_another(chosen: Mapping[str, int], folder: Path) -> None:
         raise UsageError(f"--resume {str(folder)!r}: the sweep there is of another model")
 
 
-def mechanisms(name: str, found: "Measurable") -> dict[str, int]:
+def mechanisms(name: str, found: Measurable) -> dict[str, int]:
     """Each mechanism of a model, and how many layers it has.
 
     Raises `CannotRun` if no kind of layer of it can be measured.
@@ -127,7 +134,6 @@ def in_a_row(chosen: Mapping[str, int], given: Mapping[str, Any]) -> tuple[str, 
     """
     from attnbench.api.measuring import reading_server
     from attnbench.workloads.reading import plan
-    from attnbench.workloads.requests import request
 
     asked = request({**given, "models": tuple(chosen)})
     with reading_server() as server:
@@ -141,7 +147,7 @@ def in_a_row(chosen: Mapping[str, int], given: Mapping[str, Any]) -> tuple[str, 
     )
 
 
-def sizes(found: "Measurable") -> dict[str, Any]:
+def sizes(found: Measurable) -> dict[str, Any]:
     """The options of the sweep that follow from a model, but for its mechanisms."""
     return {
         "level": "attention",
@@ -152,7 +158,7 @@ def sizes(found: "Measurable") -> dict[str, Any]:
     }
 
 
-def shown(type_: str, found: "Measurable", as_json: bool, folder: Path) -> None:
+def shown(type_: str, found: Measurable, as_json: bool, folder: Path) -> None:
     """Write the report of the sweep with the table and figure of the layers, and print these."""
     from attnbench.analysis.layers import ModelCosts
     from attnbench.render import delimited
@@ -160,7 +166,6 @@ def shown(type_: str, found: "Measurable", as_json: bool, folder: Path) -> None:
     from attnbench.render.layers import layer_table
     from attnbench.render.page import report_files
     from attnbench.render.panels import layer_figure
-    from attnbench.store import output
 
     analysis = analysed(folder)
     asked = analysis.sweep.request
@@ -181,10 +186,9 @@ def shown(type_: str, found: "Measurable", as_json: bool, folder: Path) -> None:
     )
 
 
-def layer_kinds(found: "Measurable", dtype: str, lengths: tuple[int, ...]) -> "list[LayerKind]":
+def layer_kinds(found: Measurable, dtype: str, lengths: tuple[int, ...]) -> "list[LayerKind]":
     """The kinds of layers with the bytes that `attnbench bytes` says of them."""
     from attnbench.analysis.layers import LayerKind
-    from attnbench.kvbytes.context import ContextQuery, Layer, rows
 
     query, kinds = ContextQuery(lengths=lengths, item_bytes=ITEM_BYTES[dtype]), []
     for kind in found.kinds:

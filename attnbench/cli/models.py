@@ -8,11 +8,13 @@ import typer
 
 from attnbench import units
 from attnbench.cli import console, options
-from attnbench.cli.options import switch
+from attnbench.cli.options import argument, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import AUTO, choose
 from attnbench.errors import UsageError
 from attnbench.records.selection import layers
+from attnbench.render.grid import Table, words
+from attnbench.workloads.completion import mechanism_or_group
 from attnbench.workloads.presets import expand
 
 CLASSES = (
@@ -24,9 +26,10 @@ CLASSES = (
 def models(
     pattern: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME",
-            help="A name, a pattern such as synth*, or a group such as @modern.",
+        argument(
+            "NAME",
+            "A name, a pattern such as synth*, a group such as @modern, or a file of yours.",
+            mechanism_or_group,
         ),
     ] = "*",
     verify: bool = switch("--verify", "Check outputs, gradients, masks and counts on small sizes."),
@@ -94,8 +97,6 @@ def show_words(
     title: str, columns: tuple[str, ...], rows: Sequence[Sequence[str]], note: str
 ) -> None:
     """Print a table of text."""
-    from attnbench.render.grid import Table, words
-
     cells = tuple(tuple(map(words, row)) for row in rows)
     console.show(Table(name=title.lower(), title=title, columns=columns, rows=cells, note=note))
 

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnbench.claims.claim import read_claims
 from attnbench.cli import console, options
-from attnbench.cli.options import option
+from attnbench.cli.options import argument, option
 from attnbench.errors import AttnbenchError, UsageError, small_file
+from attnbench.render.grid import Column, Table, table, words
+from attnbench.render.names import named
+from attnbench.store import merging, output
+from attnbench.store.journal import load_results
 from attnbench.units import few, many
-from attnbench.workloads import axes
+from attnbench.workloads import axes, completion
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
-    from attnbench.render.grid import Table
 
 NOTE = (
     "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
@@ -29,9 +33,12 @@ INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
 
 
 def report(
-    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
+    sweep: Annotated[Path, argument("SWEEP", "Folder of the sweep.")],
     formats: str = option(
-        "FORMATS", "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.", default="png"
+        "FORMATS",
+        "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.",
+        default="png",
+        complete=completion.lists((*axes.FORMATS, *axes.EXPORTS)),
     ),
     json_: bool = options.as_json(),
     against: str | None = option(
@@ -61,7 +68,6 @@ def publish(
     Any unexpected error here says that all runs are kept, and how to go on.
     """
     from attnbench.render.page import headlines, report_files, report_tables
-    from attnbench.store import output
 
     into = out or (folder if folder.is_dir() else folder.parent)
     try:
@@ -87,10 +93,9 @@ def publish(
         raise
 
 
-def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
+def show(analysis: "Analysis", tables: Sequence[Table]) -> None:
     """Print what was found, and tables of an analysis, the first of them next to the sentences."""
     from attnbench.render.answers import TITLE, sentences
-    from attnbench.render.names import named
     from attnbench.render.terminal import prose
 
     terminal = console.out()
@@ -98,15 +103,14 @@ def show(analysis: "Analysis", tables: Sequence["Table"]) -> None:
     lines = map(": ".join, sentences(analysis).items())
     terminal.print(prose(lines, terminal.width))
     terminal.print()
-    for table in named(tables, analysis.answers.series, analysis.suspects):
-        console.show(table)
+    for shown in named(tables, analysis.answers.series, analysis.suspects):
+        console.show(shown)
         terminal.print()
 
 
 def analysed(folder: Path, of: str = "", against: str | None = None) -> "Analysis":
     """The analysis of a stored sweep, whose warnings are printed, after `of` if it is given."""
     from attnbench.analysis.report import analyse
-    from attnbench.store.journal import load_results
 
     analysis = analyse(load_results(folder), against)
     console.warn(analysis.warnings, of)
@@ -114,14 +118,13 @@ def analysed(folder: Path, of: str = "", against: str | None = None) -> "Analysi
 
 
 def recommend(
-    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
+    sweep: Annotated[Path, argument("SWEEP", "Folder of the sweep.")],
     length: str = option("N", "A length of the sweep: 4096 or 4k.", default=...),
     memory: str | None = option("BYTES", "Limit on the peak of one case: 8GiB."),
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
     from attnbench.analysis.recommend import recommend, recommendations
-    from attnbench.render.names import named
     from attnbench.render.recommendation import ranking, recommended
 
     limit = axes.memory(memory, "--memory") if memory else None
@@ -138,14 +141,13 @@ def recommend(
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="SWEEP_A", help="Folder of the earlier sweep.")],
-    second: Annotated[Path, typer.Argument(metavar="SWEEP_B", help="Folder of the later sweep.")],
+    first: Annotated[Path, argument("SWEEP_A", "Folder of the earlier sweep.")],
+    second: Annotated[Path, argument("SWEEP_B", "Folder of the later sweep.")],
     json_: bool = options.as_json(),
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
     from attnbench.render.comparison import changes
-    from attnbench.render.names import named
 
     found = compare(*(analysed(folder, str(folder)) for folder in (first, second)))
     if found.differs:
@@ -157,17 +159,13 @@ def compare(
 
 
 def claims(
-    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
-    file: Annotated[
-        Path | None, typer.Argument(metavar="CLAIMS", help="CSV file of claims of your own.")
-    ] = None,
+    sweep: Annotated[Path, argument("SWEEP", "Folder of the sweep.")],
+    file: Annotated[Path | None, argument("CLAIMS", "CSV file of claims of your own.")] = None,
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured."""
-    from attnbench.claims.claim import read_claims
     from attnbench.claims.judging import Answer, judge
     from attnbench.render.conclusions import between
-    from attnbench.render.grid import Column, table, words
 
     source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:
@@ -191,7 +189,7 @@ def claims(
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders of the shards.")],
+    folders: Annotated[list[Path], argument("FOLDER", "Folders of the shards.")],
     out: Path = option("FOLDER", "Folder of the whole sweep.", default=...),
 ) -> None:
     """Join the shards of one sweep; each keeps its own journal.
@@ -199,9 +197,7 @@ def merge(
     Merges the shards that exist, and names those that are missing, here and in every report. The
     exit code is 0 even if some are missing.
     """
-    from attnbench.store.merging import merge
-
-    sweep = merge(folders, out)
+    sweep = merging.merge(folders, out)
     console.warn(sweep.warnings)
     held = many(len(sweep.runs), "run")
     if sweep.shards:

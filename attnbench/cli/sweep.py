@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
-from attnbench.cli import cluster, console, planning, sweep_output
+from attnbench.cli import console
 from attnbench.cli import options as shared
 from attnbench.cli.asked import Asked, request_of
 from attnbench.cli.options import argument, option, with_sweep_options
@@ -22,7 +21,6 @@ from attnbench.workloads import axes
 from attnbench.workloads.completion import mechanisms
 from attnbench.workloads.conflicts import Conflict, refuse
 from attnbench.workloads.options import read
-from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import FILE, from_toml, to_toml
 
 
@@ -92,6 +90,11 @@ def measure(
     plan_as_json: bool = False,
 ) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
+    # these load numpy and psutil, for which neither help nor completion waits
+    from attnbench.api.measuring import own_server, refuse_begun, refuse_empty
+    from attnbench.cli import cluster, planning, sweep_output
+    from attnbench.workloads.reading import plan
+
     folder, on = asked.folder, asked.where.on
     measures = trace is None and not dry_run
     if measures and not asked.resumes:

@@ -124,7 +124,6 @@ def without_effect(
     no_steps = not any(about.steps for about in facts.values())
     level = values["level"]
     of_decode = "{} has no effect without --mode decode: "
-    on_gpu = f"{{}} needs a GPU that can do it; it has no effect on {device.title()}"
     yield Conflict(given=("fill",), with_=no_steps, reason=of_decode + "only steps have a state")
     yield Conflict(
         given=("step",), with_=no_steps, reason=of_decode + "a pass takes whole sequences"
@@ -139,15 +138,18 @@ def without_effect(
         with_=("batch",),
         reason="{} has no effect with --batch, which fixes the batch",
     )
-    yield Conflict(
-        given=("cold",), with_=values["cold"] and not device.flushes_cache, reason=on_gpu
-    )
-    yield Conflict(
-        given=("energy",), with_=values["energy"] and not device.counts_energy, reason=on_gpu
-    )
-    yield Conflict(
-        given=("cuda_graphs",), with_=values["cuda_graphs"] and not device.captures, reason=on_gpu
-    )
+    of_gpu = {
+        "cold": device.flushes_cache,
+        "energy": device.counts_energy,
+        "cuda_graphs": device.captures,
+    }
+    for name, possible in of_gpu.items():
+        if values[name] and not possible:
+            yield Conflict(
+                given=(name,),
+                with_=True,
+                reason=f"{{}} needs a GPU that can do it; it has no effect on {device.title()}",
+            )
     yield Conflict(
         given=("precision",),
         with_=values["rounds"] < LEAST_ROUNDS,

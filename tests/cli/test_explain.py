@@ -6,6 +6,7 @@ import pytest
 
 from attnbench.analysis.explain import by_level
 from attnbench.api.explaining import at_levels
+from attnbench.workloads.options import read
 from tests.cli.commands import here, refused
 
 SMALL = {"width": 16, "heads": 2}
@@ -13,7 +14,7 @@ SMALL = {"width": 16, "heads": 2}
 
 def test_decoding_is_explained_at_its_only_level():
     given = {**SMALL, "mode": "decode", "quick": True, "budget": "none"}
-    (found,) = by_level(at_levels("retention", "grouped_query", 16, given))
+    (found,) = by_level(at_levels("retention", "grouped_query", 16, read(given)))
     assert found.level == "attention"
     assert found.ratio > 0
     assert found.a["operators"] > found.b["operators"] > 0
@@ -42,7 +43,7 @@ def test_a_difference_is_explained_within_the_budget():
         (("fnet", "local", "--length", 16, "--width", "16,32"), "compares two cases"),
         (("fnet", "local", "--length", 16, "--quick"), "explain takes no --quick"),
         (("--width", 16, "fnet", "lokal", "--length", 16), "did you mean"),
-        (("fnet", "local", "axial", "--length", 16), "give A and B besides options, not 'fnet', "),
+        (("fnet", "local", "axial", "--length", 16), "unexpected extra argument (axial)"),
         (("fnet", "local", "--length", 16, "--causal"), "fnet"),
     ],
 )

@@ -25,5 +25,5 @@ def test_a_group_or_a_pattern_names_its_members():
     assert named("@modern") == list(group("@modern"))
     assert named("@fig2").count("transformer") == 1, "forms are of one mechanism"
     assert named("synth*") == ["synthesizer"]
-    with pytest.raises(UsageError, match=r"'a/b.py' names a file alone; write a/b.py:NAME"):
+    with pytest.raises(UsageError, match=r"no file 'a/b.py'"):
         named("a/b.py")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.cli.planning import foretell
 from attnbench.cli.asked import Asked
+from attnbench.cli.planning import foretell
 from attnbench.cli.sweep_output import interruption_message, noise_warnings, timed_by
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
