@@ -17,6 +17,8 @@ OTHERS = "Other options"
 class Command(TyperCommand):
     """A verb whose help shows options in groups, in the order in which each first appears."""
 
+    allow_extra_args = True  # `parse_args` refuses them in words of its own
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`, `[OPTIONS] [NAME]`."""
         return ["[OPTIONS]", *(word(shown) for shown in self.get_params(ctx) if is_argument(shown))]
@@ -45,10 +47,11 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words after the verb.
 
-        Raises `UsageError` at an option that only other verbs have; else the parser's errors.
+        Raises `UsageError` at an option that only `sweep` has or at too many arguments; else the
+        parser's errors.
         """
         try:
-            return super().parse_args(ctx, args)
+            further: list[str] = super().parse_args(ctx, args)
         except Exception as error:
             # the class of this error moved between versions of Typer, its attribute did not
             option = getattr(error, "option_name", None)
@@ -56,6 +59,13 @@ class Command(TyperCommand):
             if not reason:
                 raise
             raise UsageError(reason) from error
+        if further and not ctx.resilient_parsing:
+            taken = [str(shown.metavar) for shown in self.params if is_argument(shown)]
+            raise UsageError(
+                f"attnbench {self.name} takes {' and '.join(taken) or 'options alone'}:"
+                f" {further[0]!r} is too much; see attnbench {self.name} --help"
+            )
+        return further
 
     def refusal(self, option: str) -> str:
         """Why this verb does not take an option that `sweep` has; empty for other options."""

@@ -46,6 +46,8 @@ def verb() -> int:
         # Typer turns every broken pipe into exit code 1
         if isinstance(exit_.__context__, OSError):
             raise exit_.__context__ from None
+        if isinstance(exit_.code, int):  # Typer ends so after completions
+            return exit_.code
         raise
 
 

@@ -13,6 +13,7 @@ from attnbench.claims.claim import read_claims
 from attnbench.cli import console, options
 from attnbench.cli.options import argument, option
 from attnbench.errors import AttnbenchError, UsageError, small_file
+from attnbench.render.conclusions import between
 from attnbench.render.grid import Column, Table, table, words
 from attnbench.render.names import named
 from attnbench.store import merging, output
@@ -165,7 +166,6 @@ def claims(
 ) -> None:
     """Judge what papers claim by what a sweep measured."""
     from attnbench.claims.judging import Answer, judge
-    from attnbench.render.conclusions import between
 
     source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:

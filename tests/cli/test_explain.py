@@ -43,7 +43,7 @@ def test_a_difference_is_explained_within_the_budget():
         (("fnet", "local", "--length", 16, "--width", "16,32"), "compares two cases"),
         (("fnet", "local", "--length", 16, "--quick"), "explain takes no --quick"),
         (("--width", 16, "fnet", "lokal", "--length", 16), "did you mean"),
-        (("fnet", "local", "axial", "--length", 16), "unexpected extra argument (axial)"),
+        (("fnet", "local", "axial", "--length", 16), "explain takes A and B: 'axial' is too much"),
         (("fnet", "local", "--length", 16, "--causal"), "fnet"),
     ],
 )

@@ -99,7 +99,7 @@ def test_the_table_is_printed_and_a_resumed_sweep_prints_it_again(qwen, measured
         (("--config", "sweep.toml"), "attnbench model takes no --config"),
         (("--wdth", "64"), "--wdth"),
         (("--lengths", "x"), "--lengths 'x'"),
-        (("more.json",), "unexpected extra argument (more.json)"),
+        (("more.json",), "model takes CONFIG: 'more.json' is too much"),
         (("--causal",), "takes no --causal: what it measures follows from the model's file"),
         (("--mode", "training"), "are measured in decode and inference"),
         (("--dtype", "fp32,bf16"), "--dtype float32,bfloat16: give one"),
