@@ -64,4 +64,5 @@ def joined(words: Sequence[str], index: int) -> tuple[list[str], int, str]:
         before = last + word if BREAK.fullmatch(word) else last
     if index >= len(words):
         return [*whole, ""], place + 1, ""
-    return whole, place, re.sub("^--?[a-z-]+=", "", before)  # values are printed without an option
+    # an `@` is a part of what bash replaces, and values are printed without their option
+    return whole, place, re.sub("^--?[a-z-]+=", "", before).removesuffix("@")

@@ -4,7 +4,9 @@ import os
 import pty
 import select
 import shutil
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from attnbench.cli.verbs import VERBS, command
 from attnbench.workloads.options import options
 from tests.cli.commands import environment, here, python
 
+PLACE = Path(sys.executable).parent
 PROGRAM = (
     "import sys, atexit; sys.argv = ['attnbench'];"
     "heavy = {'torch', 'pandas', 'numpy', 'scipy'};"
@@ -86,13 +89,13 @@ def test_values_are_completed(line, offered):
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        # bash divides words at these letters, and replaces the last part alone
+        # bash divides words at these letters, and replaces the last part alone, with its @
         (("--models", "transformer", ":", "ea"), ["eager"]),
         (("--models", "fnet,retention", ":"), ["eager", "chunked", "fla", "compiled"]),
-        (("--models", "@", "mod"), ["modern"]),
-        (("--models", "fnet,", "@", "mod"), ["modern"]),
+        (("--models", "@", "mod"), ["@modern"]),
+        (("--models", "fnet,", "@", "mod"), ["@modern"]),
         (("--models", "=", "fastf"), ["fastformer"]),
-        (("--models", "=@", "mod"), ["modern"]),
+        (("--models", "=@", "mod"), ["@modern"]),
         (("--models", "=", "fnet,retention", ":", "ch"), ["chunked"]),
         (("--models", "mine.py", ":"), ["Mean", "local"]),
         (("--models", "mine.py", ":", "Mean,mine.py", ":", "lo"), ["local"]),
@@ -136,17 +139,27 @@ def typed(terminal, text, until, limit_s=60.0):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.skipif(
+    shutil.which("bash") is None or not (PLACE / "attnbench").exists(),
+    reason="there is no bash, or the command is not installed",
+)
 def test_bash_itself_completes():
     process, terminal = pty.fork()
     if process == 0:
-        env = environment(TERM="dumb", PS1="> ")
+        path = f"{PLACE}{os.pathsep}{os.environ['PATH']}"
+        env = environment(TERM="dumb", PS1="> ", PATH=path)
         os.execvpe("bash", ["bash", "--norc", "-i"], env)
     typed(terminal, 'eval "$(_ATTNBENCH_COMPLETE=source_bash attnbench)"; echo re\\ady\n', "ready")
-    typed(terminal, "attnbench sweep --models transformer:ea\t", "transformer:eager")
-    typed(terminal, "\x15attnbench sweep --models fnet,@mod\t", "fnet,@modern")
-    typed(terminal, "\x15attnbench sweep --models fastformer,linear\t", "linear_transformer")
-    os.write(terminal, b"\x15exit\n")
+    for words, whole in (
+        ("--models transformer:ea", "--models transformer:eager"),
+        ("--models fnet,@mod", "--models fnet,@modern"),
+        ("--models=@surv", "--models=@survey"),
+        ("--models fnet,linear", "--models fnet,linear_transformer"),
+    ):
+        # a terminal shows changes alone, so the line is printed: echo is written before it
+        shown = typed(terminal, f"attnbench sweep {words}\t; echo en\\d\x01echo \n", "end")
+        assert f"attnbench sweep {whole}" in shown.splitlines()
+    os.write(terminal, b"exit\n")
     os.waitpid(process, 0)
 
 
