@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 AGAINST, JUDGE = "What to compare with", "How to judge"
 FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
+FORMATS = option(
+    "FORMATS",
+    "Files to write: markdown, junit, bmf (Bencher's).",
+    HelpPanel.OUTPUT,
+    complete=completion.lists(FILES),
+)
 UNCHANGED = "nothing was kept, the repository is unchanged"
 
 
@@ -65,12 +71,7 @@ def check(
     strict: bool = switch(
         "--strict", "Exit with 3 if unsure; larger counts fail even if faster.", JUDGE
     ),
-    formats: str | None = option(
-        "FORMATS",
-        "Files to write: markdown, junit, bmf (Bencher's).",
-        HelpPanel.OUTPUT,
-        complete=completion.lists(FILES),
-    ),
+    formats: str | None = FORMATS,
     out: Path = option("FOLDER", "Folder for these files.", HelpPanel.OUTPUT, default="."),
     json_: bool = options.as_json(HelpPanel.OUTPUT),
 ) -> None:

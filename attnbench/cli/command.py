@@ -1,4 +1,4 @@
-"""A verb as a command of Typer: its help in groups, and errors about options of other verbs."""
+"""A verb as a command of Typer: its help in groups, and an error at too many arguments."""
 
 import inspect
 import re
@@ -45,20 +45,8 @@ class Command(TyperCommand):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words after the verb.
-
-        Raises `UsageError` at an option that only `sweep` has or at too many arguments; else the
-        parser's errors.
-        """
-        try:
-            further: list[str] = super().parse_args(ctx, args)
-        except Exception as error:
-            # the class of this error moved between versions of Typer, its attribute did not
-            option = getattr(error, "option_name", None)
-            reason = self.refusal(option) if isinstance(option, str) else ""
-            if not reason:
-                raise
-            raise UsageError(reason) from error
+        """Read the words after the verb. Raises `UsageError` at too many arguments."""
+        further: list[str] = super().parse_args(ctx, args)
         if further and not ctx.resilient_parsing:
             taken = [str(shown.metavar) for shown in self.params if is_argument(shown)]
             raise UsageError(
@@ -66,17 +54,6 @@ class Command(TyperCommand):
                 f" {further[0]!r} is too much; see attnbench {self.name} --help"
             )
         return further
-
-    def refusal(self, option: str) -> str:
-        """Why this verb does not take an option that `sweep` has; empty for other options."""
-        from attnbench.cli.verbs import VERBS, command
-
-        verb = VERBS[self.name or "sweep"]
-        known = command("sweep").params
-        if option not in [name for parameter in known for name in parameter.opts]:
-            return ""
-        why = f": {verb.without}" if verb.without else f"; see attnbench {self.name} --help"
-        return f"attnbench {self.name} takes no {option}{why}"
 
 
 def is_argument(shown: Any) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from attnbench.cli.command import Command
+from attnbench.errors import UsageError
 from attnbench.version import __version__
 
 HELP = "What does each attention mechanism cost, on this machine, at this length?"
@@ -116,9 +118,26 @@ class Deferred(TyperCommand):
     """A verb in the list of verbs, which becomes the verb itself where it is called."""
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **more: Any) -> Any:
-        """The context of the verb itself, with what was written after it."""
+        """The context of the verb itself, with what was written after it.
+
+        Raises `UsageError` at an option that only `sweep` has, and the parser's errors.
+        """
         assert self.name is not None, "it is made with one"
-        return command(self.name).make_context(info_name, args, parent=parent, **more)
+        try:
+            return command(self.name).make_context(info_name, args, parent=parent, **more)
+        except Exception as error:
+            # the class of this error moved between versions of Typer, its attribute did not
+            option = getattr(error, "option_name", None)
+            if option is None or option not in names_of_options("sweep"):
+                raise
+            why = VERBS[self.name].without
+            rest = f": {why}" if why else f"; see attnbench {self.name} --help"
+            raise UsageError(f"attnbench {self.name} takes no {option}{rest}") from error
+
+
+def names_of_options(verb: str) -> set[str]:
+    """The names of the options of a verb, as they are written."""
+    return {name for parameter in command(verb).params for name in parameter.opts}
 
 
 def application() -> TyperGroup:
@@ -141,8 +160,6 @@ def application() -> TyperGroup:
 @cache
 def command(name: str) -> TyperCommand:
     """A verb with its options; this imports its module."""
-    from attnbench.cli.command import Command
-
     verb = VERBS[name]
     function: Callable[..., None] = getattr(importlib.import_module(verb.module), verb.function)
     app = typer.Typer(

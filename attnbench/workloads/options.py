@@ -27,6 +27,7 @@ from attnbench.records import (
 )
 from attnbench.records.selection import parts
 from attnbench.workloads import axes, completion, presets
+from attnbench.workloads.cells import file_of
 from attnbench.workloads.completion import Complete
 
 # takes a text and, for errors, the name of the option
@@ -123,13 +124,8 @@ def _as_text(value: Any, option: str) -> str:
         value = value.tolist()
     if isinstance(value, list | tuple | range):
         return ",".join(_as_text(part, option) for part in value)
-    if callable(value):
-        name = getattr(value, "__name__", "NAME")
-        raise UsageError(
-            f"{option} takes names, not {value!r}: measuring processes read a module from its file;"
-            f" write it to one, in a notebook with %%writefile mine.py, and name it"
-            f" 'mine.py:{name}'"
-        )
+    if callable(value) and option == flag("models"):
+        return file_of(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(f"{option} is text, a number or a list of them, not {value!r}")
     return str(value)

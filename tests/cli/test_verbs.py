@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2] / "attnbench"
 HEAVY = {"torch", "pandas", "numpy", "scipy", "matplotlib", "jinja2", "rich", "psutil", "ray"}
 # files that import in functions for another reason: before signals are handled, where pytest loads
 # them in every run, for one engine in two, and what loads what a name names
-APART = {"entry", "program", "pytest_plugin", "verbs", "command", "cluster"}
+APART = {"entry", "program", "pytest_plugin", "verbs", "cluster"}
 SWEEPING = {
     "sweep": (options(), {}),
     "model": (model.TAKEN, model.SHOWN),
@@ -50,7 +50,9 @@ def test_the_list_of_verbs_loads_none_of_them():
 
 def test_a_verb_loads_its_module_and_nothing_heavy_for_its_help():
     modules = {verb.module for verb in VERBS.values()}
-    assert loaded("claims", "--help", modules={*modules, *HEAVY} - {"rich"}) == {"attnbench.cli.stored"}
+    assert loaded("claims", "--help", modules={*modules, *HEAVY} - {"rich"}) == {
+        "attnbench.cli.stored"
+    }
     assert loaded("model", "--help", modules=HEAVY - {"rich"}) == set()
 
 
