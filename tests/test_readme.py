@@ -14,6 +14,7 @@ import pytest
 
 import attnbench
 from attnbench.analysis.report import analyse
+from attnbench.catalogue.registry import built_in
 from attnbench.render.page import captions
 from attnbench.store.journal import load
 from attnbench.store.resuming import asked
@@ -168,3 +169,31 @@ def test_files_to_add_something_to_exist():
             assert found, path
             folder = found[0].parent
     assert len(rows) == 16
+
+
+def test_the_number_of_mechanisms_stands_once_and_is_right():
+    """Whoever adds one finds here what else says how many there are."""
+    said = []
+    for file in ("README.md", ".github/CONTRIBUTING.md", "reports/README.md", "pyproject.toml"):
+        text = " ".join((ROOT / file).read_text(encoding="utf-8").split())
+        said += [(file, int(n)) for n in re.findall(r"\b(\d+) (?:attention )?mechanisms\b", text)]
+        said += [(file, n) for n in re.findall(r"\b(\w+teen|\w+ty(?:-\w+)?) of current", text)]
+    assert said == [("README.md", len(built_in()))], "write the number of mechanisms in README.md"
+
+
+def test_each_word_of_the_glossary_is_used():
+    table = CONTRIBUTING.partition("## Words")[2].partition("\n## ")[0]
+    words = re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE)[1:]
+    code = [path.read_text(encoding="utf-8") for path in (ROOT / "attnbench").rglob("*.py")]
+    text = "\n".join([README, REPORTS, *code])
+    assert len(words) > 30
+    assert [word for word in words if not re.search(rf"\b{word}(s|es)?\b", text, re.I)] == []
+
+
+def test_words_are_explained_where_they_are_first_met():
+    for word in ("layer", "core", "form", "round"):
+        first = re.search(rf"\*\*{word}\*\*", README)
+        assert first, word
+    assert "(statistics calls this a control variate)" in " ".join(REPORTS.split())
+    for hard in ("control variate", "core_flops", "needs a card", "the first output counts"):
+        assert hard not in README, hard

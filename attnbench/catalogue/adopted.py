@@ -133,7 +133,7 @@ def adopt(offered: Any, name: str) -> Card:
         needs=needs,
         exempt={Exemption.EXTRA_PADDING: "the module depends on seq_len"} if by_length else {},
         declared=False,
-        no_decode_reason="a module of one's own has no steps; a card may (attention/contract.py)",
+        no_decode_reason="decoding needs a card that describes the steps (see CONTRIBUTING)",
     )
 
 
@@ -159,7 +159,7 @@ def options_of(accepted: Mapping[str, inspect.Parameter], biased: bool) -> type[
     if not biased and "bias" not in plain:
         fields.append(("bias", ClassVar[bool], False))
     config = make_dataclass("Config", fields, bases=(BaseConfig,), frozen=True, kw_only=True)
-    config.__doc__ = "; ".join(f"`{name}`: a parameter of the module" for name in plain)
+    config.__doc__ = ""
     return config
 
 

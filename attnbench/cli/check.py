@@ -49,7 +49,10 @@ def check(
         "FILE", "Write the counts to a file; without --models, for @all.", AGAINST
     ),
     models: str | None = shared_option(
-        "models", None, HelpPanel.WHAT, "As in sweep; by default all that a changed file affects."
+        "models",
+        panel=HelpPanel.WHAT,
+        text="As in sweep.",
+        usual="all that a changed file affects",
     ),
     call: str | None = option(
         "NAME,…", "Functions without arguments instead: package.module:function.", HelpPanel.WHAT

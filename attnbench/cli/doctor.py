@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnbench.catalogue.registry import names
 from attnbench.cli import console, options
+from attnbench.cli.command import OTHERS
 from attnbench.cli.options import shared_option
 from attnbench.cli.stopping import stoppable
 from attnbench.devices import nvml
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    device: str = shared_option("device", "auto"),
+    device: str = shared_option("device", "auto", OTHERS),
     json_: bool = options.as_json(),
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""

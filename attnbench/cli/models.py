@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -17,10 +18,20 @@ from attnbench.render.grid import Table, words
 from attnbench.workloads.completion import mechanism_or_group
 from attnbench.workloads.presets import expand
 
-CLASSES = (
-    "Classes of the survey: FP fixed patterns, LP learned patterns, M memory, LR low rank, KR"
-    " kernel, RC recurrence; others: SH shared or compressed keys, ST state, MX fixed mixing."
-)
+CLASSES: Mapping[str, str] = MappingProxyType({
+    "full": "every token sees every other",
+    "FP": "fixed patterns",
+    "LP": "learned patterns",
+    "M": "memory",
+    "LR": "low rank",
+    "KR": "kernel",
+    "RC": "recurrence",
+    "SH": "shared or compressed keys",
+    "ST": "a state of fixed size",
+    "MX": "fixed mixing of tokens",
+})  # fmt: skip
+OF_SURVEY = ("FP", "LP", "M", "LR", "KR", "RC")
+FORMS = "Forms compute the same function in different ways; eager is as the paper writes it."
 
 
 def models(
@@ -109,7 +120,15 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
         running = " ".join(form for form, says in row["forms"].items() if says == "runs")
         line.append(shorten(running, 30, placeholder=" …"))
     note = "`attnbench models NAME` shows the rest, and why a form does not run here."
-    show_words("Mechanisms", columns, lines, f"{note} {CLASSES}")
+    survey = [f"{code} {CLASSES[code]}" for code in OF_SURVEY]
+    others = [f"{code} {CLASSES[code]}" for code in CLASSES if code not in OF_SURVEY]
+    classes = f"Classes of the survey: {', '.join(survey)}; others: {', '.join(others)}."
+    show_words("Mechanisms", columns, lines, f"{note} {FORMS} {classes}")
+
+
+def class_in_words(family: str) -> str:
+    """`FP+M (fixed patterns, memory)` of the class `FP+M`."""
+    return f"{family} ({', '.join(CLASSES[code] for code in family.split('+'))})"
 
 
 def show_one(row: Mapping[str, Any]) -> None:
@@ -121,7 +140,11 @@ def show_one(row: Mapping[str, Any]) -> None:
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     heading = "Paper" if row["declared"] or paper["authors"] else "Module"  # of a user, without one
     shown(f"\n{heading:10} {', '.join(dict.fromkeys(filter(None, cited)))}")
-    shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
+    if row["declared"]:
+        family = class_in_words(row["class"])
+        shown(f"Class      {family}; {row['complexity']}; causal: {row['causal']}")
+    else:
+        shown(f"Costs      unknown until it is measured; causal: {row['causal']}")
     legend = []
     for symbol, (meaning, *names) in row["symbols"].items():
         set_by = ", ".join(f"{name}={row['options'][name]}" for name in names)

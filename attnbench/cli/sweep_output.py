@@ -81,7 +81,9 @@ def timed_by(here: Environment, clock: Clock) -> str:
 def sizes(request: Request) -> str:
     """Batch and number types: `8,192 tokens per batch, float32`."""
     batches = dict.fromkeys(str(each.batch) for each in request.sizes)
-    batch = f"B = {', '.join(batches)}" if request.batch else f"{request.tokens:,} tokens per batch"
+    batch = f"{request.tokens:,} tokens per batch"
+    if request.batch:
+        batch = f"batches of {', '.join(batches)} sequences"
     return ", ".join((batch, *dict.fromkeys(each.dtype for each in request.sizes)))
 
 

@@ -29,7 +29,7 @@ from attnbench.render.cases import outcome_phrase
 from attnbench.render.conclusions import between, faster_at, in_order
 from attnbench.render.cost_tables import (
     MISSED,
-    batch,
+    batch_at,
     counted,
     factor,
     measured_or_why,
@@ -181,7 +181,8 @@ def _of_mode(analysis: Analysis, front: Front) -> Table:
     shown = sorted(
         of_series, key=lambda series: (series in analysis.suspects, times.get(series, inf))
     )
-    of = f", {batch(rows, analysis.sweep.request.batch_tokens)}" if mode in PASSES else ""
+    tokens = analysis.sweep.request.batch_tokens
+    of = f", {batch_at(rows, tokens, front.seq_len)}" if mode in PASSES else ""
     return table(
         shown,
         [Column("Mechanism", words, "series"), *_columns(analysis, front, of_series)],

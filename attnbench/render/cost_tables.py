@@ -50,6 +50,15 @@ def batch(cases: Frame, tokens: int | None) -> str:
     return units.many(int(batches.pop()), "sequence") if len(batches) == 1 else "B sequences"
 
 
+def batch_at(cases: Frame, tokens: int | None, seq_len: int) -> str:
+    """The batch that times at one length refer to: `64 sequences of 128 tokens`."""
+    if tokens is None:
+        return f"{batch(cases, tokens)} of {units.many(seq_len, 'token')}"
+    if seq_len > tokens:
+        return f"scaled to {units.many(tokens, 'token')}"
+    return f"{units.many(tokens // seq_len, 'sequence')} of {units.many(seq_len, 'token')}"
+
+
 def per_step(cases: Frame, token: str = "output token") -> str:
     """What a time in decode is per: a `token`, or a step of several."""
     counts = {*map(int, cases["step"])}
