@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 AGAINST, JUDGE = "What to compare with", "How to judge"
 FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
+MODELS = shared_option(
+    "models",
+    panel=HelpPanel.WHAT,
+    text="As in sweep.",
+    usual="all that a changed file affects",
+)
 FORMATS = option(
     "FORMATS",
     "Files to write: markdown, junit, bmf (Bencher's).",
@@ -48,12 +54,7 @@ def check(
     save: Path | None = option(
         "FILE", "Write the counts to a file; without --models, for @all.", AGAINST
     ),
-    models: str | None = shared_option(
-        "models",
-        panel=HelpPanel.WHAT,
-        text="As in sweep.",
-        usual="all that a changed file affects",
-    ),
+    models: str | None = MODELS,
     call: str | None = option(
         "NAME,…", "Functions without arguments instead: package.module:function.", HelpPanel.WHAT
     ),
