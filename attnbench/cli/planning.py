@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -64,7 +65,10 @@ def trace(
     """
     found = [planned for planned in plan if wanted in labels(planned.case)]
     if len(found) != 1:
-        near = "; ".join(str(planned.case) for planned in (found or plan)[:3])
+        like = found or [each for each in plan if wanted in str(each.case)] or plan
+        known = Counter(label for each in plan for label in labels(each.case))
+        own = [[label for label in labels(each.case) if known[label] == 1] for each in like[:3]]
+        near = ", ".join(min(unique, key=len) for unique in own if unique)
         raise UsageError(f"--trace {wanted!r} means {len(found)} cases; write one, such as {near}")
     case, part = found[0].case, server.folder / "trace.json"
     if found[0].refusal:

@@ -171,7 +171,8 @@ def claims(
     try:
         known = read_claims(small_file(source).decode("utf-8-sig"), str(file or source.name))
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"cannot read the claims of {str(file)!r}: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read the claims of {str(file)!r}: {reason}") from error
     analysis = analysed(sweep)
     rows = [{**claim.texts, **judge(analysis, claim)._asdict()} for claim in known]
     if json_:

@@ -123,16 +123,19 @@ class Deferred(TyperCommand):
         Raises `UsageError` at an option that only `sweep` has, and the parser's errors.
         """
         assert self.name is not None, "it is made with one"
+        made = command(self.name)
         try:
-            return command(self.name).make_context(info_name, args, parent=parent, **more)
+            return made.make_context(info_name, args, parent=parent, **more)
         except Exception as error:
-            # the class of this error moved between versions of Typer, its attribute did not
+            # the classes of these errors moved between versions of Typer, their attributes did not
             option = getattr(error, "option_name", None)
-            if option is None or option not in names_of_options("sweep"):
-                raise
-            why = VERBS[self.name].without
-            rest = f": {why}" if why else f"; see attnbench {self.name} --help"
-            raise UsageError(f"attnbench {self.name} takes no {option}{rest}") from error
+            if option in names_of_options("sweep") - names_of_options(self.name):
+                why = VERBS[self.name].without
+                rest = f": {why}" if why else f"; see attnbench {self.name} --help"
+                raise UsageError(f"attnbench {self.name} takes no {option}{rest}") from error
+            if option and getattr(error, "ctx", option) is None:
+                error.ctx = typer.Context(made, parent=parent, info_name=info_name)  # type: ignore[attr-defined]
+            raise
 
 
 def names_of_options(verb: str) -> set[str]:

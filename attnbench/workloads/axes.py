@@ -25,6 +25,8 @@ def lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:
     """`128..65536:x2`, `100..500:+100`, `512,1000,65535`, or a mixture; sorted, each once."""
     lengths: set[int] = set()
     for part in parts(text, option):
+        if re.fullmatch(r"\w+[-:]\w.*", part):
+            raise UsageError(f"{option} {part}: write a range as 128..65536:x2 or 100..500:+100")
         more = _range(part, option) if ".." in part else [size(part, option, LONGEST)]
         if len(lengths) + len(more) > MOST:
             raise UsageError(f"{option} {text}: more than {MOST:,} lengths")
@@ -52,7 +54,7 @@ def size(text: str, option: str = "size", most: int = COUNTABLE, least: int = 1)
     """`65536`, `64k` (times 1,024), `2M`, between two others. Raises `UsageError`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
     if match is None:
-        raise UsageError(f"{option} {text!r} is not a size; write 65536 or 64k")
+        raise UsageError(f"{option} {text!r} is not a whole number; write 512, or 64k for 65536")
     value = int(match[1]) << 10 * MULTIPLES.index(match[2])
     if not least <= value <= most:
         raise UsageError(f"{option} {text!r} is not between {least} and {most:,}")
@@ -98,7 +100,7 @@ def seconds(text: str, option: str = "time") -> float | None:
         return None
     match = re.fullmatch(rf"{NUMBER}(ms|s|m|h|)", text)
     if match is None or float(match[1]) <= 0:
-        raise UsageError(f"{option} {text!r} is not a time; write 90s, 10m or none")
+        raise UsageError(f"{option} {text!r} is not a time above 0; write 90s, 10m or none")
     return float(match[1]) * dict(SECONDS)[match[2]]
 
 

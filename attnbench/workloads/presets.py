@@ -11,6 +11,7 @@ kernels are compared on GPUs: heads of 128 numbers in bfloat16, and 16,384 token
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from types import MappingProxyType
 
 from attnbench.catalogue.declared import with_module
@@ -142,6 +143,8 @@ def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:
         matches: tuple[str, ...] = (chosen.name,)
     else:
         matches = tuple(known for known in names() if fnmatchcase(known, mechanism) and not kernel)
+    if not matches and Path(f"{mechanism}.py").is_file():
+        raise UnknownMechanism(f"unknown mechanism {mechanism!r}; the file is {mechanism}.py")
     if not matches:
         raise UnknownMechanism(unknown_name_message(mechanism, names()))
     return tuple(replace(chosen, name=match) for match in matches)

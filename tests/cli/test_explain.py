@@ -32,7 +32,7 @@ def test_a_difference_is_explained_within_the_budget():
     ("arguments", "said"),
     [
         (("fnet", "local", "--length", 0), "not between 1 and"),
-        (("fnet", "local", "--length", "x"), "not a size"),
+        (("fnet", "local", "--length", "x"), "not a whole number"),
         (("fnet", "local"), "--length"),
         (("fnet", "--length", 16), "B"),
         (("fnet", "lokal", "--length", 16), "did you mean"),

@@ -174,7 +174,7 @@ def test_a_ranking_in_json_has_the_numbers():
     ("arguments", "message"),
     [
         (("--length", "1k"), "the sweep has no length 1024; it has 512, 2048, 8192"),
-        (("--length", "x"), "--length 'x' is not a size; write 65536 or 64k"),
+        (("--length", "x"), "--length 'x' is not a whole number; write 512"),
         (("--length", "100m"), "--length '100m' is not between 1 and 16,777,216"),
         (("--length", "512", "--memory", "much"), "write 8GiB or 512MiB"),
     ],

@@ -130,11 +130,22 @@ def test_a_verb_shows_each_of_its_options_in_its_group_with_its_default(name):
         (["merge", "a", "b"], "--out"),
         (["explain", "fnet", "local", "--lenght", "16"], "--length"),
         (["swep"], "sweep"),
+        (["sweep", "--lengths"], "requires an argument; see attnbench sweep --help"),
+        (["judge", "k.py:f", "--as"], "requires an argument; see attnbench judge --help"),
+        (["sweep", "--lengths", "128-512"], "--lengths 128-512: write a range as 128..65536:x2"),
+        (["sweep", "--rounds", "two"], "--rounds 'two' is not a whole number"),
+        (["sweep", "--budget", "0"], "--budget '0' is not a time above 0"),
         (["doctor", "cpu"], "doctor takes options alone: 'cpu' is too much"),
     ],
 )
 def test_what_a_verb_does_not_take_is_said_with_its_name(words, said):
     assert said in refused(*words)
+
+
+def test_a_file_without_its_ending_is_named(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    said = refused("sweep", "mine", cwd=tmp_path)
+    assert said == "attnbench: unknown mechanism 'mine'; the file is mine.py"
 
 
 def test_options_stand_in_any_order_among_arguments(tmp_path):
