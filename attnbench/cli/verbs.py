@@ -129,11 +129,13 @@ class Deferred(TyperCommand):
         except Exception as error:
             # the classes of these errors moved between versions of Typer, their attributes did not
             option = getattr(error, "option_name", None)
+            if option is None:
+                raise
             if option in names_of_options("sweep") - names_of_options(self.name):
                 why = VERBS[self.name].without
                 rest = f": {why}" if why else f"; see attnbench {self.name} --help"
                 raise UsageError(f"attnbench {self.name} takes no {option}{rest}") from error
-            if option and getattr(error, "ctx", option) is None:
+            if getattr(error, "ctx", option) is None:
                 error.ctx = typer.Context(made, parent=parent, info_name=info_name)  # type: ignore[attr-defined]
             raise
 

@@ -162,7 +162,7 @@ def test_what_is_no_revision_is_refused(base, words, exit_code, shop):
     code, text = pytested(shop, "--attnbench-base", base)
     assert (code, words in text, "Traceback" in text) == (exit_code, True, False), text
     code, text = pytested(shop, "--attnbench-base", "HEAD", "--attnbench-budget", "soon")
-    assert (code, "--attnbench-budget 'soon' is not a time" in text) == (4, True), text
+    assert (code, "--attnbench-budget 'soon' is not a time above 0" in text) == (4, True), text
 
 
 @pytest.mark.long
