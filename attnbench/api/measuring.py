@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from attnbench.analysis.costs import peak_rates
 from attnbench.devices.host import quietest_core
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run.agenda import Agenda
-from attnbench.run.costs import peak_rates
 from attnbench.run.pace import Pace
 from attnbench.run.pool import TORCH, Pool
 from attnbench.run.process import Process
-from attnbench.run.sweep import ObserveBlock, Progress, sweep
+from attnbench.run.sweep import ObserveBlock, Progress, make_visits
 from attnbench.store import output
 from attnbench.store.journal import Journal, begun, load
 from attnbench.store.resuming import done
@@ -87,7 +87,7 @@ def measure(
         start = starter(server, request, spare_cores(request.settings.threads, pace))
         observers: dict[str, Any] = {"observe": observe, "observe_block": observe_block}
         try:
-            sweep(agenda, start, journal.append, pace=pace, **observers)
+            make_visits(agenda, start, journal.append, pace=pace, **observers)
         except KeyboardInterrupt:
             journal.end(EndReason.INTERRUPTED)
             raise

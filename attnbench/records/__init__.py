@@ -38,6 +38,7 @@ from attnbench.records.request import (
 from attnbench.records.run import (
     AWAY,
     MISSING,
+    REHEARSED_S,
     SPLIT,
     Cause,
     Clock,

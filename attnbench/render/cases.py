@@ -10,7 +10,7 @@ from attnbench.records import MISSING, Cause, Outcome, Planned, Request
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
-    from attnbench.run.order import Foreseen
+    from attnbench.run.foresee import Foreseen
 
 FACTOR = 3  # by which first predictions are often too high or too low
 

@@ -19,7 +19,7 @@ def test_an_interrupted_sweep_says_so_and_keeps_the_options_that_it_began_with(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
-    monkeypatch.setattr(measuring, "sweep", stop)
+    monkeypatch.setattr(measuring, "make_visits", stop)
     for options in (b"rounds = 3", b"rounds = 4"):
         plan = Plan(cases=PLAN, cards=FACTS)
         with pytest.raises(KeyboardInterrupt):

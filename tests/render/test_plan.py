@@ -7,7 +7,7 @@ import pytest
 
 from attnbench.records import Mode
 from attnbench.render.cases import plan_data, plan_table, plan_total
-from attnbench.run.order import Front, foresee
+from attnbench.run.foresee import Front, foresee
 from attnbench.statistics.curves import size_names
 from tests.render.test_writers import printed
 from tests.run.sessions import PLAN, REQUEST, planned

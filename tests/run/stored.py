@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from attnbench.run.costs import Cost, Costs, peak_rates
+from attnbench.analysis.costs import Cost, Costs, peak_rates
 from attnbench.store import journal
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, sweep

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
-from attnbench.run.order import LOADING_S, PEAKS_S, foresee
+from attnbench.run.foresee import LOADING_S, PEAKS_S, foresee
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
 from tests.run.stored import again, common_front, reached
