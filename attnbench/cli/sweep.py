@@ -159,7 +159,7 @@ def measure(
                 planning.foretell(asked, request, planned.cases, plan_as_json)
             elif not on:
                 file = to_toml(asked.options)
-                sweep_output.measure(request, planned, server, folder, asked.shard, file)
+                sweep_output.measure_and_show(request, planned, server, folder, asked.shard, file)
         if fleet and engine:
             cluster.run_fleet(asked, fleet, engine, request, planned.cases)
         if measures and asked.shard is None:
