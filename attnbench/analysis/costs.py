@@ -5,7 +5,7 @@ next prediction. One rule predicts all of it: `Costs.predicted`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from statistics import linear_regression, median
 from types import MappingProxyType
@@ -21,10 +21,10 @@ from attnbench.records import (
     Planned,
     Run,
 )
-from attnbench.statistics.curves import series_names
+from attnbench.statistics.curves import series_of
 
 Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
-Group: TypeAlias = tuple[str, ...]  # what is predicted, of cases that predict one another
+Group: TypeAlias = tuple[Hashable, ...]  # what is predicted, of cases that predict one another
 Known: TypeAlias = Sequence[tuple[Planned, float]]  # cases with a measured cost, short to long
 
 CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
@@ -74,10 +74,10 @@ class Costs:
         context_bytes: float = 0.0,
         start_s: float = 0.0,
     ) -> None:
-        self.names = series_names(plan)  # of the series, by the key of the case
+        self.series = series_of(plan)  # by the key of the case
         self.rates = rates or ASSUMED
         self.context_bytes = context_bytes
-        share_s = start_s * len({*self.names.values()}) / max(1, len(self.names))
+        share_s = start_s * len({*self.series.values()}) / max(1, len(self.series))
         self.start_s = {Cost.TIMING: share_s, Cost.WEIGHING: start_s}
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
 
@@ -123,7 +123,7 @@ class Costs:
 
         No step is predicted from passes, nor passes from steps, and bytes by the same form alone.
         """
-        series = self.names[planned.case.key]
+        series = self.series[planned.case.key]
         mode = planned.case.workload.mode
         if what is Cost.BYTES:
             return ((what, series, mode, planned.case.form),)

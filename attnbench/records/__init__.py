@@ -50,5 +50,6 @@ from attnbench.records.run import (
     Sample,
     Shard,
 )
-from attnbench.records.selection import SIZES, Selection, options_text, size_text, split_sizes
+from attnbench.records.selection import Selection, options_text
+from attnbench.records.series import SIZES, Name, Series, size_text
 from attnbench.records.sweep import Block, Planned, Sweep

@@ -19,6 +19,7 @@ from attnbench.records import (
     Planned,
     Request,
     Run,
+    Series,
     Settings,
     Workload,
 )
@@ -139,9 +140,9 @@ class Agenda:
         """Whether the budget left something out."""
         return self.cut_short or any(self.limit(p) is None for p in self.waiting.values())
 
-    def series(self, planned: Planned) -> str:
+    def series(self, planned: Planned) -> Series:
         """The series of a case."""
-        return self.costs.names[planned.case.key]
+        return self.costs.series[planned.case.key]
 
     def left_s(self) -> float:
         """Seconds left of the budget; infinite without one."""
@@ -267,19 +268,19 @@ class Agenda:
         runs = self.runs
         return [p for p in self.plan if runs[p.case.key] and self.timed(p) == runs[p.case.key]]
 
-    def laps(self) -> dict[tuple[str, Block], dict[int, Laps]]:
+    def laps(self) -> dict[tuple[Series, Block], dict[int, Laps]]:
         """The pairs of laps of each round, by series and block, of cases that can be repeated."""
         cases = {planned.case.key: planned for planned in self.repeatable()}
         every = [run for key in cases for run in self.runs[key].values()]
         runs = [run for run in every if run.samples]  # a dry run has none
         slope = sweep_slope(runs, {key: planned.block for key, planned in cases.items()})
-        laps: dict[tuple[str, Block], dict[int, Laps]] = {}
+        laps: dict[tuple[Series, Block], dict[int, Laps]] = {}
         for run in runs:
             case = self.series(cases[run.case]), cases[run.case].block
             laps.setdefault(case, {})[run.round] = by_pair(run.samples, slope)
         return laps
 
-    def runs_of(self, block: Block) -> dict[str, tuple[Run, ...]]:
+    def runs_of(self, block: Block) -> dict[Series, tuple[Run, ...]]:
         """The runs of each series that was timed in a block, round by round."""
         timed = {self.series(planned): self.timed(planned) for planned in self.blocks[block]}
         return {

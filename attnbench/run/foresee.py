@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnbench.analysis.costs import Costs
-from attnbench.records import Block, Mode, Outcome, Part, Planned, Request, Run
+from attnbench.records import Block, Mode, Outcome, Part, Planned, Request, Run, Series
 from attnbench.run.agenda import Agenda, blocks
 from attnbench.run.order import Visit, after, visits
 from attnbench.run.visit_costs import VisitCosts, assumed_rates
@@ -77,7 +77,7 @@ def dry(planned: Planned, visit: Visit) -> Run:
 
 def fronts(agenda: Agenda) -> list[Front]:
     """How far each mode goes, of what the agenda has timed."""
-    timed: dict[Mode, dict[str, set[int]]] = {}
+    timed: dict[Mode, dict[Series, set[int]]] = {}
     for planned in agenda.plan:
         if planned.refusal:
             continue

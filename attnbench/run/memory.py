@@ -14,7 +14,7 @@ def races(agenda: Agenda, cases: Sequence[Planned]) -> list[list[Planned]]:
 
     Processes of one race need not end for another.
     """
-    contexts = len(set(agenda.costs.names.values()))
+    contexts = len(set(agenda.costs.series.values()))
     room = agenda.device.shared * agenda.memory_bytes
     room -= contexts * agenda.costs.context_bytes
     link = agenda.link(cases[0].block)

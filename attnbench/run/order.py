@@ -21,7 +21,7 @@ from operator import itemgetter
 from statistics import median
 from typing import TypeAlias
 
-from attnbench.records import Block, Mode, Part, Planned, Run
+from attnbench.records import Block, Mode, Part, Planned, Run, Series
 from attnbench.run.agenda import Agenda, blocks
 from attnbench.run.memory import races
 from attnbench.statistics.ratios import so_far
@@ -112,7 +112,7 @@ def common_front(agenda: Agenda, reserve_s: float) -> Visits:
     if agenda.request.budget_s is None:
         return
     agenda.begin(0)
-    behind = set[tuple[str, Mode]]()  # series that the others of a mode do not wait for
+    behind = set[tuple[Series, Mode]]()  # series that the others of a mode do not wait for
     ended = set[Block]()  # modes and sizes of which a block did not fit
     for length in sorted({block.seq_len for block in agenda.blocks})[::2]:
         for block in cheapest_first(agenda, length):

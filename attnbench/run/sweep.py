@@ -79,8 +79,9 @@ def make_visits(
             visit = order.after(visits, runs)
             timed = [run.case for run in runs if run.outcome is Outcome.OK and run.case in untimed]
             if timed:
-                series = [agenda.series(cases[key]) for key in timed]
-                observe_block(block, series, agenda.runs_of(block))
+                series = [str(agenda.series(cases[key])) for key in timed]
+                runs_so_far = {str(name): own for name, own in agenda.runs_of(block).items()}
+                observe_block(block, series, runs_so_far)
     store(*(agenda.left_out(p) for p in agenda.waiting.values() if not agenda.is_done(p)))
 
 
@@ -93,7 +94,7 @@ def made(agenda: Agenda, processes: Round, visit: Visit) -> list[Run]:
 
 def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run]:
     """Race cases that fit into memory together."""
-    names = {agenda.series(planned): planned for planned in cases}
+    names = {str(agenda.series(planned)): planned for planned in cases}
     if any(is_crowded(agenda, planned) for planned in cases):
         processes.end(processes.running.keys() - names.keys())
     entries = processes.race(
@@ -146,7 +147,7 @@ def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
     left_s = agenda.left_s()
     if left_s <= 0:
         return []
-    name = agenda.series(planned)
+    name = str(agenda.series(planned))
     processes.observe(f"{name}, memory")
     if is_crowded(agenda, planned):
         processes.end(processes.running)

@@ -88,7 +88,7 @@ def reached(agenda):
     lengths = {mode: {} for mode in agenda.request.modes}
     for planned in agenda.plan:
         workload = planned.case.workload
-        own = lengths[workload.mode].setdefault(agenda.series(planned), set())
+        own = lengths[workload.mode].setdefault(str(agenda.series(planned)), set())
         if agenda.timed(planned):
             own.add(workload.seq_len)
     return lengths

@@ -68,6 +68,7 @@ def foreign(source):
 
 def test_no_other_file_writes_an_agenda():
     files = [path for path in ROOT.rglob("*.py") if path != Path(module.__file__)]
+    files = [path for path in files if "agenda" in path.read_text()]
     found = {str(path): lines for path in files if (lines := foreign(path.read_text()))}
     assert not found
 

@@ -58,7 +58,7 @@ def test_a_block_is_reported_as_soon_as_its_series_were_timed():
             runs = runs_of[name]
             assert [run.round for run in runs] == list(range(number // 3 + 1))
             assert runs[-1].samples[0].seconds == pytest.approx(seconds)
-    assert runs_of == agenda.runs_of(block)
+    assert runs_of == {str(series): runs for series, runs in agenda.runs_of(block).items()}
 
 
 def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_longer_lengths():
