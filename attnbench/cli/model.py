@@ -71,7 +71,7 @@ def model(
     warn_unchecked(about)
     show = partial(shown, about.type, found, json_)
     asked |= {name: Path(asked[name]) for name in ("config", "out") if name in asked}
-    sweep.run(given, **asked, show=show)
+    sweep.sweep_with(given, **asked, show=show)
 
 
 def usual(given: Mapping[str, Any]) -> dict[str, str]:

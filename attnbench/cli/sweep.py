@@ -53,10 +53,10 @@ def sweep(
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
     show = partial(publish, as_json=True) if json_ else publish
-    run(given, config, shard, out, resume, trace, dry_run, show, json_)
+    sweep_with(given, config, shard, out, resume, trace, dry_run, show, json_)
 
 
-def run(
+def sweep_with(
     given: Mapping[str, Any],
     config: Path | None = None,
     shard: str | None = None,
@@ -85,7 +85,7 @@ def run(
     asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
     refuse_useless(asked, trace, dry_run)
     console.begin("reading mechanisms")
-    measure(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
+    carry_out(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
 
 
 def passed_on(
@@ -131,7 +131,7 @@ def request_of(asked: Asked, earlier: Sweep | None) -> Request:
     return again
 
 
-def measure(
+def carry_out(
     asked: Asked,
     request: Request,
     trace: str | None,
