@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.autograd.profiler import profile
 
+from attnbench.analysis.costs import Costs
 from attnbench.catalogue import registry
 from attnbench.devices import memory
 from attnbench.records import Level, Mode, Selection, Workload
-from attnbench.run.costs import Costs
 from attnbench.statistics.curves import series_names
 from attnbench.verify.checks import continued
 from attnbench.verify.trial import tokens, trials

@@ -6,9 +6,9 @@ The rule is the one by which a running sweep decides, applied to the estimates o
 import math
 from collections.abc import Mapping, Sequence
 
+from attnbench.analysis.costs import Cost, Costs, Rates, seq_len
 from attnbench.metrics import MEMORY, PREDICTED
 from attnbench.records import Outcome, Planned, Run
-from attnbench.run.costs import Cost, Costs, Rates, seq_len
 
 
 def predictions(

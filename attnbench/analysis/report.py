@@ -18,7 +18,8 @@ from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import warnings
 from attnbench.errors import UnknownMechanism
 from attnbench.metrics import TIME
-from attnbench.records import Sweep, split_sizes
+from attnbench.records import Sweep
+from attnbench.statistics.curves import series_of
 from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
@@ -185,12 +186,13 @@ def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
     Raises `UnknownMechanism` with the known names if the sweep lacks the mechanism.
     """
     cases = summary.summary(sweep)
-    return Analysis(sweep=sweep, cases=cases, against=_series(cases, against) if against else ())
+    series = _series(sweep, cases, against) if against else ()
+    return Analysis(sweep=sweep, cases=cases, against=series)
 
 
-def _series(cases: Frame, name: str) -> tuple[str, ...]:
+def _series(sweep: Sweep, cases: Frame, name: str) -> tuple[str, ...]:
     """The series of that name, with any sizes, or the first of the mechanism, for each sizes."""
-    plain = cases["series"].map(lambda series: split_sizes(series)[0])
+    plain = cases["key"].map({key: one.plain for key, one in series_of(sweep.plan).items()})
     for named in (cases["series"], plain, cases["mechanism"]):
         if (found := cases[named == name]).size:
             return tuple(map(str, found.drop_duplicates("sizes")["series"]))

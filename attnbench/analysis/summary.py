@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnbench.analysis.costs import peak_rates
 from attnbench.analysis.extrapolation import predictions
 from attnbench.analysis.roofline import too_fast, with_bounds
 from attnbench.analysis.suspects import suspects
@@ -27,7 +28,6 @@ from attnbench.records import (
     canonical,
     options_text,
 )
-from attnbench.run.costs import peak_rates
 from attnbench.statistics.curves import series_names, size_names
 from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 

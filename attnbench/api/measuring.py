@@ -2,22 +2,22 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnbench.analysis.costs import peak_rates
 from attnbench.devices.host import quietest_core
 from attnbench.errors import CannotRun, SweepExists
-from attnbench.fleet import folder as fleets
-from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run.agenda import Agenda
-from attnbench.run.costs import peak_rates
 from attnbench.run.pace import Pace
 from attnbench.run.pool import TORCH, Pool
 from attnbench.run.process import Process
-from attnbench.run.sweep import ObserveBlock, Progress, sweep
+from attnbench.run.sweep import ObserveBlock, Progress, make_visits
 from attnbench.store import output
 from attnbench.store.journal import Journal, begun, load
 from attnbench.store.resuming import done
@@ -43,63 +43,79 @@ def own_server(threads: int, seed: int = 0) -> Pool:
     return Pool(SCRIPT, modules=(*TORCH, *SHARED), threads=threads, seed=seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The cases of a plan that one of several machines measures, and which part of it they are."""
+
+    shard: Shard
+    cases: Sequence[Planned]
+
+
 def measure(
     request: Request,
     plan: Plan,
-    server: Pool,
+    pool: Pool,
     folder: Path,
-    shard: Shard | None = None,
-    options_file: bytes = b"",
     *,
+    share: Share | None = None,
+    options_file: bytes = b"",
+    before: Callable[[Environment], None] = lambda here: None,
     announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
     observe: Callable[[Progress], None] = lambda progress: None,
     observe_block: ObserveBlock = lambda block, series, runs: None,
 ) -> None:
-    """Measure the plan, or a shard of it, into the folder's journal, which may have begun before.
+    """Measure a plan, or a share of it, into the folder's journal, which may have begun before.
 
-    A whole sweep keeps its options next to its journal. `announce` is called once, before anything
-    is measured, `observe` whenever another process has its turn, and `observe_block` whenever
-    series of a block have been timed.
-    Raises `StoreError`, and `CannotRun` if no worker starts.
+    Raises `StoreError`, `CannotRun` if no worker starts, and what `before` raises.
+
+    request:       what is asked of the sweep
+    plan:          its cases with their cards
+    pool:          the processes that measure
+    folder:        where the journal is, or begins
+    share:         the cases to measure; None: all
+    options_file:  the options as TOML, kept next to the journal of a whole sweep
+    before:        called with this machine before the journal is opened: it may refuse
+    announce:      called with this machine and the journal before anything is measured
+    observe:       called whenever another process has its turn
+    observe_block: called whenever series of a block have been timed
     """
-    cases = split.share(plan.cases, request, shard)
-    began = time.monotonic()
+    began_s = time.monotonic()
     dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
-    here = environment(server, request.device, request.settings.threads, tuple(dtypes))
-    if shard:
-        fleets.claim(folder.parent, here)
-    with Journal(folder, Start(request, here, shard)) as journal, ExitStack() as stack:
-        pace = None
-        if request.settings.clock is Clock.CPU:
-            pace = stack.enter_context(Pace(server.process, quietest_core()))
-        if shard is None and options_file:
+    here = environment(pool, request.device, request.settings.threads, tuple(dtypes))
+    before(here)
+    start = Start(request, here, share.shard if share else None)
+    with Journal(folder, start) as journal, ExitStack() as stack:
+        by_cpu = request.settings.clock is Clock.CPU
+        pace = stack.enter_context(Pace(pool.process, quietest_core())) if by_cpu else None
+        if share is None and options_file:
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
         announce(here, journal)
         agenda = Agenda(
             request=request,
-            plan=cases,
+            plan=share.cases if share else plan.cases,
             memory_bytes=here.device_memory_bytes or here.memory_bytes,
             earlier=done(stored),
-            begun=began,
+            begun=began_s,
             rates=peak_rates(here),
         )
-        start = starter(server, request, spare_cores(request.settings.threads, pace))
-        observers: dict[str, Any] = {"observe": observe, "observe_block": observe_block}
+        starts = starter(pool, request, pace)
+        visits = partial(make_visits, agenda, starts, journal.append, pace=pace)
         try:
-            sweep(agenda, start, journal.append, pace=pace, **observers)
+            visits(observe=observe, observe_block=observe_block)
         except KeyboardInterrupt:
             journal.end(EndReason.INTERRUPTED)
             raise
         journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
 
 
-def starter(server: Pool, request: Request, spare: set[int]) -> Callable[..., Process]:
+def starter(pool: Pool, request: Request, pace: Pace | None) -> Callable[..., Process]:
     """What starts a process for a series in a round, as `run.sweep` asks for."""
+    spare = spare_cores(request.settings.threads, pace)
     limit_bytes = request.settings.memory_limit_bytes
 
     def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:
-        return server.of_round(round_, request.rounds, spare).process(
+        return pool.of_round(round_, request.rounds, spare).process(
             measures_memory=measures_memory, limit_bytes=limit_bytes
         )
 
@@ -113,11 +129,19 @@ def spare_cores(threads: int, pace: Pace | None) -> set[int]:
 
 
 def environment(
-    server: Pool, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
+    pool: Pool, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
 ) -> Environment:
-    """This machine as a worker sees it, with measured peak rates. Raises `CannotRun`."""
+    """This machine as a worker sees it, with measured peak rates.
+
+    Raises `CannotRun` if no worker answers.
+
+    pool:    the processes that measure
+    device:  whose memory and rates are meant
+    threads: of each process
+    dtypes:  number types of which the rates are measured
+    """
     about: dict[str, Any] = {"device": device, "threads": threads, "dtypes": dtypes}
-    answer = server.ask(PEAKS_TIMEOUT_S, do="environment", **about)
+    answer = pool.ask(PEAKS_TIMEOUT_S, do="environment", **about)
     if answer["outcome"] != "ok":
         raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")
     return Environment(**answer["environment"])

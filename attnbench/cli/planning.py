@@ -16,7 +16,7 @@ from attnbench.fleet import split
 from attnbench.fleet.folder import script
 from attnbench.records import Case, Planned, Request
 from attnbench.render.cases import plan_data, plan_table, plan_total
-from attnbench.run.order import foresee
+from attnbench.run.foresee import foresee
 from attnbench.run.pool import Pool
 from attnbench.statistics.curves import size_names
 from attnbench.store import output

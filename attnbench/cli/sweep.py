@@ -46,10 +46,10 @@ def sweep(
         named = [*measured, *written.get("models", ())]
         written = {**written, **read({"models": ",".join(dict.fromkeys(named))})}
     show = partial(publish, as_json=True) if json_ else publish
-    run(written, config, shard, out, resume, trace, dry_run, show, json_)
+    sweep_with(written, config, shard, out, resume, trace, dry_run, show, json_)
 
 
-def run(
+def sweep_with(
     given: Mapping[str, Any],
     config: Path | None = None,
     shard: str | None = None,
@@ -78,10 +78,10 @@ def run(
     asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
     refuse_useless(asked, trace, dry_run)
     console.begin("reading mechanisms")
-    measure(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
+    carry_out(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
 
 
-def measure(
+def carry_out(
     asked: Asked,
     request: Request,
     trace: str | None,
@@ -110,7 +110,7 @@ def measure(
                 planning.foretell(asked, request, planned.cases, plan_as_json)
             elif not on:
                 file = to_toml(asked.options)
-                sweep_output.measure(request, planned, server, folder, asked.shard, file)
+                sweep_output.measure_and_show(request, planned, server, folder, asked.shard, file)
         if fleet and engine:
             cluster.run_fleet(asked, fleet, engine, request, planned.cases)
         if measures and asked.shard is None:

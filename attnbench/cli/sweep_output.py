@@ -8,6 +8,7 @@ from pathlib import Path
 from attnbench.analysis.visits import timed
 from attnbench.api import measuring
 from attnbench.cli import console
+from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import OTHERS, Block, Clock, Environment, Request, Run, Shard
 from attnbench.render.styles import labels
@@ -21,11 +22,23 @@ from attnbench.workloads.reading import Plan
 ENOUGH = 0.8  # share of the time it needs below which a process is clearly slowed down
 
 
-def measure(
-    request: Request, plan: Plan, server: Pool, folder: Path, shard: Shard | None, file: bytes
+def measure_and_show(
+    request: Request, plan: Plan, pool: Pool, folder: Path, shard: Shard | None, file: bytes
 ) -> None:
-    """`api.measuring.measure`, with choices, warnings, first times and progress on the terminal."""
+    """Measure a plan, or a shard of it, and show choices, warnings, first times and progress.
+
+    A shard's machine must be one of the kind that its fleet began on. Raises `UsageError` where
+    there is no such shard, `DifferentSweep`, and what `api.measuring.measure` raises.
+
+    request: what is asked of the sweep
+    plan:    its cases with their cards
+    pool:    the processes that measure
+    folder:  where the journal is, or begins; the fleet's is its parent
+    shard:   which part is measured; None: all
+    file:    the options as TOML, kept next to the journal of a whole sweep
+    """
     cases = split.share(plan.cases, request, shard)
+    share = measuring.Share(shard=shard, cases=cases) if shard else None
     series = series_names(cases)
     names = labels(series.values())
     depths = {series[planned.case.key]: planned.depth for planned in cases}
@@ -36,14 +49,19 @@ def measure(
             stage = f"N = {block.seq_len:,} {block.mode}{of}"
             line.first_times(timed(block, new, runs, request.batch_tokens, depths), stage, names)
 
+        def claim(here: Environment) -> None:
+            if shard:
+                fleets.claim(folder.parent, here)
+
         began = time.monotonic()
         measuring.measure(
             request,
             plan,
-            server,
+            pool,
             folder,
-            shard,
-            file,
+            share=share,
+            options_file=file,
+            before=claim,
             announce=partial(show_choices, request, plan),
             observe=line.turn,
             observe_block=visited,

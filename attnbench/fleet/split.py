@@ -10,18 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from attnbench.errors import UsageError
 from attnbench.records import Block, Planned, Request, Shard
-from attnbench.run.agenda import blocks
-from attnbench.run.costs import Costs, assumed_rates
-from attnbench.run.order import foresee
-
-
-def costs_s(plan: Sequence[Planned], request: Request) -> dict[Block, float]:
-    """Predicted seconds of one round of each block, and of its memory."""
-    costs = Costs(plan, assumed_rates(request))
-    return {
-        block: sum(costs.visit_s(p, request.settings) + costs.memory_s(p) for p in cases)
-        for block, cases in blocks(plan).items()
-    }
+from attnbench.run.foresee import foresee, seconds_of_blocks
 
 
 def split(costs_s: Mapping[Block, float], shards: int) -> list[list[Block]]:
@@ -44,7 +33,7 @@ def share(plan: Sequence[Planned], request: Request, shard: Shard | None) -> Seq
     """The cases that a shard measures; without one, all. Raises `UsageError`."""
     if shard is None:
         return plan
-    own = split(costs_s(plan, request), shard.of)[shard.number - 1]
+    own = split(seconds_of_blocks(plan, request), shard.of)[shard.number - 1]
     return tuple(planned for planned in plan if planned.block in own)
 
 

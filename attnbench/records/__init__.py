@@ -38,6 +38,7 @@ from attnbench.records.request import (
 from attnbench.records.run import (
     AWAY,
     MISSING,
+    REHEARSED_S,
     SPLIT,
     Cause,
     Clock,
@@ -49,5 +50,6 @@ from attnbench.records.run import (
     Sample,
     Shard,
 )
-from attnbench.records.selection import SIZES, Selection, options_text, size_text, split_sizes
+from attnbench.records.selection import Selection, options_text
+from attnbench.records.series import SIZES, Name, Series, size_text
 from attnbench.records.sweep import Block, Planned, Sweep

@@ -9,7 +9,7 @@ from typing import Any, Self
 from attnbench import modes
 from attnbench.modes import USUAL, Mode
 from attnbench.records.bounds import Dtype, Many, Option, Share, Size
-from attnbench.records.selection import Selection
+from attnbench.records.series import Series
 
 
 class Level(StrEnum):
@@ -113,7 +113,7 @@ class Case:
     @property
     def series(self) -> str:
         """The case without its workload, as a curve is labelled: `linformer:eager[rank=16]`."""
-        return str(Selection(name=self.mechanism, form=self.form, options=self.options))
+        return Series(mechanism=self.mechanism, form=self.form, options=self.options).plain
 
     @property
     def slice(self) -> Self:

@@ -12,6 +12,9 @@ from attnbench.records.bounds import Count, Duration, Many, Number, Seconds
 # lap.
 AWAY = 0.05
 
+# Before each sample of iterations shorter than this one more runs untimed: other processes have
+# used the caches, and the first one takes up to 1.2 times as long.
+REHEARSED_S = 0.1
 
 # The note `arithmetic` of fused attention that multiplies float32 on tensor cores: each number is
 # split into two in TF32, and three products of theirs stand for one.

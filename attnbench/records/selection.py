@@ -5,16 +5,15 @@ stack([times*]layer[+[times*]layer...])       each layer a selection
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import isfinite
-from types import MappingProxyType
 from typing import Self
 
 from attnbench.errors import UsageError
-from attnbench.records.bounds import SHORT_DTYPES, Option
+from attnbench.records.bounds import Option
 
 SELECTION = re.compile(
     r"(?P<name>stack\(.*\)|[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?"
@@ -23,12 +22,6 @@ SELECTION = re.compile(
 CLAIM = re.compile(r"(?P<name>[a-z]\w*:.+\.py):(?P<form>[\w*?]+)")
 STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
 MOST = 1000  # layers of a stack
-
-# what a sweep may cross, as it ends the names of series
-SIZES: Mapping[str, str] = MappingProxyType(
-    {"width": "D={}", "heads": "H={}", "dtype": "{}", "batch": "B={}", "step": "S={}"}
-)
-SUFFIX = re.compile(rf"(?: (?:[DHBS]=\d+|{'|'.join(SHORT_DTYPES)}))+$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,18 +62,6 @@ class Selection:
         if len({option for option, _ in options}) < len(options):
             raise UsageError(f"--models {text!r} gives an option twice")
         return cls(name=name, form=form, options=options)
-
-
-def size_text(size: str, value: int | str) -> str:
-    """`D=64`, `bf16`: one of the `SIZES` in the name of a series."""
-    short = {full: text for text, full in SHORT_DTYPES.items()}
-    return SIZES[size].format(short.get(str(value), value))
-
-
-def split_sizes(series: str) -> tuple[str, str]:
-    """The name of a series without its sizes, and these."""
-    found = SUFFIX.search(series)
-    return (series[: found.start()], found[0].strip()) if found else (series, "")
 
 
 def parts(text: str, option: str, mark: str = ",") -> list[str]:

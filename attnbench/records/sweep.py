@@ -33,8 +33,8 @@ class Planned:
     FLOPs are exact: those of the forward pass on the whole workload, or of one step in decode,
     whose prefill has its own: none if the state is filled. Bytes are counted from the sizes of
     tensors. If the mechanism has not `declared` its costs, they only put lengths in order; what
-    they mean in seconds is `run.costs.Costs`' to say. `refusal` says why a case cannot run at all,
-    or is empty. A case that `compiles` is compiled by torch in every process; one that `tunes`
+    they mean in seconds `analysis.costs` says. `refusal` says why a case cannot run at all, or is
+    empty. A case that `compiles` is compiled by torch in every process; one that `tunes`
     first autotunes its kernels.
     """
 

@@ -10,7 +10,7 @@ from attnbench.records import MISSING, Cause, Outcome, Planned, Request
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
-    from attnbench.run.order import Foreseen
+    from attnbench.run.foresee import Foreseen
 
 FACTOR = 3  # by which first predictions are often too high or too low
 
@@ -76,7 +76,21 @@ def plan_total(
         f" {units.between(counts[0], counts[-1])}. {fronts(foreseen)} Largest peak memory:"
         f" {units.size(max(peaks, default=0))}{available}. Predicted from FLOPs and bytes at"
         f" assumed rates, before anything is measured: often wrong by a factor of up to {FACTOR}."
-        " Includes starting processes and warm-up, but not the report. Nothing was run."
+        f"{unknown(plan)} Includes starting processes and warm-up, but not the report. Nothing was"
+        " run."
+    )
+
+
+def unknown(plan: Sequence[Planned]) -> str:
+    """Of which series nothing is known before it runs, and what is assumed; empty if of none."""
+    series = dict.fromkeys(
+        planned.case.series for planned in plan if not (planned.declared or planned.refusal)
+    )
+    if not series:
+        return ""
+    return (
+        f" What {units.few(series)} costs is not known before it runs: here it counts as four"
+        " linear maps of its width."
     )
 
 

@@ -1,14 +1,13 @@
 """The names of series in text and tables: as papers and figures name them."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 
-from attnbench.records import split_sizes
+from attnbench.records import Name
 from attnbench.render.grid import Cell, Table, clean
-from attnbench.render.styles import SUSPECT, labels, mechanism_of
+from attnbench.render.styles import SUSPECT, labels
 
 # the headings of columns of series
 SERIES = frozenset({"Mechanism", "Faster", "Than", "Measured"})
@@ -23,16 +22,16 @@ def compared_with(
     """The label of the baseline; of several, which differ in their sizes, without these."""
     if len(baselines) == 1:
         return labels(series, suspects)[baselines[0]]
-    plain = labels(split_sizes(name)[0] for name in series)
-    return " or ".join(dict.fromkeys(plain[split_sizes(name)[0]] for name in baselines))
+    plain = labels(Name.read(name).plain for name in series)
+    return " or ".join(dict.fromkeys(plain[Name.read(name).plain] for name in baselines))
 
 
 def in_full(names: Mapping[str, str]) -> str:
     """`In full: linformer[rank=16]; bigbird:eager.`: series whose labels omit something."""
     longer = []
     for name, label in names.items():
-        further = split_sizes(name)[0].removeprefix(mechanism_of(name))
-        if any(part not in label for part in re.split(r"[:[\],]", further)):
+        parts = Name.read(name)
+        if any(part not in label for part in (parts.form, *parts.options.split(","))):
             longer.append(clean(name))
     return f"In full: {'; '.join(longer)}." if longer else ""
 

@@ -3,7 +3,6 @@
 Loads no drawing library.
 """
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
@@ -11,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
-from attnbench.records import split_sizes
+from attnbench.records import Name
 from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 
@@ -97,8 +96,7 @@ def series_styles(
 
 def mechanism_of(series: str) -> str:
     """The mechanism of a series, without form, options and sizes; `x.py:NAME` is one."""
-    known = re.match(r"(?s)stack\(.*\)|.*?\.py:[^:[]*|[^:[]*", split_sizes(series)[0])
-    return known[0] if known else ""
+    return Name.read(series).mechanism
 
 
 def printed_name(mechanism: str) -> str:
@@ -135,14 +133,13 @@ def labels(names: Iterable[str], suspects: Collection[str] = ()) -> dict[str, st
 
 def _candidates(series: str) -> list[str]:
     """The label of a series alone, with its form, its options, both, and as the tables have it."""
-    mechanism, (plain, sizes) = mechanism_of(series), split_sizes(series)
-    form, _, options = plain.removeprefix(mechanism).partition("[")
-    name, form = printed_name(mechanism), form.removeprefix(":")
-    options = options.removesuffix("]").replace(",", ", ")
-    further = ((), (form,), (options,), (form, options))
-    told = [", ".join(filter(None, parts)) for parts in further]
-    texts = [*(f"{name} ({more})" if more else name for more in told), plain]
-    return [" ".join(filter(None, (clean(text), sizes))) for text in texts]
+    parts = Name.read(series)
+    name = printed_name(parts.mechanism)
+    options = parts.options.replace(",", ", ")
+    further = ((), (parts.form,), (options,), (parts.form, options))
+    told = [", ".join(filter(None, more)) for more in further]
+    texts = [*(f"{name} ({more})" if more else name for more in told), parts.plain]
+    return [" ".join(filter(None, (clean(text), parts.sizes))) for text in texts]
 
 
 def tinted(colour: str, amount: float, target: float = 1.0) -> str:

@@ -10,19 +10,20 @@
 4. What is left of the budget goes to the cases that did not fit into 2, and then to further rounds
    until all ratios are known to the precision requested.
 
-Without a budget 1 and 2 are one step. A sweep visits in this order, and a dry run adds up what it
-would visit.
+Without a budget 1 and 2 are one step. Each visit is chosen from what is known by then: whoever
+makes it, a sweep or a dry run, sends what ran.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import median
 from typing import TypeAlias
 
-from attnbench.records import Block, Mode, Outcome, Part, Planned, Request, Run
+from attnbench.records import Block, Mode, Part, Planned, Run, Series
 from attnbench.run.agenda import Agenda, blocks
+from attnbench.run.memory import races
 from attnbench.statistics.ratios import so_far
 
 COMMON = 0.45  # share of the budget in which all series of a block grow together
@@ -30,16 +31,24 @@ ALONE = 3.0  # times all others of its block that a case of the common front may
 RANGE = 0.75  # share of the budget in which every case is visited once and weighed
 STEP = 2.0  # cases of a step cost at most this many times the cheapest one
 LEAST_WIDTH = 0.001  # of the interval of a ratio, so that what is exact can be repeated too
-LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to run
-PEAKS_S = 1.5  # measuring the peak rates of the machine
 WANTED = 3  # rounds of all cases, before some are repeated more than others
 
-# A round, and cases of one block that race in it, and whose memory is measured if it is the first.
-Visit: TypeAlias = tuple[int, Sequence[Planned]]
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """What runs next in a round: cases of a block that race, or one whose memory is measured."""
+
+    round: int
+    part: Part
+    cases: Sequence[Planned]
 
 
-def visits(agenda: Agenda) -> Iterator[Visit]:
-    """Every visit of a sweep, each chosen after the one before it, from what is known by then."""
+# It is sent the runs of each visit: one of each case, but for those that the budget cut off.
+Visits: TypeAlias = Generator[Visit, Sequence[Run], None]
+
+
+def visits(agenda: Agenda) -> Visits:
+    """Every visit of a sweep, each chosen after what ran in the one before is recorded."""
     budget_s = agenda.request.budget_s or 0.0
     yield from first_round(agenda, 0.0, longest=min(agenda.request.lengths))
     yield from common_front(agenda, (1 - COMMON) * budget_s)
@@ -47,15 +56,40 @@ def visits(agenda: Agenda) -> Iterator[Visit]:
     yield from further_rounds(agenda, until_decided=True)
     yield from first_round(agenda, 0.0)
     yield from further_rounds(agenda)
+    agenda.begin(0)  # by whose settings it is said why something still waits
 
 
-def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> Iterator[Visit]:
+def after(visits: Visits, runs: Sequence[Run]) -> Visit | None:
+    """The next visit, now that these are the runs of the one before; None if it was the last."""
+    try:
+        return visits.send(runs)
+    except StopIteration:
+        return None
+
+
+def visit(agenda: Agenda, cases: Sequence[Planned]) -> Visits:
+    """Visit cases of one block: they race, and what was never weighed is weighed after its first.
+
+    What was timed in this round does not race again, but as a link between races.
+    """
+    agenda.take(cases)
+    missing = [planned for planned in cases if not agenda.is_done(planned)]
+    for together in races(agenda, missing) if missing else ():
+        runs = yield Visit(round=agenda.round, part=Part.TIME, cases=together)
+        agenda.record(together, runs)
+    for planned in () if agenda.round else cases:
+        if agenda.was_timed(planned) and agenda.lacks_memory(planned):
+            runs = yield Visit(round=0, part=Part.MEMORY, cases=(planned,))
+            agenda.record((planned,), runs)
+
+
+def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> Visits:
     """Visit what waits for its first round, as far as it leaves `reserve_s` of the budget.
 
     Cases up to the `longest` length are taken by cost, in steps; within a step they go from short
     to long. Without a budget all are one step.
     """
-    agenda.round = 0
+    agenda.begin(0)
     step_costs = math.inf if agenda.request.budget_s is None else STEP
     while True:
         cases = [p for p in agenda.waiting.values() if p.block.seq_len <= longest]
@@ -65,12 +99,10 @@ def first_round(agenda: Agenda, reserve_s: float, longest: float = math.inf) -> 
         step = blocks(planned for planned in possible if agenda.cost_s(planned) <= most_s)
         for block in sorted(step, key=lambda block: block.seq_len):
             if chosen := agenda.fitting(step[block], reserve_s):
-                for planned in chosen:
-                    del agenda.waiting[planned.case.key]
-                yield 0, chosen
+                yield from visit(agenda, chosen)
 
 
-def common_front(agenda: Agenda, reserve_s: float) -> Iterator[Visit]:
+def common_front(agenda: Agenda, reserve_s: float) -> Visits:
     """Visit whole blocks, from short to long, as far as they leave `reserve_s` of the budget.
 
     Modes and sizes are kept level: all of them reach a length before one goes on to the next. Each
@@ -79,8 +111,8 @@ def common_front(agenda: Agenda, reserve_s: float) -> Iterator[Visit]:
     """
     if agenda.request.budget_s is None:
         return
-    agenda.round = 0
-    behind = set[tuple[str, Mode]]()  # series that the others of a mode do not wait for
+    agenda.begin(0)
+    behind = set[tuple[Series, Mode]]()  # series that the others of a mode do not wait for
     ended = set[Block]()  # modes and sizes of which a block did not fit
     for length in sorted({block.seq_len for block in agenda.blocks})[::2]:
         for block in cheapest_first(agenda, length):
@@ -94,9 +126,7 @@ def common_front(agenda: Agenda, reserve_s: float) -> Iterator[Visit]:
             if len(agenda.fitting(together, reserve_s)) < len(together):
                 ended.add(workload)
                 continue
-            for planned in together:
-                del agenda.waiting[planned.case.key]
-            yield 0, together
+            yield from visit(agenda, together)
 
 
 def cheapest_first(agenda: Agenda, length: int) -> list[Block]:
@@ -121,7 +151,7 @@ def without_slow(agenda: Agenda, cases: Sequence[Planned]) -> list[Planned]:
     return possible
 
 
-def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visit]:
+def further_rounds(agenda: Agenda, until_decided: bool = False) -> Visits:
     """Repeat the cases that were timed, block by block in random order.
 
     They are repeated until all their ratios are precise, or only until these are decided. A round
@@ -129,22 +159,29 @@ def further_rounds(agenda: Agenda, until_decided: bool = False) -> Iterator[Visi
     narrow a ratio most in their time.
     """
     for number in range(1, agenda.request.rounds):
-        agenda.round = number
-        left_s, within = agenda.left_s(), dict[str, Planned]()
-        for _, planned in sorted(due(agenda, until_decided), key=itemgetter(0)):
-            cost_s = agenda.visit_s(planned)
-            if cost_s <= left_s:
-                left_s -= cost_s
-                within[planned.case.key] = planned
-            else:
-                agenda.over_budget = True
-        chosen = list(blocks(within.values()).values())
+        agenda.begin(number)
+        chosen = list(blocks(affordable(agenda, until_decided)).values())
         agenda.draw().shuffle(chosen)
         for cases in chosen:
-            if sum(map(agenda.visit_s, cases)) + agenda.link_s(cases[0].block) <= agenda.left_s():
-                yield number, cases
+            visit_s = sum(map(agenda.visit_s, cases)) + agenda.link_s(cases[0].block)
+            if visit_s <= agenda.left_s():
+                yield from visit(agenda, cases)
             else:
-                agenda.over_budget = True
+                agenda.record(cases, ())
+
+
+def affordable(agenda: Agenda, until_decided: bool) -> Iterable[Planned]:
+    """The cases of this round: as many as the budget allows, and is spent best on."""
+    left_s = agenda.left_s()
+    within: dict[str, Planned] = {}
+    for _, planned in sorted(due(agenda, until_decided), key=itemgetter(0)):
+        visit_s = agenda.visit_s(planned)
+        if visit_s <= left_s:
+            left_s -= visit_s
+            within[planned.case.key] = planned
+        else:
+            agenda.record((planned,), ())
+    return within.values()
 
 
 def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
@@ -173,76 +210,3 @@ def due(agenda: Agenda, until_decided: bool) -> Iterator[tuple[float, Planned]]:
             cost_s = max(middle_s, agenda.visit_s(planned))
             for n in range(done, most):
                 yield cost_s * n**1.5 / after_one_round, planned
-
-
-@dataclass(frozen=True, kw_only=True)
-class Front:
-    """How far a mode goes: the longest lengths that some series of a plan are timed at.
-
-    `common` is that of all its series that can run at all, None where these share no length. `far`
-    is that of the series which goes furthest.
-    """
-
-    mode: Mode
-    common: int | None
-    far: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Foreseen:
-    """What a sweep would do with each case, by its key, if all took as long as predicted."""
-
-    total_s: float  # from the command to the last run
-    seconds: Mapping[str, float]  # of one iteration, predicted; of what declares no costs, none
-    rounds: Mapping[str, int]  # in how many rounds a case is timed; at least 1
-    left_out: Mapping[str, Run]  # why another case is not timed
-    fronts: Sequence[Front]  # of each mode of which anything is timed
-
-
-def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None) -> Foreseen:
-    """Add up the visits of a sweep, or of a shard's cases; without `memory_bytes` all fits."""
-    spent_s = 0.0
-    agenda = Agenda(
-        request=request,
-        plan=plan,
-        memory_bytes=math.inf if memory_bytes is None else memory_bytes,
-        clock=lambda: spent_s,
-        begun=-PEAKS_S,
-    )
-    for round_, cases in visits(agenda):
-        spent_s += agenda.link_s(cases[0].block) + sum(map(agenda.cost_s, cases))
-        for planned in cases:
-            key = planned.case.key
-            run = Run(case=key, part=Part.TIME, round=round_, outcome=Outcome.OK)
-            agenda.runs[key][round_] = run
-            agenda.weighed.add(key)
-    seconds = {p.case.key: agenda.costs.iteration_s(p) for p in agenda.plan if p.declared}
-    out = (p for p in agenda.plan if p.refusal or p.case.key in agenda.waiting)
-    return Foreseen(
-        total_s=LOADING_S + PEAKS_S + spent_s,
-        seconds=seconds,
-        rounds={key: len(runs) for key, runs in agenda.runs.items() if runs},
-        left_out={p.case.key: agenda.left_out(p) for p in out},
-        fronts=fronts(agenda),
-    )
-
-
-def fronts(agenda: Agenda) -> list[Front]:
-    """How far each mode goes, of what the agenda has timed."""
-    timed: dict[Mode, dict[str, set[int]]] = {}
-    for planned in agenda.plan:
-        if planned.refusal:
-            continue
-        workload = planned.case.workload
-        lengths = timed.setdefault(workload.mode, {}).setdefault(agenda.series(planned), set())
-        if agenda.timed(planned):
-            lengths.add(workload.seq_len)
-    return [
-        Front(
-            mode=mode,
-            common=max(set.intersection(*lengths.values()), default=None),
-            far=max(set.union(*lengths.values())),
-        )
-        for mode, lengths in timed.items()
-        if any(lengths.values())
-    ]

@@ -22,7 +22,18 @@ from typing import Any, TypeAlias
 from msgspec import convert
 
 from attnbench.devices.timing import COLD, FAULT_S, REHEARSAL_S
-from attnbench.records import Cause, Clock, Duration, Outcome, Part, Planned, Run, Sample, Settings
+from attnbench.records import (
+    REHEARSED_S,
+    Cause,
+    Clock,
+    Duration,
+    Outcome,
+    Part,
+    Planned,
+    Run,
+    Sample,
+    Settings,
+)
 from attnbench.run.pace import Pace
 from attnbench.run.process import Answer, Process
 from attnbench.store.schema import read_run
@@ -39,7 +50,6 @@ USED: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "finish": {"needs_new_process": bool},
 })  # fmt: skip
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
-REHEARSED_S = 0.1  # of a shorter iteration, the first one of a lap takes up to 1.2 times as long
 # A mechanism can change the clocks of its process, and compute while others take their turns, but
 # not what the kernel counts. The bounds are wide, so that no load of the machine exceeds them: from
 # the first lap on, a process may take this many times what its laps claim, as samples are taken up

@@ -1,4 +1,4 @@
-"""The loop of a sweep: it visits blocks in the order of `run.order` and stores every outcome.
+"""The loop of a sweep: it makes visits in the order of `run.order` and stores every outcome.
 
 A block is all series at one mode, length and sizes; in a visit, cases of a block race. The memory
 of a case is measured after its first race. Processes and the clock are given, so that tests can
@@ -6,18 +6,20 @@ replace them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from attnbench.records import Block, Cause, Part, Planned, Run
+from attnbench.records import Block, Outcome, Part, Planned, Run
 from attnbench.run import order
 from attnbench.run.agenda import Agenda
+from attnbench.run.memory import is_crowded, keep_too_much
+from attnbench.run.order import Visit
 from attnbench.run.pace import Pace
 from attnbench.run.process import Process, ask_fresh
-from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Round, run_of, turns
+from attnbench.run.race import CUT_OFF, LEAST_S, Round, run_of, turns
+from attnbench.run.suspicion import is_suspicious
 
 # Called with a block, the series just timed, and the runs of each series timed so far, by round.
 ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run, ...]]], None]
@@ -35,7 +37,7 @@ class Progress:
     left_s: float
 
 
-def sweep(
+def make_visits(
     agenda: Agenda,
     start: Callable[..., Process],
     store: Callable[..., None],
@@ -46,72 +48,94 @@ def sweep(
 ) -> None:
     """Make every visit, then store why the cases that still wait were left out.
 
-    `start` starts a process for a series, to measure memory if `measures_memory`, otherwise time;
-    those of the same `round_` have the same memory layout. `store` is called with runs as they end.
-    Without a `pace`, the speed of the core is unknown. Ends early, without an error, when the
-    budget is spent.
+    Ends early, without an error, when the budget is spent.
+
+    agenda:        the plan, which learns what ran
+    start:         starts a process for a series, to measure memory if `measures_memory`, otherwise
+                   time; those of the same `round_` have the same memory layout
+    store:         called with runs as they end
+    pace:          tells the speed of the core; None: it is unknown
+    observe:       called whenever another process has its turn
+    observe_block: called whenever series of a block have been timed
     """
     store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and not agenda.is_done(p)))
-    for round_, visits in groupby(order.visits(agenda), key=itemgetter(0)):
-        started = partial(start, round_=round_)
-        with Round(started, agenda.draw(), agenda.clock, pace, agenda.left_s) as processes:
-            for _, cases in visits:
-                block = cases[0].block
-                processes.observe = partial(shown, agenda, block, observe)
-                missing = [planned for planned in cases if not agenda.is_done(planned)]
-                for together in agenda.races(missing) if missing else ():
-                    store(*race(agenda, processes, together))
-                if series := [agenda.series(p) for p in missing if agenda.was_timed(p)]:
-                    observe_block(block, series, agenda.runs_of(block))
-                for planned in cases if round_ == 0 else ():
-                    if agenda.was_timed(planned) and agenda.lacks_memory(planned):
-                        store(*weigh(agenda, processes, planned))
-    agenda.round = 0
-    for planned in agenda.waiting.values():
-        run = agenda.left_out(planned)
-        agenda.over_budget |= run.cause is Cause.BUDGET
-        if not agenda.is_done(planned):
-            store(run)
+    visits = order.visits(agenda)
+    visit = next(visits, None)
+    with ExitStack() as under_way:
+        number = None
+        while visit is not None:
+            if visit.round != number:
+                under_way.close()  # the processes of a round end before those of another start
+                number = visit.round
+                starts = partial(start, round_=number)
+                processes = Round(starts, agenda.draw(), agenda.clock, pace, agenda.left_s)
+                under_way.enter_context(processes)
+            block = visit.cases[0].block
+            processes.observe = partial(shown, agenda, block, observe)
+            cases = {planned.case.key: planned for planned in visit.cases}
+            untimed = {key for key, planned in cases.items() if not agenda.is_done(planned)}
+            runs = made(agenda, processes, visit)
+            store(*(agenda.whole(cases[run.case], run) for run in runs))
+            visit = order.after(visits, runs)
+            timed = [run.case for run in runs if run.outcome is Outcome.OK and run.case in untimed]
+            if timed:
+                series = [str(agenda.series(cases[key])) for key in timed]
+                runs_so_far = {str(name): own for name, own in agenda.runs_of(block).items()}
+                observe_block(block, series, runs_so_far)
+    store(*(agenda.left_out(p) for p in agenda.waiting.values() if not agenda.is_done(p)))
+
+
+def made(agenda: Agenda, processes: Round, visit: Visit) -> list[Run]:
+    """The runs of a visit; none of a case that the budget cut off."""
+    if visit.part is Part.TIME:
+        return race(agenda, processes, visit.cases)
+    return [run for planned in visit.cases for run in weigh(agenda, processes, planned)]
 
 
 def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run]:
-    """Race cases that fit into memory together, and learn from their runs."""
-    names = {agenda.series(planned): planned for planned in cases}
-    builds = {
-        name: {
-            **asdict(planned.case),
-            **agenda.settings.worker_settings,
-            "filled": planned.filled,
-            "suspicious": agenda.is_suspicious(planned),
-        }
-        for name, planned in names.items()
-    }
-    if any(map(agenda.is_crowded, cases)):
+    """Race cases that fit into memory together."""
+    names = {str(agenda.series(planned)): planned for planned in cases}
+    if any(is_crowded(agenda, planned) for planned in cases):
         processes.end(processes.running.keys() - names.keys())
     entries = processes.race(
-        builds,
+        {name: build(agenda, planned) for name, planned in names.items()},
         lambda times: {name: turns(each_s, agenda.settings) for name, each_s in times.items()},
         lambda name, wall_s: agenda.timeout_s(names[name], wall_s),
         first_lap=agenda.next_lap(cases[0].block),
         again_alone=True,
     )
-    if agenda.keep_too_much(cases):
+    if keep_too_much(agenda, cases):
         processes.end(processes.running)
-    ran = {names[name]: entry for name, entry in entries.items() if entry.failed is not CUT_OFF}
-    agenda.waiting |= {p.case.key: p for p in cases if p not in ran}
-    return [agenda.learn(p, run_of_race(agenda, p, entry)) for p, entry in ran.items()]
+    return [
+        run_of(
+            names[name],
+            Part.TIME,
+            agenda.round,
+            entry.failed or entry.finished,
+            samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
+            elapsed_s=entry.elapsed_s,
+        )
+        for name, entry in entries.items()
+        if entry.failed is not CUT_OFF
+    ]
 
 
-def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
-    """The run of one case."""
-    return run_of(
+def build(agenda: Agenda, planned: Planned) -> dict[str, Any]:
+    """What a process is to build for a case, and how it is to be measured."""
+    settings = agenda.settings
+    suspicious = is_suspicious(
         planned,
-        Part.TIME,
-        agenda.round,
-        entry.failed or entry.finished,
-        samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
-        elapsed_s=entry.elapsed_s,
+        [*agenda.on_curve(planned)],
+        again=agenda.round > 0,
+        iteration_s=agenda.costs.iteration_s(planned),
+        samples_s=settings.sample_s,
     )
+    return {
+        **asdict(planned.case),
+        **settings.worker_settings,
+        "filled": planned.filled,
+        "suspicious": suspicious,
+    }
 
 
 def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
@@ -119,21 +143,21 @@ def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
 
     A profiler that has run makes a process slower.
     """
-    name, begun, left_s = agenda.series(planned), agenda.clock(), agenda.left_s()
-    answer = CUT_OFF
-    if left_s > 0:
-        processes.observe(f"{name}, memory")
-        if agenda.is_crowded(planned):
-            processes.end(processes.running)
-        about = {**asdict(planned.case), "filled": planned.filled}
-        limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
-        start = partial(processes.start, name, measures_memory=True)
-        answer = ask_fresh(start, limit_s, do="measure_memory", **about)
-    if answer is CUT_OFF or (answer["outcome"] == "timeout" and agenda.left_s() <= 0):
-        agenda.over_budget = True
+    begun_s = agenda.clock()
+    left_s = agenda.left_s()
+    if left_s <= 0:
         return []
-    run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun)
-    return [agenda.learn(planned, run)]
+    name = str(agenda.series(planned))
+    processes.observe(f"{name}, memory")
+    if is_crowded(agenda, planned):
+        processes.end(processes.running)
+    limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
+    start = partial(processes.start, name, measures_memory=True)
+    about = {**asdict(planned.case), "filled": planned.filled}
+    answer = ask_fresh(start, limit_s, do="measure_memory", **about)
+    if answer["outcome"] == "timeout" and agenda.left_s() <= 0:
+        return []
+    return [run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun_s)]
 
 
 def shown(agenda: Agenda, block: Block, observe: Callable[[Progress], None], running: str) -> None:

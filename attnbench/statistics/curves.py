@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnbench.metrics import TABLE, Better
-from attnbench.records import SIZES, Case, Planned, Selection, size_text
+from attnbench.records import SIZES, Case, Planned, Series, size_text
 from attnbench.statistics.estimate import half_widths
 
 if TYPE_CHECKING:
@@ -119,25 +119,34 @@ def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
 
 
-def series_names(plan: Sequence[Planned]) -> dict[str, str]:
-    """The name of the curve of each case of the plan, by the key of the case.
+def series_of(plan: Sequence[Planned]) -> dict[str, Series]:
+    """The series of each case of the plan, by the key of the case.
 
     Where the form of a mechanism changes along the lengths or sizes (its default is the fastest at
-    each), its curves are named after the mechanism; where a workload has several forms, each form
-    is a curve. Sizes that the plan crosses are part of the name: `transformer:sdpa D=64 bf16`.
+    each), its series have none; where a workload has several forms, each form is a series. Sizes
+    that the plan crosses are part of it: `transformer:sdpa D=64 bf16`.
     """
     groups: dict[tuple[str, Any], list[Case]] = {}
     for planned in plan:
         groups.setdefault((planned.case.mechanism, planned.case.options), []).append(planned.case)
-    names, sizes = {}, size_names(plan)
+    sizes = size_names(plan)
+    series: dict[str, Series] = {}
     for cases in groups.values():
         rivals = len({case.workload for case in cases}) < len({case.key for case in cases})
         mixed = len({case.form for case in cases}) > 1 and not rivals
         for case in cases:
-            form = None if mixed else case.form
-            curve = Selection(name=case.mechanism, form=form, options=case.options)
-            names[case.key] = " ".join(filter(None, (str(curve), sizes[case.key])))
-    return names
+            series[case.key] = Series(
+                mechanism=case.mechanism,
+                form=None if mixed else case.form,
+                options=case.options,
+                sizes=sizes[case.key],
+            )
+    return series
+
+
+def series_names(plan: Sequence[Planned]) -> dict[str, str]:
+    """The name of the series of each case of the plan, by the key of the case."""
+    return {key: str(series) for key, series in series_of(plan).items()}
 
 
 def size_names(plan: Iterable[Planned]) -> dict[str, str]:

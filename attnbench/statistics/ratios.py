@@ -60,7 +60,8 @@ CONFIDENCE = 0.75
 DECIDED = math.log(1.1)  # a log ratio certainly further from 0 needs no more laps
 
 Key = TypeVar("Key", bound=Hashable)
-BlockLaps = Mapping[tuple[str, Key], Mapping[int, Laps]]  # of each round, by series and block
+Curve = TypeVar("Curve", bound=Hashable)  # a series, or its name
+BlockLaps = Mapping[tuple[Curve, Key], Mapping[int, Laps]]  # of each round, by series and block
 
 
 class Ratio(NamedTuple):
@@ -166,8 +167,8 @@ def numbered(keys: Iterable[Key]) -> dict[Key, int]:
 
 
 def gathered(
-    laps: Mapping[tuple[str, Key], Mapping[int, Laps]],
-    series: Mapping[str, int],
+    laps: BlockLaps[Curve, Key],
+    series: Mapping[Curve, int],
     blocks: Mapping[Key, int],
     together: Mapping[tuple[Key, int], Hashable],
 ) -> Array:
@@ -187,15 +188,16 @@ def gathered(
 
 
 def so_far(
-    laps: BlockLaps[Key],
-) -> tuple[dict[Key, Certainty], dict[tuple[str, Key], float], dict[tuple[str, Key], float]]:
+    laps: BlockLaps[Curve, Key],
+) -> tuple[dict[Key, Certainty], dict[tuple[Curve, Key], float], dict[tuple[Curve, Key], float]]:
     """How well the ratios of an unfinished sweep are known, where there are any.
 
     Returns the certainty of each block; the widest relative half-width of the ratios of each series
     in each block, infinite where none has an interval yet; and the same of those ratios alone whose
     interval contains something within `DECIDED` of 1.
     """
-    series, blocks = (numbered(keys) for keys in zip(*laps, strict=True)) if laps else ({}, {})
+    series = numbered(curve for curve, _ in laps)
+    blocks = numbered(block for _, block in laps)
     if len(series) < 2:
         return {}, {}, {}
     sets = {(block, r): r for (_, block), own in laps.items() for r in own}
@@ -203,8 +205,8 @@ def so_far(
     # the degrees of freedom are those of stopping by precision
     found = means(logs, list(combinations(series.values(), 2)), LEAST_ROUNDS)
     known = zip(blocks, certainties(found), strict=True)
-    widths: dict[tuple[str, Key], float] = {}
-    undecided: dict[tuple[str, Key], float] = {}
+    widths: dict[tuple[Curve, Key], float] = {}
+    undecided: dict[tuple[Curve, Key], float] = {}
     columns = (found.log, half_widths(found.se, found.df), found.rounds)
     for block, *rows in zip(blocks, *columns, strict=True):
         for pair, log, half, rounds in zip(combinations(series, 2), *rows, strict=True):

@@ -8,7 +8,7 @@ import pytest
 from attnbench.analysis.compare import compare
 from attnbench.analysis.report import analyse
 from attnbench.errors import UnknownMechanism
-from attnbench.records import split_sizes
+from attnbench.records import Name
 from attnbench.render.page import report_tables
 from attnbench.statistics.curves import series_names
 from attnbench.store.journal import load
@@ -24,7 +24,7 @@ def crossed():
 
 
 def of(series):
-    return split_sizes(series)[1]
+    return Name.read(series).sizes
 
 
 def test_what_differs_is_part_of_the_names(crossed):

@@ -3,8 +3,10 @@
 import pytest
 
 from attnbench.api import measuring
+from attnbench.errors import DifferentSweep
+from attnbench.records import Shard
 from attnbench.store import schema
-from attnbench.store.journal import FILE
+from attnbench.store.journal import FILE, load
 from attnbench.workloads import requests
 from attnbench.workloads.reading import Plan
 from tests import sweeps
@@ -19,7 +21,7 @@ def test_an_interrupted_sweep_says_so_and_keeps_the_options_that_it_began_with(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
-    monkeypatch.setattr(measuring, "sweep", stop)
+    monkeypatch.setattr(measuring, "make_visits", stop)
     for options in (b"rounds = 3", b"rounds = 4"):
         plan = Plan(cases=PLAN, cards=FACTS)
         with pytest.raises(KeyboardInterrupt):
@@ -28,3 +30,30 @@ def test_an_interrupted_sweep_says_so_and_keeps_the_options_that_it_began_with(
     *_, last = (tmp_path / FILE).read_bytes().splitlines()
     entry = schema.unseal(last)
     assert (entry.kind, entry.data["outcome"]) == ("end", "interrupted")
+
+
+def test_a_caller_may_refuse_a_machine_before_a_journal_begins(tmp_path, monkeypatch):
+    def refuse(here):
+        raise DifferentSweep(f"not on {here.processor}")
+
+    here = sweeps.environment()
+    monkeypatch.setattr(measuring, "environment", lambda *about: here)
+    with pytest.raises(DifferentSweep, match=here.processor):
+        measuring.measure(
+            REQUEST, Plan(cases=PLAN, cards=FACTS), None, tmp_path / "new", before=refuse
+        )
+    assert not (tmp_path / "new").exists()
+
+
+def test_of_a_share_only_its_cases_are_measured_and_its_journal_says_which(tmp_path, monkeypatch):
+    agendas = []
+    monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
+    monkeypatch.setattr(measuring, "make_visits", lambda agenda, *_, **how: agendas.append(agenda))
+    share = measuring.Share(shard=Shard(2, 3), cases=PLAN[:2])
+    plan = Plan(cases=PLAN, cards=FACTS)
+    measuring.measure(REQUEST, plan, None, tmp_path, share=share, options_file=b"rounds = 3")
+    assert agendas[0].plan == PLAN[:2]
+    stored = load(tmp_path)
+    assert stored.shard == Shard(2, 3)
+    assert stored.plan == PLAN, "so that shards can be merged"
+    assert not (tmp_path / requests.FILE).exists(), "those of the fleet lie beside it"

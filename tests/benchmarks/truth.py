@@ -26,10 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnbench.analysis.conclusions import Answer, Conclusion, Question
+from attnbench.analysis.costs import MARGIN
 from attnbench.analysis.report import analyse
 from attnbench.metrics import MEMORY, TIME
 from attnbench.records import Mode, Outcome, Part
-from attnbench.run.costs import MARGIN
 from tests.benchmarks.header import begin
 from tests.run.worlds import MEMORY_BYTES, TOKENS, drawn, measured
 

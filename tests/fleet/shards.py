@@ -5,7 +5,7 @@ from dataclasses import replace
 from attnbench.fleet import split
 from attnbench.records import Shard
 from attnbench.run.agenda import Agenda
-from attnbench.run.sweep import sweep
+from attnbench.run.sweep import make_visits
 from attnbench.store.journal import Journal
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
@@ -32,7 +32,7 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **mac
             clock=fake.clock,
             earlier=done(journal.sweep),
         )
-        sweep(agenda, fake.start, journal.append)
+        make_visits(agenda, fake.start, journal.append)
         journal.end(EndReason.FINISHED)
     return folder
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from attnbench.errors import UsageError
 from attnbench.fleet import split
 from attnbench.records import Cause, Mode, Outcome, Part, Shard
+from attnbench.run.foresee import seconds_of_blocks
 from tests import sweeps
 from tests.cli.commands import environment, python
 from tests.run.machine import Machine
 from tests.run.sessions import PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
 SWEEP = sweeps.sweep(("fastformer", "transformer", "linformer"))
-COSTS_S = split.costs_s(SWEEP.plan, SWEEP.request)
+COSTS_S = seconds_of_blocks(SWEEP.plan, SWEEP.request)
 
 
 @given(st.data(), st.lists(st.floats(0, 1e4), min_size=1, max_size=12))
@@ -43,7 +44,7 @@ def test_a_real_plan_is_divided_evenly(shards):
 def test_neither_limits_nor_what_a_node_lacks_change_the_division():
     other = replace(SWEEP.request, case_timeout_s=1e-6, rounds=7, budget_s=1.0)
     refused = [replace(planned, refusal="needs a compiler") for planned in SWEEP.plan]
-    assert split.costs_s(refused, other) == COSTS_S
+    assert seconds_of_blocks(refused, other) == COSTS_S
 
 
 def test_more_shards_than_blocks_are_refused():

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from attnbench.analysis.costs import Costs
 from attnbench.mechanisms.fnet import CARD, Config
 from attnbench.records import Level, Selection, Workload
-from attnbench.run.costs import Costs
 from attnbench.workloads.plan import plan
 from tests.sweeps import sweep
 

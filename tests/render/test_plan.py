@@ -7,7 +7,7 @@ import pytest
 
 from attnbench.records import Mode
 from attnbench.render.cases import plan_data, plan_table, plan_total
-from attnbench.run.order import Front, foresee
+from attnbench.run.foresee import Front, foresee
 from attnbench.statistics.curves import size_names
 from tests.render.test_writers import printed
 from tests.run.sessions import PLAN, REQUEST, planned
@@ -84,6 +84,8 @@ def test_what_a_module_without_a_card_costs_is_unknown():
     _, cases, total = tables(REQUEST, plan)
     assert texts(cases)[-1][3:] == ["unknown", "unknown", "3 rounds"]
     assert "Largest peak memory: 1000 B" in total
+    assert "What mine:eager costs is not known before it runs" in total
+    assert "not known" not in tables(REQUEST, PLAN)[2]
 
 
 @pytest.mark.parametrize("width", [50, 60, 80])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from attnbench.analysis.costs import PRODUCTS, Cost, Costs
 from attnbench.records import (
     Case,
     Clock,
@@ -18,7 +19,6 @@ from attnbench.records import (
 )
 from attnbench.run import sweep as loop
 from attnbench.run.agenda import Agenda
-from attnbench.run.costs import PRODUCTS, Cost, Costs
 
 GIB = 1 << 30
 RATES = PRODUCTS * 1e9, 1e30  # by which a case of 10⁹ FLOPs is guessed to take a second
@@ -71,7 +71,7 @@ def sweep(machine, plan=PLAN, request=REQUEST, memory=GIB, start=None, watch=Non
     """The agenda of a sweep that has ended; `watch` are observers."""
     how = {"clock": machine.clock, "rates": RATES, **more}
     agenda = Agenda(request=request, plan=plan, memory_bytes=memory, **how)
-    loop.sweep(agenda, start or machine.start, machine.append, **(watch or {}))
+    loop.make_visits(agenda, start or machine.start, machine.append, **(watch or {}))
     return agenda
 
 

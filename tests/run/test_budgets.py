@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench.analysis.costs import CORE, PRODUCTS, Cost, Costs, peak_rates
 from attnbench.analysis.summary import summary
 from attnbench.records import Cause, Mode, Outcome, Part
-from attnbench.run.costs import CORE, PRODUCTS, Cost, Costs, peak_rates
 from attnbench.run.race import turns
 from tests import sweeps
 from tests.run.machine import Machine

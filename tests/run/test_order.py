@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
-from attnbench.run.order import LOADING_S, PEAKS_S, foresee
+from attnbench.run.foresee import LOADING_S, PEAKS_S, foresee
+from attnbench.store import journal
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
-from tests.run.stored import again, common_front, reached
+from tests.run.stored import OWN, again, common_front, plan_of, reached
 
 LENGTHS = tuple(2**k for k in range(7, 17))
 MODES = (Mode.INFERENCE, Mode.TRAINING)
@@ -126,6 +127,33 @@ def test_all_series_can_be_compared_far_within_a_budget(
     assert max(lengths[Mode.INFERENCE]["fastformer"]) == 65_536
     if budget_s / len(lengths[Mode.TRAINING]) > 100:
         assert max(lengths[Mode.TRAINING]["fastformer"]) == 65_536
+
+
+FOUR = (OWN, "fastformer", "linear_transformer", "transformer:sdpa")
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_a_module_of_ones_own_among_four_can_be_compared_far_in_five_minutes(share):
+    """Nothing is known of what it costs before it runs."""
+    lengths = reached(again(FIG2, FOUR, budget_s=300.0, share=share))
+    assert common_front(lengths[Mode.TRAINING]) >= 2048
+    assert common_front(lengths[Mode.INFERENCE]) >= 4096
+    assert {len(each) for each in lengths.values()} == {4}
+
+
+@pytest.mark.parametrize(
+    "mechanisms", [("fastformer", "transformer:sdpa"), FOUR], ids=["two", "four"]
+)
+def test_on_a_machine_at_half_speed_a_sweep_goes_as_far_as_a_dry_run_says(mechanisms):
+    """The rates that are assumed before any are measured are half of those of this machine."""
+    stored = journal.load(FIG2)
+    request = replace(stored.request, budget_s=300.0)
+    foretold = foresee(request, plan_of(stored, mechanisms), 24 * GIB)
+    lengths = reached(again(FIG2, mechanisms, budget_s=300.0, slower=2.0))
+    for front in foretold.fronts:
+        assert front.common / 2 <= common_front(lengths[front.mode]) <= 2 * front.common
+        far = max(set.union(*lengths[front.mode].values()))
+        assert front.far / 2 <= far <= 2 * front.far
 
 
 def test_all_series_grow_together_in_both_modes_before_one_goes_far():

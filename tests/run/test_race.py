@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from attnbench.devices import host
 from attnbench.records import Case, Cause, Clock, Level, Sample, Settings, Workload
-from attnbench.run.agenda import groups
+from attnbench.run.memory import groups
 from attnbench.run.process import LOST
 from attnbench.run.race import (
     CUT_OFF,

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 import msgspec
 import pytest
 
+from attnbench.analysis.costs import MARGIN, Cost, Costs
 from attnbench.devices.finding import find
 from attnbench.records import Case, Cause, Clock, Disturbance, Outcome, Part, Run, Sample
 from attnbench.run.agenda import Agenda
-from attnbench.run.costs import MARGIN, Cost, Costs
 from attnbench.store.schema import read_run
 from tests.run.machine import Machine
 from tests.run.sessions import GIB, PLAN, REQUEST, laps, outcomes, planned, slow_is, sweep
@@ -58,7 +58,7 @@ def test_a_block_is_reported_as_soon_as_its_series_were_timed():
             runs = runs_of[name]
             assert [run.round for run in runs] == list(range(number // 3 + 1))
             assert runs[-1].samples[0].seconds == pytest.approx(seconds)
-    assert runs_of == agenda.runs_of(block)
+    assert runs_of == {str(series): runs for series, runs in agenda.runs_of(block).items()}
 
 
 def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_longer_lengths():
@@ -109,7 +109,8 @@ def test_what_is_much_faster_in_a_later_round_is_suspect(first_s, later_s, said)
         )
         samples = tuple(sample._replace(**more) for sample in samples)
         run = Run(case=line.case.key, part=Part.TIME, round=round_, outcome=Outcome.OK)
-        return agenda.learn(line, replace(run, samples=samples)).notes.get("suspect", "")
+        agenda.record([line], [replace(run, samples=samples)])
+        return agenda.runs[run.case][round_].notes.get("suspect", "")
 
     assert learned(0, first_s) == ""
     assert learned(1, later_s) == said

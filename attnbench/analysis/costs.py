@@ -1,34 +1,30 @@
-"""What visits to cases take, in seconds and bytes: guessed at first, then learnt from runs.
+"""What cases take, in seconds and bytes: guessed at first, then learnt from runs.
 
 The first guess uses FLOPs, bytes and the machine's peak rates; every measured case improves the
 next prediction. One rule predicts all of it: `Costs.predicted`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from statistics import linear_regression, median
 from types import MappingProxyType
 from typing import TypeAlias
 
 from attnbench import modes
-from attnbench.devices.finding import find
 from attnbench.records import (
     PASSES,
-    Clock,
+    REHEARSED_S,
     Environment,
     Outcome,
     Part,
     Planned,
-    Request,
     Run,
-    Settings,
 )
-from attnbench.run.race import REHEARSED_S, turns
-from attnbench.statistics.curves import series_names
+from attnbench.statistics.curves import series_of
 
 Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
-Group: TypeAlias = tuple[str, ...]  # what is predicted, of cases that predict one another
+Group: TypeAlias = tuple[Hashable, ...]  # what is predicted, of cases that predict one another
 Known: TypeAlias = Sequence[tuple[Planned, float]]  # cases with a measured cost, short to long
 
 CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
@@ -44,7 +40,6 @@ ASSUMED: Rates = (64e9, 1e10)  # of a core
 SLOPE_LENGTHS = 3  # measured lengths from which the costs of an undeclared module are predicted
 COMPILE_S = 20.0  # loading and running torch.compile
 MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
-ENERGY_S = 4.0  # further seconds of a visit that also measures energy
 MARGIN = 1.1  # memory kept free, relative to the prediction
 
 
@@ -65,9 +60,11 @@ OVERHEAD_S = MappingProxyType({Cost.TIMING: 0.15, Cost.WEIGHING: 0.5})
 class Costs:
     """Seconds and bytes of the cases of a plan; every series is predicted from its own runs.
 
-    `names` gives the series of each case, `rates` the peaks of the machine. A process takes
-    `context_bytes` of the device before any tensor, and `start_s` before it can use it; of all that
-    it times only the first case has to wait.
+    plan:          the cases that are predicted, or predict others
+    rates:         peaks of the machine; None: assumed
+    context_bytes: what a process takes of the device before any tensor
+    start_s:       seconds before a process can use the device; of all cases that it times only the
+                   first one has to wait
     """
 
     def __init__(
@@ -77,24 +74,31 @@ class Costs:
         context_bytes: float = 0.0,
         start_s: float = 0.0,
     ) -> None:
-        self.names, self.rates = series_names(plan), rates or ASSUMED
+        self.series = series_of(plan)  # by the key of the case
+        self.rates = rates or ASSUMED
         self.context_bytes = context_bytes
-        share_s = start_s * len({*self.names.values()}) / max(1, len(self.names))
+        share_s = start_s * len({*self.series.values()}) / max(1, len(self.series))
         self.start_s = {Cost.TIMING: share_s, Cost.WEIGHING: start_s}
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
-        self.visits: dict[tuple[str, float], float] = {}  # predicted since anything was measured
 
     def learn(self, planned: Planned, run: Run) -> None:
-        """Take a run into account; of all visits to a case, the shortest."""
+        """Take a run into account; of all that were made of a case, the shortest.
+
+        Of a run that has no laps, or took no time to measure memory, as in a dry run, nothing is
+        learnt.
+        """
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.take(Cost.BYTES, planned, peak)
-        if run.outcome is not Outcome.OK or (run.part is Part.TIME and not run.samples):
+        measured = run.samples if run.part is Part.TIME else run.elapsed_s
+        if run.outcome is not Outcome.OK or not measured:
             return
         if run.part is Part.TIME:
-            besides, ran_s = Cost.TIMING, self.learn_laps(planned, run)
+            besides = Cost.TIMING
+            ran_s = self.learn_laps(planned, run)
         else:
-            besides, ran_s = Cost.WEIGHING, self.weighing_s(planned)
+            besides = Cost.WEIGHING
+            ran_s = self.weighing_s(planned)
         known = self.known.get(self.groups(planned, besides)[0], {})
         least_s = known[run.case][1] if run.case in known else math.inf
         self.take(besides, planned, min(least_s, max(0.0, run.elapsed_s - ran_s)))
@@ -111,7 +115,6 @@ class Costs:
 
     def take(self, what: Cost, planned: Planned, cost: float) -> None:
         """Take a measured cost into account, in place of an earlier one of the case."""
-        self.visits.clear()
         for group in self.groups(planned, what):
             self.known.setdefault(group, {})[planned.case.key] = planned, cost
 
@@ -120,7 +123,8 @@ class Costs:
 
         No step is predicted from passes, nor passes from steps, and bytes by the same form alone.
         """
-        series, mode = self.names[planned.case.key], planned.case.workload.mode
+        series = self.series[planned.case.key]
+        mode = planned.case.workload.mode
         if what is Cost.BYTES:
             return ((what, series, mode, planned.case.form),)
         kind = "passes" if mode in PASSES else "steps"
@@ -200,33 +204,12 @@ class Costs:
         """Seconds of measuring the memory of a case."""
         return self.predicted(Cost.WEIGHING, planned) + self.weighing_s(planned)
 
-    def visit_s(self, planned: Planned, settings: Settings, wall_s: float = 0.0) -> float:
-        """Seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        key = planned.case.key, settings.sample_s
-        if key in self.visits and not wall_s:
-            return self.visits[key]
-        each_s = took_s = wall_s or self.wall_s(planned)
-        if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
-            each_s = self.iteration_s(planned)
-        warm_ups = 1 + min(max(0.0, settings.warmup_s / max(each_s, 1e-9) - 1), 10)
-        iterations_s = took_s * (warm_ups + turns(each_s, settings).total)
-        visit_s = self.predicted(Cost.TIMING, planned) + ENERGY_S * settings.energy + iterations_s
-        if not wall_s:
-            self.visits[key] = visit_s
-        return visit_s
-
 
 def peak_rates(here: Environment) -> Rates | None:
     """The measured ones of a machine; None where they were not measured."""
     if not here.matmul_flops or not here.copy_bytes:
         return None
     return here.matmul_flops, here.copy_bytes
-
-
-def assumed_rates(request: Request) -> Rates:
-    """Those of the kind of device, before any machine was measured."""
-    device = find(request.device)
-    return device.flops_per_s(request.settings.threads), device.bytes_per_s
 
 
 def by_slope(planned: Planned, curve: Known) -> float:
