@@ -12,6 +12,7 @@ from attnbench.errors import CannotRun, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
+from attnbench.records.messages import DescribeMachine, Failure
 from attnbench.run.agenda import Agenda
 from attnbench.run.costs import peak_rates
 from attnbench.run.pace import Pace
@@ -116,11 +117,11 @@ def environment(
     server: Pool, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
 ) -> Environment:
     """This machine as a worker sees it, with measured peak rates. Raises `CannotRun`."""
-    about: dict[str, Any] = {"device": device, "threads": threads, "dtypes": dtypes}
-    answer = server.ask(PEAKS_TIMEOUT_S, do="environment", **about)
-    if answer["outcome"] != "ok":
-        raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")
-    return Environment(**answer["environment"])
+    question = DescribeMachine(device=device, threads=threads, dtypes=dtypes)
+    answer = server.ask(question, PEAKS_TIMEOUT_S)
+    if isinstance(answer, Failure):
+        raise CannotRun(f"no worker process could be started: {answer.reason}")
+    return answer.environment
 
 
 def store_options(folder: Path, options_file: bytes) -> None:

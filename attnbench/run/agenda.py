@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from attnbench import units
 from attnbench.devices.finding import find
@@ -23,6 +22,8 @@ from attnbench.records import (
     Settings,
     Workload,
 )
+from attnbench.records.notes import Note
+from attnbench.records.outcomes import OUTCOMES
 from attnbench.run.costs import MARGIN, Cost, Costs, Rates, assumed_rates
 from attnbench.run.race import next_pair
 from attnbench.statistics.laps import Laps, by_pair, sweep_slope
@@ -39,11 +40,6 @@ SHORT = 1 / 8  # share of a run's samples that an iteration to be examined again
 # The fastest of so many laps of the first round may take so many times as long as the slowest one
 # of a later round: caches, clocks and other programs change it less
 LEAST_LAPS, LESS = 2, 3.0
-# what ends a curve, if it was measured at a shorter length
-ENDS = MappingProxyType({
-    Outcome.OOM: (Cause.OOM, "ran out of memory"),
-    Outcome.TIMEOUT: (Cause.TIMEOUT, "timed out"),
-})  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -158,9 +154,10 @@ class Agenda:
         for other, run in self.on_curve(planned):
             # of several fixed batches; c // N · N is more than c / 2
             shorter = other.seq_len < w.seq_len and other.tokens <= 2 * w.tokens
-            if shorter and run.outcome in ENDS:
-                cause, ended = ENDS[run.outcome]
-                return cause, f"not run: already {ended} at N = {units.count(other.seq_len)}"
+            row = OUTCOMES[run.outcome]
+            if shorter and row.beyond is not None:
+                reason = f"not run: already {row.already} at N = {units.count(other.seq_len)}"
+                return row.beyond, reason
         needed_bytes = self.costs.needed_bytes(planned)
         if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Cost.BYTES):
             most, needed = units.size(int(self.memory_bytes)), units.size(needed_bytes / MARGIN)
@@ -212,7 +209,7 @@ class Agenda:
             timed = (w.seq_len for w, run in runs if run.outcome is Outcome.OK)
             short = self.costs.iteration_s(planned) <= SHORT * self.settings.sample_s
             return short and length <= min(timed, default=length)
-        examined = (w.seq_len for w, run in runs if "examined" in run.notes)
+        examined = (w.seq_len for w, run in runs if Note.EXAMINED in run.notes)
         return length >= FAR * max(examined, default=0)
 
     def with_sign(self, planned: Planned, run: Run) -> Run:
@@ -227,8 +224,8 @@ class Agenda:
         if len(before_s) < LEAST_LAPS or not now_s or min(before_s) <= LESS * max(now_s):
             return run
         sign = f"took more than {LESS:g} times as long in the first round as in a later one"
-        signs = dict.fromkeys(filter(None, [*run.notes.get("suspect", "").split("; "), sign]))
-        return replace(run, notes={**run.notes, "suspect": "; ".join(signs)})
+        signs = dict.fromkeys(filter(None, [*run.notes.get(Note.SUSPECT, "").split("; "), sign]))
+        return replace(run, notes={**run.notes, Note.SUSPECT: "; ".join(signs)})
 
     def on_curve(self, planned: Planned) -> Iterator[tuple[Workload, Run]]:
         """What was measured of the time of all lengths of a case's curve."""
@@ -317,7 +314,7 @@ def together(before: Run, run: Run) -> Run:
     """A run with the laps that a later race of its round added, or what became of that."""
     notes = dict(before.notes)
     if run.outcome is not Outcome.OK:
-        notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
+        notes[Note.LATER] = f"{run.outcome} in a later race of its round: {run.reason}"
     samples, elapsed_s = before.samples + run.samples, before.elapsed_s + run.elapsed_s
     return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
 

@@ -6,13 +6,14 @@ replace them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
 from attnbench.records import Block, Cause, Part, Planned, Run
+from attnbench.records.messages import Build, Failure, MeasureMemory, Weighed, of_case
 from attnbench.run import order
 from attnbench.run.agenda import Agenda
 from attnbench.run.pace import Pace
@@ -78,12 +79,12 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
     """Race cases that fit into memory together, and learn from their runs."""
     names = {agenda.series(planned): planned for planned in cases}
     builds = {
-        name: {
-            **asdict(planned.case),
+        name: Build(
+            **of_case(planned.case),
             **agenda.settings.worker_settings,
-            "filled": planned.filled,
-            "suspicious": agenda.is_suspicious(planned),
-        }
+            filled=planned.filled,
+            suspicious=agenda.is_suspicious(planned),
+        )
         for name, planned in names.items()
     }
     if any(map(agenda.is_crowded, cases)):
@@ -108,7 +109,7 @@ def run_of_race(agenda: Agenda, planned: Planned, entry: Entry) -> Run:
         planned,
         Part.TIME,
         agenda.round,
-        entry.failed or entry.finished,
+        entry.ending,
         samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
         elapsed_s=entry.elapsed_s,
     )
@@ -120,16 +121,17 @@ def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
     A profiler that has run makes a process slower.
     """
     name, begun, left_s = agenda.series(planned), agenda.clock(), agenda.left_s()
-    answer = CUT_OFF
+    answer: Weighed | Failure = CUT_OFF
     if left_s > 0:
         processes.observe(f"{name}, memory")
         if agenda.is_crowded(planned):
             processes.end(processes.running)
-        about = {**asdict(planned.case), "filled": planned.filled}
+        question = MeasureMemory(**of_case(planned.case), filled=planned.filled)
         limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
         start = partial(processes.start, name, measures_memory=True)
-        answer = ask_fresh(start, limit_s, do="measure_memory", **about)
-    if answer is CUT_OFF or (answer["outcome"] == "timeout" and agenda.left_s() <= 0):
+        answer = ask_fresh(start, question, limit_s)
+    late = isinstance(answer, Failure) and answer.is_timeout and agenda.left_s() <= 0
+    if answer is CUT_OFF or late:
         agenda.over_budget = True
         return []
     run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun)
