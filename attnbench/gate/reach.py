@@ -61,10 +61,10 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
             continue  # some text only looks like a card
         files = {name.rpartition(":")[0]}
         for answer in (base, head):
-            files |= {*loaded(answer).files}
+            files |= {*answer.files}
         covered[name] = {file for file in files if not file.startswith(PEERS)}
         if outcome(base) != outcome(head) or covered[name] & {*changes}:
-            reached[name] = loaded(head).forms
+            reached[name] = () if isinstance(head, Failure) else head.forms
     code = {path for path in changes if path.endswith(".py")}.difference(*covered.values())
     return Reach(reached=reached, known=len(covered), uncovered=tuple(sorted(code)))
 
@@ -72,11 +72,6 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
 def outcome(answer: Origins | Failure) -> str:
     """How a process ended that was asked what it loads."""
     return answer.outcome if isinstance(answer, Failure) else Outcome.OK
-
-
-def loaded(answer: Origins | Failure) -> Origins:
-    """What a process loads; nothing where it failed."""
-    return Origins() if isinstance(answer, Failure) else answer
 
 
 def contained(tree: Path) -> Iterator[str]:

@@ -20,7 +20,7 @@ class Answering:
         """What a question in plain data gives, in plain data; an exception becomes a failure."""
         try:
             question = read_question({"do": do, **asked})
-            answer: Answer = getattr(self, do)(question)
+            answer: Answer | Failure = getattr(self, do)(question)
             return written(answer)
         except (Exception, SystemExit) as error:
             return written(failure(error))

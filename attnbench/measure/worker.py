@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 from msgspec import UNSET
+from msgspec.structs import replace as with_fields
 
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device
 from attnbench.measure import allocator, parity
-from attnbench.measure.answering import Answering
+from attnbench.measure.answering import Answering, failure
 from attnbench.measure.built import Built
 from attnbench.measure.cards import Cards, sources
 from attnbench.measure.environment import environment
@@ -33,6 +34,7 @@ from attnbench.records.messages import (
     Build,
     Compared,
     DescribeMachine,
+    Failure,
     Finish,
     Finished,
     Lap,
@@ -96,12 +98,19 @@ class Worker(Answering):
         card = self.cards.find(mechanism)
         return tuple(name for name in card.own_forms if not card.forms[name].compiles)
 
-    def loads(self, question: Loads) -> Origins:
-        """The forms of a mechanism, and the files of the tree that are loaded."""
+    def loads(self, question: Loads) -> Origins | Failure:
+        """The forms of a mechanism, and the files of the tree that are loaded.
+
+        Those are told too where it cannot be loaded.
+        """
         find(question.device)
-        forms = self.forms(question.mechanism)
+        answer: Origins | Failure
+        try:
+            answer = Origins(forms=self.forms(question.mechanism))
+        except (Exception, SystemExit) as error:
+            answer = failure(error)
         files = sources(self.cards.tree) if self.cards.tree else ()
-        return Origins(forms=forms, files=files)
+        return with_fields(answer, files=files)
 
     def build(self, question: Build | Trace) -> Warm:
         """Build a case, check one iteration, and warm up."""

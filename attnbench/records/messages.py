@@ -43,8 +43,8 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     `outcome` is none but `ok`, or `MISSING` where a source tree lacks what was asked for. The
     `cause` is `KILLED` if something other than the process's own code may have ended it. `error` is
-    the name of the class in `errors` that the process raised, if it did. Raises `ValueError` for
-    another outcome.
+    the name of the class in `errors` that the process raised, if it did. `files` are those that
+    `Loads` asked about, as far as they were loaded. Raises `ValueError` for another outcome.
     """
 
     outcome: str
@@ -52,6 +52,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     cause: Cause | None = None
     notes: Mapping[str, str] = {}
     error: str = ""
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.outcome not in NOT_OK:

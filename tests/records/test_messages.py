@@ -117,6 +117,9 @@ def test_a_failure_of_another_version_is_understood():
     failed = read_answer({"outcome": "missing", "reason": "no such form"}, Finish())
     assert failed == Failure(outcome="missing", reason="no such form")
     assert read_answer(json.loads(json.dumps(written(failed))), Finish()) == failed
+    loads = Loads(mechanism="linear", device="cpu")
+    broken = read_answer({"outcome": "failed", "reason": "no", "files": ["a.py"]}, loads)
+    assert broken == Failure(outcome="failed", reason="no", files=("a.py",))
 
 
 def test_every_question_names_the_class_of_its_answer():
