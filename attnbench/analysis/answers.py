@@ -15,13 +15,8 @@ from attnbench.analysis.standings import (
 )
 from attnbench.analysis.suspects import rankable
 from attnbench.metrics import MEMORY, STATE, TIME
-from attnbench.records import Cause, Outcome
-
-# outcomes and causes that bound the length of a series; the others say nothing about it
-LIMITS = frozenset({
-    *(Outcome.OOM, Cause.OOM, Cause.MEMORY_LIMIT),
-    *(Outcome.TIMEOUT, Cause.TIMEOUT, Cause.CASE_TIMEOUT),
-})  # fmt: skip
+from attnbench.records import Outcome
+from attnbench.records.outcomes import ending
 
 FAR = 4  # times the common front, beyond which a report says how far each series went
 
@@ -45,7 +40,7 @@ class Unmeasured:
     @property
     def is_limit(self) -> bool:
         """Whether the series hits a limit of memory or time at the first of these lengths."""
-        return (self.cause or self.outcome) in LIMITS
+        return ending(self.outcome, self.cause).limit
 
 
 @dataclass(frozen=True, kw_only=True)

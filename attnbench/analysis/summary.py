@@ -28,6 +28,7 @@ from attnbench.records import (
     canonical,
     options_text,
 )
+from attnbench.records.notes import Note, column_notes
 from attnbench.statistics.curves import series_names, size_names
 from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 
@@ -35,13 +36,12 @@ from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 Frame = pd.DataFrame
 Row = pd.Series
 
+NOTED = column_notes()
+
 DEVICE_TIME = "device time"  # in place of a `Clock`
 
 # what is known of a case before it runs, unless its module has no card
 WORK = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
-
-# notes that become columns: lists of names, joined by ", "
-NOTED = ("attention_kernel", "number_types", "arithmetic", "uncounted")
 
 # seconds of one iteration, from a sample
 SAMPLED: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
@@ -99,7 +99,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         _identity(planned, names[planned.case.key], sweep.request.batch_tokens)
         | {"sizes": sizes[planned.case.key]}
         | _ending(planned, own)
-        | {name: next((r.notes[name] for r in own if name in r.notes), "") for name in NOTED}
+        | _noted(own)
         | timed_by
         | _columns(estimates, planned.case.workload)
         | {
@@ -120,6 +120,14 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     signs = suspects(sweep.runs, names, too_fast(found, sweep))
     found = found.assign(suspect=[signs.get(series, "") for series in found.get("series", [])])
     return found if found.empty else _per_layer(found)
+
+
+def _noted(runs: Sequence[Run]) -> dict[str, str]:
+    """The notes of a case that are columns, each of its first run that has it, or empty."""
+    return {
+        note.value: next((run.notes[note] for run in runs if note in run.notes), "")
+        for note in column_notes()
+    }
 
 
 def _per_layer(cases: pd.DataFrame) -> pd.DataFrame:
@@ -242,7 +250,7 @@ def launch_bound(runs: Sequence[Run]) -> bool:
 
 def shows_launches(run: Run) -> bool:
     """Whether the device time of a run includes launches that could not be hidden."""
-    return "launches" in run.notes
+    return Note.LAUNCHES in run.notes
 
 
 def _values(runs: Sequence[Run]) -> dict[str, float]:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from attnbench import units
 from attnbench.records import Run
+from attnbench.records.notes import Note
 
 LEAK = 1 << 16  # bytes that an iteration leaves allocated, above which a series leaks
 SHOWS_LAUNCHES = "its time includes launches, which could not be hidden"  # why it has no rank
@@ -19,7 +20,9 @@ def suspects(
     kept: dict[str, float] = {}
     for run in runs:
         name = names.get(run.case, run.case)
-        found.setdefault(name, {}).update(dict.fromkeys(run.notes.get("suspect", "").split("; ")))
+        found.setdefault(name, {}).update(
+            dict.fromkeys(run.notes.get(Note.SUSPECT, "").split("; "))
+        )
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     for name, kept_bytes in kept.items():
         if kept_bytes > LEAK:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from attnbench.modes import find
 from attnbench.records import Block, Run
+from attnbench.records.notes import Note
 from attnbench.statistics.laps import by_pair
 
 
@@ -32,7 +33,7 @@ def timed(
     that includes a GPU's launches has no ratio. `depths` are the layers of stacks, whose times are
     those of a layer.
     """
-    suspect = {name for name, own in runs.items() if any("suspect" in r.notes for r in own)}
+    suspect = {name for name, own in runs.items() if any(Note.SUSPECT in r.notes for r in own)}
     runs = {name: own for name, own in runs.items() if name not in suspect}
     new = [name for name in series if len(runs.get(name, ())) == 1]
     if not new:
@@ -48,7 +49,7 @@ def timed(
     for name, own in runs.items():
         seconds = [*laps[name].values()] or [s.seconds for run in own for s in run.samples]
         times[name] = scale * median(seconds) / depths.get(name, 1)
-    launched = {name for name, own in runs.items() if any("launches" in r.notes for r in own)}
+    launched = {name for name, own in runs.items() if any(Note.LAUNCHES in r.notes for r in own)}
     first = min(times, key=lambda name: (name in launched, times[name]))
     return [
         Timed(

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from attnbench import units
 from attnbench.analysis.summary import Frame, shows_launches, timed_runs
 from attnbench.records import AWAY, ITEM_BYTES, OTHERS, Clock, Planned, Sweep
+from attnbench.records.notes import NOTES, Note
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.units import many, percent
@@ -58,10 +59,10 @@ def _when(true: Callable[[Sweep], bool]) -> Test:
     return lambda found: [()] if true(found.sweep) else []
 
 
-def _noted(kind: str) -> Test:
+def _noted(kind: Note) -> Test:
     """The series, note and package of each run that has a note of this kind."""
     return lambda found: (
-        (found.names.get(run.case, run.case), run.notes[kind], run.notes.get("package", ""))
+        (found.names.get(run.case, run.case), run.notes[kind], run.notes.get(Note.PACKAGE, ""))
         for run in found.sweep.runs
         if kind in run.notes
     )
@@ -81,14 +82,14 @@ def _missing_shards(found: Found) -> Iterator[Values]:
 
 
 def _causal(found: Found) -> Iterable[Values]:
-    seen = {run.case for run in found.sweep.runs if "causal" in run.notes}
+    seen = {run.case for run in found.sweep.runs if Note.CAUSAL in run.notes}
     return zip(mixed_causality(found.sweep.plan, seen))
 
 
 def _unexamined(found: Found) -> Iterable[Values]:
     """Series of which no run could be examined."""
-    examined = {series for series, *_ in _noted("examined")(found)}
-    return (values for values in _noted("unexamined")(found) if values[0] not in examined)
+    examined = {series for series, *_ in _noted(Note.EXAMINED)(found)}
+    return (values for values in _noted(Note.UNEXAMINED)(found) if values[0] not in examined)
 
 
 def _uncounted(found: Found) -> Iterable[Values]:
@@ -139,8 +140,8 @@ def _clocks(found: Found) -> Iterable[Values]:
 
 def _throttled(found: Found) -> Iterator[Values]:
     timed = timed_runs(found.sweep.runs)
-    reasons = Counter(filter(None, (run.notes.get("throttle") for run in timed)))
-    reasons["a clock far below its maximum"] += sum("clock" in run.notes for run in timed)
+    reasons = Counter(filter(None, (run.notes.get(Note.THROTTLE) for run in timed)))
+    reasons["a clock far below its maximum"] += sum(Note.CLOCK in run.notes for run in timed)
     if parts := "; ".join(f"{by} in {many(runs, 'run')}" for by, runs in reasons.items() if runs):
         yield (parts,)
 
@@ -178,7 +179,11 @@ def _single_round(found: Found) -> Iterator[Values]:
         yield ()
 
 
-DEPENDS = "; times and results may depend on it"
+def _warned(*kinds: Note) -> dict[str, tuple[Test, str]]:
+    """The test and the sentence of notes of which each is a warning by itself."""
+    return {kind.value: (_noted(kind), NOTES[kind].warning) for kind in kinds}
+
+
 # kinds of warnings, the most serious first: the test and the sentence of each
 WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
     "shards": (_missing_shards, "incomplete: {} of {}; missing {}; attnbench merge adds them"),
@@ -192,14 +197,12 @@ WARNINGS: Mapping[str, tuple[Test, str]] = MappingProxyType({
                                      if OTHERS in s.notes),
                    "other processes used the GPU when the sweep began: {}"),
     "causality": (_causal, "{}"),
-    "suspect": (_marked("suspect"), "{} {}: it is shown, and not ranked"),
-    "changed": (_noted("changed"), "{} changed {}" + DEPENDS),
-    **{kind: (_noted(kind), "{} {}" + DEPENDS) for kind in ("odd", "processes", "later")},
-    "unexamined": (_unexamined, "{} {}"),
-    "garbage": (_noted("garbage"), "{} {}"),
-    "departs": (_noted("departs"), "{0} ({2}) departs from the equations: {1}"),
+    "suspect": (_marked("suspect"), NOTES[Note.SUSPECT].warning),
+    **_warned(Note.CHANGED, Note.ODD, Note.PROCESSES, Note.LATER),
+    "unexamined": (_unexamined, NOTES[Note.UNEXAMINED].warning),
+    **_warned(Note.GARBAGE, Note.DEPARTS),
     "uncounted": (_uncounted, "the peaks of {} miss memory outside of torch: {}"),
-    "energy": (_noted("energy"), "energy was not measured: {1}"),
+    **_warned(Note.ENERGY),
     "types": (_types, "{} computed in {}, through autocast or its own casts; compare its costs"
                       " with others in that type, not {}"),
     "arithmetic": (_marked("arithmetic"),

@@ -3,11 +3,9 @@
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.api import measuring
@@ -19,10 +17,12 @@ from attnbench.records import (
     Kernel,
     Level,
     Option,
+    Outcome,
     Request,
     Row,
     Selection,
 )
+from attnbench.records.messages import Attempted, Failure, Fit, MakeAttempt
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import Progress
@@ -33,6 +33,7 @@ from attnbench.workloads.presets import expand
 from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import request
 
+JUDGING = "attnbench.measure.judge_worker"  # the module of its processes
 LENGTHS = "512..8k:x4"
 LIMIT_S = 900.0  # of all attempts, without a budget
 PANEL = 0.5  # share of the budget that attempts may take; the race gets the rest
@@ -206,31 +207,30 @@ class Judging:
         """How the function is called. Raises `CannotRun`."""
         own, first = self.question.own, self.request
         limit_s = min(LIMIT_S, self.left_s)
-        causal = self.options.get("causal")
+        question = Fit(
+            mechanism=own.name,
+            form=str(own.form),
+            options=dict(own.options),
+            dtype=first.dtype,
+            device=first.device,
+            width=first.width,
+            heads=first.heads,
+            lengths=tuple((length, self.batch(length)) for length in first.lengths),
+            causal=self.options.get("causal"),
+            chosen=self.chosen,
+        )
         with self.process() as process:
-            answer = process.ask(
-                limit_s,
-                do="fitted",
-                mechanism=own.name,
-                form=own.form,
-                options=dict(own.options),
-                dtype=first.dtype,
-                device=first.device,
-                width=first.width,
-                heads=first.heads,
-                lengths=[(length, self.batch(length)) for length in first.lengths],
-                causal=causal,
-                chosen=self.chosen,
-            )
-        if answer["outcome"] == "timeout":
+            answer = process.ask(question, limit_s)
+        if not isinstance(answer, Failure):
+            return answer.kernel
+        if answer.is_timeout:
             raise CannotRun(f"{own} cannot be judged: it gave no answer within {limit_s:.0f} s")
-        if answer["outcome"] != "ok":
-            raise CannotRun(f"{own} cannot be judged: {answer['reason']}")
-        return msgspec.convert(answer["kernel"], Kernel)
+        raise CannotRun(f"{own} cannot be judged: {answer.reason}")
 
     def process(self) -> Process:
         """A fresh process, which runs code of the function."""
-        return self.server.process(limit_bytes=self.request.settings.memory_limit_bytes)
+        limit_bytes = self.request.settings.memory_limit_bytes
+        return self.server.process(module=JUDGING, limit_bytes=limit_bytes)
 
     def batch(self, length: int) -> int:
         """The sequences of a batch in the race."""
@@ -343,35 +343,34 @@ class Attempts:
         )
         limit_s = min(self.left_s, max(AT_LEAST_S, OVERTIME * self.longest_s))
         answer = self.asked(process, attempt, limit_s)
-        if answer["outcome"] == "ok" and answer["row"] is None:
+        if isinstance(answer, Failure):
+            self.learn(self.unanswered(attempt, answer, limit_s))
+            return False
+        row = answer.row
+        if row is None:
             return True
-        if answer["outcome"] == "ok":
-            row = msgspec.convert(answer["row"], Row)
-            self.changed = answer["changed"] or self.changed
-            if row.finding is Finding.REFUSED and attempt.gradients and too_large(row):
-                return self.attempt(process, replace(attempt, gradients=False))
-        else:
-            row = self.unanswered(attempt, answer, limit_s)
+        self.changed = answer.changed or self.changed
+        if row.finding is Finding.UNTRIED and attempt.gradients:  # memory ran out
+            return self.attempt(process, replace(attempt, gradients=False))
         self.learn(row)
-        return bool(answer["outcome"] == "ok")
+        return True
 
-    def asked(self, process: Process, attempt: Attempt, limit_s: float) -> Mapping[str, Any]:
+    def asked(self, process: Process, attempt: Attempt, limit_s: float) -> Attempted | Failure:
         """The answer of a process about an attempt."""
         own, first = self.judging.question.own, self.judging.request
         options: dict[str, Option] = {**dict(own.options), **self.kernel.options}
+        question = MakeAttempt(
+            mechanism=own.name,
+            form=str(own.form),
+            options=options,
+            device=first.device,
+            attempt=attempt,
+            left_s=limit_s / 4,
+        )
         try:
-            return process.ask(
-                limit_s,
-                do="attempted",
-                mechanism=own.name,
-                form=own.form,
-                options=options,
-                device=first.device,
-                attempt=asdict(attempt),
-                left_s=limit_s / 4,
-            )
+            return process.ask(question, limit_s)
         except OverBudget:
-            return {"outcome": "timeout"}
+            return Failure(outcome=Outcome.TIMEOUT)
 
     def learn(self, row: Row) -> None:
         """Keep a row, and what it took."""
@@ -400,27 +399,22 @@ class Attempts:
             return attempt, f"it would take about {expected_s:.0f} s; raise --budget"
         return attempt, ""
 
-    def unanswered(self, attempt: Attempt, answer: Mapping[str, Any], limit_s: float) -> Row:
+    def unanswered(self, attempt: Attempt, failure: Failure, limit_s: float) -> Row:
         """The row of an attempt whose process gave no answer, or ended."""
-        if answer["outcome"] == "timeout":
+        if failure.is_timeout:
             self.hangs += 1
             if beyond(attempt) or limit_s < AT_LEAST_S:
                 reason = f"no answer after {limit_s:.0f} s; raise --budget"
                 return without(attempt, Finding.UNTRIED, reason)
             return without(attempt, Finding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
-        if answer["outcome"] == "oom":
-            return without(attempt, Finding.UNTRIED, str(answer["reason"]))
-        return without(attempt, Finding.FAILED, str(answer["reason"]))
+        if failure.is_out_of_memory:
+            return without(attempt, Finding.UNTRIED, failure.reason)
+        return without(attempt, Finding.FAILED, failure.reason)
 
 
 def work(attempt: Attempt) -> int:
     """Steps of a kernel that compares all pairs of tokens, of an attempt."""
     return attempt.batch * attempt.tokens**2 * attempt.width
-
-
-def too_large(row: Row) -> bool:
-    """Whether memory ran out."""
-    return "memory" in row.reason.lower()
 
 
 def without(attempt: Attempt, finding: Finding, reason: str) -> Row:

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from attnbench.analysis.costs import peak_rates
 from attnbench.devices.host import quietest_core
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
+from attnbench.records.messages import DescribeMachine, Failure
 from attnbench.run.agenda import Agenda
 from attnbench.run.pace import Pace
 from attnbench.run.pool import TORCH, Pool
@@ -140,11 +140,11 @@ def environment(
     threads: of each process
     dtypes:  number types of which the rates are measured
     """
-    about: dict[str, Any] = {"device": device, "threads": threads, "dtypes": dtypes}
-    answer = pool.ask(PEAKS_TIMEOUT_S, do="environment", **about)
-    if answer["outcome"] != "ok":
-        raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")
-    return Environment(**answer["environment"])
+    question = DescribeMachine(device=device, threads=threads, dtypes=dtypes)
+    answer = pool.ask(question, PEAKS_TIMEOUT_S)
+    if isinstance(answer, Failure):
+        raise CannotRun(f"no worker process could be started: {answer.reason}")
+    return answer.environment
 
 
 def store_options(folder: Path, options_file: bytes) -> None:

@@ -75,7 +75,9 @@ def model(
         given["models"] = in_a_row(chosen, given)
     warn_unchecked(about)
     show = partial(shown, about.type, found, json_)
-    sweep.sweep_with(given, shard=shard, out=out, resume=resume, trace=trace, dry_run=dry_run, show=show)
+    sweep.sweep_with(
+        given, shard=shard, out=out, resume=resume, trace=trace, dry_run=dry_run, show=show
+    )
 
 
 def usual(given: Mapping[str, Any]) -> dict[str, str]:

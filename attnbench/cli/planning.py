@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from attnbench.api.measuring import first_reason
@@ -15,6 +14,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import split
 from attnbench.fleet.folder import script
 from attnbench.records import Case, Planned, Request
+from attnbench.records.messages import Failure, Trace, of_case
 from attnbench.render.cases import plan_data, plan_table, plan_total
 from attnbench.run.foresee import foresee
 from attnbench.run.pool import Pool
@@ -73,11 +73,11 @@ def trace(
     case, part = found[0].case, server.folder / "trace.json"
     if found[0].refusal:
         raise CannotRun(f"--trace {wanted}: {found[0].refusal}")
-    asked = {**request.settings.worker_settings, **asdict(case), "path": str(part)}
+    question = Trace(**of_case(case), **request.settings.worker_settings, path=str(part))
     with server.process(limit_bytes=request.settings.memory_limit_bytes) as worker:
-        answer = worker.ask(request.case_timeout_s or math.inf, do="trace", **asked)
-    if answer["outcome"] != "ok":
-        raise CannotRun(f"--trace {wanted}: {answer['outcome']}: {answer['reason']}")
+        answer = worker.ask(question, request.case_timeout_s or math.inf)
+    if isinstance(answer, Failure):
+        raise CannotRun(f"--trace {wanted}: {answer.outcome}: {answer.reason}")
     label = re.sub(r"[^\w.=-]+", "-", str(case))[-200:].strip("-")
     output.fill(folder, {f"trace-{label}.json": part.read_bytes()}, then=output.ELSEWHERE)
     console.err().print(f"the trace is {folder}/trace-{label}.json; ui.perfetto.dev shows it")

@@ -337,15 +337,16 @@ def measured(
     from attnbench.gate.check import against_revision
     from attnbench.measure.pytest_worker import HEAD, kept_trials
     from attnbench.records import Selection
+    from attnbench.records.messages import Failure, RunTests
     from attnbench.workloads.axes import seconds
 
     budget_s = seconds(config.getoption("attnbench_budget"), BUDGET_OPTION)
     begun = time.monotonic()
     runner.observe("running the tests once")
     with runner.within(budget_s), runner.loaded(HEAD, place.root) as worker:
-        answer = worker.ask(budget_s or FOREVER_S, do="tried")
-    if answer["outcome"] != "ok":
-        raise CannotRun(f"the tests did not run in a process of their own: {answer['reason']}")
+        answer = worker.ask(RunTests(), budget_s or FOREVER_S)
+    if isinstance(answer, Failure):
+        raise CannotRun(f"the tests did not run in a process of their own: {answer.reason}")
     trials = kept_trials(runner.server.folder, HEAD)
     untimed = dict[str, str]()
     for name in names:

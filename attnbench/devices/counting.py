@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from attnbench.records.notes import Note
+
 # torch runs compiled code as written while a dispatch mode is active
 FUSED = "not counted, nor bytes moved: torch.compile fuses operators"
 
@@ -32,7 +34,7 @@ class Counter(TorchDispatchMode):
     def notes(self) -> dict[str, str]:
         """`number_types`: those in which operators gave their results, for `Run.notes`."""
         names = sorted(str(dtype).removeprefix("torch.") for dtype in self.types)
-        return {"number_types": ", ".join(names)} if names else {}
+        return {Note.NUMBER_TYPES: ", ".join(names)} if names else {}
 
     def __torch_dispatch__(
         self,

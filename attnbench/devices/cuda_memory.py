@@ -10,6 +10,7 @@ from torch.autograd.profiler import profile
 from attnbench.devices import kernels, nvml
 from attnbench.devices.counting import FUSED, Counter
 from attnbench.devices.protocol import Unavailable, ValuesAndNotes
+from attnbench.records.notes import Note
 
 
 def profile_memory(build: Callable[[], Any], uuid: str) -> ValuesAndNotes:
@@ -57,7 +58,7 @@ def profile_memory(build: Callable[[], Any], uuid: str) -> ValuesAndNotes:
     values |= process
     notes |= hidden
     if subject.compiles:
-        notes["operators"] = FUSED
+        notes[Note.OPERATORS] = FUSED
     else:
         with Counter() as counter:
             iterate(lambda phase: None)
@@ -76,7 +77,7 @@ def process_bytes(uuid: str) -> ValuesAndNotes:
     try:
         held = nvml.process_bytes(uuid)
     except Unavailable as error:
-        return {}, {"nvml": str(error)}
+        return {}, {Note.NVML: str(error)}
     context = held - torch.cuda.memory_reserved()
     return {"device_process_bytes": held, "context_bytes": context}, {}
 

@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, supported_activities
 
 from attnbench.devices.protocol import ValuesAndNotes
 from attnbench.records import SPLIT
+from attnbench.records.notes import Note
 
 FORWARD = r"(?!\S*(?:backward|bwd))"
 TORCH_ATTENTION = re.compile(rf"{FORWARD}aten::_(scaled_dot_product_\w+)")
@@ -42,7 +43,7 @@ def operators(names: Iterable[str]) -> dict[str, str]:
     known = set(names)
     for pattern in (TORCH_ATTENTION, OTHER_ATTENTION):
         if found := {match[1] for name in known if (match := pattern.fullmatch(name))}:
-            return {"attention_kernel": ", ".join(sorted(found))}
+            return {Note.ATTENTION_KERNEL: ", ".join(sorted(found))}
     return {}
 
 
@@ -61,4 +62,4 @@ def started_on_gpu(iterate: Callable[..., Any]) -> ValuesAndNotes:
     kernels = [name for name in ran if not name.startswith("Mem")]
     split = any((found := EFFICIENT.match(name)) and int(found[1]) >= SPLIT_FROM for name in ran)
     values = {"kernels": float(len(kernels))} if ran else {}
-    return values, {"arithmetic": SPLIT} if split else {}
+    return values, {Note.ARITHMETIC: SPLIT} if split else {}

@@ -17,6 +17,7 @@ from attnbench.devices.counting import FUSED, Counter
 from attnbench.devices.host import proc_bytes
 from attnbench.devices.protocol import Build, ValuesAndNotes
 from attnbench.records import Case
+from attnbench.records.notes import Note
 
 MARK = "attnbench:"
 
@@ -47,7 +48,7 @@ def on_cpu(build: Build, case: Case) -> ValuesAndNotes:
             subject.clear()
         values["kept_bytes"] = peaks(events.kineto_results.events())["kept_bytes"]
     if subject.compiles:
-        notes["operators"] = FUSED
+        notes[Note.OPERATORS] = FUSED
     else:
         values |= counter.values
     return subject.with_state(values), notes

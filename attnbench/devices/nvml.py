@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from attnbench.devices.protocol import Meter, Unavailable
 from attnbench.records import Sample
+from attnbench.records.notes import Note
 
 SLOW = 0.75  # of the multiprocessors' maximum clock; samples below it are retaken
 THROTTLED = 0.05  # a reason that lowered the clock for less of the samples' time is not noted
@@ -118,8 +119,8 @@ class GpuMeter(Meter):
         counted = [r for r in COUNTERS.values() if self.grown.get(r, 0.0) > least_s]
         samples = f"in {self.slow} of {len(self.clocks_hz)} samples"
         return {
-            "throttle": ", ".join(counted),
-            "clock": f"below {100 * SLOW:.0f} % of its maximum {samples}" if self.slow else "",
+            Note.THROTTLE: ", ".join(counted),
+            Note.CLOCK: f"below {100 * SLOW:.0f} % of its maximum {samples}" if self.slow else "",
         }
 
 

@@ -5,7 +5,7 @@ A case is raced as head against base, and as base against base, which is the noi
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from attnbench.gate.rule import FEWEST, Logs, Statistic, View, log_ratio, mean
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
+from attnbench.records.messages import Compared, Failure, Weighed
 
 BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
 SIDES = (BASE, HEAD, AGAIN)  # of a race
@@ -102,6 +103,13 @@ class Counted:
     case: str = ""
     values: Mapping[str, int | float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, answer: Weighed | Failure) -> "Counted":
+        """The counts in an answer, or why there are none."""
+        if isinstance(answer, Failure):
+            return cls(outcome=answer.outcome, reason=answer.reason, cause=answer.cause)
+        return cls(outcome=Outcome.OK, case=answer.case, values=answer.values)
+
     @property
     def ran(self) -> bool:
         """Whether it was counted."""
@@ -143,7 +151,7 @@ class CheckedCase:
     asked: Selection
     workload: Workload | None = None
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
-    outputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # answers on them, by side
+    outputs: dict[str, Compared | Failure] = field(default_factory=dict)  # by side
     loaded: dict[str, Loaded] = field(default_factory=dict)  # by side
     waits: bool = False  # whether time in which it sleeps or waits counts, beside CPU time
     apart: str = ""
@@ -151,12 +159,22 @@ class CheckedCase:
     looks: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
 
     def build_request(self, batch: int | None = None) -> dict[str, Any]:
-        """The request that makes a side build the case, with another batch if one is given."""
-        about = {"mechanism": self.name, "options": self.asked.options}
+        """The fields of a question about the case, with another batch if one is given."""
+        about: dict[str, Any] = {"mechanism": self.name, "options": self.asked.options}
         if self.workload is None:
             return about
         workload = replace(self.workload, batch=batch or self.workload.batch)
-        return {**about, "form": self.asked.form, "workload": asdict(workload)}
+        return {**about, "form": self.asked.form, "workload": workload}
+
+    def compared(self, side: str) -> Compared | None:
+        """How the results of a side compare; None where they were not compared."""
+        answer = self.outputs.get(side)
+        return None if isinstance(answer, Failure) else answer
+
+    def uncompared(self, *sides: str) -> str:
+        """Why the results of the first of these sides that failed were not compared, or nothing."""
+        answers = (self.outputs.get(side) for side in sides)
+        return next((answer.reason for answer in answers if isinstance(answer, Failure)), "")
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from attnbench.gate.cases import AGAIN, BASE, HEAD, MISSING, CheckedCase, CheckP
 from attnbench.gate.measuring import Looks
 from attnbench.metrics import COUNTED, TABLE, TIME
 from attnbench.records import Cause, Outcome
+from attnbench.records.messages import Compared
 from attnbench.statistics.verdict import Verdict, count_verdict
 from attnbench.units import many
 
@@ -215,17 +216,18 @@ def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding
 
 def computed(case: CheckedCase) -> Iterator[Finding]:
     """The finding where the outputs or gradients of the two sides differ, or were not compared."""
-    base, head = (case.outputs.get(side, {}) for side in (BASE, HEAD))
+    base = case.compared(BASE)
+    head = case.compared(HEAD)
     about: dict[str, Any] = {"mechanism": case.name, "case": case.label, "metric": OUTPUTS}
     if case.workload is None:
         yield from returned(case, head, about)
-    elif lost := [answer for answer in (base, head) if answer and answer["outcome"] != Outcome.OK]:
-        reason = f"outputs were not compared: {lost[0]['reason']}"
+    elif why := case.uncompared(BASE, HEAD):
+        reason = f"outputs were not compared: {why}"
         yield Finding(verdict=Verdict.UNSURE, reason=reason, **about)
-    elif head and head["error"] > (allowed := head["allowed"]):
-        reason = f"{head['what']} differs by {head['error']:.2g} of its largest value"
-        reason += f"; {allowed:.2g} is allowed"
-        if base["drawn"] > allowed:
+    elif base and head and head.differs:
+        reason = f"{head.what} differs by {head.error:.2g} of its largest value"
+        reason += f"; {head.allowed:.2g} is allowed"
+        if base.drawn > head.allowed:
             reason += ", but random draws may have come in another order"
             yield Finding(verdict=Verdict.UNSURE, reason=reason, **about)
         else:
@@ -233,24 +235,25 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
 
 
 def returned(
-    case: CheckedCase, head: Mapping[str, Any], about: Mapping[str, Any]
+    case: CheckedCase, head: Compared | None, about: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """The finding where a function returns something else than base, which is always the same."""
-    again = case.outputs.get(AGAIN, {})
-    if head.get("error", 0.0) > head.get("allowed", 0.0) and again.get("error") == 0.0:
-        reason = f"it returns something else: {head['what']}"
+    again = case.compared(AGAIN)
+    if head and head.differs and again and not again.error:
+        reason = f"it returns something else: {head.what}"
         yield Finding(verdict=Verdict.DIFFERENT, reason=reason, fails=True, **about)
 
 
 def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
     """Why what functions return was not compared, in words."""
     for case in cases:
-        answers = [case.outputs[side] for side in (BASE, HEAD, AGAIN) if side in case.outputs]
-        lost = [answer for answer in answers if answer["outcome"] != Outcome.OK]
-        if case.workload is None and lost:
-            yield f"what {case.label} returns was not compared: {lost[0]['reason']}"
-        elif case.workload is None and case.outputs.get(AGAIN, {}).get("error"):
+        if case.workload is not None:
+            continue
+        again = case.compared(AGAIN)
+        why = case.uncompared(BASE, HEAD, AGAIN)
+        if not why and again and again.error:
             why = "base returns something else each time"
+        if why:
             yield f"what {case.label} returns was not compared: {why}"
 
 

@@ -14,8 +14,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from msgspec import convert
-
 from attnbench.errors import CannotRun, OverBudget
 from attnbench.gate import rule
 from attnbench.gate.cases import (
@@ -34,6 +32,7 @@ from attnbench.gate.cases import (
 )
 from attnbench.gate.imports import Imports
 from attnbench.records import Clock, Outcome
+from attnbench.records.messages import Build, Failure, Files, MeasureMemory, Outputs
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.race import Entry, Round, Turns
@@ -41,6 +40,7 @@ from attnbench.run.race import Entry, Round, Turns
 COUNT_TIMEOUT_S = 300.0
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 50.0  # of a visit: at least, and times its expected time
 MARGIN = 1.5  # of a suggested budget over the expected time: the load of a machine varies
+WARMUP_S, FAULTING_S = 0.05, 0.25  # of a case, at most: in all, and while pages fault
 FAR = 4.0  # times base, from which head decides how long samples are
 STEP_S = 10  # to a multiple of which it is rounded up
 
@@ -86,9 +86,9 @@ class Runner:
     def loaded(self, side: str, tree: Path, **about: Any) -> Process:
         """A process on a side. Raises `CannotRun` if its package does not load."""
         worker = self.process(tree, **about)
-        if worker.started["outcome"] != Outcome.OK:
+        if worker.refused is not None:
             worker.end()
-            raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
+            raise CannotRun(f"{side} cannot be measured: {worker.refused.reason}")
         return worker
 
 
@@ -115,24 +115,24 @@ def count(
     with ExitStack() as stack:
         for case, side in product(cases, trees):
             runner.observe(f"counting {case.label}")
-            asked = {"do": "measure_memory", "checked": True, **case.build_request()}
+            question = MeasureMemory(**case.build_request(), checked=True)
             for _ in range(2):
                 try:
                     if side not in workers or not workers[side].alive:
                         workers[side] = runner.loaded(side, trees[side], measures_memory=True)
                         stack.callback(workers[side].end)
-                    answer = workers[side].ask(COUNT_TIMEOUT_S, **asked)
+                    answer = workers[side].ask(question, COUNT_TIMEOUT_S)
                     case.loaded[side] = files_of(workers[side])
                     compares = len(trees) > 1 and (results or case.workload is not None)
-                    if answer["outcome"] == Outcome.OK and compares:
+                    if compares and not isinstance(answer, Failure):
                         compute(case, side, workers[side], runner)
                 except OverBudget:
                     if case is cases[0]:
                         raise
                     return
-                if answer.get("needs_new_process", True):
+                if isinstance(answer, Failure) or answer.needs_new_process:
                     workers[side].end()
-                case.counted[side] = counted = convert(answer, Counted)
+                case.counted[side] = counted = Counted.of(answer)
                 if not counted.killed:
                     break
             case.counted[side] = counted.blamed(side)
@@ -145,27 +145,32 @@ def files_of(worker: Process) -> Loaded:
     """What a process has loaded; nothing where it has ended, or its code cannot tell."""
     if not worker.alive:
         return Loaded()
-    answer = worker.ask(COUNT_TIMEOUT_S, do="files")
-    return convert(answer, Loaded) if answer["outcome"] == Outcome.OK else Loaded()
+    answer = worker.ask(Files(), COUNT_TIMEOUT_S)
+    if isinstance(answer, Failure):
+        return Loaded()
+    return Loaded(modules=answer.modules, libraries=answer.libraries)
 
 
 def compute(case: CheckedCase, side: str, worker: Process, runner: Runner) -> None:
     """Compare what the case computes on one input with what it does on base, if it did there."""
-    if side == BASE or case.outputs.get(BASE, {}).get("outcome") == Outcome.OK:
-        asked = {"path": str(runner.server.folder / "outputs"), "keeps": side == BASE}
-        about = case.build_request()
-        case.outputs[side] = worker.ask(COUNT_TIMEOUT_S, do="outputs", **asked, **about)
+    if side == BASE or case.compared(BASE):
+        question = outputs(case, runner, keeps=side == BASE)
+        case.outputs[side] = worker.ask(question, COUNT_TIMEOUT_S)
+
+
+def outputs(case: CheckedCase, runner: Runner, *, keeps: bool) -> Outputs:
+    """The question about what a case computes: to keep it, or to compare it with what is kept."""
+    path = str(runner.server.folder / "outputs")
+    return Outputs(**case.build_request(), path=path, keeps=keeps)
 
 
 def compute_again(case: CheckedCase, runner: Runner, tree: Path) -> None:
     """Call a function of base once more where head's returns something else, in a new process."""
-    head = case.outputs.get(HEAD, {})
-    if case.workload is None and head.get("error", 0.0) > head.get("allowed", 0.0):
-        asked = {"path": str(runner.server.folder / "outputs"), "keeps": False}
+    head = case.compared(HEAD)
+    if case.workload is None and head and head.differs:
         with runner.loaded(BASE, tree) as worker:
-            worker.ask(COUNT_TIMEOUT_S, do="measure_memory", **case.build_request())
-            about = case.build_request()
-            answer = worker.ask(COUNT_TIMEOUT_S, do="outputs", **asked, **about)
+            worker.ask(MeasureMemory(**case.build_request()), COUNT_TIMEOUT_S)
+            answer = worker.ask(outputs(case, runner, keeps=False), COUNT_TIMEOUT_S)
         case.outputs[AGAIN] = answer
 
 
@@ -173,7 +178,7 @@ def compute_again(case: CheckedCase, runner: Runner, tree: Path) -> None:
 class TreeRace:
     """What each side builds, and how a sample of it is taken."""
 
-    builds: Mapping[str, Mapping[str, Any]]  # side -> mechanism, form, options, workload, …
+    builds: Mapping[str, Build]  # by side
     rounds: int = 2
     iterations: int = 1  # per sample; a round has two samples of each side
     iteration_s: float = 0.0  # expected
@@ -189,16 +194,21 @@ class TreeRace:
         """The samples of every side. Raises `Failed`."""
         turns = Turns(pairs=self.rounds, iterations=self.iterations)
         entries = processes.race(
-            {side: {"warmup_s": 0.05, "faulting_s": 0.25, **b} for side, b in self.builds.items()},
+            self.builds,
             lambda times: dict.fromkeys(times, turns),
             lambda side, wall_s: max(LEAST_TIMEOUT_S, PATIENCE * self.cost_s),
         )
         for side, entry in entries.items():
             if entry.failed is not None:
-                raise Failed(side, convert(entry.failed, Counted))
+                raise Failed(side, Counted.of(entry.failed))
             if waits(entry):
                 self.waiting.add(side)
         return {side: tuple(s.seconds for s in e.laps.values()) for side, e in entries.items()}
+
+
+def build_of(case: CheckedCase, batch: int | None = None) -> Build:
+    """The question that makes a side build a case, with another batch if one is given."""
+    return Build(**case.build_request(batch), warmup_s=WARMUP_S, faulting_s=FAULTING_S)
 
 
 def waits(entry: Entry) -> bool:
@@ -343,7 +353,7 @@ class Looks:
 
     def sized(self, case: CheckedCase, processes: Round) -> TreeRace:
         """The race of a case, with a batch such that iterations last as planned."""
-        once = TreeRace(builds=dict.fromkeys((BASE, HEAD), case.build_request()))
+        once = TreeRace(builds=dict.fromkeys((BASE, HEAD), build_of(case)))
         taken = once.run(processes)
         base_s, head_s = min(taken[BASE]), min(taken[HEAD])
         # where head takes far longer, a sample of it would else take as many times as long
@@ -353,7 +363,7 @@ class Looks:
             batch_s *= case.batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
         return TreeRace(
-            builds=dict.fromkeys(SIDES, case.build_request(case.batch)),
+            builds=dict.fromkeys(SIDES, build_of(case, case.batch)),
             rounds=self.plan.rounds_for(iterations * batch_s),
             iterations=iterations,
             iteration_s=batch_s,

@@ -18,7 +18,8 @@ from attnbench.gate.cases import BASE, HEAD, MISSING, CheckPlan, Trees
 from attnbench.gate.imports import places
 from attnbench.gate.measuring import Runner
 from attnbench.gate.repository import files_with
-from attnbench.records import Selection
+from attnbench.records import Outcome, Selection
+from attnbench.records.messages import Failure, Loads, Origins
 from attnbench.units import few, many
 
 LOAD_TIMEOUT_S = 60.0
@@ -49,19 +50,28 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
     names = {name for tree in trees.values() for name in contained(tree)} if changes else set()
     for name in sorted(names):
         runner.observe(f"asking what {name} loads")
-        asked, answers = {"do": "loads", "mechanism": name, "device": device}, {}
+        question = Loads(mechanism=name, device=device)
+        answers = dict[str, Origins | Failure]()
         for side, tree in trees.items():
             with runner.loaded(side, tree) as worker:
-                answers[side] = worker.ask(LOAD_TIMEOUT_S, **asked)
-        base, head = answers[BASE], answers[HEAD]
-        if base["outcome"] == head["outcome"] == MISSING:
+                answers[side] = worker.ask(question, LOAD_TIMEOUT_S)
+        base = answers[BASE]
+        head = answers[HEAD]
+        if outcome(base) == outcome(head) == MISSING:
             continue  # some text only looks like a card
-        files = {*base.get("files", ()), *head.get("files", ()), name.rpartition(":")[0]}
+        files = {name.rpartition(":")[0]}
+        for answer in (base, head):
+            files |= {*answer.files}
         covered[name] = {file for file in files if not file.startswith(PEERS)}
-        if base["outcome"] != head["outcome"] or covered[name] & {*changes}:
-            reached[name] = head.get("forms", ())
+        if outcome(base) != outcome(head) or covered[name] & {*changes}:
+            reached[name] = () if isinstance(head, Failure) else head.forms
     code = {path for path in changes if path.endswith(".py")}.difference(*covered.values())
     return Reach(reached=reached, known=len(covered), uncovered=tuple(sorted(code)))
+
+
+def outcome(answer: Origins | Failure) -> str:
+    """How a process ended that was asked what it loads."""
+    return answer.outcome if isinstance(answer, Failure) else Outcome.OK
 
 
 def contained(tree: Path) -> Iterator[str]:

@@ -5,8 +5,8 @@ import math
 import os
 import time
 import warnings
-from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 from torch.profiler import profile, supported_activities
@@ -14,6 +14,7 @@ from torch.profiler import profile, supported_activities
 from attnbench.attention.card import Card
 from attnbench.devices.disturbances import kernel_s
 from attnbench.devices.host import load
+from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.devices.protocol import Device, Iterate, Stopwatch, ValuesAndNotes
 from attnbench.devices.timing import (
     REHEARSAL_S,
@@ -30,9 +31,11 @@ from attnbench.measure.causality import leak_of
 from attnbench.measure.energy import energy
 from attnbench.measure.inputs import Iterations, some_numbers
 from attnbench.measure.oddities import Examination
-from attnbench.measure.server import Unmeasured, described, is_out_of_memory
+from attnbench.measure.server import Unmeasured, described
 from attnbench.measure.subject import Subject, subject_of
-from attnbench.records import Case, Causality, Clock, Outcome, Sample
+from attnbench.records import Case, Causality, Outcome, Sample
+from attnbench.records.messages import TimedCase
+from attnbench.records.notes import Note
 
 UNHELD_S = 0.002  # of samples that show launches: long compared with one wait for the device
 EXAMINED = 12  # iterations that the search for odd behaviour may take
@@ -43,22 +46,6 @@ GARBAGE = "leaves garbage in cycles; the collector is off while laps run, and no
 TRACED_S, MOST_TRACED = 0.05, 20  # short iterations are traced repeatedly
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """How a case is timed: fields of a request's settings, and what its race adds."""
-
-    warmup_s: float = 0.0  # most seconds of the warm-up
-    faulting_s: float = 0.0  # most seconds of it while pages fault
-    cold: bool = False  # whether the device's cache is flushed before each iteration
-    cuda_graphs: bool = False  # whether the iteration, once checked, is captured and replayed
-    energy: bool = False  # whether `finish` measures an iteration's
-    clock: str = Clock.CPU  # where there is no device time
-    core: int | None = None  # to which the process is bound from now on
-    inputs_seed: int = 0  # of the inputs of all iterations but the first; should be fresh
-    filled: bool = False  # whether a step's state is random numbers, and not left by a prompt
-    suspicious: bool = False  # whether `finish` looks for odd behaviour
-
-
 class Built:
     """One case, from its first iteration to its last; `finish` says what else was seen meanwhile.
 
@@ -66,7 +53,9 @@ class Built:
     wall time. Raises `Unmeasured`, or what the mechanism raises.
     """
 
-    def __init__(self, card: Card, case: Case, seed: int, device: Device, timing: Timing) -> None:
+    def __init__(
+        self, card: Card, case: Case, seed: int, device: Device, timing: TimedCase[Any]
+    ) -> None:
         self.timing, self.device, begun = timing, device, time.perf_counter()
         if leak := leak_of(card, case, seed):
             takes_causal = card.causality is not Causality.TESTED
@@ -117,7 +106,7 @@ class Built:
         gc.disable()
 
     def stopwatch(self) -> Stopwatch:
-        return self.device.stopwatch(self.timing.cold, Clock(self.timing.clock))
+        return self.device.stopwatch(self.timing.cold, self.timing.clock)
 
     def compiling_s(self, iterate: Iterate) -> float:
         """Seconds of an iteration that compiles everything it runs.
@@ -196,9 +185,9 @@ class Built:
         if self.examination and EXAMINED * self.iteration_s < left_s:
             notes |= self.examination.notes(self.iterate, self.once_s)
         elif self.examination:
-            notes["unexamined"] = UNEXAMINED
+            notes[Note.UNEXAMINED] = UNEXAMINED
         if garbage > LITTER:
-            notes["garbage"] = GARBAGE
+            notes[Note.GARBAGE] = GARBAGE
         if self.timing.energy:
             more, said = energy(self.run, self.device, self.iteration_s, left_s)
             values, notes = values | more, notes | said

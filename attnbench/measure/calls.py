@@ -16,9 +16,23 @@ from attnbench.devices.finding import find
 from attnbench.devices.protocol import Iterate
 from attnbench.devices.timing import HostStopwatch, increments, repeated, sample, warm_up
 from attnbench.measure import allocator, results
-from attnbench.measure.server import Answering, Unmeasured, end_children
-from attnbench.records import Clock
-from attnbench.run.process import Answer, left_running
+from attnbench.measure.answering import Answering
+from attnbench.measure.server import Unmeasured, end_children
+from attnbench.records import Clock, Option, Sample
+from attnbench.records.messages import (
+    Answer,
+    Build,
+    Compared,
+    Finish,
+    Finished,
+    Lap,
+    Lapped,
+    MeasureMemory,
+    Outputs,
+    Warm,
+    Weighed,
+)
+from attnbench.records.notes import left_running
 
 # the random generators that functions commonly use
 SEEDS = (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed"))
@@ -55,48 +69,52 @@ class Worker(Answering):
         self.watch: HostStopwatch = HostStopwatch(counts=Clock.CPU)
         allocator.keep_pages()
 
-    def measure_memory(self, mechanism: str, options: Any = (), **_: Any) -> Answer:
+    def measure_memory(self, question: MeasureMemory) -> Weighed:
         """Call the function once; nothing is counted."""
-        self.ready(mechanism, options)()
-        return {"values": {}, "form": "", "case": mechanism, "needs_new_process": True}
+        self.ready(question.mechanism, question.options)()
+        return Weighed(values={}, case=question.mechanism)
 
-    def outputs(self, path: str, keeps: bool, mechanism: str, options: Any = ()) -> Answer:
+    def outputs(self, question: Outputs) -> Compared:
         """Keep in a file what the function returns, or compare it with what is kept there."""
-        value = self.ready(mechanism, options)()
-        handled = results.keep if keeps else results.compare
-        return handled(value, path, str(self.tree))
+        value = self.ready(question.mechanism, question.options)()
+        handled = results.keep if question.keeps else results.compare
+        return handled(value, question.path, str(self.tree))
 
-    def build(self, mechanism: str, options: Any = (), warmup_s: float = 0.0, **_: Any) -> Answer:
-        """Call the function until its times are steady, for at most `warmup_s` of wall time."""
-        self.call = self.ready(mechanism, options)
-        return self.warmed(warmup_s)
+    def build(self, question: Build) -> Answer:
+        """Call the function until its times are steady, for at most the time of the warm-up."""
+        self.call = self.ready(question.mechanism, question.options)
+        return self.warmed(question.warmup_s)
 
-    def warmed(self, warmup_s: float) -> Answer:
+    def warmed(self, warmup_s: float) -> Warm:
         """Call what is timed until its times are steady; answers how long a call takes."""
         iterate = self.iteration()
         first = sample(iterate, lambda: None, self.watch, 1)
         warm = warm_up(iterate, lambda: None, self.watch, first, warmup_s)
         gc.collect()
         gc.disable()  # a collection would disturb the samples of one process alone
-        return {"form": "", "iteration_s": warm[-1].wall_s, "wall_s": warm[-1].wall_s}
+        return Warm(iteration_s=warm[-1].wall_s, wall_s=warm[-1].wall_s)
 
-    def lap(self, iterations: int, **_: Any) -> Answer:
-        """One sample of that many calls, without the cost of a clock in between."""
+    def lap(self, question: Lap) -> Lapped:
+        """One sample of some calls, without the cost of a clock in between."""
+        return Lapped(sample=self.sampled(question.iterations))
+
+    def sampled(self, calls: int) -> Sample:
+        """A sample of so many calls."""
         waited = increments(self.waited)
-        taken = sample(self.iteration(iterations), lambda: None, self.watch, 1)
+        taken = sample(self.iteration(calls), lambda: None, self.watch, 1)
         waited_s = waited()
         known = None if math.isnan(waited_s) else waited_s
-        return {"sample": taken._replace(iterations=iterations, waited_s=known)}
+        return taken._replace(iterations=calls, waited_s=known)
 
     def iteration(self, calls: int = 1) -> Iterate:
         """That many calls of what is timed, in a row."""
         return repeated(self.call, calls)
 
-    def finish(self, **_: Any) -> Answer:
+    def finish(self, question: Finish) -> Finished:
         """The process measures nothing else, since a function may leave anything behind."""
-        return {"values": {}, "notes": left_running(end_children()), "needs_new_process": True}
+        return Finished(values={}, notes=left_running(end_children()), needs_new_process=True)
 
-    def ready(self, name: str, options: Any) -> Callable[[], Any]:
+    def ready(self, name: str, options: tuple[tuple[str, Option], ...]) -> Callable[[], Any]:
         """The function with its arguments, what it returns if that can be called, or what it gives
         to the fixture `benchmark`. Raises `Unmeasured`.
         """
@@ -122,7 +140,8 @@ class Worker(Answering):
         except AttributeError as error:
             raise Unmeasured("missing", f"{place} has no {attribute}") from error
         seed(self.seed)
-        benchmark, given = Benchmark(), dict(options)
+        benchmark = Benchmark()
+        given: dict[str, Any] = dict(options)
         if "benchmark" in inspect.signature(function).parameters:
             given["benchmark"] = benchmark
         made = function(**given)

@@ -9,8 +9,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from attnbench.attention.card import Card
 from attnbench.catalogue.registry import GROUP, card, module_of, names
 from attnbench.catalogue.stacked import stacked
@@ -61,12 +59,12 @@ class Cards:
         self,
         mechanism: str,
         form: str | None,
-        options: list[tuple[str, Option]],
-        workload: dict[str, Any],
+        options: tuple[tuple[str, Option], ...],
+        workload: Workload,
     ) -> tuple[Card, Any, Case]:
-        """Card, config and case. Raises `Unmeasured`."""
+        """Card, config and case; without a `form`, of the default one. Raises `Unmeasured`."""
         card = self.find(mechanism)
-        w = msgspec.convert(workload, Workload)
+        w = workload
         if w.steps or card.causality is Causality.ALWAYS:
             w = replace(w, causal=True)
         config = card.configure(dict(options))
@@ -77,8 +75,7 @@ class Cards:
             raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
         if reason := card.refusal(form, config, w):
             raise Unmeasured("unsupported", reason)
-        chosen = tuple((name, value) for name, value in options)
-        return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
+        return card, config, Case(mechanism=mechanism, form=form, options=options, workload=w)
 
 
 def origin(mechanism: str) -> Path:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from attnbench.devices.protocol import Device, Unavailable, ValuesAndNotes
+from attnbench.records.notes import Note
 
 WINDOW_S = 3.0  # of iterations
 STEPS = 10  # fewest steps of the counter in a window
@@ -23,7 +24,7 @@ def energy(
 ) -> ValuesAndNotes:
     """Joules of an iteration, which `run` runs, and watts meanwhile; or why not."""
     if TAKES_S + iteration_s > left_s:
-        return {}, {"energy": "the budget ended before it was measured"}
+        return {}, {Note.ENERGY: "the budget ended before it was measured"}
     joules, count = device.joules, 0
     chunk = math.ceil(CHUNK_S / max(iteration_s, 1e-6))
     try:
@@ -37,7 +38,7 @@ def energy(
         ended_s, ended_j = step(joules)
         rested_s, rested_j = step(joules)
     except Unavailable as error:
-        return {}, {"energy": str(error)}
+        return {}, {Note.ENERGY: str(error)}
     idle_w = (rested_j - ended_j) / (rested_s - ended_s)
     spent_j = ended_j - begun_j - idle_w * (ended_s - done_s)  # it was idle until the step
     return {"energy_j": spent_j / count, "power_w": spent_j / (done_s - begun_s)}, {}

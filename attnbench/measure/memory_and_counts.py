@@ -12,12 +12,14 @@ import torch
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Device, ValuesAndNotes
-from attnbench.measure.built import Built, Timing
+from attnbench.measure.built import Built
 from attnbench.measure.causality import is_of_others
 from attnbench.measure.server import Unmeasured
 from attnbench.measure.subject import Subject, subject_of
 from attnbench.measure.uncounted import Arrays, Threads, said
 from attnbench.records import Case, Level, Workload
+from attnbench.records.messages import Build, of_case
+from attnbench.records.notes import Note
 from attnbench.verify.checks import continued
 from attnbench.verify.flops import counted_flops
 
@@ -41,7 +43,7 @@ def measure_memory_and_counts(
     """
     values, form = dict[str, float](), card.forms[case.form]
     if checked:
-        built = Built(card, case, seed, device, Timing())
+        built = Built(card, case, seed, device, Build(**of_case(case)))
         values["garbage"], subject = check(built), built.subject
         declare = getattr(form, subject.declares)
         values["parameters"] = sum(p.numel() for p in subject.parameters)
@@ -68,11 +70,11 @@ def measure_memory_and_counts(
     if error is not None:
         values["error"] = error
     if form.package:
-        notes["package"] = form.package
+        notes[Note.PACKAGE] = form.package
         with suppress(PackageNotFoundError):  # importable, but without metadata of an installer
-            notes["package"] += f" {version(form.package)}"
+            notes[Note.PACKAGE] += f" {version(form.package)}"
     if form.deviation:
-        notes["departs"] = form.deviation
+        notes[Note.DEPARTS] = form.deviation
     return values, notes
 
 
@@ -93,7 +95,7 @@ def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) ->
     arrays.run(subjects[-1].iteration())
     subjects[-1].clear()
     missed = said(arrays, threads)
-    return peaks, {**notes, "uncounted": missed} if missed else notes
+    return peaks, {**notes, Note.UNCOUNTED: missed} if missed else notes
 
 
 def check(built: Built) -> float:

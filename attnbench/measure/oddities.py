@@ -25,6 +25,7 @@ from attnbench.measure.inputs import Inputs, Iterations, elsewhere, some_numbers
 from attnbench.measure.responses import Responses
 from attnbench.measure.subject import Subject, plain
 from attnbench.records import Causality
+from attnbench.records.notes import Note
 
 MORE = 3.0  # times as long as in laps, from which an iteration does other work
 FIRST = 10.0  # the same of the first iteration, which also makes what others reuse
@@ -102,8 +103,12 @@ class Examination:
         except Exception as error:
             self.odd[f"failed when it was called again, with {type(error).__name__}"] = None
         w = self.subject.case.workload
-        signs = {"suspect": "; ".join(self.suspect), "odd": "; ".join(self.odd), "causal": causal}
-        return {**signs, "examined": f"{w.mode}, N = {units.count(w.seq_len)}"}
+        return {
+            Note.SUSPECT: "; ".join(self.suspect),
+            Note.ODD: "; ".join(self.odd),
+            Note.CAUSAL: causal,
+            Note.EXAMINED: f"{w.mode}, N = {units.count(w.seq_len)}",
+        }
 
     @property
     def may_be_causal(self) -> bool:

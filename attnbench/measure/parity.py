@@ -1,13 +1,12 @@
 """Whether two versions of a mechanism compute the same of one input, with the same parameters."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from attnbench.attention.card import Tolerance
 from attnbench.measure.server import Unmeasured
 from attnbench.measure.subject import Subject
+from attnbench.records.messages import Compared
 
 # times the card's tolerance: both versions may err as much, and sums are longer than in the checks
 # of the contract, for which it is declared
@@ -17,7 +16,7 @@ SLACK = 4.0
 NOISE = 32.0
 
 
-def keep(subject: Subject, path: str) -> dict[str, float]:
+def keep(subject: Subject, path: str) -> Compared:
     """Write parameters, output and gradients of one iteration to a file.
 
     Returns how far they are from those of other random draws.
@@ -30,7 +29,7 @@ def keep(subject: Subject, path: str) -> dict[str, float]:
     torch.save({"state": state, "found": found, "noise": noise}, path)
     subject.module.load_state_dict(state)  # the optimiser has changed them
     _, drawn, _ = error(computed(subject, seed=2), found, 0.0, {})
-    return {"drawn": drawn}
+    return Compared(drawn=drawn)
 
 
 def rounded(tensor: Tensor) -> Tensor:
@@ -42,7 +41,7 @@ def rounded(tensor: Tensor) -> Tensor:
     return tensor * (1 + torch.finfo(tensor.dtype).eps * signs.to(tensor))
 
 
-def compare(subject: Subject, tolerance: Tolerance, path: str) -> dict[str, Any]:
+def compare(subject: Subject, tolerance: Tolerance, path: str) -> Compared:
     """The same iteration, with the parameters in the file, against the output and gradients there.
 
     Returns the largest `error`, what has it, and how large an error is `allowed`.
@@ -56,7 +55,7 @@ def compare(subject: Subject, tolerance: Tolerance, path: str) -> dict[str, Any]
     share = SLACK * getattr(tolerance, subject.case.workload.dtype)
     ours = computed(subject, seed=1)
     what, found, allowed = error(ours, kept["found"], share, kept.get("noise", {}))
-    return {"what": what, "error": found, "allowed": allowed}
+    return Compared(what=what, error=found, allowed=allowed)
 
 
 def computed(subject: Subject, seed: int) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,8 +18,10 @@ from threading import Timer
 from typing import Any
 
 from msgspec import json
+from msgspec.structs import replace as with_fields
 
-from attnbench.devices.protocol import PHASES, Iterate, Lap
+from attnbench.devices import protocol
+from attnbench.devices.protocol import PHASES, Iterate
 from attnbench.devices.timing import HostStopwatch, repeated
 from attnbench.measure import calls
 from attnbench.measure.calls import seed
@@ -41,8 +43,26 @@ from attnbench.measure.server import (
     fork_when_asked,
     start_worker,
 )
-from attnbench.records import Clock, Sample
-from attnbench.run.process import Answer
+from attnbench.records import MISSING, Clock
+from attnbench.records.messages import (
+    FINISH,
+    Answer,
+    Build,
+    Done,
+    Files,
+    Finish,
+    Finished,
+    Hold,
+    Lap,
+    Lapped,
+    LoadedFiles,
+    MeasureMemory,
+    RunTests,
+    Tests,
+    Weighed,
+    written,
+)
+from attnbench.records.notes import Note
 
 BASE, HEAD = "base", "head"
 UNTIMED = "untimed"  # phase of a set-up or teardown
@@ -136,9 +156,9 @@ class Worker(calls.Worker):
         places = [str(place) for place in (working, working / "src") if place.is_dir()]
         sys.path[:0] = [place for place in places if place not in sys.path]
 
-    def tried(self, **_: Any) -> Answer:
+    def tried(self, question: RunTests) -> Tests:
         """Run all tests that are to be timed once; what became of them is kept in a file."""
-        return {"error": self.trials.error}
+        return Tests(error=self.trials.error)
 
     @cached_property
     def trials(self) -> Trials:
@@ -164,39 +184,41 @@ class Worker(calls.Worker):
             return Trial(outcome=FAILED, reason="it ends the process in which pytest runs it")
         return json.decode(file.read_bytes(), type=Trials).of(name)
 
-    def measure_memory(self, mechanism: str, options: Any = (), **_: Any) -> Answer:
+    def measure_memory(self, question: MeasureMemory) -> Weighed:
         """Whether a test can be timed; nothing is counted. Raises `Unmeasured`."""
-        trial = self.trial(mechanism)
+        name = question.mechanism
+        trial = self.trial(name)
         if trial is None:
-            raise Unmeasured("missing", f"there is no test {mechanism}")
+            raise Unmeasured(MISSING, f"there is no test {name}")
         if trial.outcome != PASSED:
             raise Unmeasured(trial.outcome, trial.reason)
-        return {"values": {}, "form": "", "case": mechanism, "needs_new_process": False}
+        return Weighed(values={}, case=name, needs_new_process=False)
 
-    def files(self, watched: Collection[str] = ()) -> dict[str, Any]:
+    def files(self, question: Files) -> LoadedFiles:
         """The files of modules that the tests have loaded, without those of installed packages."""
-        kept = [file for file in self.trials.modules if file in watched or not is_installed(file)]
-        return {"modules": kept, "libraries": []}
+        watched = {*question.watched}
+        files = (file for file in self.trials.modules if file in watched or not is_installed(file))
+        return LoadedFiles(modules=tuple(files))
 
-    def build(self, mechanism: str, options: Any = (), warmup_s: float = 0.0, **_: Any) -> Answer:
+    def build(self, question: Build) -> Answer:
         """Run a test up to what it gives to be timed, and warm up.
 
         Further questions are answered from within the test; this returns once the last one has been
         asked, with its answer. Raises `Unmeasured`.
         """
-        self.warmup_s = warmup_s
+        self.warmup_s = question.warmup_s
         run: Run
         if self.held is None:
-            run = Timing(self.place, mechanism, self.measure)
+            run = Timing(self.place, question.mechanism, self.measure)
             run.main()
         else:
             run = self.held
-            run.run_one(mechanism)
+            run.run_one(question.mechanism)
         if self.is_finished:
-            return self.finish()
-        raise Unmeasured(*why_untimed(run, mechanism))
+            return self.finish(Finish())
+        raise Unmeasured(*why_untimed(run, question.mechanism))
 
-    def hold(self, **_: Any) -> Answer:
+    def hold(self, question: Hold) -> Done:
         """Collect all tests, then fork a process for each of which a connection comes.
 
         Returns only where pytest does not come to run tests, and says why.
@@ -213,7 +235,7 @@ class Worker(calls.Worker):
         """Fork a process whenever it is asked for, and end with the connection."""
         gc.collect()
         gc.freeze()
-        self.conversation.reply({"outcome": "ok"})
+        self.conversation.reply(written(Done()))
         self.conversation.lines.close()  # or the connection would stay open in what is forked
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that supervise
         fork_when_asked(self.conversation.connection, partial(start_worker, worker=self))
@@ -221,10 +243,10 @@ class Worker(calls.Worker):
 
     def leave(self) -> None:
         """Answer the last question, and end the process though fixtures are still there."""
-        answer = self.finish()
+        answer = self.finish(Finish())
         text = f"its fixtures were not taken down in {TEARDOWN_S:.0f} s"
-        notes = {**answer["notes"], "fixtures": text}
-        self.conversation.reply({"outcome": "ok", **answer, "notes": notes})
+        notes = {**answer.notes, Note.FIXTURES: text}
+        self.conversation.reply(written(with_fields(answer, notes=notes)))
         os._exit(0)
 
     def measure(self, timed: Timed) -> None:
@@ -232,34 +254,34 @@ class Worker(calls.Worker):
         self.timed = timed
         self.call = partial(timed.target, *timed.args, **timed.kwargs)
         seed(self.seed)
-        built = {"outcome": "ok", **self.warmed(self.warmup_s)}
+        warm = self.warmed(self.warmup_s)
         self.watch.untimed_s = 0.0
-        self.conversation.reply(built)
-        for question in self.conversation.questions():
-            if question["do"] == "finish":
+        self.conversation.reply(written(warm))
+        for asked in self.conversation.questions():
+            if asked["do"] == FINISH:
                 self.is_finished = True
                 limit = Timer(TEARDOWN_S, self.leave)
                 limit.daemon = True
                 limit.start()
                 return
-            self.conversation.reply(self.answer(**question))
+            self.conversation.reply(self.answer(**asked))
 
-    def lap(self, iterations: int, **_: Any) -> Answer:
-        """One sample of that many calls; set-ups between them took `untimed_s` of CPU time."""
+    def lap(self, question: Lap) -> Lapped:
+        """One sample of some calls; set-ups between them took `untimed_s` of CPU time."""
         self.share = 1.0
         before_s = self.watch.untimed_s
-        taken: Sample = super().lap(iterations)["sample"]
+        taken = self.sampled(question.iterations)
         stretched = {
             name: value * self.share
             for name in ("wall_s", "cpu_s", "forward_s", "waited_s")
             if (value := getattr(taken, name)) is not None
         }
         untimed_s = self.watch.untimed_s - before_s
-        return {"sample": taken._replace(**stretched), "untimed_s": untimed_s}
+        return Lapped(sample=taken._replace(**stretched), untimed_s=untimed_s)
 
-    def finish(self, **_: Any) -> Answer:
+    def finish(self, question: Finish) -> Finished:
         """The process measures nothing else; set-ups took `untimed_s` of CPU time meanwhile."""
-        return {**super().finish(), "untimed_s": self.watch.untimed_s}
+        return with_fields(super().finish(question), untimed_s=self.watch.untimed_s)
 
     def iteration(self, calls: int = 1) -> Iterate:
         """That many calls of what is timed, in a row; with a set-up, as many as there is time for.
@@ -269,7 +291,7 @@ class Worker(calls.Worker):
         if self.timed.setup is None and self.timed.teardown is None:
             return repeated(self.call, calls)
 
-        def iterate(lap: Lap) -> None:
+        def iterate(lap: protocol.Lap) -> None:
             begun, made = time.monotonic(), 0
             while made < calls and (not made or time.monotonic() - begun < SETTING_UP_S):
                 args, kwargs = self.timed.prepared()
@@ -325,7 +347,7 @@ def why_untimed(run: Run, name: str) -> tuple[str, str]:
     trials = trials_of(run)
     trial = trials.of(name)
     if trial is None:
-        return "missing", f"there is no test {name}"
+        return MISSING, f"there is no test {name}"
     if trial.outcome == PASSED:
         return FAILED, "gave nothing to be timed, as it did before"
     return trial.outcome, trial.reason

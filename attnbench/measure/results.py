@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.measure.server import Unmeasured, described
+from attnbench.records.messages import Compared
 
 LARGEST = 256 << 20  # bytes of what is kept
 ROUNDING = 1e-8  # of a number in double precision, relative; sums in another order err far less
 
 
-def keep(value: Any, path: str, tree: str) -> dict[str, float]:
+def keep(value: Any, path: str, tree: str) -> Compared:
     """Write what a function returned to a file. Raises `Unmeasured` where it cannot be kept."""
     try:
         text = pickle.dumps({"tree": tree, "value": value})
@@ -24,10 +25,10 @@ def keep(value: Any, path: str, tree: str) -> dict[str, float]:
     if len(text) > LARGEST:
         raise Unmeasured("failed", f"it has more than {LARGEST >> 20} MiB")
     Path(path).write_bytes(text)
-    return {"drawn": 0.0}
+    return Compared()
 
 
-def compare(value: Any, path: str, tree: str) -> dict[str, Any]:
+def compare(value: Any, path: str, tree: str) -> Compared:
     """What a function returned against what is kept in the file.
 
     `what` is how they differ, with an `error` of 1 where they do and an `allowed` one of 0. Raises
@@ -38,7 +39,7 @@ def compare(value: Any, path: str, tree: str) -> dict[str, Any]:
     except Exception as error:
         raise Unmeasured("failed", f"base's cannot be read here: {described(error)}") from error
     what = difference(at_home(kept["value"], kept["tree"]), at_home(value, tree))
-    return {"what": what, "error": float(bool(what)), "allowed": 0.0}
+    return Compared(what=what, error=float(bool(what)))
 
 
 def at_home(value: Any, tree: str) -> Any:

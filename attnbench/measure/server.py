@@ -22,7 +22,7 @@ import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
@@ -32,14 +32,6 @@ PROTOCOL = 2
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 STATUS = struct.Struct("<iii")  # a process id, an exit code, a number of processes
-# how torch and CUDA's libraries report a refused allocation; the last is how torch's allocator
-# fails on a MIG instance, or in a container, when it asks NVML what is free
-OUT_OF_MEMORY = (
-    *("can't allocate memory", "out of memory", "not enough memory"),
-    *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
-    *("cufft_alloc_failed", "cusolver_status_alloc_failed"),
-    "nvml_success == r internal assert failed",
-)
 # folders of installed packages
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
@@ -50,31 +42,6 @@ class Unmeasured(Exception):
     def __init__(self, outcome: str, reason: str) -> None:
         super().__init__(reason)
         self.outcome = outcome
-
-
-class Answering:
-    """A worker, whose methods answer questions."""
-
-    conversation: "Conversation"
-
-    def answer(self, do: str, **asked: Any) -> dict[str, Any]:
-        """The result of the method `do`; an exception becomes an outcome with its reason."""
-        try:
-            return {"outcome": "ok", **getattr(self, do)(**asked)}
-        except (Exception, SystemExit) as error:
-            own = type(error).__module__.startswith("attnbench.")  # not one of a user's classes
-            if own and hasattr(error, "outcome"):
-                return {"outcome": error.outcome, "reason": str(error)}
-            outcome = "oom" if is_out_of_memory(error) else "failed"
-            return {"outcome": outcome, "reason": described(error)}
-
-    def files(self, watched: Sequence[str] = ()) -> dict[str, Any]:
-        """The files that this process has loaded: of modules, and other mapped libraries.
-
-        Those of the interpreter and of installed packages are left out, except the `watched` ones.
-        """
-        kept = frozenset(watched)
-        return {"modules": module_files(kept), "libraries": mapped_libraries(kept)}
 
 
 def main() -> None:
@@ -183,9 +150,7 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def start_worker(
-    pipe: int, output: int, parent: int, worker: "Answering | None" = None
-) -> NoReturn:
+def start_worker(pipe: int, output: int, parent: int, worker: "Worker | None" = None) -> NoReturn:
     """In a new process: answer until the connection ends, then exit without running hooks.
 
     `pipe` and `output` are its connections, `parent` is the process that waits for it, and `worker`
@@ -209,6 +174,18 @@ def start_worker(
     except BaseException:
         os._exit(1)
     os._exit(0)  # no thread or hook of a mechanism may hold the process
+
+
+class Worker(Protocol):
+    """What answers in a measuring process; it may be of another version of this package.
+
+    Questions and answers are plain data here; `records.messages` says what is in them.
+    """
+
+    conversation: "Conversation"
+
+    def answer(self, do: str, **asked: Any) -> dict[str, Any]:
+        """What a question gives; an exception becomes an outcome with its reason."""
 
 
 class Conversation:
@@ -242,26 +219,26 @@ class Conversation:
         self.connection.sendall(text.encode() + b"\n")
 
 
-def serve(connection: socket.socket, worker: Answering | None = None) -> None:
+def serve(connection: socket.socket, worker: "Worker | None" = None) -> None:
     """Answer until the other end is closed.
 
     Unless there is a `worker`, the first question says what this one measures.
     """
     conversation = Conversation(connection)
-    answer: Callable[..., Any] = load
     if worker is not None:
-        answer = worker.answer
         worker.conversation = conversation
     with suppress(OSError), conversation.lines:
         for question in conversation.questions():
             try:
-                found = answer(**question)
-                if answer is load:
-                    answer, found = found, {"outcome": "ok"}
-                    answer.__self__.conversation = conversation  # type: ignore[attr-defined]
+                if worker is None:
+                    worker = load(**question)
+                    worker.conversation = conversation
+                    answer = {"outcome": "ok"}
+                else:
+                    answer = worker.answer(**question)
             except BaseException as error:  # a mechanism may raise anything
-                found = {"outcome": "failed", "reason": described(error)}
-            conversation.reply(found)
+                answer = {"outcome": "failed", "reason": described(error)}
+            conversation.reply(answer)
 
 
 def load(
@@ -273,8 +250,8 @@ def load(
     instead_of: str | None = None,
     sites: Sequence[str] = (),
     **about: Any,
-) -> Any:
-    """The function that answers later questions: of the module's `Worker`, on a `tree` if given.
+) -> Worker:
+    """What answers later questions: the module's `Worker`, on a `tree` if given.
 
     `places` are folders of the tree whose code is found first, relative to it; `instead_of` is the
     tree of the other side, whose place this one takes on the import path; `sites` are folders of
@@ -294,13 +271,14 @@ def load(
     try:
         if not any(Path(place, "attnbench").is_dir() for place in found):
             import_own_package()
-        worker = importlib.import_module(module).Worker
+        kind = importlib.import_module(module).Worker
         theirs = getattr(importlib.import_module("attnbench.measure.server"), "PROTOCOL", 1)
         if theirs != PROTOCOL:
             raise ImportError(f"it has protocol {theirs} of measuring processes, not {PROTOCOL}")
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this one: {error}") from error
-    return worker(tree, **about).answer
+    worker: Worker = kind(tree, **about)
+    return worker
 
 
 def put_first(places: Sequence[str], sites: Sequence[str]) -> None:
@@ -391,14 +369,6 @@ def described(error: BaseException) -> str:
     """The class of an exception and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation was refused; on a CPU torch reports that as a RuntimeError."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True  # the second is torch's, which need not be loaded
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY)
 
 
 def end_children() -> int:

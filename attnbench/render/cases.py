@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnbench import units
-from attnbench.records import MISSING, Cause, Outcome, Planned, Request
+from attnbench.records import Outcome, Planned, Request
+from attnbench.records.outcomes import ending
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
@@ -14,26 +14,10 @@ if TYPE_CHECKING:
 
 FACTOR = 3  # by which first predictions are often too high or too low
 
-# why a case was not measured, in the cell of a table, by its cause, or else its outcome
-ENDINGS: Mapping[str, str] = MappingProxyType({
-    Outcome.OK: "not measured",  # only the memory is missing
-    Outcome.OOM: "out of memory",  # and `Cause.OOM`
-    Outcome.TIMEOUT: "timed out",  # and `Cause.TIMEOUT`
-    Outcome.CRASHED: "crashed",
-    Outcome.FAILED: "failed",
-    Outcome.UNSUPPORTED: "cannot run",
-    Outcome.SKIPPED: "skipped",
-    MISSING: "not run",
-    Cause.BUDGET: "over budget",
-    Cause.CASE_TIMEOUT: "over time limit",
-    Cause.MEMORY_LIMIT: "over memory",
-    Cause.KILLED: "killed",
-})  # fmt: skip
-
 
 def outcome_phrase(outcome: str, cause: str) -> str:
     """Why a case was not measured, in two or three words; never empty."""
-    return ENDINGS.get(cause or outcome) or ENDINGS[MISSING]
+    return ending(outcome, cause).phrase
 
 
 def plan_table(

@@ -7,6 +7,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.modes import find
 from attnbench.records import PASSES, Environment, Level, Sweep
+from attnbench.records.notes import Note
 from attnbench.render.cost_tables import timed_by
 
 LAPS = 0.01  # share of disturbed laps above which a report tells it
@@ -35,13 +36,13 @@ def conditions(analysis: Analysis) -> list[str]:
         lines.append("To measure it again: attnbench sweep --config sweep.toml, in its folder.")
     else:
         lines.append(f"Divided into {units.many(sweep.shards[0].of, 'shard')}.")
-    if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
+    if packages := sorted({r.notes[Note.PACKAGE] for r in sweep.runs if Note.PACKAGE in r.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))
     half = {each.dtype for each in sweep.request.sizes} & {"bfloat16", "float16"}
     if half and any(find(mode).trains for mode in sweep.request.modes):
         lines.append(HALF.format(" and ".join(sorted(half))))
-    for reason in {run.notes["nvml"] for run in sweep.runs if "nvml" in run.notes}:
+    for reason in {r.notes[Note.NVML] for r in sweep.runs if Note.NVML in r.notes}:
         lines.append(f"NVML does not show the memory of single processes ({reason}).")
     return lines
 

@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from attnbench import units
 from attnbench.analysis.costs import MARGIN, Cost, Costs, Rates
@@ -23,6 +22,8 @@ from attnbench.records import (
     Settings,
     Workload,
 )
+from attnbench.records.notes import Note
+from attnbench.records.outcomes import OUTCOMES
 from attnbench.run.race import next_pair
 from attnbench.run.suspicion import with_sign
 from attnbench.run.visit_costs import VisitCosts, assumed_rates
@@ -34,11 +35,6 @@ COMPILING_S = 300.0  # further seconds for compiling, which depends on more than
 # Samples and warm-up of the first round take at most these shares of a case's even share of the
 # budget, so that long cases are reached
 FIRST_SAMPLE, FIRST_WARMUP = 1 / 8, 1 / 32
-# what ends a curve, if it was measured at a shorter length
-ENDS = MappingProxyType({
-    Outcome.OOM: (Cause.OOM, "ran out of memory"),
-    Outcome.TIMEOUT: (Cause.TIMEOUT, "timed out"),
-})  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -192,9 +188,10 @@ class Agenda:
         for other, run in self.on_curve(planned):
             # of several fixed batches; c // N · N is more than c / 2
             shorter = other.seq_len < w.seq_len and other.tokens <= 2 * w.tokens
-            if shorter and run.outcome in ENDS:
-                cause, ended = ENDS[run.outcome]
-                return cause, f"not run: already {ended} at N = {units.count(other.seq_len)}"
+            row = OUTCOMES[run.outcome]
+            if shorter and row.beyond is not None:
+                reason = f"not run: already {row.already} at N = {units.count(other.seq_len)}"
+                return row.beyond, reason
         needed_bytes = self.costs.needed_bytes(planned)
         if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Cost.BYTES):
             most = units.size(int(self.memory_bytes))
@@ -324,7 +321,7 @@ def together(before: Run, run: Run) -> Run:
     """A run with the laps that a later race of its round added, or what became of that."""
     notes = dict(before.notes)
     if run.outcome is not Outcome.OK:
-        notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
+        notes[Note.LATER] = f"{run.outcome} in a later race of its round: {run.reason}"
     return replace(
         before,
         samples=before.samples + run.samples,

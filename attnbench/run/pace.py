@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from statistics import harmonic_mean
 
 from attnbench.records import Disturbance, Sample
+from attnbench.records.messages import Failure, Probe
 from attnbench.run.process import Process
 
 LIMIT_S = 60.0  # of an answer
@@ -60,5 +61,7 @@ class Pace(AbstractContextManager["Pace"]):
     def taken(self) -> list[float]:
         """Seconds of each probe since the last call; none if the process has ended."""
         assert self.process is not None
-        answer = self.process.ask(LIMIT_S, do="probed", core=self.core)
-        return [s for s in answer.get("probes", ()) if 0 < s < math.inf]
+        answer = self.process.ask(Probe(core=self.core), LIMIT_S)
+        if isinstance(answer, Failure):
+            return []
+        return [probe_s for probe_s in answer.probes if 0 < probe_s < math.inf]

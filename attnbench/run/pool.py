@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun, NoProgram, OverBudget
+from attnbench.records.messages import A, Failure, Hold, Load, Question
 from attnbench.run.process import (
     GRACE_S,
     STATUS,
     STUCK_S,
-    Answer,
     Process,
     ask_fresh,
     last_line,
@@ -145,8 +145,9 @@ class Pool(AbstractContextManager["Pool"]):
         self.ready = True
 
     def process(self, tree: Path | None = None, **about: Any) -> "Process":
-        """A fresh process for this package or a tree; `started` says whether it could load.
+        """A fresh process for this package or a tree; `refused` says why it could not load.
 
+        `about` are fields of `Load`, which replace those of the pool.
         Raises `CannotRun` if no process can be started.
         """
         try:
@@ -158,16 +159,17 @@ class Pool(AbstractContextManager["Pool"]):
             self.start()
             process = self.fork()
         try:
-            process.started = process.ask(
-                START_TIMEOUT_S,
+            question = Load(
                 tree=None if tree is None else str(tree),
                 caches=str(self.folder / "caches"),
                 threads=self.threads,
                 **({"module": MEASURING} | self.about | about),
             )
+            answer = process.ask(question, START_TIMEOUT_S)
         except BaseException:
             process.end()
             raise
+        process.refused = answer if isinstance(answer, Failure) else None
         return process
 
     def hold(self, series: str, tree: Path, **about: Any) -> None:
@@ -180,8 +182,7 @@ class Pool(AbstractContextManager["Pool"]):
         if series in self.holders and (holder is None or holder.alive):
             return
         started = self.process(tree, **about)
-        answer = started.ask(START_TIMEOUT_S, do="hold")
-        if answer["outcome"] != "ok":
+        if isinstance(started.ask(Hold(), START_TIMEOUT_S), Failure):
             started.end()
         self.holders[series] = started if started.alive else None
 
@@ -192,20 +193,19 @@ class Pool(AbstractContextManager["Pool"]):
         """
         if holder := self.holders.get(series):
             try:
-                process = self.fork_from(holder.pipe)
-                process.started = {"outcome": "ok"}
-                return process
+                return self.fork_from(holder.pipe)
             except NoProgram:
                 holder.end()
         return self.process(tree, **about)
 
-    def ask(self, timeout_s: float, module: str | None = None, **asked: Any) -> Answer:
+    def ask(self, question: Question[A], limit_s: float, module: str = "") -> A | Failure:
         """The answer of a fresh process to one question; of a second if the first is killed.
 
+        The worker of `module` answers, by default of the one that the pool is for.
         Raises `CannotRun` if no process can be started.
         """
         about: dict[str, Any] = {"module": module} if module else {}
-        return ask_fresh(partial(self.process, **about), timeout_s, **asked)
+        return ask_fresh(partial(self.process, **about), question, limit_s)
 
     def fork(self) -> "Process":
         """A new process that has not been asked anything, once torch is loaded."""
@@ -234,7 +234,7 @@ class Pool(AbstractContextManager["Pool"]):
             if pid < 0:
                 raise not_started(code)
             ours.pop_all()
-        return Process(self, pid, *ends)
+        return Process(lambda: self.left_s, pid, *ends)
 
     def receive(self, source: socket.socket, size: int, most_s: float, over: str) -> bytes:
         """What the program tells. Raises `NoProgram`, or `OverBudget` if the budget ends first."""

@@ -10,37 +10,34 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any
 
 from attnbench.devices.cgroups import oom_kills
 from attnbench.devices.host import cpu_s, faults, user_s
 from attnbench.devices.timing import increments
 from attnbench.errors import OverBudget
-from attnbench.records import Cause
-
-if TYPE_CHECKING:
-    from attnbench.run.pool import Pool
+from attnbench.records import Cause, Outcome
+from attnbench.records.messages import A, Failure, Question, read_answer, written
+from attnbench.records.notes import left_running
 
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
 LONGEST_S = 1e6  # that the system waits at once
 STATUS = struct.Struct("<iii")  # as measure/server.py has it: process id, exit code, processes left
 LOG_BYTES = 4_000  # kept of what a process prints
+LONGEST_ANSWER = 1 << 27  # bytes; a plan has 650 for each case
+FOREIGN = "the process sent something other than its answer"
 # signals by which schedulers, users and guards of memory end processes; no fault raises them
 SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
-Answer: TypeAlias = Mapping[str, Any]
-LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED})
-
 
 class Process(AbstractContextManager["Process"]):
-    """One measuring process; `started` says whether its package could be loaded.
+    """One measuring process; `refused` says why its package could not be loaded, if it could not.
 
     The program that forked it says on the connection `status` how it ended. `user_s` gives its CPU
     time in user mode since the last call, as the kernel counts it; NaN if it does not say.
@@ -48,18 +45,31 @@ class Process(AbstractContextManager["Process"]):
 
     def __init__(
         self,
-        pool: "Pool",
+        left_s: Callable[[], float],
         pid: int,
         status: socket.socket,
         pipe: socket.socket,
         output: socket.socket,
     ) -> None:
-        self.pool, self.pid = pool, pid
-        self.status, self.pipe, self.output = status, pipe, output
+        """A process that has been forked.
+
+        left_s: gives the seconds until the whole budget ends
+        pid: its process id
+        status: on which the program that forked it tells of its end
+        pipe: for questions and answers
+        output: what it prints
+        """
+        self.left_s = left_s
+        self.pid = pid
+        self.status = status
+        self.pipe = pipe
+        self.output = output
         output.setblocking(False)
-        self.printed, self.asked, self.kills = b"", 0, oom_kills()
+        self.printed = b""
+        self.asked = 0  # questions
+        self.kills = oom_kills()
         self.is_killed = False  # by its parent
-        self.started: Answer = {}
+        self.refused: Failure | None = None
         self.user_s = increments(partial(user_s, pid))
         self.cpu_s = increments(partial(cpu_s, pid))
         self.faults = increments(partial(faults, pid))
@@ -77,50 +87,61 @@ class Process(AbstractContextManager["Process"]):
         """Whether the connection is open."""
         return self.pipe.fileno() >= 0
 
-    def ask(self, timeout_s: float, **asked: Any) -> Answer:
-        """The answer, or an outcome in its place; a process that is late is killed.
+    def ask(self, question: Question[A], limit_s: float) -> A | Failure:
+        """The answer to a question, or why there is none; a process that is late is killed.
 
-        The answer has the cause `KILLED` if something other than its own code may have ended it.
+        The failure has the cause `KILLED` if something other than the process's own code may have
+        ended it.
         Raises `OverBudget` if the whole budget ends before this question's time limit.
         """
-        if self.started.get("outcome", "ok") != "ok":
-            return self.started
+        if self.refused is not None:
+            return self.refused
         if not self.alive:
-            return {**LOST, "reason": "its process is gone"}
-        begun, left_s = time.monotonic(), self.pool.left_s
+            return lost("its process is gone")
+        begun = time.monotonic()
+        left_s = self.left_s()
         self.asked += 1
         try:
-            self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
-            if line := self.line(min(timeout_s, left_s)):
-                return self.read(line)
+            message = json.dumps([self.asked, written(question)])
+            self.pipe.sendall(message.encode() + b"\n")
+            if line := self.line(min(limit_s, left_s)):
+                return self.read(line, question)
         except OSError:
             self.pipe.close()
             return self.death()
         left = self.end()
-        if left_s <= timeout_s:
-            raise OverBudget(f"ended while waiting for {asked.get('mechanism', 'a process')}")
-        reason = f"no answer after {time.monotonic() - begun:.0f} s; killed"
-        return {"outcome": "timeout", "reason": reason, "notes": left_running(left)}
+        if left_s <= limit_s:
+            raise OverBudget(f"ended while waiting for {question.about}")
+        return Failure(
+            outcome=Outcome.TIMEOUT,
+            reason=f"no answer after {time.monotonic() - begun:.0f} s; killed",
+            notes=left_running(left),
+        )
 
-    def read(self, line: bytes) -> Answer:
+    def read(self, line: bytes, question: Question[A]) -> A | Failure:
         """The answer in a line; a process that sent another line is killed."""
-        try:
-            number, answer = json.loads(line)
-            if number != self.asked or not isinstance(answer["outcome"], str):
-                raise ValueError
-        except (ValueError, TypeError, KeyError):
+        if len(line) > LONGEST_ANSWER:
             self.end()
-            reason = "the process sent something other than its answer"
-            return {"outcome": "crashed", "reason": reason}
-        return cast(Answer, answer)
+            reason = f"the process sent more than {LONGEST_ANSWER >> 20} MiB in place of an answer"
+            return Failure(outcome=Outcome.CRASHED, reason=reason)
+        try:
+            number, data = json.loads(line)
+        except (ValueError, TypeError, RecursionError):
+            number = data = None
+        if type(number) is not int or number != self.asked or not isinstance(data, dict):
+            self.end()
+            return Failure(outcome=Outcome.CRASHED, reason=FOREIGN)
+        return read_answer(data, question)
 
-    def line(self, timeout_s: float) -> bytes:
+    def line(self, limit_s: float) -> bytes:
         """The next line that the process sends; empty if it is not complete in time.
 
+        A line that is longer than any answer ends early.
         Raises `OSError` at the end of the connection.
         """
-        end, data = time.monotonic() + timeout_s, bytearray()
-        while not data.endswith(b"\n"):
+        end = time.monotonic() + limit_s
+        data = bytearray()
+        while not data.endswith(b"\n") and len(data) <= LONGEST_ANSWER:
             left_s = end - time.monotonic()
             ready = readable(left_s, *(s for s in (self.pipe, self.output) if s.fileno() >= 0))
             if self.output in ready:
@@ -140,25 +161,29 @@ class Process(AbstractContextManager["Process"]):
                 self.output.close()
             self.printed = (self.printed + more)[-LOG_BYTES:]
 
-    def death(self) -> Answer:
+    def death(self) -> Failure:
         """Outcome and reason of a process that ended without an answer."""
         code, left = self.ending(GRACE_S)
         self.listen()
         self.output.close()
-        died: dict[str, Any] = {"outcome": "crashed", "notes": left_running(left)}
+        notes = left_running(left)
         if code == -signal.SIGKILL and oom_kills() > self.kills:
             reason = "the kernel killed the process, as memory ran out"
-            return {**died, "outcome": "oom", "reason": reason}
+            return Failure(outcome=Outcome.OOM, reason=reason, notes=notes)
+        cause = None
         if code is None:
-            how, died = "ended together with its server", {**died, **LOST}
+            how = "ended together with its server"
+            cause = Cause.KILLED
         elif self.is_killed:
             how = "closed its connection and went on"
         elif code < 0:
-            how, died = f"was killed by signal {-code}", {**died, **(LOST if -code in SENT else {})}
+            how = f"was killed by signal {-code}"
+            cause = Cause.KILLED if -code in SENT else None
         else:
             how = f"ended without an answer (exit {code})"
         printed = f": {line}" if (line := last_line(self.printed)) else ""
-        return {**died, "reason": f"the process {how}{printed}"}
+        reason = f"the process {how}{printed}"
+        return Failure(outcome=Outcome.CRASHED, cause=cause, reason=reason, notes=notes)
 
     def ending(self, grace_s: float) -> tuple[int | None, int]:
         """Exit code, if known, and how many processes it left running.
@@ -188,15 +213,20 @@ class Process(AbstractContextManager["Process"]):
         self.end()
 
 
-def ask_fresh(start: Callable[[], Process], timeout_s: float, **asked: Any) -> Answer:
+def lost(reason: str) -> Failure:
+    """The failure of a process that something other than its own code may have ended."""
+    return Failure(outcome=Outcome.CRASHED, cause=Cause.KILLED, reason=reason)
+
+
+def ask_fresh(start: Callable[[], Process], question: Question[A], limit_s: float) -> A | Failure:
     """The answer of a fresh process to one question; of a second if the first is killed.
 
     Something else may have ended that, or needed the memory.
     """
     for _ in range(2):
         with start() as process:
-            answer = process.ask(timeout_s, **asked)
-        if answer.get("cause") != Cause.KILLED:
+            answer = process.ask(question, limit_s)
+        if not (isinstance(answer, Failure) and answer.is_killed):
             break
     return answer
 
@@ -214,12 +244,6 @@ def receive(source: socket.socket, size: int, timeout_s: float) -> bytes:
     if len(data) < size:
         raise ConnectionResetError
     return data
-
-
-def left_running(count: int) -> dict[str, str]:
-    """The note on processes that a mechanism left running, if there were any."""
-    noun = "process" if count == 1 else "processes"
-    return {"processes": f"started {count} {noun} that had to be ended"} if count else {}
 
 
 def tail(log: Path) -> bytes:

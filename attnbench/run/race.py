@@ -16,39 +16,30 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from msgspec import convert
+from msgspec.structs import replace as with_fields
 
 from attnbench.devices.timing import COLD, FAULT_S, REHEARSAL_S
-from attnbench.records import (
-    REHEARSED_S,
-    Cause,
-    Clock,
-    Duration,
-    Outcome,
-    Part,
-    Planned,
-    Run,
-    Sample,
-    Settings,
+from attnbench.records import REHEARSED_S, Clock, Outcome, Part, Planned, Run, Sample, Settings
+from attnbench.records.messages import (
+    A,
+    Build,
+    Failure,
+    Finish,
+    Finished,
+    Lap,
+    Lapped,
+    Question,
+    Weighed,
+    impossible,
 )
 from attnbench.run.pace import Pace
-from attnbench.run.process import Answer, Process
+from attnbench.run.process import Process
 from attnbench.store.schema import read_run
 
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
-CUT_OFF: Answer = MappingProxyType(
-    {"outcome": "skipped", "reason": "not finished when --budget ended"}
-)
-STORED = ("outcome", "cause", "reason", "values", "notes")  # of an answer
-# what an answer must have that a race itself uses; the rest is read when it becomes a run
-USED: Mapping[str, Mapping[str, Any]] = MappingProxyType({
-    "build": {"iteration_s": Duration, "wall_s": Duration},
-    "lap": {"sample": Sample},
-    "finish": {"needs_new_process": bool},
-})  # fmt: skip
+CUT_OFF = Failure(outcome=Outcome.SKIPPED, reason="not finished when --budget ended")
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
 # A mechanism can change the clocks of its process, and compute while others take their turns, but
 # not what the kernel counts. The bounds are wide, so that no load of the machine exceeds them: from
@@ -67,7 +58,7 @@ CLAIMED, ANSWER_S, BEFORE_S = 3.0, 0.03, 2e-5
 REHEARSALS_S = 2 * REHEARSAL_S
 APART = 0.01  # by which the phases of a lap and their sum may differ
 
-Builds: TypeAlias = Mapping[str, Mapping[str, Any]]  # what each series builds
+Builds: TypeAlias = Mapping[str, Build]  # what each series builds
 LimitSeconds: TypeAlias = Callable[[str, float], float]
 ChooseTurns: TypeAlias = Callable[[Mapping[str, float]], Mapping[str, "Turns"]]
 
@@ -103,15 +94,22 @@ class Used:
 
 @dataclass
 class Entry:
-    """What a race gave of one case; `failed` is an answer that is not `ok`."""
+    """What a race gave of one case: what it `finished` with, or why it `failed`."""
 
     laps: dict[int, Sample] = field(default_factory=dict)
-    finished: Answer = field(default_factory=dict)
-    failed: Answer | None = None
+    finished: Finished | None = None
+    failed: Failure | None = None
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
     wall_s: float = 0.0  # of an iteration; 0: unknown
     used: dict[int, Used] = field(default_factory=dict)  # for each lap
+
+    @property
+    def ending(self) -> Finished | Failure:
+        """What its run is made of."""
+        ending = self.failed or self.finished
+        assert ending, "a race has ended"
+        return ending
 
 
 class Round(AbstractContextManager["Round"]):
@@ -171,13 +169,13 @@ class Round(AbstractContextManager["Round"]):
 
         ended = {name: entry.failed for name, entry in entries.items() if entry.failed}
         # perhaps by someone else
-        if killed := {name for name, why in ended.items() if why.get("cause") == Cause.KILLED}:
+        if killed := {name for name, failure in ended.items() if failure.is_killed}:
             for name, entry in again(killed | entries.keys() - ended.keys()).items():
                 if name in killed or entry.failed is not CUT_OFF:
                     entries[name] = entry
         for name, entry in entries.items() if again_alone else ():
             others = any(self.running[other].alive for other in self.running.keys() - {name})
-            if others and entry.failed and entry.failed["outcome"] == Outcome.OOM:
+            if others and entry.failed and entry.failed.is_out_of_memory:
                 self.end(self.running)
                 entries |= again({name})
         return entries
@@ -205,9 +203,10 @@ class Round(AbstractContextManager["Round"]):
             if self.left_s() <= 0:
                 entry.failed = CUT_OFF
                 continue
-            built = self.ask(name, entry, do="build", **common, **builds[name])
-            entry.iteration_s = built.get("iteration_s", 0.0)
-            entry.wall_s = built.get("wall_s", 0.0)
+            warm = self.ask(name, entry, with_fields(builds[name], **common))
+            if warm is not None:
+                entry.iteration_s = warm.iteration_s
+                entry.wall_s = warm.wall_s
 
     def take_turns(
         self, entries: Mapping[str, Entry], often: Mapping[str, Turns], first_lap: int
@@ -225,17 +224,26 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is not None:
                 continue
             self.observe(name)
-            asked = {"iterations": often[name].iterations, "rehearse": often[name].rehearsed}
-            self.running[name].used()
-            answer = self.ask(name, entry, do="lap", left_s=self.left_s(), **asked)
-            if entry.failed is None:
-                untimed_s = answer.get("untimed_s", 0.0)  # of set-ups between calls
+            lapped = self.lap(name, entry, often[name])
+            if lapped is not None:
                 cpu_s, faults = self.running[name].used()
-                entry.used[first_lap + lap] = Used(cpu_s - untimed_s, faults)
-                taken = answer["sample"]
+                entry.used[first_lap + lap] = Used(cpu_s - lapped.untimed_s, faults)
+                taken = lapped.sample
                 entry.laps[first_lap + lap] = self.pace.beside(taken) if self.pace else taken
             elif self.pace:  # the next lap is not beside what this one was
                 self.pace.ready()
+
+    def lap(self, name: str, entry: Entry, turns: Turns) -> Lapped | None:
+        """One lap of a case; None where it failed."""
+        question = Lap(iterations=turns.iterations, rehearse=turns.rehearsed, left_s=self.left_s())
+        self.running[name].used()  # which counts from now on
+        lapped = self.ask(name, entry, question)
+        if lapped is None or lapped.sample.iterations == turns.iterations:
+            return lapped
+        wrong = f"{lapped.sample.iterations} iterations in place of {turns.iterations}"
+        entry.failed = impossible(f"{wrong} of a sample")
+        self.end([name])
+        return None
 
     def finish(self, name: str, entry: Entry) -> None:
         """Get the values and notes of a case, and end a process that cannot go on."""
@@ -243,49 +251,32 @@ class Round(AbstractContextManager["Round"]):
             entry.failed = CUT_OFF
         if entry.failed is None:
             used_s = self.running[name].user_s()
-            entry.finished = self.ask(name, entry, do="finish", left_s=self.left_s())
-            untimed_s = entry.finished.get("untimed_s", 0.0)  # of set-ups between calls
+            entry.finished = self.ask(name, entry, Finish(left_s=self.left_s()))
+            untimed_s = entry.finished.untimed_s if entry.finished else 0.0
             wrong = contradiction(entry.laps.values(), used_s - untimed_s)
             wrong = wrong or inconsistency(entry.laps.values())
             wrong = wrong or understatement(entry.laps, entry.used)
             if wrong:
-                entry.failed, entry.laps = impossible(wrong), {}
-        if entry.failed or entry.finished["needs_new_process"]:
+                entry.failed = impossible(wrong)
+                entry.laps = {}
+        if entry.finished is None or entry.failed or entry.finished.needs_new_process:
             self.end([name])
 
-    def ask(self, name: str, entry: Entry, **asked: Any) -> Answer:
-        """The answer of a series' process; one that is not `ok` is its failure, and its end."""
+    def ask(self, name: str, entry: Entry, question: Question[A]) -> A | None:
+        """The answer of a series' process; None where that failed, which ends the process."""
         process = self.running.get(name)
-        if process is None or (asked["do"] == "build" and not process.alive):
+        if process is None or (isinstance(question, Build) and not process.alive):
             process = self.running[name] = self.start(name)
         most_s = max(0.0, self.limit_s(name, entry.wall_s) - entry.elapsed_s)
         begun = self.clock()
-        answer = process.ask(min(most_s, max(LEAST_S, self.left_s())), **asked)
+        answer = process.ask(question, min(most_s, max(LEAST_S, self.left_s())))
         entry.elapsed_s += self.clock() - begun
-        if answer["outcome"] == "timeout" and self.left_s() <= 0:
-            answer = CUT_OFF
-        if answer["outcome"] == "ok":
-            answer = checked(answer, **asked)
-        if answer["outcome"] != "ok":
-            entry.failed = answer
-            process.end()
-        return answer
-
-
-def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
-    """The answer with its sample as a `Sample`, or a failure if it is none to this question."""
-    try:
-        told = {name: convert(answer[name], kind) for name, kind in USED[do].items()}
-        if do == "lap" and told["sample"].iterations != iterations:
-            raise ValueError(f"{told['sample'].iterations} iterations in place of {iterations}")
-    except (ValueError, KeyError) as error:
-        return impossible(f"{error} of {' and '.join(USED[do])}")
-    return {**answer, **told}
-
-
-def impossible(wrong: str) -> Answer:
-    """The outcome of a case whose process gave an answer that would be refused on reading."""
-    return {"outcome": "failed", "reason": f"its process gave an impossible answer: {wrong}"}
+        if not isinstance(answer, Failure):
+            return answer
+        cut_off = answer.is_timeout and self.left_s() <= 0
+        entry.failed = CUT_OFF if cut_off else answer
+        process.end()
+        return None
 
 
 def turns(iteration_s: float, settings: Settings) -> Turns:
@@ -374,18 +365,34 @@ def cores_used(samples: Iterable[Sample]) -> float:
     return max([1.0, *(sample.cpu_s / sample.wall_s for sample in samples)])
 
 
-def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
-    """The run of a case, from its process's answer; failed if that would be refused on reading."""
+def run_of(
+    planned: Planned, part: Part, round_: int, answer: Finished | Weighed | Failure, **more: Any
+) -> Run:
+    """The run of a case, from its process's answer; failed if that would be refused on reading.
+
+    more: further fields of the run, such as its samples
+    """
     about = {"case": planned.case.key, "part": part, "round": round_, **more}
-    told = {key: answer[key] for key in STORED if key in answer}
-    if isinstance(values := told.get("values"), dict):  # what is not a number was not measured
-        told["values"] = {
-            name: value
-            for name, value in values.items()
-            if not isinstance(value, float) or math.isfinite(value)
-        }
     try:
-        return read_run({**about, **told})
+        return read_run({**about, **stored(answer)})
     except ValueError as error:
         kept = {name: about[name] for name in about if name != "samples"}
-        return read_run({**kept, **impossible(str(error))})
+        return read_run({**kept, **stored(impossible(str(error)))})
+
+
+def stored(answer: Finished | Weighed | Failure) -> dict[str, Any]:
+    """The fields of a run that an answer gives."""
+    if isinstance(answer, Failure):
+        return {
+            "outcome": answer.outcome,
+            "cause": answer.cause,
+            "reason": answer.reason,
+            "notes": answer.notes,
+        }
+    # what is not a number was not measured
+    values = {
+        name: value
+        for name, value in answer.values.items()
+        if isinstance(value, int) or math.isfinite(value)
+    }
+    return {"outcome": Outcome.OK, "values": values, "notes": answer.notes}

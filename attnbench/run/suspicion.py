@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from attnbench.records import Clock, Outcome, Planned, Run, Sample, Workload
+from attnbench.records.notes import Note
 
 FAR = 4  # times the longest length examined for odd behaviour, from which another one is
 SHORT = 1 / 8  # share of a run's samples that an iteration to be examined again may take
@@ -38,7 +39,7 @@ def is_suspicious(
     if again:
         timed = (w.seq_len for w, run in curve if run.outcome is Outcome.OK)
         return iteration_s <= SHORT * samples_s and length <= min(timed, default=length)
-    examined = (w.seq_len for w, run in curve if "examined" in run.notes)
+    examined = (w.seq_len for w, run in curve if Note.EXAMINED in run.notes)
     return length >= FAR * max(examined, default=0)
 
 
@@ -54,8 +55,8 @@ def with_sign(first: Run | None, run: Run) -> Run:
     if len(before_s) < LEAST_LAPS or not now_s or min(before_s) <= LESS * max(now_s):
         return run
     sign = f"took more than {LESS:g} times as long in the first round as in a later one"
-    signs = dict.fromkeys(filter(None, [*run.notes.get("suspect", "").split("; "), sign]))
-    return replace(run, notes={**run.notes, "suspect": "; ".join(signs)})
+    signs = dict.fromkeys(filter(None, [*run.notes.get(Note.SUSPECT, "").split("; "), sign]))
+    return replace(run, notes={**run.notes, Note.SUSPECT: "; ".join(signs)})
 
 
 def seconds(samples: Iterable[Sample]) -> list[float]:

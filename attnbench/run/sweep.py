@@ -7,11 +7,12 @@ replace them.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from attnbench.records import Block, Outcome, Part, Planned, Run
+from attnbench.records.messages import Build, Failure, MeasureMemory, of_case
 from attnbench.run import order
 from attnbench.run.agenda import Agenda
 from attnbench.run.memory import is_crowded, keep_too_much
@@ -111,7 +112,7 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
             names[name],
             Part.TIME,
             agenda.round,
-            entry.failed or entry.finished,
+            entry.ending,
             samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
             elapsed_s=entry.elapsed_s,
         )
@@ -120,7 +121,7 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
     ]
 
 
-def build(agenda: Agenda, planned: Planned) -> dict[str, Any]:
+def build(agenda: Agenda, planned: Planned) -> Build:
     """What a process is to build for a case, and how it is to be measured."""
     settings = agenda.settings
     suspicious = is_suspicious(
@@ -130,12 +131,12 @@ def build(agenda: Agenda, planned: Planned) -> dict[str, Any]:
         iteration_s=agenda.costs.iteration_s(planned),
         samples_s=settings.sample_s,
     )
-    return {
-        **asdict(planned.case),
+    return Build(
+        **of_case(planned.case),
         **settings.worker_settings,
-        "filled": planned.filled,
-        "suspicious": suspicious,
-    }
+        filled=planned.filled,
+        suspicious=suspicious,
+    )
 
 
 def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
@@ -153,9 +154,9 @@ def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
         processes.end(processes.running)
     limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
     start = partial(processes.start, name, measures_memory=True)
-    about = {**asdict(planned.case), "filled": planned.filled}
-    answer = ask_fresh(start, limit_s, do="measure_memory", **about)
-    if answer["outcome"] == "timeout" and agenda.left_s() <= 0:
+    question = MeasureMemory(**of_case(planned.case), filled=planned.filled)
+    answer = ask_fresh(start, question, limit_s)
+    if isinstance(answer, Failure) and answer.is_timeout and agenda.left_s() <= 0:
         return []
     return [run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun_s)]
 

@@ -27,6 +27,7 @@ from torch import Tensor
 from attnbench.attention.card import Card, Tolerance
 from attnbench.attention.core import LAYER, computed, tensor_names, usual
 from attnbench.devices.finding import find
+from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.errors import one_line
 from attnbench.records import Aspect, Attempt, Finding, Level, Row, Workload
 from attnbench.units import few
@@ -43,7 +44,6 @@ from attnbench.verify.trial import (
     trials,
 )
 
-NO_MEMORY = ("out of memory", "can't allocate memory", "MemoryError")
 SLACK, FACTOR = 4.0, 10.0
 # Sums of logs of decays round more over more tokens: those of flash-linear-attention's plain
 # forgetting attention err by 2.6e-5 at 512, and the ten bits of TF32 by 5e-4 at any length
@@ -61,13 +61,15 @@ PRECISE = frozenset({"g", "w", "gk", "dt", "A"})  # logs of decays, and what the
 class Comparison:
     """A form and its rival beside what is exact, by what errs.
 
-    `reason`: why the form gives nothing to compare. `note`: what else is to be said.
-    `reference`: the number type of what is exact. `head_width`: of the first tensor.
+    `reason`: why the form gives nothing to compare; `out_of_memory`: whether memory ran out.
+    `note`: what else is to be said. `reference`: the number type of what is exact. `head_width`: of
+    the first tensor.
     """
 
     errors: Mapping[str, float]
     ours: Mapping[str, float]
     reason: str
+    out_of_memory: bool
     gave: str
     changed: tuple[str, ...]
     factor: str
@@ -115,11 +117,11 @@ def concluded(
 ) -> tuple[Finding, str]:
     """The finding of a comparison, with its reason."""
     if not shown.errors:
+        if shown.out_of_memory:
+            return Finding.UNTRIED, shown.reason
         # few kernels take any length and any number type
-        too_large = any(words in shown.reason for words in NO_MEMORY)
         special = attempt.inputs in (BFLOAT16, MASKED) or attempt.tokens % 512 or attempt.batch == 1
-        refuses = special or too_large
-        return (Finding.REFUSED if refuses else Finding.FAILED), shown.reason
+        return (Finding.REFUSED if special else Finding.FAILED), shown.reason
     half = sqrt(torch.finfo(getattr(torch, attempt.dtype)).eps)
     finding = judged(
         shown.errors[worst], allowed[worst], half if attempt.aspect is Aspect.STEADY else 0.0
@@ -264,6 +266,7 @@ def compared(trial: Trial, attempt: Attempt) -> Comparison:
         ours = errors_of(comparing.evaluated(rival_form, given, core))
     first = next(iter(given.values()))
     errors, reason, gave, factor = dict[str, float](), "", "", ""
+    out_of_memory = False
     if claims:
         module.watched = []
     try:
@@ -272,12 +275,14 @@ def compared(trial: Trial, attempt: Attempt) -> Comparison:
         factor = constant_factor(found.output, expected.output, int(first.shape[-1]))
     except Exception as error:  # a user's function raises anything
         reason = one_line(error)
+        out_of_memory = is_out_of_memory(error)
     if claims and module.gave not in (None, comparing.dtype):
         gave = str(module.gave).removeprefix("torch.")
     return Comparison(
         errors=errors,
         ours=ours,
         reason=reason,
+        out_of_memory=out_of_memory,
         gave=gave,
         changed=tuple(getattr(module, "watched", None) or ()),
         factor=factor,
@@ -294,7 +299,7 @@ def exact_values(
     try:
         return comparing.evaluated(comparing.exact, wide, core), "float64"
     except (MemoryError, RuntimeError) as error:
-        if not any(words in one_line(error) for words in NO_MEMORY):
+        if not is_out_of_memory(error):
             raise
     narrow = comparing.started(comparing.default, comparing.mechanism)
     return comparing.evaluated(narrow, given, core), comparing.attempt.dtype

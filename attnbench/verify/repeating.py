@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.errors import one_line
 from attnbench.records import Attempt, Finding, Row
 from attnbench.verify.panel import Comparing, placed, rounded
@@ -34,7 +35,8 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Row:
         if finding is Finding.PASSED:
             finding, reason = calls.other_numbers()
     except Exception as error:  # a user's function raises anything
-        finding, reason = Finding.FAILED, one_line(error)
+        finding = Finding.UNTRIED if is_out_of_memory(error) else Finding.FAILED
+        reason = one_line(error)
     return Row(
         attempt=attempt,
         finding=finding,

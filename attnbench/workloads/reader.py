@@ -5,7 +5,6 @@ print, hang, raise, exit, or kill the process.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
@@ -14,57 +13,89 @@ import msgspec
 
 from attnbench.attention.card import Card
 from attnbench.catalogue.registry import card
-from attnbench.errors import AttnbenchError, UnknownMechanism, one_line
+from attnbench.errors import AttnbenchError, CannotRun, UnknownMechanism, one_line
 from attnbench.peers import installed
-from attnbench.records import PASSES, CardFacts, Level, Request, Selection, Workload
+from attnbench.records import PASSES, CardFacts, Level, Outcome, Planned, Workload
+from attnbench.records.messages import (
+    Answer,
+    Describe,
+    Described,
+    Failure,
+    Known,
+    Plans,
+    ReadPlan,
+    Verified,
+    Verify,
+    read_question,
+    written,
+)
 from attnbench.workloads.plan import facts, plan
 
 
 class CardReader:
-    """Answers about mechanisms; a failure is the name of an `error` class with a `reason`."""
+    """Answers about mechanisms; a failure names the class of its `error` and has its `reason`."""
+
+    conversation: object
 
     def __init__(self, tree: None, **_: Any) -> None:
         """A reader always reads this package, never another source tree."""
 
-    def answer(self, do: str, names: Sequence[str], **asked: Any) -> Mapping[str, Any]:
-        """The answer to one question; a card's exception becomes an error."""
-        questions: dict[str, Callable[..., dict[str, Any]]] = {
-            "plan": planned,
-            "describe": described,
-            "verify": verified,
-        }
+    def answer(self, do: str, **asked: Any) -> dict[str, Any]:
+        """What a question in plain data gives, in plain data; an exception becomes a failure."""
+        question = read_question({"do": do, **asked})
         try:
-            return {"outcome": "ok", **questions[do](names, **asked)}
+            return written(answered(question))
         except AttnbenchError as error:
-            return {"outcome": "failed", "error": type(error).__name__, "reason": str(error)}
+            return written(failed(type(error), str(error)))
         except (Exception, SystemExit) as error:
-            reason = f"{' or '.join(map(repr, names))}: its card fails: {one_line(error)}"
-            return {"outcome": "failed", "error": UnknownMechanism.__name__, "reason": reason}
+            names = " or ".join(map(repr, getattr(question, "names", ())))
+            reason = f"{names}: its card fails: {one_line(error)}"
+            return written(failed(UnknownMechanism, reason))
 
 
-def planned(
-    names: Sequence[str], request: Mapping[str, Any], selections: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """The cases of each selection, and what a report needs of each mechanism."""
-    asked = msgspec.convert(request, Request)
-    chosen = msgspec.convert(selections, list[Selection])
-    plans = [[asdict(case) for case in plan(selection, asked)] for selection in chosen]
-    cards = [msgspec.convert(asdict(facts(name)), CardFacts) for name in names]
-    return {"plan": plans, "cards": [asdict(card) for card in cards]}
+def failed(kind: type[AttnbenchError], reason: str) -> Failure:
+    """The failure that the parent raises as an error of this kind."""
+    return Failure(outcome=Outcome.FAILED, error=kind.__name__, reason=reason)
 
 
-def described(names: Sequence[str], device: str) -> dict[str, Any]:
-    """Each mechanism in full, as `attnbench models` prints it."""
-    return {"described": [describe(name, card(name), device) for name in names]}
+def answered(question: Known) -> Answer:
+    """The answer to a question. Raises what cards raise, and `TypeError` for other questions."""
+    match question:
+        case ReadPlan():
+            return planned(question)
+        case Describe(names=names, device=device):
+            return Described(described=tuple(describe(name, card(name), device) for name in names))
+        case Verify():
+            return verified(question)
+    raise TypeError(f"a reader of cards does not answer {type(question).__name__}")
 
 
-def verified(names: Sequence[str], stress: bool) -> dict[str, Any]:
+def planned(question: ReadPlan) -> Plans:
+    """The cases of each selection, and what a report needs of each mechanism.
+
+    Raises `CannotRun` if numbers of cases are beyond any machine.
+    """
+    plans = []
+    for selection in question.selections:
+        cases = tuple(plan(selection, question.request))
+        try:
+            msgspec.convert([asdict(case) for case in cases], list[Planned])
+        except ValueError as error:
+            wrong = f"{selection} cannot be planned: {error}; ask for smaller sizes"
+            raise CannotRun(wrong) from error
+        plans.append(cases)
+    cards = (msgspec.convert(asdict(facts(name)), CardFacts) for name in question.names)
+    return Plans(plan=tuple(plans), cards=tuple(cards))
+
+
+def verified(question: Verify) -> Verified:
     """The results of the contract's checks on a mechanism, and if asked under stress."""
     from attnbench.verify.checks import verify
     from attnbench.verify.panel import stressed
 
-    (name,) = names
-    return {"checks": [*verify(card(name)), *(stressed(card(name)) if stress else ())]}
+    (name,) = question.names
+    checks = [*verify(card(name)), *(stressed(card(name)) if question.stress else ())]
+    return Verified(checks=tuple(checks))
 
 
 def describe(name: str, card: Card, device: str) -> dict[str, Any]:

@@ -5,15 +5,14 @@ is read in a separate process, so that a faulty one affects no other and errors 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from attnbench import errors
 from attnbench.catalogue.registry import is_built_in
 from attnbench.errors import CannotRun
-from attnbench.records import CardFacts, Planned, Request, Selection
+from attnbench.records import CardFacts, Planned, Request, messages
+from attnbench.records.messages import A, AboutCards, Failure
 from attnbench.run.pool import Pool
 from attnbench.workloads.presets import expand, preset
 
@@ -40,36 +39,29 @@ def plan(request: Request, server: Pool) -> Plan:
     """
     column = preset(request.preset)
     selections = [chosen for part in request.models for chosen in expand(part, column)]
-    plans: dict[int, list[Mapping[str, Any]]] = {}  # by index of the selection
+    plans: dict[int, tuple[Planned, ...]] = {}  # by index of the selection
     cards: dict[str, CardFacts] = {}
     for names in process_groups(chosen.name for chosen in selections):
         indices = [i for i, chosen in enumerate(selections) if chosen.name in names]
-        asked = [asdict(selections[i]) for i in indices]
-        answer = ask(server, names, do="plan", request=asdict(request), selections=asked)
-        plans |= dict(zip(indices, answer["plan"], strict=True))
-        cards |= {data["mechanism"]: msgspec.convert(data, CardFacts) for data in answer["cards"]}
+        chosen = tuple(selections[i] for i in indices)
+        question = messages.ReadPlan(names=names, request=request, selections=chosen)
+        answer = ask(server, question)
+        plans |= dict(zip(indices, answer.plan, strict=True))
+        cards |= {card.mechanism: card for card in answer.cards}
     cases: dict[str, Planned] = {}
     for index in sorted(plans):
-        for planned in _planned(selections[index], plans[index]):
+        for planned in plans[index]:
             cases.setdefault(planned.case.key, planned)
     order = dict.fromkeys(chosen.name for chosen in selections)
     return Plan(cases=tuple(cases.values()), cards=tuple(cards[name] for name in order))
-
-
-def _planned(chosen: Selection, cases: Sequence[Mapping[str, Any]]) -> list[Planned]:
-    """The cases of a selection. Raises `CannotRun` if their numbers are beyond any machine."""
-    try:
-        return msgspec.convert(cases, list[Planned])
-    except ValueError as error:
-        raise CannotRun(f"{chosen} cannot be planned: {error}; ask for smaller sizes") from error
 
 
 def describe(names: Sequence[str], device: str, server: Pool) -> list[Row]:
     """What `attnbench models` prints of each mechanism. Raises what `plan` raises."""
     rows: dict[str, Row] = {}
     for group in process_groups(names):
-        answer = ask(server, group, do="describe", device=device)
-        rows |= zip(group, answer["described"], strict=True)
+        answer = ask(server, messages.Describe(names=group, device=device))
+        rows |= zip(group, answer.described, strict=True)
     return [rows[name] for name in names]
 
 
@@ -80,9 +72,8 @@ def verify(name: str, server: Pool, stress: bool = False) -> list[dict[str, str]
 
     Raises what `plan` raises.
     """
-    answer = ask(server, (name,), OWN_TIMEOUT_S, do="verify", stress=stress)
-    results: list[dict[str, str]] = answer["checks"]
-    return results
+    question = messages.Verify(names=(name,), stress=stress)
+    return list(ask(server, question, OWN_TIMEOUT_S).checks)
 
 
 def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
@@ -93,22 +84,24 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [together, *apart] if together else apart
 
 
-def ask(
-    server: Pool, names: tuple[str, ...], limit_s: float | None = None, **asked: Any
-) -> Mapping[str, Any]:
-    """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`."""
+def ask(server: Pool, question: AboutCards[A], limit_s: float = TIMEOUT_S) -> A:
+    """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`.
+
+    `limit_s` is of mechanisms that are not of this package.
+    """
+    names = question.names
     built_in_only = all(map(is_built_in, names))
-    limit_s = OWN_TIMEOUT_S if built_in_only else limit_s or TIMEOUT_S
-    answer = server.ask(limit_s, READER, names=names, **asked)
-    if answer["outcome"] == "ok":
+    limit_s = OWN_TIMEOUT_S if built_in_only else limit_s
+    answer = server.ask(question, limit_s, READER)
+    if not isinstance(answer, Failure):
         return answer
-    if "error" in answer:
-        raise getattr(errors, answer["error"])(answer["reason"])
+    if answer.error:
+        raise getattr(errors, answer.error)(answer.reason)
     which = f"mechanism {names[0]!r}" if len(names) == 1 else "the registered mechanisms"
-    if answer["outcome"] == "timeout":
+    if answer.is_timeout:
         busy = "the machine may be too busy; try again"
         way_out = busy if built_in_only else "neither its import nor its card may wait or compute"
         raise CannotRun(f"{which} could not be read within {limit_s:g} s; {way_out}")
     raise CannotRun(
-        f"{which} could not be read: while it was imported or its card read, {answer['reason']}"
+        f"{which} could not be read: while it was imported or its card read, {answer.reason}"
     )

@@ -17,6 +17,15 @@ from attnbench.measure.causality import leak, stepwise
 from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Causality, Level, Mode, Outcome, Selection
+from attnbench.records.messages import (
+    Build,
+    Failure,
+    Finish,
+    MeasureMemory,
+    ReadPlan,
+    of_case,
+    written,
+)
 from attnbench.verify.checks import verify
 from attnbench.workloads import reader
 from attnbench.workloads.options import read
@@ -43,12 +52,12 @@ def answer(server):
     """What a process says of a module: the end of its timing, or what measuring its memory gave."""
 
     def ask(name, measures_memory=False, options=(), **sizes):
-        one = asdict(case(named(name), "eager", options, **sizes))
+        one = of_case(case(named(name), "eager", options, **sizes))
         with server.process(measures_memory=measures_memory) as worker:
             if measures_memory:
-                return worker.ask(120, do="measure_memory", **one)
-            built = worker.ask(120, do="build", **one)
-            return built if built["outcome"] != "ok" else worker.ask(120, do="finish")
+                return written(worker.ask(MeasureMemory(**one), 120))
+            built = worker.ask(Build(**one), 120)
+            return written(built if isinstance(built, Failure) else worker.ask(Finish(), 120))
 
     return ask
 
@@ -316,7 +325,7 @@ def test_a_default_that_cannot_be_stored_is_no_option():
 @pytest.mark.parametrize("wrong", [{"year": -1}, {"options": {"a": inf}}])
 def test_a_card_that_could_not_be_stored_fails_when_it_is_read(monkeypatch, wrong):
     monkeypatch.setattr(reader, "facts", lambda name: replace(sweeps.facts(name), **wrong))
-    asked = {"request": asdict(sweeps.sweep().request), "selections": []}
-    answer = reader.CardReader(None).answer("plan", ["mine.py:CARD"], **asked)
+    question = ReadPlan(names=("mine.py:CARD",), request=sweeps.sweep().request, selections=())
+    answer = reader.CardReader(None).answer(**written(question))
     assert answer["error"] == "UnknownMechanism"
     assert "'mine.py:CARD': its card fails: ValidationError: Expected `" in answer["reason"]

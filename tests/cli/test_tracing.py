@@ -9,6 +9,7 @@ import pytest
 from attnbench.cli.planning import trace
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
+from attnbench.records.messages import Failure
 from tests.cli.commands import here
 from tests.run.sessions import PLAN, REQUEST, planned
 
@@ -39,13 +40,13 @@ def test_a_case_is_named_as_briefly_as_is_clear(wanted, form, seq_len):
     """And its iteration is the one that a sweep would time."""
     server = MagicMock()
     ask = server.process().__enter__().ask
-    ask.return_value = {"outcome": "failed", "reason": "no"}
+    ask.return_value = Failure(outcome="failed", reason="no")
     request = replace(REQUEST, settings=Settings(cuda_graphs=True, warmup_s=0.5))
     with pytest.raises(CannotRun, match="failed: no"):
         trace(wanted, ALL, request, server, None)
-    found = ask.call_args.kwargs
-    assert (found["form"], found["workload"]["seq_len"]) == (form, seq_len)
-    assert (found["cuda_graphs"], found["warmup_s"]) == (True, 0.5)
+    question = ask.call_args.args[0]
+    assert (question.form, question.workload.seq_len) == (form, seq_len)
+    assert (question.cuda_graphs, question.warmup_s) == (True, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from attnbench.devices.cuda_graphs import captured
 from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
-from tests.measure.cases import answered, case, sent
+from tests.measure.cases import answered, case, lapped, sent
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
 
@@ -85,7 +85,7 @@ def test_a_worker_times_replays():
     tested = case("fastformer", mode=Mode.TRAINING, device="cuda")
     answered(worker, "build", **sent(tested), cuda_graphs=True, suspicious=True)
     watched = worker.built.subject.module.register_forward_hook(lambda *_: pytest.fail("ran"))
-    taken = answered(worker, "lap", iterations=3, rehearse=True)["sample"]
+    taken = lapped(worker, iterations=3, rehearse=True)
     watched.remove()
     assert taken.iterations == 3
     assert taken.device_s > 0

@@ -20,7 +20,7 @@ from attnbench.devices.cuda_timing import (
 )
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
-from tests.measure.cases import timing
+from tests.measure.cases import lapped, timing
 
 CYCLES_PER_S = 1_980_000_000
 L2 = 64  # bytes
@@ -244,7 +244,7 @@ def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
     """Including the holds, it would be nearly twice as long."""
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, CALIBRATION_SAMPLES_NEEDED)
     answers = timing(iteration(gpu, LAUNCH_BOUND), watch, Meter(), 0.0002)
-    taken = answers.answer("lap", iterations=20, rehearse=True)["sample"]
+    taken = lapped(answers, iterations=20, rehearse=True)
     assert taken.seconds == pytest.approx(0.0002)
     assert taken.unheld_s == taken.unheld_wall_s == pytest.approx(0.0006, rel=0.03)
     assert taken.wall_s / 20 > 1.5 * taken.unheld_s

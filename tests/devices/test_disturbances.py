@@ -15,7 +15,7 @@ from attnbench.measure.built import Built
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import Clock, Disturbance
-from tests.measure.cases import case, sent, timing
+from tests.measure.cases import case, lapped, sent, timing
 
 
 def test_waiting_is_read_in_seconds_where_the_system_says_it(tmp_path):
@@ -75,11 +75,11 @@ def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
 
     watch = HostStopwatch(lambda: core.now[0], lambda: core.now[0], Clock.CPU)
     answers = timing(iterate, watch, core.meter, 0.1)
-    cold = answers.answer("lap", iterations=1)["sample"]
+    cold = lapped(answers, iterations=1)
     assert len(laps) == 2
     assert (cold.disturbed, cold.waited_s, cold.seconds) == (Disturbance.FAULTS, 0.0, 0.1)
-    assert answers.answer("lap", iterations=1)["sample"].disturbed is Disturbance.FAULTS
-    calm = answers.answer("lap", iterations=1)["sample"]
+    assert lapped(answers, iterations=1).disturbed is Disturbance.FAULTS
+    calm = lapped(answers, iterations=1)
     assert calm.disturbed is None
     laps.clear()
     answers.answer("lap", iterations=1, rehearse=True)
@@ -114,7 +114,7 @@ def test_time_that_the_cpu_clock_does_not_see_counts_all_the_same(monkeypatch):
     answers = Worker(None, seed=0)
     built = answers.answer("build", **sent(case()))
     assert built["iteration_s"] >= 0.1, "else a lap would have many iterations"
-    taken = answers.answer("lap", iterations=2)["sample"]
+    taken = lapped(answers, iterations=2)
     answers.answer("finish")
     assert taken.cpu_s < taken.wall_s
     assert taken.clock == Clock.CPU

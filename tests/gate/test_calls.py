@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.cli.starting import runner
+from attnbench.records.messages import MeasureMemory, Weighed
 from tests.cli.commands import here
 from tests.gate.repositories import Repository
 
@@ -75,9 +76,10 @@ def test_a_function_that_is_nowhere_does_not_pass(name, words, shop):
 TORCHLESS = """
 from pathlib import Path
 from attnbench.cli.starting import runner
+from attnbench.records.messages import MeasureMemory
 with runner(functions=True) as measuring, measuring.server.process(Path.cwd()) as worker:
-    asked = dict(do="measure_memory", mechanism="shop.code:index")
-    print(worker.started, worker.ask(60.0, **asked)["outcome"])
+    question = MeasureMemory(mechanism="shop.code:index", options=())
+    print(worker.refused, worker.ask(question, 60.0).case)
 """
 
 
@@ -85,7 +87,7 @@ def test_torch_is_loaded_only_by_a_function_that_needs_it(shop):
     code = "import sys\n\n\ndef index():\n    assert 'torch' not in sys.modules\n"
     shop.write("src/shop/code.py", code)
     code, text = run(shop, "-c", TORCHLESS)
-    assert (code, text) == (0, "{'outcome': 'ok'} ok\n")
+    assert (code, text) == (0, "None shop.code:index\n")
 
 
 def run(shop, *arguments):
@@ -182,7 +184,7 @@ check.against_revision = told
 )
 def test_a_test_is_called_as_pytest_would(name, options, reason, shop):
     shop.write("tests/test_shop.py", TESTS)
-    asked = {"mechanism": f"tests/test_shop.py:{name}", "options": options}
+    question = MeasureMemory(mechanism=f"tests/test_shop.py:{name}", options=options)
     with runner(functions=True) as measuring, measuring.server.process(shop.folder) as worker:
-        answer = worker.ask(60.0, do="measure_memory", **asked)
-    assert reason in answer["reason"] if reason else answer["outcome"] == "ok"
+        answer = worker.ask(question, 60.0)
+    assert reason in answer.reason if reason else isinstance(answer, Weighed)

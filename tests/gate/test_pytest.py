@@ -206,6 +206,7 @@ import random
 from pathlib import Path
 from attnbench.cli.starting import runner
 from attnbench.gate.cases import SIDES
+from attnbench.records.messages import Build
 from attnbench.run.race import Round, Turns
 
 root = Path.cwd()
@@ -217,7 +218,8 @@ with runner(tests=place) as measuring:
         server.hold(side, root)
     assert all(server.holders.values()), server.holders
     with Round(lambda side: server.process_of(side, root), random.Random(0)) as processes:
-        builds = {side: {"mechanism": "tests/test_shop.py::test_set_up"} for side in SIDES}
+        test = Build(mechanism="tests/test_shop.py::test_set_up", options=())
+        builds = dict.fromkeys(SIDES, test)
         turns = Turns(pairs=1, iterations=4)
         entries = processes.race(
             builds, lambda times: dict.fromkeys(times, turns), lambda *_: 60.0

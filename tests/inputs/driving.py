@@ -13,6 +13,7 @@ from attnbench.cli.verbs import VERBS, command
 from attnbench.errors import CannotRun
 from attnbench.gate.baseline import Baseline, Saved, dump
 from attnbench.records import Level, Mode, Workload
+from attnbench.records.messages import Verify, read_answer, written
 from attnbench.run.pool import Pool
 from attnbench.store.journal import FILE, Journal
 from attnbench.store.schema import Start
@@ -67,10 +68,11 @@ class Reader(reader.CardReader):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def ask(self, timeout_s: float, **asked: Any) -> Any:
-        if asked["do"] == "verify":  # which computes, for seconds
+    def ask(self, question: Any, limit_s: float) -> Any:
+        if isinstance(question, Verify):  # which computes, for seconds
             raise CannotRun(STARTED)
-        return json.loads(json.dumps(self.answer(**json.loads(json.dumps(asked)))))
+        sent = json.loads(json.dumps(written(question)))
+        return read_answer(json.loads(json.dumps(self.answer(**sent))), question)
 
 
 def furnish(folder: Path) -> None:

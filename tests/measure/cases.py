@@ -8,6 +8,7 @@ from pathlib import Path
 from attnbench.measure.built import Built
 from attnbench.measure.worker import Worker
 from attnbench.records import Case, Level, Mode, Outcome, Shell, Workload
+from attnbench.records.messages import Lap, read_answer
 
 EXPLOITS = Path(__file__).with_name("exploits.py")
 LAPS, ITERATIONS = 2, 3
@@ -31,6 +32,12 @@ def answered(worker, do, **asked):
     answer = worker.answer(do, **asked)
     assert answer["outcome"] == "ok", answer
     return answer
+
+
+def lapped(worker, **asked):
+    """The sample that a worker takes where all goes well."""
+    answer = worker.answer("lap", **asked)
+    return read_answer(answer, Lap(**asked)).sample
 
 
 def timing(iterate, watch, meter, iteration_s):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from attnbench.measure.results import compare, difference, keep
 from attnbench.measure.server import Unmeasured
+from attnbench.records.messages import Compared
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
@@ -30,7 +31,7 @@ class Plain:
 def test_what_was_kept_is_the_same(tmp_path_factory, value):
     file = str(tmp_path_factory.getbasetemp() / "kept")
     keep(value, file, "/base")
-    assert compare(value, file, "/head") == {"what": "", "error": 0.0, "allowed": 0.0}
+    assert compare(value, file, "/head") == Compared()
 
 
 @pytest.mark.parametrize(
@@ -71,4 +72,4 @@ def test_what_cannot_be_compared_says_why(tmp_path):
 
 def test_the_place_of_a_tree_is_no_difference(tmp_path):
     keep("/base/data.txt", str(tmp_path / "kept"), "/base")
-    assert not compare("/head/data.txt", str(tmp_path / "kept"), "/head")["what"]
+    assert not compare("/head/data.txt", str(tmp_path / "kept"), "/head").what

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
+from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import HostStopwatch
 from attnbench.measure import allocator
-from attnbench.measure.server import is_out_of_memory
 from attnbench.measure.subject import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.fastformer import Fastformer
@@ -57,11 +57,11 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error():
         outcome = "ok"  # a user's exception decides nothing
 
     class Broken(Worker):
-        def forms(self):
+        def lap(self, question):
             raise NoHead("\nno such head\nthe heads are 0 to 3\n")
 
-    answer = Broken(None, seed=0).answer("forms")
-    assert answer == {"outcome": "failed", "reason": "NoHead: no such head"}
+    answer = Broken(None, seed=0).answer("lap", iterations=1)
+    assert (answer["outcome"], answer["reason"]) == ("failed", "NoHead: no such head")
 
 
 @pytest.mark.parametrize(("warmup_s", "mapped"), [(0.0, 1), (60.0, 0)])

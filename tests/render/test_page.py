@@ -17,8 +17,9 @@ from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.metrics import TABLE
 from attnbench.records import MISSING, Cause, Level, Outcome, Part, Sample, Settings
+from attnbench.records.outcomes import OUTCOMES
 from attnbench.render import conditions, cost_tables, page, styles
-from attnbench.render.cases import ENDINGS, outcome_phrase
+from attnbench.render.cases import outcome_phrase
 from attnbench.render.figures import cost_figure, log_ticks
 from attnbench.store.journal import load
 from tests.sweeps import altered, environment, lost, on_gpu, sweep
@@ -118,7 +119,7 @@ def test_what_cannot_run_has_no_predicted_cost():
 
 
 def test_every_outcome_and_cause_has_its_own_words():
-    assert {*ENDINGS} == {*Outcome, *Cause, MISSING}
+    assert {*OUTCOMES} == {*Outcome, *Cause, MISSING}
     assert outcome_phrase("skipped", "budget") == "over budget"
     assert outcome_phrase("skipped", "") == "skipped"
     assert outcome_phrase("ok", "") == "not measured"

@@ -5,8 +5,10 @@ import select
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from attnbench.api.measuring import SCRIPT
+from attnbench.records.messages import Answer, Question
 from attnbench.run import pool
 from attnbench.run.pool import Pool
 
@@ -24,6 +26,23 @@ MODULES = {
         "        return answer\n"
     ),
 }
+
+
+class Obeyed(Answer, frozen=True, kw_only=True):
+    """What the code that was run has left in `answer`."""
+
+    more: Any = None
+    left: Any = None
+    seed: Any = None
+    address: Any = None
+    core: Any = None
+    allowed: Any = None
+
+
+class Obey(Question[Obeyed], frozen=True, kw_only=True):
+    """Run this code, in which `answer` is the answer as plain data."""
+
+    do: str
 
 
 def install(folder, modules):

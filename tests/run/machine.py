@@ -3,15 +3,15 @@
 import itertools
 import math
 
-import msgspec
-
 from attnbench.records import Case, Clock
+from attnbench.records.messages import AboutCase, Build, Failure, Lap, read_answer, tag_of
 
 
 class Machine:
     """An iteration takes `seconds(case)`; `fate(case, do)` may give another answer, or end it.
 
-    A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
+    A fate is a `Failure`, or what the process sends, with the seconds that it takes as `after_s`;
+    `do` names the question. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
     compiled in `compile_s(case)` when it is built or weighed; either takes `overhead_s` besides. A
     process that measures memory finds `peak_bytes(case)`. On a machine that is `shared`, everything
@@ -77,20 +77,29 @@ class Worker:
     def __exit__(self, *error):
         self.end()
 
-    def ask(self, timeout_s, do, **asked):
+    def ask(self, question, limit_s):
         assert self.alive, "asked after its end"
-        machine = self.machine
-        if "workload" in asked:
-            fields = ("mechanism", "form", "options", "workload")
-            self.case = msgspec.convert({name: asked[name] for name in fields}, Case)
+        machine, do = self.machine, tag_of(type(question).__name__)
+        if isinstance(question, AboutCase):
+            names = ("mechanism", "form", "options", "workload")
+            self.case = Case(**{name: getattr(question, name) for name in names})
         machine.asked.append((do, self.case, self.pid))
-        if do == "build":
-            machine.builds.append(asked)
+        if isinstance(question, Build):
+            machine.builds.append(question)
         if fate := machine.fate(self.case, do):
-            machine.now += fate.get("after_s", 0.1)
-            self.alive = fate["outcome"] not in ("crashed", "timeout")
-            return fate
-        each, iterations = machine.seconds(self.case), asked.get("iterations", 1)
+            after_s = 0.1 if isinstance(fate, Failure) else fate.get("after_s", 0.1)
+            machine.now += after_s
+            answer = fate if isinstance(fate, Failure) else read_answer(fate, question)
+            ended = isinstance(answer, Failure) and answer.outcome in ("crashed", "timeout")
+            self.alive = not ended
+            return answer
+        return read_answer(self.usual(question, do, limit_s), question)
+
+    def usual(self, question, do, limit_s):
+        """What the process sends where nothing else is its fate."""
+        machine = self.machine
+        each = machine.seconds(self.case)
+        iterations = question.iterations if isinstance(question, Lap) else 1
         compile_s = machine.compile_s(self.case)
         besides_s = machine.besides_s(self.case, do)
         overhead_s = besides_s * (machine.shared or 1)
@@ -98,10 +107,10 @@ class Worker:
         took = {"lap": each * iterations, "build": first, "measure_memory": first}
         own = took.get(do, 0.0)
         elapsed = own * (machine.shared or 1)
-        if elapsed > timeout_s:
-            machine.now += timeout_s
+        if elapsed > limit_s:
+            machine.now += limit_s
             self.alive = False
-            return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s; killed"}
+            return {"outcome": "timeout", "reason": f"no answer after {limit_s:.0f} s; killed"}
         machine.now += elapsed
         wall_s, device_s = elapsed + (machine.hold_s or 0), machine.hold_s and elapsed
         self.used_s += own

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from attnbench.records import Disturbance, Sample
+from attnbench.records.messages import Failure, Probe, ProbeTimes
 from attnbench.run.pace import Pace
 from attnbench.run.race import Round
 from tests.run.machine import Machine
@@ -21,10 +22,10 @@ class Probing:
     def __init__(self):
         self.found = []
 
-    def ask(self, limit_s, do, core):
-        assert (do, core) == ("probed", 3)
+    def ask(self, question, limit_s):
+        assert question == Probe(core=3)
         found, self.found = self.found, []
-        return {"outcome": "ok", "probes": found} if self.alive else {"outcome": "crashed"}
+        return ProbeTimes(probes=tuple(found)) if self.alive else Failure(outcome="crashed")
 
     def end(self):
         self.alive = False

@@ -10,7 +10,6 @@ import sys
 import textwrap
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,24 @@ import pytest
 from attnbench.api.measuring import SCRIPT
 from attnbench.errors import CannotRun, OverBudget
 from attnbench.records import Case, Level, Workload
+from attnbench.records.messages import (
+    Build,
+    Files,
+    Finish,
+    Lap,
+    Loads,
+    MeasureMemory,
+    of_case,
+)
 from attnbench.run import pool, process
 from attnbench.run.pool import Pool
 from attnbench.run.process import LOG_BYTES, Process
-from tests.run.light import MODULES, ends, install, light_environment, light_server
+from tests.run.light import MODULES, Obey, Obeyed, ends, install, light_environment, light_server
 
 
-def build(mechanism="transformer", form="eager"):
+def case_of(mechanism):
     workload = Workload(batch=1, seq_len=16, width=16, heads=2, level=Level.ATTENTION)
-    return {"do": "build", **asdict(Case(mechanism=mechanism, form=form, workload=workload))}
+    return Case(mechanism=mechanism, form="eager", workload=workload)
 
 
 @pytest.fixture
@@ -63,28 +71,28 @@ ENDS = [
 def test_each_end_of_a_process_has_its_outcome(light, monkeypatch, capfd, does, outcome, reason):
     monkeypatch.setattr(process, "GRACE_S", 0.1)
     with light.process() as worker:
-        answer = worker.ask(0.2 if outcome == "timeout" else 60, do=does)
-        assert worker.ask(60, do="")["outcome"] == "crashed", "it stays dead"
+        answer = worker.ask(Obey(do=does), 0.2 if outcome == "timeout" else 60)
+        assert worker.ask(Obey(do=""), 60).outcome == "crashed", "it stays dead"
         assert not worker.alive
-    assert (answer["outcome"], answer["reason"]) == (outcome, reason)
+    assert (answer.outcome, answer.reason) == (outcome, reason)
     # no fault raises these signals, so that they may come from outside
-    assert answer.get("cause") == ("killed" if reason.endswith(("l 9", "l 15")) else None)
+    assert answer.cause == ("killed" if reason.endswith(("l 9", "l 15")) else None)
     assert not any(capfd.readouterr())
     with light.process() as worker:
-        assert worker.ask(60, do="") == {"outcome": "ok"}
+        assert worker.ask(Obey(do=""), 60) == Obeyed()
 
 
 @pytest.mark.parametrize("does", ["import os; os.fork()", "import os; os.close(1); os.close(2)"])
 def test_what_a_process_may_do_costs_nothing(light, does):
     with light.process() as worker:
-        assert worker.ask(60, do=does) == {"outcome": "ok"}
-        assert worker.ask(60, do="answer['more'] = 1")["more"] == 1
+        assert worker.ask(Obey(do=does), 60) == Obeyed()
+        assert worker.ask(Obey(do="answer['more'] = 1"), 60).more == 1
 
 
 def test_what_a_process_prints_takes_no_room(light):
     with light.process() as worker:
         asked = "import os\nfor _ in range(1 << 9): os.write(1, bytes(1 << 16))"
-        assert worker.ask(60, do=asked) == {"outcome": "ok"}
+        assert worker.ask(Obey(do=asked), 60) == Obeyed()
         files = [path for path in light.folder.rglob("*") if path.is_file()]
         assert sum(path.stat().st_size for path in files) < 1 << 16
         assert len(worker.printed) == LOG_BYTES
@@ -95,7 +103,7 @@ def test_a_process_that_prints_while_it_is_read_is_ended_in_time(light):
     endless, printing = socket.socketpair()
     with ours, theirs, endless, printing:
         printing.setblocking(False)
-        worker = Process(light, 0, ours, ours, endless)
+        worker = Process(lambda: 1.0, 0, ours, ours, endless)
         worker.listen = lambda: printing.send(bytes(endless.recv(1 << 16)))
         printing.send(b"x")
         assert worker.line(0.01) == b""
@@ -107,10 +115,11 @@ def test_a_question_to_a_process_that_was_killed_is_asked_once_more(light, tmp_p
         "import os, pathlib; seen = pathlib.Path({!r}); seen.write_text(seen.read_text() + '.')"
     )
     killed += "; len(seen.read_text()) <= {} and os.kill(os.getpid(), {})"
-    for times, outcome in ((1, "ok"), (2, "crashed")):
+    for times in (1, 2):
         (seen := tmp_path / f"{times}").touch()
         asked = killed.format(str(seen), times, int(number))
-        assert light.ask(60, do=asked)["outcome"] == outcome
+        answer = light.ask(Obey(do=asked), 60)
+        assert answer == Obeyed() if times == 1 else answer.outcome == "crashed"
         assert len(seen.read_text()) == 2
 
 
@@ -146,17 +155,20 @@ def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_reported(light, t
     started.touch()
     with light.process() as worker:
         starts = {"file": str(started), "new_session": how == "session", "then": THEN[then]}
-        answer = worker.ask(2 if then == "hang" else 60, do=STARTS.format(**starts))
+        answer = worker.ask(Obey(do=STARTS.format(**starts)), 2 if then == "hang" else 60)
         if then == "answer":
             end = "from attnbench.measure.server import end_children as end"
-            assert worker.ask(60, do=f"{end}; answer['left'] = end()")["left"] == 40
+            assert worker.ask(Obey(do=f"{end}; answer['left'] = end()"), 60).left == 40
         assert alive(started) == []
-    assert answer["outcome"] == {"answer": "ok", "hang": "timeout"}.get(then, "crashed")
+    if then == "answer":
+        assert answer == Obeyed()
+    else:
+        assert answer.outcome == ("timeout" if then == "hang" else "crashed")
     count = len(started.read_text().split())
     if then != "hang":  # whose time may be over before all have started
         assert count == 40
     if then in ("die", "leave"):
-        assert answer["notes"]["processes"] == "started 40 processes that had to be ended"
+        assert answer.notes["processes"] == "started 40 processes that had to be ended"
 
 
 def alive(started):
@@ -177,9 +189,10 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
     script.write_text(
         "from pathlib import Path\n"
         "from attnbench.api.measuring import SCRIPT, Pool\n"
+        "from tests.run.light import Obey\n"
         "with Pool(SCRIPT, module='obeying') as server, server.process() as worker:\n"
         f"    Path({str(started)!r}).write_text(f'{{server.program.pid}} {{worker.pid}}\\n')\n"
-        f"    worker.ask(1e9, do={starts!r})\n"
+        f"    worker.ask(Obey(do={starts!r}), 1e9)\n"
     )
     env = light_environment(tmp_path / "modules")
     parent = subprocess.Popen([sys.executable, str(script)], env=env)
@@ -216,7 +229,7 @@ def test_other_systems_are_refused(monkeypatch, tmp_path):
 def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_path, monkeypatch):
     """As where `python -m attnbench` runs in a clone beside an installed copy."""
     text = "import attnbench\nclass Worker:\n    def __init__(self, tree): pass\n"
-    text += "    def answer(self): return {'outcome': 'ok', 'file': attnbench.__file__}\n"
+    text += "    def answer(self, do): return {'outcome': 'ok', 'more': attnbench.__file__}\n"
     for copy in ("clone", "installed"):
         package = tmp_path / copy / "attnbench"
         install(package, {"__init__.py": "", "place.py": text})
@@ -229,7 +242,7 @@ def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_pat
         with Pool(script, modules=preload, module="attnbench.place") as server:
             for tree in (None, tmp_path / "tree"):
                 with server.process(tree) as worker:
-                    file = worker.ask(60)["file"]
+                    file = worker.ask(Obey(do=""), 60).more
                 assert Path(file).is_relative_to(tmp_path / "clone")
 
 
@@ -237,9 +250,10 @@ def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
     (tmp_path / "attnbench").mkdir()
     (tmp_path / "attnbench" / "__init__.py").write_text("")
     with Pool(SCRIPT, seed=0) as server, server.process(tmp_path) as worker:
-        answer = worker.ask(60.0, do="forms", mechanism="transformer")
-    assert answer["outcome"] == "failed"
-    assert "its attnbench does not fit this one" in answer["reason"]
+        answer = worker.ask(Files(), 60.0)
+    assert answer == worker.refused
+    assert answer.outcome == "failed"
+    assert "its attnbench does not fit this one" in answer.reason
 
 
 def test_a_tree_with_this_package_is_measured_by_its_own_code(tmp_path):
@@ -247,22 +261,26 @@ def test_a_tree_with_this_package_is_measured_by_its_own_code(tmp_path):
     mechanism = package / "mechanisms" / "transformer.py"
     mechanism.write_text(mechanism.read_text().replace('"sdpa": ', '"older": '))
     worker = package / "measure" / "worker.py"
-    worker.write_text(worker.read_text() + "\nWorker.name = lambda self: {'file': __file__}\n")
+    own = "\nWorker.files = lambda self, question: LoadedFiles(modules=(__file__,))\n"
+    own += "from attnbench.records.messages import LoadedFiles\n"
+    worker.write_text(worker.read_text() + own)
+    build = Build(**of_case(case_of("fastformer")), warmup_s=0.01)
     with Pool(SCRIPT, seed=0) as server, server.process(tmp_path) as worker:
-        forms = worker.ask(60.0, do="forms", mechanism="transformer")["forms"]
-        asked = build("fastformer") | {"warmup_s": 0.01}
-        unknown = worker.ask(60.0, **build("no_such_mechanism"))
-        weigh = build("fastformer") | {"do": "measure_memory"}
-        more = {"do": "lap", "iterations": 3}, {"do": "finish"}, weigh
-        answers = [worker.ask(60.0, **asked) for asked in (asked, *more)]
-        own = Path(worker.ask(60.0, do="name")["file"])
-    assert "older" in forms
-    assert own.is_relative_to(tmp_path)
-    assert "no_such_mechanism" in unknown["reason"]
-    assert [answer["outcome"] for answer in (unknown, *answers)] == ["missing", *["ok"] * 4]
-    assert answers[1]["sample"][0] == 3
-    assert answers[2]["needs_new_process"] is False
-    assert answers[3]["values"]["allocated_peak_bytes"] > 0
+        loads = worker.ask(Loads(mechanism="transformer", device="cpu"), 60.0)
+        unknown = worker.ask(Build(**of_case(case_of("no_such_mechanism"))), 60.0)
+        warm = worker.ask(build, 60.0)
+        lapped = worker.ask(Lap(iterations=3), 60.0)
+        finished = worker.ask(Finish(), 60.0)
+        weighed = worker.ask(MeasureMemory(**of_case(case_of("fastformer"))), 60.0)
+        (file,) = worker.ask(Files(), 60.0).modules
+    assert "older" in loads.forms
+    assert Path(file).is_relative_to(tmp_path)
+    assert unknown.outcome == "missing"
+    assert "no_such_mechanism" in unknown.reason
+    assert warm.form == "eager"
+    assert lapped.sample.iterations == 3
+    assert finished.needs_new_process is False
+    assert weighed.values["allocated_peak_bytes"] > 0
 
 
 PLACE = """
@@ -281,15 +299,15 @@ def test_each_round_has_a_server_with_another_layout_which_starts_beside_the_las
     found = []
     for round_ in (0, 1, 1, 2):
         with light.of_round(round_, 3, {core}).process() as worker:
-            found.append(worker.ask(60, do=PLACE))
+            found.append(worker.ask(Obey(do=PLACE), 60))
         assert set(light.others) == {round_, min(2, round_ + 1)} - {0}
     programs = [other.program for other in light.others.values()]
     light.close()
-    assert [place["seed"] for place in found] == ["0", "1", "1", "2"]
-    assert len({place["address"] for place in found}) > 1
+    assert [place.seed for place in found] == ["0", "1", "1", "2"]
+    assert len({place.address for place in found}) > 1
     assert found[1] == found[2], "the same server"
-    assert [set(place["core"]) for place in found[1:]] == [{core}] * 3, "not where laps are timed"
-    assert all(set(place["allowed"]) == whole for place in found)
+    assert [set(place.core) for place in found[1:]] == [{core}] * 3, "not where laps are timed"
+    assert all(set(place.allowed) == whole for place in found)
     assert all(program.poll() is not None for program in programs)
 
 
@@ -298,10 +316,10 @@ def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(light):
         file = os.pidfd_open(busy.pid)
         light.program.kill()
         assert ends(file), "the worker outlived its server"
-        assert busy.ask(60, do="")["cause"] == "killed"
+        assert busy.ask(Obey(do=""), 60).cause == "killed"
         with light.process() as fresh:
-            assert idle.ask(60, do="")["cause"] == "killed", "it is no worker of the new one"
-            assert fresh.ask(60, do="") == {"outcome": "ok"}
+            assert idle.ask(Obey(do=""), 60).cause == "killed", "it is no worker of the new one"
+            assert fresh.ask(Obey(do=""), 60) == Obeyed()
 
 
 def test_a_server_that_is_killed_while_it_imports_is_started_once_more(tmp_path, monkeypatch):
@@ -310,7 +328,7 @@ def test_a_server_that_is_killed_while_it_imports_is_started_once_more(tmp_path,
     text += "except FileExistsError:\n    set_num_threads = int\n"
     monkeypatch.setitem(MODULES, "torch/__init__.py", text)
     with light_server(tmp_path / "modules", monkeypatch) as server, server.process() as worker:
-        assert worker.ask(60, do="") == {"outcome": "ok"}
+        assert worker.ask(Obey(do=""), 60) == Obeyed()
     assert once.exists()
 
 
@@ -331,14 +349,14 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(l
     monkeypatch.setattr(pool, "STUCK_S", 0.1)
     monkeypatch.setattr(pool, "GRACE_S", 0.1)
     with light.process() as worker:
-        assert worker.ask(60, do="") == {"outcome": "ok"}, "it is started anew"
+        assert worker.ask(Obey(do=""), 60) == Obeyed(), "it is started anew"
 
 
 def test_a_budget_that_has_ended_limits_no_later_process_of_another_layout(light):
     with light.until(time.monotonic()):
         assert light.of_layout(1).left_s == 0
     with light.of_layout(1).process() as worker:
-        assert worker.ask(60, do="") == {"outcome": "ok"}
+        assert worker.ask(Obey(do=""), 60) == Obeyed()
 
 
 def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
@@ -390,8 +408,8 @@ def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path, m
         with pytest.raises(CannotRun, match=os.strerror(errno.EAGAIN).lower()):
             server.process()
         with server.process() as other:
-            assert one.ask(60, do="") == {"outcome": "ok"}
-            assert other.ask(60, do="") == {"outcome": "ok"}
+            assert one.ask(Obey(do=""), 60) == Obeyed()
+            assert other.ask(Obey(do=""), 60) == Obeyed()
 
 
 def test_what_torch_compiles_is_kept_in_the_folder_of_the_server_alone(tmp_path, monkeypatch):

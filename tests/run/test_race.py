@@ -6,7 +6,6 @@ import os
 import random
 import time
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 
 from attnbench.devices import host
 from attnbench.records import Case, Cause, Clock, Level, Sample, Settings, Workload
+from attnbench.records.messages import Build, Failure, of_case
 from attnbench.run.memory import groups
-from attnbench.run.process import LOST
+from attnbench.run.process import lost
 from attnbench.run.race import (
     CUT_OFF,
     Round,
@@ -42,7 +42,7 @@ LAST = 1  # a seed by which b builds last
 pairs = st.dictionaries(st.text(min_size=1, max_size=2), st.integers(1, 7), min_size=1, max_size=5)
 
 
-KILLED = {"outcome": "crashed", "cause": Cause.KILLED, "reason": "signal 9"}
+KILLED = Failure(outcome="crashed", cause=Cause.KILLED, reason="signal 9")
 
 
 def of_b(do, answer=KILLED, times=99):
@@ -54,7 +54,7 @@ def of_b(do, answer=KILLED, times=99):
 def race(round_, pairs=3, limit_s=1e9, **how):
     """The entries of a race of all cases."""
     return round_.race(
-        {name: asdict(case) for name, case in CASES.items()},
+        {name: Build(**of_case(case)) for name, case in CASES.items()},
         lambda times: {name: Turns(pairs=pairs, iterations=1) for name in times},
         lambda name, wall_s: limit_s,
         again_alone=True,
@@ -107,7 +107,7 @@ def test_all_are_warm_before_the_first_lap_and_finished_after_the_last():
 
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
 def test_the_race_goes_on_without_one_that_fails(do):
-    bad = {"outcome": "crashed", "reason": "signal 11"}
+    bad = Failure(outcome="crashed", reason="signal 11")
     entries = ran(Machine(fate=of_b(do, bad)))
     assert entries["b"].failed == bad
     for name in "ac":
@@ -140,7 +140,7 @@ def test_one_that_failed_has_ended_before_another_has_its_turn(do):
             machine.alive.append(machine.living())
         if (case.mechanism, asked) == ("b", do):
             failed.append(asked)
-            return {"outcome": "failed", "reason": "no"}
+            return Failure(outcome="failed", reason="no")
         return None
 
     machine = Watched(fate=fate)
@@ -153,7 +153,7 @@ def test_one_that_failed_has_ended_before_another_has_its_turn(do):
 def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(large, do):
     def fate(case, asked):
         full = case.mechanism in large and asked == do and machine.living() > 1
-        return {"outcome": "oom", "reason": "beside others"} if full else None
+        return Failure(outcome="oom", reason="beside others") if full else None
 
     machine = Watched(fate=fate)
     entries = ran(machine, draw=LAST, first_lap=4)
@@ -170,7 +170,7 @@ def test_who_runs_out_of_memory_beside_others_has_all_of_it_once(large, do):
 
 
 def test_who_runs_out_of_memory_alone_has_run_out():
-    full = {"outcome": "oom", "reason": "too large"}
+    full = Failure(outcome="oom", reason="too large")
     machine = Machine(fate=of_b("build", full))
     assert ran(machine)["b"].failed == full
     assert Counter(name for name, _ in machine.started) == {"a": 1, "b": 2, "c": 1}
@@ -179,13 +179,13 @@ def test_who_runs_out_of_memory_alone_has_run_out():
 def test_a_case_has_a_limit_for_all_that_it_does():
     machine = Machine(seconds=lambda case: 1.0 if case.mechanism == "b" else 0.01)
     entries = ran(machine, limit_s=3.5)
-    assert entries["b"].failed["outcome"] == "timeout"
+    assert entries["b"].failed.outcome == "timeout"
     assert 0 < len(entries["b"].laps) < 6
     assert len(entries["a"].laps) == 6
 
 
 @pytest.mark.parametrize("do", ["build", "lap", "finish"])
-@pytest.mark.parametrize("answer", [KILLED, {**LOST, "reason": "together with its server"}])
+@pytest.mark.parametrize("answer", [KILLED, lost("together with its server")])
 def test_who_is_killed_once_takes_part_again(do, answer):
     machine = Machine(fate=of_b(do, answer, times=1))
     assert together(ran(machine)) == {*"abc"}
@@ -216,7 +216,7 @@ class Numbered(Round):
         return entries
 
 
-OOM = {"outcome": "oom", "reason": "no memory"}
+OOM = Failure(outcome="oom", reason="no memory")
 
 
 @given(st.lists(st.sampled_from([None] * 9 + [OOM, KILLED]), max_size=40), st.floats(0.5, 9.0))
@@ -253,13 +253,13 @@ def test_a_budget_that_ends_in_a_race_leaves_whole_pairs_of_laps_or_nothing(budg
             assert (len(entry.laps) == 6) == (budget_s > 8)
             assert len(entry.laps) % 2 == 0
         else:
-            assert entry.failed["outcome"] == "skipped"
+            assert entry.failed.outcome == "skipped"
 
 
 def test_what_hangs_when_the_budget_ends_did_not_time_out():
     machine = Machine(seconds=lambda case: 1e6)
     entries = ran(machine, budget_s=10.0)
-    assert {entry.failed["reason"] for entry in entries.values()} == {
+    assert {entry.failed.reason for entry in entries.values()} == {
         "not finished when --budget ended"
     }
 
@@ -268,20 +268,21 @@ def test_what_hangs_when_the_budget_ends_did_not_time_out():
     ("do", "answer", "named"),
     [
         ("build", {}, "iteration_s"),
-        ("build", {"iteration_s": -1.0}, "1e-12 of iteration_s"),
-        ("build", {"iteration_s": math.nan}, "1e-12 of iteration_s"),
+        ("build", {"iteration_s": -1.0}, "1e-12 - at `$.iteration_s`"),
+        ("build", {"iteration_s": math.nan}, "1e-12 - at `$.iteration_s`"),
         ("lap", {}, "sample"),
-        ("lap", {"sample": [1, -0.5, 0, None, 0, 0, 0]}, "$[1]` of sample"),
+        ("lap", {"sample": [1, -0.5, 0, None, 0, 0, 0]}, "$.sample[1]`"),
         ("lap", {"sample": [9, 0.1, 0.1, None, 0.1, 0, 0]}, "9 iterations in place of 1"),
-        ("finish", {}, "needs_new_process"),
+        ("finish", {"values": {}, "notes": {}}, "needs_new_process"),
     ],
 )
 def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answer, named):
     forged = {"outcome": "ok", **answer}
     entries = ran(Machine(fate=of_b(do, forged)))
-    assert entries["b"].failed["outcome"] == "failed"
-    assert entries["b"].failed["reason"].startswith("its process gave an impossible answer: ")
-    assert named in entries["b"].failed["reason"]
+    failure = entries["b"].failed
+    assert failure.outcome == "failed"
+    assert failure.reason.startswith("its process gave an impossible answer: ")
+    assert named in failure.reason
     assert len(entries["a"].laps) == 6
 
 
@@ -289,7 +290,7 @@ def test_all_cases_have_the_same_inputs_and_each_race_has_its_own():
     machine = Machine()
     for _ in range(2):
         ran(machine)
-    seeds = [asked["inputs_seed"] for asked in machine.builds]
+    seeds = [asked.inputs_seed for asked in machine.builds]
     assert (len(seeds), len(set(seeds[:3])), len(set(seeds[3:])), len(set(seeds))) == (6, 1, 1, 2)
 
 

@@ -43,7 +43,7 @@ def test_workers_are_told_which_states_to_fill():
     plan = [replace(line, filled=line.case.workload.seq_len > 128) for line in PLAN]
     machine = Machine()
     sweep(machine, plan=tuple(plan))
-    told = {asked["workload"]["seq_len"]: asked["filled"] for asked in machine.builds}
+    told = {asked.workload.seq_len: asked.filled for asked in machine.builds}
     assert told == {128: False, 256: True, 512: True}
 
 
@@ -66,27 +66,27 @@ def test_odd_behaviour_is_looked_for_until_there_was_time_for_it_and_at_much_lon
 
     def fate(case, do):
         finished = {"outcome": "ok", "needs_new_process": False, "values": {}, "notes": {}}
-        looked = do == "finish" and machine.builds[-1]["suspicious"]
+        looked = do == "finish" and machine.builds[-1].suspicious
         return {**finished, "notes": {next(ends): "yes"}} if looked else None
 
     machine = Machine(fate=fate)
     sweep(machine, (PLAN[0],), replace(REQUEST, rounds=4))
-    assert [asked["suspicious"] for asked in machine.builds] == [True] * 4, "in every process"
+    assert [asked.suspicious for asked in machine.builds] == [True] * 4, "in every process"
     machine = Machine(fate=fate)
     sweep(machine, [planned("a", n, 10**8) for n in (128, 256, 512, 1024, 2048)])
-    looks = [asked["suspicious"] for asked in machine.builds]
+    looks = [asked.suspicious for asked in machine.builds]
     assert looks[:5] == [True, False, True, False, True]
-    lengths = [asked["workload"]["seq_len"] for asked in machine.builds]
+    lengths = [asked.workload.seq_len for asked in machine.builds]
     assert looks[5:] == [length == 128 for length in lengths[5:]], "and then at the shortest"
     machine = Machine()
     sweep(machine, (replace(PLAN[0], own=True),))
-    assert not any(asked["suspicious"] for asked in machine.builds), "tests look for it"
+    assert not any(asked.suspicious for asked in machine.builds), "tests look for it"
 
 
 def test_long_iterations_are_not_examined_again():
     machine = Machine(slow_is(0.2))
     sweep(machine, (PLAN[0],), replace(REQUEST, rounds=3))
-    assert [asked["suspicious"] for asked in machine.builds] == [True, False, False]
+    assert [asked.suspicious for asked in machine.builds] == [True, False, False]
 
 
 @pytest.mark.parametrize(

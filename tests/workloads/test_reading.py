@@ -1,15 +1,26 @@
 """How long the process that reads cards may take, and whose code it finds."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from attnbench.errors import CannotRun
 from attnbench.records import Selection
-from attnbench.workloads import reading
+from attnbench.records.messages import (
+    Describe,
+    Described,
+    Failure,
+    ReadPlan,
+    read_answer,
+    written,
+)
+from attnbench.workloads import reader, reading
 from attnbench.workloads.options import read
 from attnbench.workloads.plan import plan
 from attnbench.workloads.requests import request
+from tests.run.sessions import PLAN, REQUEST
 
 FILE = Path(__file__).parents[1] / "measure" / "exploits.py"
 
@@ -20,21 +31,27 @@ class Slow:
     def __init__(self, takes_s):
         self.takes_s = takes_s
 
-    def ask(self, limit_s, module, **asked):
-        return {"outcome": "ok" if self.takes_s <= limit_s else "timeout"}
+    def ask(self, question, limit_s, module):
+        in_time = self.takes_s <= limit_s
+        return Described(described=({},)) if in_time else Failure(outcome="timeout")
 
 
 def test_on_a_busy_machine_the_cards_of_the_package_alone_may_take_minutes():
-    assert reading.ask(Slow(300.0), ("fastformer", "transformer"), do="describe")
+    own = Describe(names=("fastformer", "transformer"), device="cpu")
+    assert reading.ask(Slow(300.0), own)
     with pytest.raises(CannotRun, match=r"within 600 s; the machine may be too busy"):
-        reading.ask(Slow(900.0), ("fastformer", "transformer"), do="describe")
+        reading.ask(Slow(900.0), own)
     with pytest.raises(CannotRun, match=r"'mine.py:CARD' could not be read within 30 s; neither"):
-        reading.ask(Slow(300.0), ("mine.py:CARD",), do="describe")
+        reading.ask(Slow(300.0), Describe(names=("mine.py:CARD",), device="cpu"))
 
 
-def test_numbers_beyond_any_machine_are_no_plan():
-    with pytest.raises(CannotRun, match=r"fnet cannot be planned: Expected .*; ask for smaller"):
-        reading._planned(Selection(name="fnet"), [{"case": None}])
+def test_numbers_beyond_any_machine_are_no_plan(monkeypatch):
+    beyond = replace(PLAN[0], predicted_bytes=-1)
+    monkeypatch.setattr(reader, "plan", lambda selection, request: [beyond])
+    question = ReadPlan(names=("fnet",), request=REQUEST, selections=(Selection(name="fnet"),))
+    answer = read_answer(reader.CardReader(None).answer(**written(question)), question)
+    assert answer.error == "CannotRun"
+    assert re.match(r"fnet cannot be planned: Expected .*; ask for smaller", answer.reason)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from attnbench.devices.protocol import (
     ValuesAndNotes,
 )
 from attnbench.records import OTHERS, Case, Clock
+from attnbench.records.notes import Note
 
 # variables that change what is computed or how memory is managed, recorded where they are set
 VARIABLES = (
@@ -111,7 +112,7 @@ class Cuda(Device):
         return captured(subject)
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
-        return {"launches": getattr(watch, "visible_launches", "")}
+        return {Note.LAUNCHES: getattr(watch, "visible_launches", "")}
 
     def profile_memory(self, build: Build, case: Case) -> ValuesAndNotes:
         from attnbench.devices.cuda_memory import profile_memory
