@@ -355,8 +355,9 @@ def measured(
     chosen = [Selection(name=name) for name in names if name not in untimed]
     if not chosen:
         return Comparison(untimed=untimed)
-    left_s = None if budget_s is None else max(1.0, budget_s - (time.monotonic() - begun))
-    plan = CheckPlan(budget_s=left_s)
+    spent_s = time.monotonic() - begun
+    left_s = None if budget_s is None else max(1.0, budget_s - spent_s)
+    plan = CheckPlan(budget_s=left_s, spent_s=spent_s)
     base = config.getoption("attnbench_base")
     report = against_revision(plan, base, chosen, runner, place.root, functions=True)
     return Comparison(report=harmless(report), untimed=untimed)

@@ -20,6 +20,8 @@ from attnbench.units import many
 # metrics of findings, in addition to the keys of `metrics.TABLE`; outputs only where they differ
 RUNS, OUTPUTS = "runs", "outputs"
 
+LEAST_MINUTES_S = 150.0  # from which a budget is advised in whole minutes
+
 TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
 
 
@@ -257,7 +259,7 @@ def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
 def judged(
     looks: Looks, case: CheckedCase, views: Sequence[rule.View], ruling: rule.Ruling
 ) -> Finding:
-    """The verdict on the time of a case; what is unsure says which budget is enough."""
+    """The verdict on the time of a case; what is unsure says what would probably decide it."""
     verdict, effect, reason, statistic = ruling
     far = rule.evident(case.pairs) if verdict is Verdict.UNSURE else None
     unsure = verdict is Verdict.UNSURE and far is None
@@ -270,9 +272,9 @@ def judged(
         verdict, ratio, low, high = far, math.exp(sum(logs) / len(logs)), None, None
         reason = f"in each sample of {many(len(logs), 'pair')}; {rule.UNCONFIRMED}"
     elif unsure and len(views[0].first) < rule.FEWEST:
-        reason = f"no time was left ({looks.enough})"
-    elif suspected or (unsure and looks.is_cut(case)):
-        reason = f"{reason} ({looks.enough})"
+        reason = f"no time was left; {what_decides(looks, case)}"
+    elif unsure:
+        reason = f"{reason}; {what_decides(looks, case)}".removesuffix("; ")
     return Finding(
         mechanism=case.name,
         case=case.label,
@@ -288,6 +290,29 @@ def judged(
         suspected=suspected,
         batch=case.batch,
     )
+
+
+def what_decides(looks: Looks, case: CheckedCase) -> str:
+    """What would probably decide a case that is unsure, in words; empty where nothing is known to.
+
+    The budget is an estimate for all cases of the check, from how noisy each was.
+    """
+    need = looks.needs[case]
+    if need.is_met:
+        return ""
+    if math.isinf(need.pairs):
+        return (
+            f"so noisy that {looks.plan.most} pairs of processes would not decide it: measure when"
+            " less else runs, or let one call do more"
+        )
+    return f"needs about --budget {budget(looks.enough_s)}"
+
+
+def budget(seconds: float) -> str:
+    """A time as `--budget` takes it, rounded up: `90s`, `6m`."""
+    if seconds < LEAST_MINUTES_S:
+        return f"{10 * math.ceil(seconds / 10)}s"
+    return f"{math.ceil(seconds / 60)}m"
 
 
 def runs(
@@ -308,7 +333,7 @@ def runs(
     elif added and head.outcome == MISSING:
         how, flag = "on neither side: ", "unchecked"
     elif head.outcome == MISSING:
-        how, flag = "removed: ", "gone"
+        how, flag = "gone from head: ", "gone"
     elif base.ran and head.ran:
         how, flag, why = "", "lost", ""
     elif head.ran and added and not apart:

@@ -38,6 +38,9 @@ CLEAR = 3.0
 BOUND = 3.0
 # two one-sided tests at 5 % each amount to a confidence interval of 90 %
 SAMENESS = 0.90
+# the same where fewer pairs are taken than planned, as soon as they suffice: who looks again after
+# each pair finds them the same by chance more often
+EARLY = 0.95
 # a machine that cannot exclude a change as large as this never gives the verdict `same`
 MAX_USABLE_LIMIT = 0.05
 
@@ -140,14 +143,14 @@ class View:
         """What may clear the case: the second look alone if the first made it a suspect."""
         return self.second if self.is_suspect else self.first + self.second
 
-    def is_same(self, logs: Logs) -> bool:
-        """Whether these log ratios exclude a change that counts."""
+    def is_same(self, logs: Logs, level: float = SAMENESS) -> bool:
+        """Whether these log ratios exclude a change that counts, by an interval of this level."""
         usable = math.log1p(max(self.threshold, MAX_USABLE_LIMIT))
         if self.limit > usable:
             return False
         # the average is noisier, and only has to exclude what the typical call does not show
         limit = usable if self.statistic is Statistic.AVERAGE else self.limit
-        interval = effect(logs, SAMENESS)
+        interval = effect(logs, level)
         return -limit <= interval.low and interval.high <= limit
 
     def ruling(self, shown: Effect, reason: str = "", verdict: Verdict | None = None) -> Ruling:
@@ -218,9 +221,16 @@ def suspected(case: Sequence[View]) -> bool:
     return any(view.is_suspect for view in case)
 
 
-def settled(case: Sequence[View]) -> bool:
-    """Whether the first look shows that head does not differ."""
-    return all(view.is_same(view.first) and not view.is_suspect for view in case)
+def settled(case: Sequence[View], level: float = SAMENESS) -> bool:
+    """Whether what was measured shows that head does not differ, by intervals of this level."""
+    return all(view.is_same(view.deciding, level) and not view.is_suspect for view in case)
+
+
+def confirmed(case: Sequence[View]) -> bool:
+    """Whether the second look confirms what the first one suspects, beside whatever other cases."""
+    return any(
+        view.is_suspect and view.is_confirmed and view.later.p <= 1 - LEVEL for view in case
+    )
 
 
 def judge(cases: Sequence[Sequence[View]]) -> list[Ruling]:

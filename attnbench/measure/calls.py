@@ -96,10 +96,13 @@ class Worker(Answering):
         """The process measures nothing else, since a function may leave anything behind."""
         return {"values": {}, "notes": left_running(end_children()), "needs_new_process": True}
 
-    def ready(self, name: str, options: Any) -> Callable[[], Any]:
-        """The function with its arguments, what it returns if that can be called, or what it gives
-        to the fixture `benchmark`. Raises `Unmeasured`.
-        """
+    def has(self, mechanism: str) -> Answer:
+        """Whether there is such a function; it is not called. Raises `Unmeasured`."""
+        self.found(mechanism)
+        return {}
+
+    def found(self, name: str) -> Callable[..., Any]:
+        """The function of this name. Raises `Unmeasured`."""
         place, _, attribute = name.rpartition(":")
         is_file = place.endswith(".py")
         if is_file and not (self.tree / place).is_file():
@@ -117,10 +120,17 @@ class Worker(Answering):
             )
         *owner, method = attribute.split(".")
         try:
-            found = attrgetter(".".join(owner))(module)() if owner else module
-            function: Callable[..., Any] = getattr(found, method)
+            instance = attrgetter(".".join(owner))(module)() if owner else module
+            function: Callable[..., Any] = getattr(instance, method)
         except AttributeError as error:
             raise Unmeasured("missing", f"{place} has no {attribute}") from error
+        return function
+
+    def ready(self, name: str, options: Any) -> Callable[[], Any]:
+        """The function with its arguments, what it returns if that can be called, or what it gives
+        to the fixture `benchmark`. Raises `Unmeasured`.
+        """
+        function = self.found(name)
         seed(self.seed)
         benchmark, given = Benchmark(), dict(options)
         if "benchmark" in inspect.signature(function).parameters:

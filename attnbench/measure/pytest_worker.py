@@ -26,6 +26,7 @@ from attnbench.measure.calls import seed
 from attnbench.measure.pytest_run import (
     FAILED,
     PASSED,
+    Collecting,
     Holding,
     Place,
     Run,
@@ -76,7 +77,11 @@ class Trials:
 
 def kept_trials(folder: Path, side: str) -> Trials:
     """What a process of a side has kept in the folder of its pool; nothing if none has."""
-    file = folder / f"tests-{side}.json"
+    return kept(folder / f"tests-{side}.json")
+
+
+def kept(file: Path) -> Trials:
+    """What a process has kept in a file; nothing if it has not come to that."""
     return json.decode(file.read_bytes(), type=Trials) if file.is_file() else Trials()
 
 
@@ -139,6 +144,12 @@ class Worker(calls.Worker):
     def tried(self, **_: Any) -> Answer:
         """Run all tests that are to be timed once; what became of them is kept in a file."""
         return {"error": self.trials.error}
+
+    def collected(self, **_: Any) -> Answer:
+        """The names of all tests that are to be timed; none of them runs."""
+        file = self.scratch / f"collected-{self.side}.json"
+        in_child(Collecting(self.place), file)
+        return {"tests": [*kept(file).tests]}
 
     @cached_property
     def trials(self) -> Trials:
@@ -285,7 +296,7 @@ class Worker(calls.Worker):
         return iterate
 
 
-def in_child(trying: Trying, file: Path) -> None:
+def in_child(trying: Run, file: Path) -> None:
     """Run tests in a child of this process, and keep what became of them in a file.
 
     There is no file where they end that process.

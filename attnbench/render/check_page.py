@@ -169,14 +169,15 @@ def method(report: Report) -> Iterator[str]:
     """How the check measured, in sentences; as far as its conditions are known."""
     if (how := report.conditions) is None:
         return
-    plan, (first, second) = how.plan, how.plan.looks
+    plan = how.plan
+    first = plan.looks[0]
     if any(finding.metric in COUNTED for finding in report.findings):
         sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
         yield f"Counts, outputs and gradients are those at {sizes}, {plan.dtype}."
     if how.worst_floor is not None:
         yield (
             f"Timed by {how.clock} in up to {first} pairs of fresh processes, and in up to"
-            f" {second} more where that leaves doubt; changes below {percent(plan.threshold)}"
+            f" {plan.most - first} more where that leaves doubt; changes below {percent(plan.threshold)}"
             f" are ignored; base and base differed by up to {percent(how.worst_floor)}."
         )
     yield f"The check took {seconds(how.elapsed_s)}."
