@@ -45,9 +45,7 @@ def to_lay_over(
 
 def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
     """Copy these files from head's tree to base's; a sentence on those that were, if any."""
-    copied = [
-        path for path in paths if copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])
-    ]
+    copied = [path for path in paths if copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])]
     if not copied:
         return ()
     return (

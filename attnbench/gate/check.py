@@ -74,9 +74,7 @@ def against_revision(
             given = [one.name for one in names]
             paths = to_lay_over(given, origins.trees, below(where, root), changes)
             if tests is None:
-                on_base = functions_on_base(
-                    given, paths, origins.trees, below(where, root), runner
-                )
+                on_base = functions_on_base(given, paths, origins.trees, below(where, root), runner)
             else:
                 on_base = frozenset(tests_on_base(origins.trees, runner)) - {*tests}
             report = replace(report, notes=(*report.notes, *lay_over(paths, origins.trees)))
@@ -96,7 +94,7 @@ def with_base(cases: Sequence[CheckedCase], on_base: Collection[str]) -> Iterato
             case.counted[BASE] = ON_BASE
         yield case
     for name in sorted({*on_base} - {case.name for case in cases}):
-        counted = {BASE: ON_BASE, HEAD: Counted(outcome=MISSING, reason="it is on base only")}
+        counted = {BASE: ON_BASE, HEAD: Counted(outcome=MISSING, reason="base alone has it")}
         yield CheckedCase(asked=Selection(name=name), counted=counted)
 
 

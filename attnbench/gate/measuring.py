@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import convert
 
+from attnbench.devices.cgroups import Stops, stops
 from attnbench.errors import CannotRun, OverBudget
 from attnbench.gate.cases import (
     AGAIN,
@@ -32,8 +33,8 @@ from attnbench.gate.cases import (
     Visit,
 )
 from attnbench.gate.imports import Imports
-from attnbench.gate.rule import Statistic
 from attnbench.gate.pairs import Allotment, Need, usual_spread
+from attnbench.gate.rule import Statistic
 from attnbench.records import Clock, Outcome
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
@@ -231,6 +232,7 @@ class Looks:
         self.usual: dict[Statistic, float] = {}  # spread of the pairs of all cases
         self.trees = {**trees, AGAIN: trees[BASE]}
         self.draw, self.begun = random.Random(0), time.monotonic()
+        self.stopped_before = stops()  # by a CPU quota
         self.expected_s = self.took_s = 0.0  # of all visits so far
 
     @property
@@ -302,6 +304,11 @@ class Looks:
         slowdown = self.took_s / self.expected_s if self.expected_s else 1.0
         costs = (self.races[c].cost_s if c in self.races else self.plan.visit_s for c in cases)
         return slowdown * visits * sum(costs)
+
+    @property
+    def stopped(self) -> Stops:
+        """How often a CPU quota has stopped the processes of this check."""
+        return stops() - self.stopped_before
 
     @property
     def undecided(self) -> list[CheckedCase]:

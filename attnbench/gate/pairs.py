@@ -37,8 +37,8 @@ LIKELY = 3.0
 class Need:
     """What a case needs until a verdict: pairs, and the look (0 or 1) of the next of them.
 
-    `pairs` is infinite if as many as the plan allows would probably give none. `changed` says whether a change is
-    likely, by `size`, a log ratio.
+    `pairs` is infinite if as many as the plan allows would probably give none. `changed` says
+    whether a change is likely, by `size`, a log ratio.
     """
 
     pairs: float
@@ -75,10 +75,11 @@ class Allotment:
     def need(self, case: CheckedCase, usual: Mapping[Statistic, float]) -> Need:
         """What a case needs; `usual` is the spread of the pairs of all cases, by statistic."""
         views = case.views(self.plan.threshold)
+        changed, size = seeming(views, usual)
         first, second = map(len, case.looks)
         if first < min(self.earliest, self.plan.looks[0]):
             wanted = max(self.earliest, needed(views, usual, self.plan.most)) - first
-            return Need(pairs=wanted, look=0, **seeming(views, usual))
+            return Need(pairs=wanted, look=0, changed=changed, size=size)
         if rule.suspected(views):
             return self.confirming(views, usual)
         level = rule.SAMENESS if first >= self.plan.looks[0] and not second else rule.EARLY
@@ -86,7 +87,7 @@ class Allotment:
             return Need(pairs=0, look=1)
         look = 0 if first < self.plan.looks[0] else 1
         wanted = max(1.0, needed(views, usual, self.plan.most) - first - second)
-        return Need(pairs=wanted, look=look, **seeming(views, usual))
+        return Need(pairs=wanted, look=look, changed=changed, size=size)
 
     def confirming(self, views: Sequence[View], usual: Mapping[Statistic, float]) -> Need:
         """What a case still needs that the first look made a suspect."""
@@ -146,8 +147,8 @@ def probable(logs: Logs, spread: float) -> float:
     return middle * max(0.0, 1.0 - noise / (middle * middle)) if middle else 0.0
 
 
-def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> dict[str, float]:
-    """Whether a case has probably changed, and by how much, as arguments of a `Need`."""
+def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> tuple[bool, float]:
+    """Whether a case has probably changed, and by how much, a log ratio without sign."""
     size, changed = 0.0, False
     for view in views:
         logs = view.first + view.second
@@ -157,7 +158,7 @@ def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> dict[str
         point = abs(sum(logs) / len(logs))
         size = max(size, abs(probable(logs, spread)))
         changed |= point > max(math.log1p(view.threshold), LIKELY * spread / math.sqrt(len(logs)))
-    return {"changed": changed, "size": size}
+    return changed, size
 
 
 def needed(views: Sequence[View], usual: Mapping[Statistic, float], most: int) -> float:

@@ -228,9 +228,7 @@ def settled(case: Sequence[View], level: float = SAMENESS) -> bool:
 
 def confirmed(case: Sequence[View]) -> bool:
     """Whether the second look confirms what the first one suspects, beside whatever other cases."""
-    return any(
-        view.is_suspect and view.is_confirmed and view.later.p <= 1 - LEVEL for view in case
-    )
+    return any(view.is_suspect and view.is_confirmed and view.later.p <= 1 - LEVEL for view in case)
 
 
 def judge(cases: Sequence[Sequence[View]]) -> list[Ruling]:

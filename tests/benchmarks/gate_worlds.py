@@ -83,7 +83,7 @@ def timed(report):
 
 def advised_s(report):
     """The budget that a report advises, if it does."""
-    texts = " ".join(finding.reason for finding in report.findings)
+    texts = " ".join(finding.decided_by for finding in report.findings)
     found = re.search(r"--budget (\d+)(s|m)", texts)
     return None if found is None else int(found[1]) * (60.0 if found[2] == "m" else 1.0)
 
@@ -135,15 +135,18 @@ def tables(tally, command):
                 for verdict in ("slower", "faster", "same", "unsure")
             ]
             change = "none" if ratio == 1.0 else f"{ratio - 1:+.0%}"
-            lines.append(f"| {change} | {pairs:g} | {sum(counts)} | {' | '.join(map(str, counts))} |")
+            lines.append(
+                f"| {change} | {pairs:g} | {sum(counts)} | {' | '.join(map(str, counts))} |"
+            )
     advice = tally.advice
     if advice["worlds"]:
         lines += [
             "",
             f"A budget was advised in {advice['worlds']} worlds, on average"
-            f" {advice['share'] / advice['worlds']:.1f} times the one given. With it, on other draws"
-            f" of the same world, {advice['decided']} of {advice['undecided']} cases"
-            f" ({advice['decided'] / advice['undecided']:.0%}) that it was advised for got a verdict.",
+            f" {advice['share'] / advice['worlds']:.1f} times the one given. With it, on other"
+            f" draws of the same world, {advice['decided']} of {advice['undecided']} cases that it"
+            f" was advised for got a verdict ({advice['decided'] / advice['undecided']:.0%}); in"
+            f" {advice['all']} worlds every case did.",
         ]
     return "\n".join(lines) + "\n"
 

@@ -100,8 +100,10 @@ def simulated(budget_s, slowdown, *ratios, race=Simulated, plan=None, **about):
         looks = Looks(chosen, Runner(server=machine), {BASE: None, HEAD: None})
         looks.draw = random.Random(0)
         for case, ratio in zip(cases, ratios, strict=True):
-            own = {name: value[case.name] if isinstance(value, dict) else value
-                   for name, value in about.items()}
+            own = {
+                name: value[case.name] if isinstance(value, dict) else value
+                for name, value in about.items()
+            }
             looks.races[case] = race(builds={}, machine=machine, ratio=ratio, **own)
         looks.take(cases)
         report = reported(Report(base="a", head="b"), looks)

@@ -21,7 +21,12 @@ PLAN = CheckPlan(
 
 
 # of those that take times, the ones that every run of the tests plants
-ALWAYS = {"a benchmark that is gone from an enlarged file", "one of two removed", "another result", "an enlarged benchmark"}
+ALWAYS = {
+    "a benchmark that is gone from an enlarged file",
+    "one of two removed",
+    "another result",
+    "an enlarged benchmark",
+}
 
 
 def is_long(name):

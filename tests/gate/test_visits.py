@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.gate.cases import BASE, HEAD, CheckedCase, CheckPlan, Counted
-from attnbench.gate.finding import clock_of
+from attnbench.gate.finding import Answer, clock_of
 from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, layout, waits
 from attnbench.gate.pairs import Allotment
 from attnbench.gate.rule import evident
@@ -52,13 +52,15 @@ class Ending(Simulated):
 def test_what_fails_while_it_is_timed_fails_unless_it_was_killed(counted):
     _, report = simulated(60.0, 1.0, 1.0, race=Ending, counted=counted)
     (finding,) = report.findings
-    assert (finding.fails, finding.unmeasured) == (not counted.killed, counted.killed)
+    assert finding.answer is (Answer.KILLED if counted.killed else Answer.BREAKS)
     assert report.exit_code(strict=False) == (3 if counted.killed else 1)
 
 
 def counted_pairs(looks):
     """The number of pairs of each case and look, where there are any."""
-    taken = {(n, look): len(case.looks[look]) for n, case in enumerate(looks.cases) for look in (0, 1)}
+    taken = {
+        (n, look): len(case.looks[look]) for n, case in enumerate(looks.cases) for look in (0, 1)
+    }
     return {look: pairs for look, pairs in taken.items() if pairs}
 
 
@@ -98,7 +100,7 @@ def test_a_case_that_the_budget_leaves_out_does_not_pass():
     looks, report = simulated(3.0, 2.0, 1.5)
     assert counted_pairs(looks) == {}
     (finding,) = report.unchecked
-    assert finding.reason == "no time was left; needs about --budget 40s"
+    assert finding.why == "no time was left; needs about --budget 40s"
     assert report.exit_code(strict=False) == 2
 
 
@@ -108,12 +110,12 @@ def test_the_budget_that_is_advised_is_enough(budget_s, slowdown):
     """And no more than it takes: four pairs of each case, and five to confirm what is slower."""
     ratios = (1.03, 1.0, 1.04, 1.0)
     _, report = simulated(budget_s, slowdown, *ratios)
-    if advised := {re.search(r"needs about --budget (\d+)(s|m)$", f.reason) for f in report.unsure}:
+    if advised := {re.search(r"needs about --budget (\d+)(s|m)$", f.why) for f in report.unsure}:
         budget_s = {60 * int(found[1]) if found[2] == "m" else int(found[1]) for found in advised}
         (budget_s,) = budget_s
         least_s = slowdown * VISIT_S * (4 * 4 + 2 * 5)
         assert least_s <= budget_s <= 1.2 * least_s + 60
-    looks, report = simulated(float(budget_s), slowdown, *ratios)
+    _, report = simulated(float(budget_s), slowdown, *ratios)
     assert verdicts(report) == ["slower", "same"] * 2
 
 
