@@ -234,6 +234,7 @@ class Looks:
         self.draw, self.begun = random.Random(0), time.monotonic()
         self.stopped_before = stops()  # by a CPU quota
         self.expected_s = self.took_s = 0.0  # of all visits so far
+        self.passed_s = 0.0  # of the budget, when the last visit ended
 
     @property
     def due(self) -> list[CheckedCase]:
@@ -261,6 +262,7 @@ class Looks:
                     self.pair(case, 0)
             self.decide()
         self.weigh_all()
+        self.passed_s = max(0.0, (self.plan.budget_s or 0.0) - self.server.left_s)
 
     def decide(self) -> None:
         """Time pairs of what needs them until every case has its verdict or the budget ends.
@@ -327,9 +329,7 @@ class Looks:
         machine stays as busy.
         """
         more_s = sum(self.cost_s([case], self.needs[case].pairs) for case in self.undecided)
-        whole_s = self.plan.budget_s or 0.0
-        passed_s = max(0.0, whole_s - self.server.left_s)
-        return self.plan.spent_s + passed_s + MARGIN * more_s
+        return self.plan.spent_s + self.passed_s + MARGIN * more_s
 
     def visit(self, case: CheckedCase, stage: int, pair: int) -> None:
         """One visit of fresh processes to a case."""
