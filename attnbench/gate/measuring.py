@@ -273,10 +273,13 @@ class Looks:
         pairs = self.server.left_s / (self.cost_s(self.due, 1) or 1.0)
         self.allotment = Allotment.within(self.plan, pairs)
         self.weigh_all()
-        while waiting := [case for case in self.due if self.fits(case)]:
-            case = min(waiting, key=self.turn)
+        waiting = [case for case in self.due if not self.needs[case].is_met]
+        while fitting := [case for case in waiting if self.fits(case)]:
+            case = min(fitting, key=self.turn)
             self.pair(case, self.needs[case].look)
             self.needs[case] = self.allotment.need(case, self.usual)
+            if self.needs[case].is_met or not case.ran:
+                waiting.remove(case)
 
     def weigh_all(self) -> None:
         """Work out what every case needs, by how noisy all of them are."""
@@ -285,9 +288,8 @@ class Looks:
             self.needs[case] = self.allotment.need(case, self.usual)
 
     def fits(self, case: CheckedCase) -> bool:
-        """Whether a case still needs a pair, and there is time for one."""
-        is_met = self.needs[case].is_met
-        return not is_met and self.cost_s([case], 1) <= self.server.left_s
+        """Whether there is time for a pair of a case."""
+        return self.cost_s([case], 1) <= self.server.left_s
 
     def turn(self, case: CheckedCase) -> tuple[bool, float]:
         """A key by which the next case to be timed is the least one."""

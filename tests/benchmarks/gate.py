@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.gate [--trials 400] [--injected 100] [--out reports/gate]
 
-Every trial is a `check` of one case: ten pairs of fresh processes in two memory layouts, sixteen
-more in two others if the result is unclear, one verdict. Trials without extra work count false
-alarms; those with 3, 5 or 10 % more work, 12 % more in every other call, or 50 % more in every
-fifth, count detections. Required: at most 2 false alarms in 400, detection of at least 95 % from
+Every trial is a `check` of one case: ten pairs of fresh processes in two memory layouts, more in
+two others if the result is unclear, one verdict. Trials without extra work count false alarms;
+those with 3 to 50 % more work or four times as much, 12 % more in every other call, or 50 % more in
+every fifth, count detections. Required: at most 2 false alarms in 400, detection of at least 95 % from
 +3 % on and of 90 % where only some calls are slower, and at most 25 s of samples per verdict.
 Results are written after each trial, and the same command continues where it was stopped;
 `--neighbours 0` leaves the other core idle, and `--kinds` takes part of the extra work only.
@@ -71,8 +71,11 @@ NOTHING = "nothing"
 KINDS = {
     NOTHING: (0.0, 1),
     "+3 %": (0.03, 1),
+    "+4 %": (0.04, 1),
     "+5 %": (0.05, 1),
     "+10 %": (0.10, 1),
+    "+50 %": (0.50, 1),
+    "four times": (3.0, 1),
     "+12 % every other call": (0.12, 2),
     "+50 % every fifth call": (0.50, 5),
 }

@@ -25,6 +25,7 @@ from tests.gate.machine import VISIT_S, Noisy, simulated
 
 CHANGES = (1.04, 1.10, 1.50, 4.0)
 CASES = (1, 2, 5, 20, 100)
+OFTEN = (0.2, 0.25, 0.25, 0.25, 0.05)  # how often a repository has that many
 PAIRS = (3.0, 6.0, 12.0, 40.0)  # of every function, that the budget is enough for
 SLOWDOWN = 2.0  # of a machine on which others compute
 
@@ -60,7 +61,7 @@ class World:
 def world(seed):
     """A world, drawn."""
     draw = np.random.default_rng([seed, 1])
-    number = int(draw.choice(CASES))
+    number = int(draw.choice(CASES, p=OFTEN))
     ratios = np.ones(number)
     if seed % 2:
         for case in draw.choice(number, max(1, number // 10), replace=False):
