@@ -5,8 +5,8 @@
 Every trial is a `check` of one case: ten pairs of fresh processes in two memory layouts, more in
 two others if the result is unclear, one verdict. Trials without extra work count false alarms;
 those with 3 to 50 % more work or four times as much, 12 % more in every other call, or 50 % more in
-every fifth, count detections. Required: at most 2 false alarms in 400, detection of at least 95 % from
-+3 % on and of 90 % where only some calls are slower, and at most 25 s of samples per verdict.
+every fifth, count detections. Required: at most 2 false alarms in 400, detection of at least 95 %
+from +3 % on and of 90 % where only some calls are slower, and at most 25 s of samples per verdict.
 Results are written after each trial, and the same command continues where it was stopped;
 `--neighbours 0` leaves the other core idle, and `--kinds` takes part of the extra work only.
 `gate.json` may hold the trials of several seeds.

@@ -93,7 +93,7 @@ def test_noisy_cases_wait_until_the_others_are_decided():
     placement = {f"m:f{n}": 0.08 if n < 2 else 0.002 for n in range(10)}
     draw = np.random.default_rng(0)
     about = {"race": Noisy, "draw": draw, "placement": placement, "jitter": 0.002}
-    looks, report = simulated(150.0, 1.0, *[1.0] * 10, **about)
+    _, report = simulated(150.0, 1.0, *[1.0] * 10, **about)
     decided = {finding.case for finding in report.findings if finding.decided}
     assert len(decided - {"m:f0", "m:f1"}) >= 7
     undecided = [finding for finding in report.findings if not finding.decided]
