@@ -89,6 +89,7 @@ def main():
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND")
     parser.add_argument("--neighbours", type=int, default=1)
+    parser.add_argument("--budget", type=float, help="Seconds of each check; by default no limit.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("reports/gate"))
     asked = parser.parse_args()
@@ -99,6 +100,8 @@ def main():
         "case": f"transformer:sdpa, N = {LENGTH}, inference, one thread",
         "neighbours": asked.neighbours,
     }
+    if asked.budget:
+        about["budget"] = f"{asked.budget:g} s"
     trials = stored(asked.out, about)
     done = sum(trial["seed"] == asked.seed for trial in trials)
     if done >= len(rows):
@@ -109,13 +112,17 @@ def main():
             stack.enter_context(Neighbour())
         root = Path(stack.enter_context(TemporaryDirectory()))
         base = tree(root / "base", 0.0)
-        _, took = checked(runner, base, tree(root / "more", PRODUCTS))
+        _, took = checked(runner, base, tree(root / "more", PRODUCTS), asked.budget)
         share = (took.seconds(HEAD, Statistic.TYPICAL) / took.seconds(BASE, Statistic.TYPICAL)) - 1
         for number, kind in enumerate(rows[done:], done + 1):
             size, every = KINDS[kind]
             head = tree(root / str(number), size * PRODUCTS / share, every)
             trials.append(
-                {"seed": asked.seed, "kind": kind, **record(*checked(runner, base, head))}
+                {
+                    "seed": asked.seed,
+                    "kind": kind,
+                    **record(*checked(runner, base, head, asked.budget)),
+                }
             )
             write(asked.out, about, trials)
             print(f"{number}/{len(rows)} {kind}: {trials[-1]['verdict']}", flush=True)
@@ -129,13 +136,13 @@ def tree(folder, extra, every=1):
     return folder
 
 
-def checked(runner, base, head):
-    """The case after a check without a limit of time, with how it was timed."""
-    plan = CheckPlan(modes=(Mode.INFERENCE,), budget_s=None)
+def checked(runner, base, head, budget_s=None):
+    """The case after a check within this time, with how it was timed."""
+    plan = CheckPlan(modes=(Mode.INFERENCE,), budget_s=budget_s)
     workload = plan.workload(Mode.INFERENCE, LENGTH)
     case = CheckedCase(asked=Selection(name="slowed.py:CARD"), workload=workload)
     looks = Looks(plan, runner, {BASE: base, HEAD: head})
-    with runner.within(None):
+    with runner.within(budget_s):
         looks.take([case])
     return looks.races[case], case
 
@@ -192,6 +199,8 @@ def write(out, about, trials):
     out.mkdir(parents=True, exist_ok=True)
     (out / "gate.json").write_text(json.dumps({**about, "trials": trials}) + "\n")
     command = f"python -m tests.benchmarks.gate --neighbours {about['neighbours']}"
+    if "budget" in about:
+        command += f" --budget {about['budget'].removesuffix(' s')}"
     lines = [
         "# Error rates of the gate",
         "",
