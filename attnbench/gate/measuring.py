@@ -305,9 +305,13 @@ class Looks:
 
     def cost_s(self, cases: Sequence[CheckedCase], visits: float) -> float:
         """Expected seconds of this number of visits to the cases, if the machine stays as busy."""
-        slowdown = self.took_s / self.expected_s if self.expected_s else 1.0
         costs = (self.races[c].cost_s if c in self.races else self.plan.visit_s for c in cases)
-        return slowdown * visits * sum(costs)
+        return self.slowdown * visits * sum(costs)
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long visits took as on a quiet machine; 1 before the first one."""
+        return self.took_s / self.expected_s if self.expected_s else 1.0
 
     @property
     def stopped(self) -> Stops:
@@ -374,9 +378,11 @@ class Looks:
             case.batch = self.plan.batch_for(case.workload, batch_s)
             batch_s *= case.batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
+        # a busy machine gives fewer samples, so that every case has its pairs
+        plan = self.plan.fitted(len(self.due), self.server.left_s / self.slowdown)
         return TreeRace(
             builds=dict.fromkeys(SIDES, case.build_request(case.batch)),
-            rounds=self.plan.rounds_for(iterations * batch_s),
+            rounds=plan.rounds_for(iterations * batch_s),
             iterations=iterations,
             iteration_s=batch_s,
         )

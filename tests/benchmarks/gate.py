@@ -112,7 +112,7 @@ def main():
             stack.enter_context(Neighbour())
         root = Path(stack.enter_context(TemporaryDirectory()))
         base = tree(root / "base", 0.0)
-        _, took = checked(runner, base, tree(root / "more", PRODUCTS), asked.budget)
+        _, took = checked(runner, base, tree(root / "more", PRODUCTS), None)
         share = (took.seconds(HEAD, Statistic.TYPICAL) / took.seconds(BASE, Statistic.TYPICAL)) - 1
         for number, kind in enumerate(rows[done:], done + 1):
             size, every = KINDS[kind]
