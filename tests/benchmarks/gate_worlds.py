@@ -160,11 +160,14 @@ def main():
     asked = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     tally = Tally()
-    for seed in range(asked.seed, asked.seed + asked.worlds):
-        tally.add(world(seed))
-    command = f"python -m tests.benchmarks.gate_worlds --worlds {asked.worlds} --seed {asked.seed}"
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(tables(tally, command))
+    for number in range(1, asked.worlds + 1):
+        tally.add(world(asked.seed + number - 1))
+        if number % 100 == 0 or number == asked.worlds:
+            command = (
+                f"python -m tests.benchmarks.gate_worlds --worlds {number} --seed {asked.seed}"
+            )
+            asked.out.write_text(tables(tally, command))
 
 
 if __name__ == "__main__":
