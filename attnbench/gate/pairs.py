@@ -29,8 +29,8 @@ FIRST_SHARE = 0.5
 # their spread within a factor of three
 PRIOR = 4.0
 USUAL = 0.01  # spread of a pair's log ratio on a shared machine, until something is measured
-# standard errors from 0 beyond which a change is likely
-LIKELY = 3.0
+# standard errors from 0 beyond which a change is likely; of few pairs more, since tails are heavy
+LIKELY, LIKELY_OF_FEW = 3.0, 6.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Allotment:
         size = max(abs(view.change.point) for view in views if view.is_suspect)
         wanted = planned if self.whole else min(planned, to_confirm(views, usual, planned))
         decided = rule.confirmed(views) or all(view.is_same(view.deciding) for view in views)
-        if done >= planned or (done >= wanted and decided):
+        if done >= planned or (done == wanted and decided):
             return Need(pairs=0, look=1)
         left = wanted - done if done < wanted else planned - done
         return Need(pairs=left, look=1, changed=True, size=size)
@@ -157,7 +157,8 @@ def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> tuple[bo
         spread = deviation(view, usual)
         point = abs(sum(logs) / len(logs))
         size = max(size, abs(probable(logs, spread)))
-        changed |= point > max(math.log1p(view.threshold), LIKELY * spread / math.sqrt(len(logs)))
+        factor = LIKELY if len(logs) >= rule.FEWEST else LIKELY_OF_FEW
+        changed |= point > max(math.log1p(view.threshold), factor * spread / math.sqrt(len(logs)))
     return changed, size
 
 

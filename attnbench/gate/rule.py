@@ -129,8 +129,23 @@ class View:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the second look confirms the suspicion of the first."""
-        return self.change.point * self.later.point > 0 and abs(self.later.point) > self.limit
+        """Whether the second look confirms the suspicion of the first, in both memory layouts."""
+        return (
+            self.change.point * self.later.point > 0
+            and abs(self.later.point) > self.limit
+            and self.shows_in_layouts
+        )
+
+    @property
+    def shows_in_layouts(self) -> bool:
+        """Whether the second look shows at least half the limit in each of its memory layouts.
+
+        Pairs take them by turns. Where a process lies in memory favours one code over another by a
+        few percent, in all pairs of a layout alike.
+        """
+        sign = math.copysign(1.0, self.later.point)
+        layouts = (self.second[0::2], self.second[1::2])
+        return all(sign * sum(logs) / len(logs) > self.limit / 2 for logs in layouts if logs)
 
     @property
     def is_clear(self) -> bool:

@@ -16,6 +16,7 @@ import collections
 import os
 import re
 from dataclasses import dataclass
+from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,13 @@ class Tally:
             self.advice["all"] += all(v is not Verdict.UNSURE for v in verdicts)
 
 
+def tallied(seed):
+    """What became of one world."""
+    tally = Tally()
+    tally.add(world(seed))
+    return tally
+
+
 def tables(tally, command):
     """The rates as Markdown."""
     worlds = sum(tally.unchanged.values())
@@ -156,18 +164,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0, help="Number of the first world.")
+    parser.add_argument("--jobs", type=int, default=2, help="Processes that share the worlds.")
     parser.add_argument("--out", type=Path, default=Path("reports/gate/worlds.md"))
     asked = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     tally = Tally()
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    for number in range(1, asked.worlds + 1):
-        tally.add(world(asked.seed + number - 1))
-        if number % 100 == 0 or number == asked.worlds:
-            command = (
-                f"python -m tests.benchmarks.gate_worlds --worlds {number} --seed {asked.seed}"
-            )
-            asked.out.write_text(tables(tally, command))
+    seeds = range(asked.seed, asked.seed + asked.worlds)
+    with Pool(asked.jobs) as pool:
+        for number, one in enumerate(pool.imap(tallied, seeds), 1):
+            tally.unchanged += one.unchanged
+            tally.verdicts += one.verdicts
+            tally.advice += one.advice
+            if number % 100 == 0 or number == asked.worlds:
+                command = "python -m tests.benchmarks.gate_worlds"
+                chosen = f"--worlds {number} --seed {asked.seed}"
+                asked.out.write_text(tables(tally, f"{command} {chosen}"))
 
 
 if __name__ == "__main__":
