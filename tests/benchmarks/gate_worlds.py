@@ -28,6 +28,7 @@ CHANGES = (1.04, 1.10, 1.50, 4.0)
 CASES = (1, 2, 5, 20, 100)
 OFTEN = (0.2, 0.25, 0.25, 0.25, 0.05)  # how often a repository has that many
 PAIRS = (3.0, 6.0, 12.0, 40.0)  # of every function, that the budget is enough for
+FAVOURS = 0.007  # spread of what a memory layout adds to a log ratio
 SLOWDOWN = 2.0  # of a machine on which others compute
 
 
@@ -40,6 +41,7 @@ class World:
     placements: tuple[float, ...]
     jitter: float
     pairs: float
+    favours: tuple[tuple[float, ...], ...]
 
     @property
     def budget_s(self):
@@ -56,6 +58,7 @@ class World:
             draw=np.random.default_rng(self.seed if seed is None else seed),
             placement=dict(zip(names, self.placements, strict=True)),
             jitter=self.jitter,
+            favours=dict(zip(names, self.favours, strict=True)),
         )
 
 
@@ -75,6 +78,8 @@ def world(seed):
         placements=tuple(map(float, placements)),
         jitter=float(draw.choice([0.003, 0.01, 0.03])),
         pairs=float(draw.choice(PAIRS)),
+        # a memory layout favours one side in all of its pairs
+        favours=tuple(map(tuple, draw.normal(0, FAVOURS, (number, 4)).tolist())),
     )
 
 

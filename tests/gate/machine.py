@@ -27,12 +27,14 @@ class Machine:
         self.now = 0.0
         self.end_s = budget_s
         self.slowdown = slowdown
+        self.layout = 0  # of memory, of the processes that are timed
 
     @property
     def left_s(self):
         return self.end_s - self.now
 
     def of_layout(self, number):
+        self.layout = number
         return self
 
     def wait(self):
@@ -67,11 +69,15 @@ class Simulated(TreeRace):
 
 @dataclass(frozen=True, kw_only=True)
 class Noisy(Simulated):
-    """One whose processes differ by `placement`, and their samples by `jitter`, with stalls."""
+    """One whose processes differ by `placement`, and their samples by `jitter`, with stalls.
+
+    In each memory layout head takes longer by one of `favours`, a log ratio, in all pairs.
+    """
 
     draw: np.random.Generator
     placement: float
     jitter: float
+    favours: tuple[float, ...] = (0.0,) * 4
 
     def laps(self):
         """Log ratios of processes are normal; samples have heavy tails, and 1 % of them stall."""
@@ -79,8 +85,9 @@ class Noisy(Simulated):
         placed = draw.normal(0, self.placement, (3, 1))
         noise = self.jitter * draw.standard_t(3, (3, SAMPLES))
         stalls = (draw.random((3, SAMPLES)) < 0.01) * draw.exponential(0.5, (3, SAMPLES))
+        ratio = self.ratio * np.exp(self.favours[self.machine.layout])
         base, head, again = np.exp(placed + noise + stalls)
-        return {BASE: tuple(base), HEAD: tuple(self.ratio * head), AGAIN: tuple(again)}
+        return {BASE: tuple(base), HEAD: tuple(ratio * head), AGAIN: tuple(again)}
 
 
 def simulated(budget_s, slowdown, *ratios, race=Simulated, plan=None, **about):
