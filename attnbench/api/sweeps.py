@@ -113,6 +113,15 @@ class Sweep:
             found = found[found["other"].isin(analysis.against)].reset_index(drop=True)
         return found
 
+    def exponents(self) -> Frame:
+        """With which power of the length costs grow: a row for each series, mode and metric.
+
+        Columns: `series`, `mechanism`, `mode`, `metric`; `exponent` with its 95 % interval `low` to
+        `high`; `from_len`, `to_len` and `lengths`, the first, last and number of the lengths that
+        it was fitted to; `tail`, whether the curve is straight there, or why there is no exponent.
+        """
+        return self._analysis.exponents.copy()
+
     def _compared(self, against: str | None) -> Analysis:
         """The analysis of the sweep, with this series or mechanism to compare with, if one."""
         whole = self._analysis

@@ -233,16 +233,31 @@ def publish(report: "Report", strict: bool, as_json: bool, files: Mapping[str, P
     junit, bmf = check_ci.junit(report, strict), check_ci.bmf(report)
     for kind, file in files.items():
         output.write(file, {"markdown": page, "junit": junit, "bmf": bmf}[kind])
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        # other steps of a job write the same file
-        with output.writing(summary), open(summary, "ab") as stream:
-            stream.write(page)
-    if outputs := os.environ.get("GITHUB_OUTPUT"):
-        with output.writing(outputs), open(outputs, "a", encoding="utf-8") as stream:
-            stream.write(check_ci.outputs(report, strict))
+    append_summary(page.decode())
+    append_outputs(check_ci.outputs(report, strict))
     if os.environ.get("GITHUB_ACTIONS"):
         for line in check_ci.annotations(report):
             typer.echo(line, err=as_json)
+
+
+def append_summary(page: str) -> None:
+    """Append a page to the summary of a job on GitHub, if this is one."""
+    append("GITHUB_STEP_SUMMARY", page)
+
+
+def append_outputs(lines: str) -> None:
+    """Append lines to what later steps of a job on GitHub read, if this is one."""
+    append("GITHUB_OUTPUT", lines)
+
+
+def append(variable: str, text: str) -> None:
+    """Append a text to the file that an environment variable names, if it is set.
+
+    Other steps of a job write the same file.
+    """
+    if file := os.environ.get(variable):
+        with output.writing(file), open(file, "a", encoding="utf-8") as stream:
+            stream.write(text)
 
 
 def show(report: "Report") -> None:

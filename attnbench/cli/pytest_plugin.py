@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.config import default_plugins
+from _pytest.junitxml import xml_key
 
 from attnbench.cli.benchmark_fixture import StandIn, add_options, offers_fixture
 from attnbench.measure.pytest_run import MARK, PASSED, is_timed, name_of
@@ -31,7 +32,9 @@ STANDS_IN = pytest.StashKey[bool]()
 DISTRIBUTED = pytest.StashKey[bool]()
 PASSES = pytest.StashKey[bool]()  # whether any test that is to be timed has passed
 COMPARISON = pytest.StashKey["Comparison"]()
+PROBLEM = pytest.StashKey[str]()  # why a file for a job on GitHub could not be written
 BASE_OPTION, BUDGET_OPTION = "--attnbench-base", "--attnbench-budget"
+STRICT_OPTION = "--attnbench-strict"
 FOREVER_S = 1e9
 # of plug-ins, by the name that they register under: what makes a measuring run quick and quiet
 QUICK = (
@@ -53,15 +56,13 @@ QUICK = (
 class Comparison:
     """What a check says of tests, by their names.
 
-    `untimed` has the reasons of those that could not be timed on head, `absent` those of base
-    alone; `error` says why there is no `report`. Names are relative to the repository, which holds
-    `rootdir`, pytest's own root.
+    `untimed` has the reasons of those that could not be timed on head; `error` says why there is
+    no `report`. Names are relative to the repository, which holds `rootdir`, pytest's own root.
     """
 
     report: "Report | None" = None
     rootdir: str = "."
     untimed: Mapping[str, str] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
     error: str = ""
 
     def findings(self, item: pytest.Item) -> tuple["Finding", ...]:
@@ -77,6 +78,11 @@ class Comparison:
 
         found = self.report.findings if self.report is not None else ()
         return tuple(finding for finding in found if finding.metric == TIME)
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a test is unsure, or is there on base alone."""
+        return self.report is not None and bool(self.report.unsure or self.report.lost)
 
     @property
     def compares(self) -> bool:
@@ -135,6 +141,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Time tests that are marked attnbench, or use benchmark, against this revision.",
     )
     group.addoption(BUDGET_OPTION, metavar="TIME", default="5m", help="Time for all of them. [5m]")
+    group.addoption(
+        STRICT_OPTION,
+        action="store_true",
+        help="Exit with 3 if a test is unsure or gone from head, as attnbench check --strict does.",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -217,11 +228,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Exit with 2 where tests passed that were to be compared, and none was."""
+    """Exit with 2 where tests passed that were to be compared, and none was.
+
+    If strict, with 3 where what could not be decided or is gone is all that speaks against success.
+    """
     comparison = session.config.stash.get(COMPARISON, None)
-    passes = session.config.stash.get(PASSES, False)
-    if comparison is not None and passes and not session.exitstatus and is_void(comparison):
+    if comparison is None:
+        return
+    publish(comparison, session.config)
+    if session.exitstatus:
+        return
+    if session.config.stash.get(PASSES, False) and is_void(comparison):
         session.exitstatus = 2
+    elif session.config.getoption("attnbench_strict") and comparison.is_uncertain:
+        session.exitstatus = 3
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -233,6 +253,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if (comparison := config.stash.get(COMPARISON, None)) is not None:
         for line in summary(comparison):
             terminalreporter.write_line(f"{MARK}: {line}")
+        if problem := config.stash.get(PROBLEM, ""):
+            terminalreporter.write_line(f"{MARK}: {problem}")
+
+
+def publish(comparison: Comparison, config: pytest.Config) -> None:
+    """Say what only the report of a check has: to a job on GitHub, and to pytest's JUnit file."""
+    from attnbench.cli.check import append_outputs, append_summary
+    from attnbench.errors import StoreError
+    from attnbench.render import check_ci, check_page
+
+    report = comparison.report
+    if report is None:
+        return
+    if (xml := config.stash.get(xml_key, None)) is not None:
+        for finding in filter(is_gone, report.findings):
+            xml.add_global_property("attnbench: gone from head", finding.case)
+    try:
+        append_summary(in_our_words(check_page.page(report)))
+        strict = config.getoption("attnbench_strict")
+        append_outputs(in_our_words(check_ci.outputs(report, strict)))
+    except StoreError as error:
+        config.stash[PROBLEM] = str(error)
 
 
 def is_asked(config: pytest.Config) -> bool:
@@ -242,7 +284,16 @@ def is_asked(config: pytest.Config) -> bool:
 
 def is_added(finding: "Finding") -> bool:
     """Whether it says that base has no such test."""
-    return finding.reason.startswith("added: ")
+    from attnbench.gate.finding import Answer
+
+    return finding.answer is Answer.ADDED
+
+
+def is_gone(finding: "Finding") -> bool:
+    """Whether it says that head has no such test."""
+    from attnbench.gate.finding import Answer
+
+    return finding.answer is Answer.GONE
 
 
 def is_compared(finding: "Finding") -> bool:
@@ -259,7 +310,7 @@ def shares(comparison: Comparison) -> Generator[str, None, None]:
         text = f"{len(timed) - len(late)} of {len(timed)} tests were timed on both sides"
         yield f"{text}, {decided} got a verdict"
     for finding in late:
-        yield f"not compared: {finding.case}: {in_our_words(finding.reason)}"
+        yield f"not compared: {finding.case}: {in_our_words(finding.why)}"
 
 
 def is_void(comparison: Comparison) -> bool:
@@ -275,14 +326,14 @@ def in_our_words(text: str) -> str:
 
 def summary(comparison: Comparison) -> Generator[str, None, None]:
     """The verdict, then the tests that were not compared, each with its reason."""
-    from attnbench.render.check_page import headline
+    from attnbench.render.check_page import headline, sentence
 
     report = comparison.report
     if comparison.error:
         yield f"NOT CHECKED: {in_our_words(comparison.error)}"
     elif report is not None:
         if comparison.compares and not any(f.fails or f.decided for f in report.findings):
-            reason = next((f.reason for f in comparison.timed if f.reason), "")
+            reason = next((f.why for f in comparison.timed if f.why), "")
             yield f"UNSURE: no test got a verdict; {in_our_words(reason)}".removesuffix("; ")
         else:
             yield in_our_words(headline(report))
@@ -291,12 +342,12 @@ def summary(comparison: Comparison) -> Generator[str, None, None]:
         yield from map(in_our_words, report.notes)
         for finding in filter(is_added, report.findings):
             yield f"added, so there is nothing to compare with: {finding.case}"
+        for finding in filter(is_gone, report.findings):
+            yield sentence(finding)
     elif comparison.untimed:
         yield "NOT CHECKED: no test could be timed"
     for name, reason in comparison.untimed.items():
         yield f"not timed: {name}: {reason}"
-    for name in comparison.absent:
-        yield f"not compared, as it is on base only: {name}"
 
 
 def compared(config: pytest.Config, items: list[pytest.Function]) -> Comparison:
@@ -307,7 +358,6 @@ def compared(config: pytest.Config, items: list[pytest.Function]) -> Comparison:
     from attnbench.cli.starting import runner
     from attnbench.errors import AttnbenchError, UsageError
     from attnbench.gate.repository import commit, root
-    from attnbench.measure.pytest_worker import BASE, kept_trials
 
     try:
         top = root(config.rootpath).resolve()
@@ -316,13 +366,11 @@ def compared(config: pytest.Config, items: list[pytest.Function]) -> Comparison:
         names = tuple(dict.fromkeys(place.name(item.nodeid) for item in items))
         with runner(tests=place.about()) as measuring:
             comparison = measured(config, names, place, measuring)
-            base = kept_trials(measuring.server.folder, BASE)
     except UsageError as error:
         pytest.exit(f"attnbench: {in_our_words(str(error))}", returncode=2)
     except AttnbenchError as error:
         return Comparison(error=str(error))
-    absent = tuple(name for name in base.tests if name not in names)
-    return replace(comparison, rootdir=place.rootdir, absent=absent)
+    return replace(comparison, rootdir=place.rootdir)
 
 
 def measured(
@@ -356,10 +404,11 @@ def measured(
     chosen = [Selection(name=name) for name in names if name not in untimed]
     if not chosen:
         return Comparison(untimed=untimed)
-    left_s = None if budget_s is None else max(1.0, budget_s - (time.monotonic() - begun))
-    plan = CheckPlan(budget_s=left_s)
+    spent_s = time.monotonic() - begun
+    left_s = None if budget_s is None else max(1.0, budget_s - spent_s)
+    plan = CheckPlan(budget_s=left_s, spent_s=spent_s)
     base = config.getoption("attnbench_base")
-    report = against_revision(plan, base, chosen, runner, place.root, functions=True)
+    report = against_revision(plan, base, chosen, runner, place.root, functions=True, tests=names)
     return Comparison(report=harmless(report), untimed=untimed)
 
 
@@ -369,13 +418,10 @@ def harmless(report: "Report") -> "Report":
     A test that ran by itself, and not beside the other side, may have met what only one can have,
     such as a port; one that fails by itself is red without a check.
     """
-    from attnbench.gate.finding import RUNS
-    from attnbench.statistics.verdict import Verdict
+    from attnbench.gate.finding import Answer
 
     findings = tuple(
-        replace(finding, fails=False, verdict=Verdict.UNSURE)
-        if finding.fails and finding.metric == RUNS
-        else finding
+        replace(finding, answer=Answer.NOT_KNOWN) if finding.answer is Answer.BREAKS else finding
         for finding in report.findings
     )
     return replace(report, findings=findings)

@@ -118,7 +118,17 @@ def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = Non
             reach = f"what {budget_s:g} s reach on a quiet machine"
             so = f"expect about {10 * max(1, round(10 * here.share))} % of {reach}"
         got = f"a process gets {percent(here.share)} of the time it needs"
-        yield f"other processes compute here; {got}; {so}"
+        yield f"{slowed_by(here, here.share)}; {got}; {so}"
+
+
+def slowed_by(here: Environment, share: float) -> str:
+    """What keeps a process from computing, of which it has this `share` of the time."""
+    others = "other processes compute here"
+    if here.quota_cores is None:
+        return others
+    quota = f"a CPU quota of {here.quota_cores:g} cores (of this container or service) stops it"
+    alone = min(1.0, here.quota_cores)  # what a process would get with nothing beside it
+    return f"{quota}, and {others}" if share < ENOUGH * alone else quota
 
 
 def interruption_message(folder: Path) -> str:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 TOP = Path("/sys/fs/cgroup")
@@ -66,14 +67,50 @@ def cores() -> int:
 
 
 def whole_cores() -> int | None:
-    """Cores' worth of CPU time that the groups allow, rounded down; None if unlimited."""
-    allowed = []
+    """Cores' worth of CPU time that the groups allow, rounded down but 1; None if unlimited."""
+    allowed = quota_cores()
+    return None if allowed is None else max(1, int(allowed))
+
+
+def quota_cores() -> float | None:
+    """Cores' worth of CPU time that the groups allow, such as 0.5; None if unlimited."""
+    return min((cores for _, cores in quotas()), default=None)
+
+
+def quotas() -> Iterator[tuple[Path, float]]:
+    """The groups that limit CPU time, with the cores' worth that each allows."""
     for group in groups("cpu"):
         quota, _, period = read(group, "cpu.max", "cpu.cfs_quota_us").partition(" ")
         period = period or read(group, "cpu.cfs_period_us")
-        if quota.isdigit() and period.isdigit():
-            allowed.append(max(1, int(quota) // int(period)))
-    return min(allowed, default=None)
+        if quota.isdigit() and period.isdigit() and int(period):
+            yield group, int(quota) / int(period)
+
+
+@dataclass(frozen=True)
+class Stops:
+    """How often the kernel has stopped a group that had used up its CPU time.
+
+    It looks at the end of each of `periods`, usually 0.1 s long, in which the group computed.
+    """
+
+    periods: int = 0
+    stopped: int = 0
+
+    def __sub__(self, earlier: "Stops") -> "Stops":
+        """What came after an earlier count."""
+        return Stops(self.periods - earlier.periods, self.stopped - earlier.stopped)
+
+    @property
+    def share(self) -> float:
+        """The share of the periods in which it was stopped; 0 without any."""
+        return self.stopped / self.periods if self.periods else 0.0
+
+
+def stops() -> Stops:
+    """How often this process's groups were stopped so far: the one of them that was most often."""
+    texts = (read(group, "cpu.stat") for group, _ in quotas())
+    counts = (Stops(entry(t, "nr_periods") or 0, entry(t, "nr_throttled") or 0) for t in texts)
+    return max(counts, key=lambda count: count.stopped, default=Stops())
 
 
 def oom_kills() -> int:

@@ -1,6 +1,7 @@
 """Benchmarks that a change itself changes: both sides run head's, so that only its code differs.
 
-A function is a benchmark if its file is one of tests or benchmarks by its name or folder.
+A function is a benchmark if its file is one of tests or benchmarks by its name or folder. What base
+alone has must be asked for before head's files are laid over base's.
 """
 
 import re
@@ -9,35 +10,70 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attnbench.gate.cases import BASE, HEAD, Trees
+from attnbench.gate.measuring import Runner
 from attnbench.gate.reach import file_of
+from attnbench.records.messages import CollectTests, Done, HasFunction, TestNames
 from attnbench.units import few
+
+FIND_TIMEOUT_S = 120.0  # to import a module, or to collect all tests
 
 FOLDER = re.compile(r"(?:[^/]+/)*?(?:tests?|benchmarks?)(?=/)")
 FILE = re.compile(r"(?:.*/)?(?:(?:test|bench|benchmark)_[^/]*|[^/]*_(?:test|bench|benchmark))\.py")
 
 
-def lay_over(
+def to_lay_over(
     names: Iterable[str], trees: Trees, folder: str, changes: Sequence[str]
 ) -> tuple[str, ...]:
-    """Copy the changed files of the benchmarks that these functions are from head's tree to base's.
+    """The changed files of the benchmarks that these functions are.
 
     `folder`, relative to the tree, is where the names were given; `changes` are paths of files that
-    differ. Returns a sentence on the files that were copied, if there are any.
+    differ.
     """
-    tops = {belongs for name in names if (belongs := benchmark(file_of(name, trees[HEAD], folder)))}
-    copied = [
+    tops = {
+        belongs
+        for name in names
+        for tree in (trees[HEAD], trees[BASE])
+        if (belongs := benchmark(file_of(name, tree, folder)))
+    }
+    return tuple(
         path
         for path in changes
         if "__pycache__" not in path
         and any(path == top or path.startswith(f"{top}/") for top in tops)
-        and copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])
-    ]
+    )
+
+
+def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
+    """Copy these files from head's tree to base's; a sentence on those that were, if any."""
+    copied = [path for path in paths if copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])]
     if not copied:
         return ()
     return (
         f"the benchmark itself differs: both sides ran head's {few(copied, 3)}, whose own changes"
         " are not compared",
     )
+
+
+def functions_on_base(
+    names: Iterable[str], paths: Sequence[str], trees: Trees, folder: str, runner: Runner
+) -> frozenset[str]:
+    """Those of these functions that base has, of which a file will be laid over.
+
+    Head may have them no more, which base with head's files could not tell.
+    """
+    asked = [name for name in names if file_of(name, trees[BASE], folder) in paths]
+    if not asked:
+        return frozenset()
+    with runner.loaded(BASE, trees[BASE]) as worker:
+        answers = {name: worker.ask(HasFunction(mechanism=name), FIND_TIMEOUT_S) for name in asked}
+    return frozenset(name for name, answer in answers.items() if isinstance(answer, Done))
+
+
+def tests_on_base(trees: Trees, runner: Runner) -> tuple[str, ...]:
+    """The names of the tests that base's own files have, as the user's options choose them."""
+    with runner.loaded(BASE, trees[BASE]) as worker:
+        answer = worker.ask(CollectTests(), FIND_TIMEOUT_S)
+    return answer.tests if isinstance(answer, TestNames) else ()
 
 
 def benchmark(file: str) -> str:

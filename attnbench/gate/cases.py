@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
-from attnbench.gate.rule import FEWEST, Logs, Statistic, View, log_ratio, mean
+from attnbench.gate.rule import Logs, Statistic, View, log_ratio, mean
 from attnbench.modes import BOTH
 from attnbench.records import Case, Cause, Level, Mode, Outcome, Selection, Shell, Workload
 from attnbench.records.messages import Compared, Failure, Weighed
@@ -22,6 +22,7 @@ MISSING = "missing"  # outcome on a side that lacks the mechanism or form
 MOST_TOKENS = 1 << 16
 VERDICT_S = 20.0  # of samples per verdict; longer iterations get fewer rounds
 FEWEST_ROUNDS = 4
+PAIRS_OF_ALL = 10  # pairs of every case, that a budget should be enough for
 START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
 
 Trees: TypeAlias = dict[str, Path]  # of each side
@@ -34,7 +35,9 @@ class CheckPlan:
 
     `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
     iteration takes `iteration_s`, since shorter ones are mostly overhead. A first and a
-    second look take `looks` pairs of processes, of at most `rounds` pairs of samples each.
+    second look take `looks` pairs of processes, of at most `rounds` pairs of samples each. Where
+    these leave doubt, a case gets up to `most` pairs in all, as long as there is time.
+    `spent_s` have passed of the user's budget, beside `budget_s`, before the check began.
     `prepare` is a command that is run in both trees first. With `results`, what functions return
     is compared too.
     """
@@ -49,8 +52,10 @@ class CheckPlan:
     tokens: int = 1024
     rounds: int = 20
     looks: tuple[int, int] = (10, 16)
+    most: int = 64
     iteration_s: float = 0.005
     budget_s: float | None = 300.0
+    spent_s: float = 0.0
     threshold: float = 0.02
     times: bool = True
     prepare: str = ""
@@ -75,11 +80,17 @@ class CheckPlan:
         """The approximate seconds of one visit to a case, on a quiet machine."""
         return len(SIDES) * (START_S + (2 * self.rounds + WARM) * self.iteration_s)
 
-    @property
-    def least(self) -> tuple[int, int]:
-        """The pairs of either look where the budget is short."""
-        first, second = self.looks
-        return max(FEWEST, first // 2), max(FEWEST, second // 2)
+    def fitted(self, cases: int, left_s: float) -> "CheckPlan":
+        """The plan with so many samples in each pair that the time is enough for some pairs of all.
+
+        How two processes differ weighs more than how samples of one do, so that more pairs tell
+        more than more samples.
+        """
+        sides_s = left_s / (max(1, cases) * PAIRS_OF_ALL * len(SIDES)) - START_S
+        if math.isinf(sides_s):
+            return self
+        rounds = int((sides_s / self.iteration_s - WARM) / 2)
+        return replace(self, rounds=min(self.rounds, max(FEWEST_ROUNDS, rounds)))
 
     def batch_for(self, workload: Workload, took_s: float) -> int:
         """The least power of two of sequences for which an iteration takes `iteration_s`."""
@@ -157,6 +168,7 @@ class CheckedCase:
     apart: str = ""
     batch: int | None = None  # the timed batch, not the counted one
     looks: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
+    logs: dict[tuple[Statistic, str, int, int], float] = field(default_factory=dict)
 
     def build_request(self, batch: int | None = None) -> dict[str, Any]:
         """The fields of a question about the case, with another batch if one is given."""
@@ -216,12 +228,25 @@ class CheckedCase:
     def views(self, threshold: float) -> list[View]:
         """Both statistics of its pairs of processes, as the rule takes them."""
 
-        def logs(one: Statistic, side: str, visits: Sequence[Visit]) -> Logs:
-            return tuple(log_ratio(one, visit[BASE], visit[side]) for visit in visits)
+        def logs(one: Statistic, side: str, *looks: int) -> Logs:
+            return tuple(
+                self.log(one, side, look, pair)
+                for look in looks
+                for pair in range(len(self.looks[look]))
+            )
 
-        first, second = self.looks
-        known = ((HEAD, first), (HEAD, second), (AGAIN, first + second))
-        return [View(one, threshold, *(logs(one, *which) for which in known)) for one in Statistic]
+        return [
+            View(one, threshold, logs(one, HEAD, 0), logs(one, HEAD, 1), logs(one, AGAIN, 0, 1))
+            for one in Statistic
+        ]
+
+    def log(self, one: Statistic, side: str, look: int, pair: int) -> float:
+        """The log ratio of a side over base in one pair of a look, worked out once."""
+        key = (one, side, look, pair)
+        if key not in self.logs:
+            visit = self.looks[look][pair]
+            self.logs[key] = log_ratio(one, visit[BASE], visit[side])
+        return self.logs[key]
 
 
 def planned(plan: CheckPlan, asked: Sequence[Selection]) -> list[CheckedCase]:

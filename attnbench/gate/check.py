@@ -1,13 +1,18 @@
 """A check of the working tree against a revision: mechanisms, or any functions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from attnbench.errors import UsageError
 from attnbench.gate import repository
-from attnbench.gate.benchmarks import lay_over
+from attnbench.gate.benchmarks import (
+    functions_on_base,
+    lay_over,
+    tests_on_base,
+    to_lay_over,
+)
 from attnbench.gate.cases import BASE, HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
 from attnbench.gate.finding import Report, reported, runs
 from attnbench.gate.imports import Imports
@@ -15,10 +20,11 @@ from attnbench.gate.measuring import Looks, Runner
 from attnbench.gate.origins import Origins, installed_copies
 from attnbench.gate.prepare import prepared
 from attnbench.gate.reach import Reach, chosen, file_of, reach
-from attnbench.records import Selection
+from attnbench.records import Outcome, Selection
 from attnbench.records.selection import layers, stack_of
 from attnbench.units import few
 
+ON_BASE = Counted(outcome=Outcome.OK)  # it is there; it was not run
 UNLOADED = Counted(
     outcome=MISSING,
     reason="no mechanism loads this; name one with --models, or a function with --call",
@@ -32,12 +38,14 @@ def against_revision(
     runner: Runner,
     folder: Path | None = None,
     functions: bool = False,
+    tests: Collection[str] | None = None,
 ) -> Report:
     """The working tree against a revision, checked out in a temporary folder.
 
     Where the revision is no ancestor, base is the merge base. What is `asked` are mechanisms, or
     `functions` without arguments. Without it, the mechanisms that the change reaches are checked,
-    in every form that is not compiled by torch. Raises `UsageError` or `CannotRun`.
+    in every form that is not compiled by torch. Where the functions are of `tests`, these are the
+    names of all tests that head has. Raises `UsageError` or `CannotRun`.
     """
     where = (folder or Path.cwd()).resolve()
     root = repository.root(where).resolve()
@@ -64,13 +72,30 @@ def against_revision(
         if functions:
             changes = repository.changes(root, base.commit)
             given = [one.name for one in names]
-            laid = lay_over(given, origins.trees, below(where, root), changes)
-            report = replace(report, notes=(*report.notes, *laid))
+            paths = to_lay_over(given, origins.trees, below(where, root), changes)
+            if tests is None:
+                on_base = functions_on_base(given, paths, origins.trees, below(where, root), runner)
+            else:
+                on_base = frozenset(tests_on_base(origins.trees, runner)) - {*tests}
+            report = replace(report, notes=(*report.notes, *lay_over(paths, origins.trees)))
         looks = Looks(plan, runner, origins.trees, origins.apart)
         own = [CheckedCase(asked=one) for one in dict.fromkeys(names)] if functions else []
         looks.take(own or planned(plan, names))
+        if functions:
+            looks.cases = [*with_base(looks.cases, on_base)]
     report = replace(report, notes=(*report.notes, *origins.outside(looks.cases)))
     return located(reported(report, looks), root, below(where, root))
+
+
+def with_base(cases: Sequence[CheckedCase], on_base: Collection[str]) -> Iterator[CheckedCase]:
+    """The cases, with those that base has without head's files and head has no more."""
+    for case in cases:
+        if case.name in on_base and case.counted[HEAD].outcome == MISSING:
+            case.counted[BASE] = ON_BASE
+        yield case
+    for name in sorted({*on_base} - {case.name for case in cases}):
+        counted = {BASE: ON_BASE, HEAD: Counted(outcome=MISSING, reason="base alone has it")}
+        yield CheckedCase(asked=Selection(name=name), counted=counted)
 
 
 @contextmanager

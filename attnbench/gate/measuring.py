@@ -14,8 +14,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from attnbench.devices.cgroups import Stops, stops
 from attnbench.errors import CannotRun, OverBudget
-from attnbench.gate import rule
 from attnbench.gate.cases import (
     AGAIN,
     BASE,
@@ -31,6 +31,8 @@ from attnbench.gate.cases import (
     Visit,
 )
 from attnbench.gate.imports import Imports
+from attnbench.gate.pairs import Allotment, Need, usual_spread
+from attnbench.gate.rule import Statistic
 from attnbench.records import Clock, Outcome
 from attnbench.records.messages import Build, Failure, Files, MeasureMemory, Outputs
 from attnbench.run.pool import Pool
@@ -39,10 +41,9 @@ from attnbench.run.race import Entry, Round, Turns
 
 COUNT_TIMEOUT_S = 300.0
 LEAST_TIMEOUT_S, PATIENCE = 60.0, 50.0  # of a visit: at least, and times its expected time
-MARGIN = 1.5  # of a suggested budget over the expected time: the load of a machine varies
+MARGIN = 1.2  # of the time that undecided cases are expected to need: others need more than that
 WARMUP_S, FAULTING_S = 0.05, 0.25  # of a case, at most: in all, and while pages fault
 FAR = 4.0  # times base, from which head decides how long samples are
-STEP_S = 10  # to a multiple of which it is rounded up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,9 +238,13 @@ class Looks:
         self.apart = apart  # why the sides of a case cannot be compared
         self.cases: list[CheckedCase] = []
         self.races: dict[CheckedCase, TreeRace] = {}
+        self.needs: dict[CheckedCase, Need] = {}
+        self.usual: dict[Statistic, float] = {}  # spread of the pairs of all cases
         self.trees = {**trees, AGAIN: trees[BASE]}
         self.draw, self.begun = random.Random(0), time.monotonic()
+        self.stopped_before = stops()  # by a CPU quota
         self.expected_s = self.took_s = 0.0  # of all visits so far
+        self.passed_s = 0.0  # of the budget, when the last visit ended
 
     @property
     def due(self) -> list[CheckedCase]:
@@ -247,13 +252,10 @@ class Looks:
         return [case for case in self.cases if self.plan.times and case.ran]
 
     def take(self, cases: Sequence[CheckedCase]) -> None:
-        """Count the cases; then time one pair of each, look at one after another, and once more at
-        what is doubtful.
+        """Count the cases; then time one pair of each, and go on until each has its verdict.
 
-        Where there is no time for a pair of each, those that have one are spread over all.
-        What seems slowest in its first pair is looked at first. What is suspected is confirmed
-        before the next case is looked at, the rest when all have been. A form that is named beside
-        the default that it is counts once.
+        Where there is no time for a pair of each, those that have one are spread over all. A form
+        that is named beside the default that it is counts once.
         """
         if self.plan.times:
             self.server.of_layout(layout(0, 1))  # loads torch while cases are counted
@@ -262,64 +264,88 @@ class Looks:
         for case in cases:
             case.apart = self.apart(case)
         self.cases += {case.label: case for case in cases}.values()
+        self.plan = self.plan.fitted(len(self.due), self.server.left_s)
+        self.allotment = Allotment.within(self.plan, math.inf)
         with suppress(OverBudget):
             for case in spread(self.due):
-                if self.cost_s([case], 1) <= self.server.left_s:
+                if self.plan.looks[0] and self.cost_s([case], 1) <= self.server.left_s:
                     self.pair(case, 0)
-            waiting = sorted(self.due, key=slowdown, reverse=True)
-            while waiting:
-                case = waiting.pop(0)
-                self.look(case, 0, waiting)
-                if rule.suspected(case.views(self.plan.threshold)):
-                    self.look(case, 1, waiting)
-            for case in sorted(self.due, key=slowdown, reverse=True):
-                if not case.looks[1] and not rule.settled(case.views(self.plan.threshold)):
-                    self.look(case, 1)
+            self.decide()
+        self.weigh_all()
+        self.passed_s = max(0.0, (self.plan.budget_s or 0.0) - self.server.left_s)
 
-    def look(self, case: CheckedCase, stage: int, waiting: Sequence[CheckedCase] = ()) -> None:
-        """Time a case in pairs of fresh processes.
+    def decide(self) -> None:
+        """Time pairs of what needs them until every case has its verdict or the budget ends.
 
-        Half of them suffice where `waiting` cases would otherwise have no time for half of both
-        looks; a first look leaves as much for a second.
+        What has probably changed comes first, the largest change before others, then what needs the
+        least time.
         """
-        pairs, least = self.plan.looks[stage], self.plan.least
-        for pair in (0, 1):  # both servers load torch at the same time
-            self.server.of_layout(layout(stage, pair))
-        for pair in range(len(case.looks[stage]), pairs):
-            kept = 0 if stage else least[1]
-            more_s = self.cost_s([case], 1)
-            if pair >= least[stage]:
-                more_s += self.cost_s([case], kept) + self.cost_s(waiting, sum(least))
-            if not case.ran or more_s > self.server.left_s:
-                break
-            self.pair(case, stage)
+        pairs = self.server.left_s / (self.cost_s(self.due, 1) or 1.0)
+        self.allotment = Allotment.within(self.plan, pairs)
+        self.weigh_all()
+        waiting = [case for case in self.due if not self.needs[case].is_met]
+        while fitting := [case for case in waiting if self.fits(case)]:
+            case = min(fitting, key=self.turn)
+            self.pair(case, self.needs[case].look)
+            self.needs[case] = self.allotment.need(case, self.usual)
+            if self.needs[case].is_met or not case.ran:
+                waiting.remove(case)
+
+    def weigh_all(self) -> None:
+        """Work out what every case needs, by how noisy all of them are."""
+        self.usual = usual_spread([case.views(self.plan.threshold) for case in self.due])
+        for case in self.due:
+            self.needs[case] = self.allotment.need(case, self.usual)
+
+    def fits(self, case: CheckedCase) -> bool:
+        """Whether there is time for a pair of a case."""
+        return self.cost_s([case], 1) <= self.server.left_s
+
+    def turn(self, case: CheckedCase) -> tuple[bool, float]:
+        """A key by which the next case to be timed is the least one."""
+        need = self.needs[case]
+        return not need.changed, -need.size if need.changed else self.cost_s([case], need.pairs)
 
     def pair(self, case: CheckedCase, stage: int) -> None:
         """Time the next pair of a look."""
-        number, planned = len(case.looks[stage]), self.plan.looks[stage]
-        doing = "confirming" if stage else "comparing"
-        self.runner.observe(f"{doing} {case.label}, pair {number + 1} of {planned}")
+        number = len(case.looks[stage])
+        doing = "confirming" if stage and self.needs[case].changed else "comparing"
+        self.runner.observe(f"{doing} {case.label}, pair {len(case.visits) + 1}")
         self.visit(case, stage, number)
 
-    def is_cut(self, case: CheckedCase) -> bool:
-        """Whether a case has fewer pairs than planned, so that more time would tell more."""
-        return any(
-            len(look) < planned for look, planned in zip(case.looks, self.plan.looks, strict=True)
-        )
-
-    def cost_s(self, cases: Sequence[CheckedCase], visits: int) -> float:
+    def cost_s(self, cases: Sequence[CheckedCase], visits: float) -> float:
         """Expected seconds of this number of visits to the cases, if the machine stays as busy."""
-        slowdown = self.took_s / self.expected_s if self.expected_s else 1.0
         costs = (self.races[c].cost_s if c in self.races else self.plan.visit_s for c in cases)
-        return slowdown * visits * sum(costs)
+        return self.slowdown * visits * sum(costs)
 
     @property
-    def enough(self) -> str:
-        """The option that gives enough time to look at every case twice, here and now."""
-        other_s = time.monotonic() - self.begun - self.took_s
-        needed_s = other_s + MARGIN * self.cost_s(self.due, sum(self.plan.looks))
-        more_s = max(needed_s, MARGIN * (self.plan.budget_s or 0.0))
-        return f"--budget {STEP_S * math.ceil(more_s / STEP_S)}s"
+    def slowdown(self) -> float:
+        """How many times as long visits took as on a quiet machine; 1 before the first one."""
+        return self.took_s / self.expected_s if self.expected_s else 1.0
+
+    @property
+    def stopped(self) -> Stops:
+        """How often a CPU quota has stopped the processes of this check."""
+        return stops() - self.stopped_before
+
+    @property
+    def undecided(self) -> list[CheckedCase]:
+        """The cases that have no verdict and would probably get one with more time."""
+        return [
+            case
+            for case in self.due
+            if not self.needs[case].is_met and math.isfinite(self.needs[case].pairs)
+        ]
+
+    @property
+    def enough_s(self) -> float:
+        """About the seconds of a budget in which this check would decide all it can, here.
+
+        What has passed of the budget, and what undecided cases need by how noisy they are, if the
+        machine stays as busy.
+        """
+        more_s = sum(self.cost_s([case], self.needs[case].pairs) for case in self.undecided)
+        return self.plan.spent_s + self.passed_s + MARGIN * more_s
 
     def visit(self, case: CheckedCase, stage: int, pair: int) -> None:
         """One visit of fresh processes to a case."""
@@ -362,9 +388,11 @@ class Looks:
             case.batch = self.plan.batch_for(case.workload, batch_s)
             batch_s *= case.batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
+        # a busy machine gives fewer samples, so that every case has its pairs
+        plan = self.plan.fitted(len(self.due), self.server.left_s / self.slowdown)
         return TreeRace(
             builds=dict.fromkeys(SIDES, build_of(case, case.batch)),
-            rounds=self.plan.rounds_for(iterations * batch_s),
+            rounds=plan.rounds_for(iterations * batch_s),
             iterations=iterations,
             iteration_s=batch_s,
         )
@@ -376,13 +404,3 @@ def spread(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
     reversed_bits = [int(f"{number:0{bits}b}"[::-1], 2) for number in range(len(cases))]
     order = sorted(range(len(cases)), key=reversed_bits.__getitem__)
     return [cases[number] for number in order]
-
-
-def slowdown(case: CheckedCase) -> float:
-    """By how much head seems slower, the larger of both statistics; a log ratio."""
-    ratios = [
-        rule.log_ratio(statistic, visit[BASE], visit[HEAD])
-        for statistic in rule.Statistic
-        for visit in case.looks[0]
-    ]
-    return max(ratios, default=0.0)

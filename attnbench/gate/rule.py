@@ -38,6 +38,9 @@ CLEAR = 3.0
 BOUND = 3.0
 # two one-sided tests at 5 % each amount to a confidence interval of 90 %
 SAMENESS = 0.90
+# the same where fewer pairs are taken than planned, as soon as they suffice: who looks again after
+# each pair finds them the same by chance more often
+EARLY = 0.95
 # a machine that cannot exclude a change as large as this never gives the verdict `same`
 MAX_USABLE_LIMIT = 0.05
 
@@ -126,8 +129,23 @@ class View:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the second look confirms the suspicion of the first."""
-        return self.change.point * self.later.point > 0 and abs(self.later.point) > self.limit
+        """Whether the second look confirms the suspicion of the first, in both memory layouts."""
+        return (
+            self.change.point * self.later.point > 0
+            and abs(self.later.point) > self.limit
+            and self.shows_in_layouts
+        )
+
+    @property
+    def shows_in_layouts(self) -> bool:
+        """Whether the second look shows at least half the limit in each of its memory layouts.
+
+        Pairs take them by turns. Where a process lies in memory favours one code over another by a
+        few percent, in all pairs of a layout alike.
+        """
+        sign = math.copysign(1.0, self.later.point)
+        layouts = (self.second[0::2], self.second[1::2])
+        return all(sign * sum(logs) / len(logs) > self.limit / 2 for logs in layouts if logs)
 
     @property
     def is_clear(self) -> bool:
@@ -140,14 +158,14 @@ class View:
         """What may clear the case: the second look alone if the first made it a suspect."""
         return self.second if self.is_suspect else self.first + self.second
 
-    def is_same(self, logs: Logs) -> bool:
-        """Whether these log ratios exclude a change that counts."""
+    def is_same(self, logs: Logs, level: float = SAMENESS) -> bool:
+        """Whether these log ratios exclude a change that counts, by an interval of this level."""
         usable = math.log1p(max(self.threshold, MAX_USABLE_LIMIT))
         if self.limit > usable:
             return False
         # the average is noisier, and only has to exclude what the typical call does not show
         limit = usable if self.statistic is Statistic.AVERAGE else self.limit
-        interval = effect(logs, SAMENESS)
+        interval = effect(logs, level)
         return -limit <= interval.low and interval.high <= limit
 
     def ruling(self, shown: Effect, reason: str = "", verdict: Verdict | None = None) -> Ruling:
@@ -218,9 +236,14 @@ def suspected(case: Sequence[View]) -> bool:
     return any(view.is_suspect for view in case)
 
 
-def settled(case: Sequence[View]) -> bool:
-    """Whether the first look shows that head does not differ."""
-    return all(view.is_same(view.first) and not view.is_suspect for view in case)
+def settled(case: Sequence[View], level: float = SAMENESS) -> bool:
+    """Whether what was measured shows that head does not differ, by intervals of this level."""
+    return all(view.is_same(view.deciding, level) and not view.is_suspect for view in case)
+
+
+def confirmed(case: Sequence[View]) -> bool:
+    """Whether the second look confirms what the first one suspects, beside whatever other cases."""
+    return any(view.is_suspect and view.is_confirmed and view.later.p <= 1 - LEVEL for view in case)
 
 
 def judge(cases: Sequence[Sequence[View]]) -> list[Ruling]:

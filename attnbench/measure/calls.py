@@ -18,13 +18,15 @@ from attnbench.devices.timing import HostStopwatch, increments, repeated, sample
 from attnbench.measure import allocator, results
 from attnbench.measure.answering import Answering
 from attnbench.measure.server import Unmeasured, end_children
-from attnbench.records import Clock, Option, Sample
+from attnbench.records import Clock, Sample
 from attnbench.records.messages import (
     Answer,
     Build,
     Compared,
+    Done,
     Finish,
     Finished,
+    HasFunction,
     Lap,
     Lapped,
     MeasureMemory,
@@ -114,10 +116,13 @@ class Worker(Answering):
         """The process measures nothing else, since a function may leave anything behind."""
         return Finished(values={}, notes=left_running(end_children()), needs_new_process=True)
 
-    def ready(self, name: str, options: tuple[tuple[str, Option], ...]) -> Callable[[], Any]:
-        """The function with its arguments, what it returns if that can be called, or what it gives
-        to the fixture `benchmark`. Raises `Unmeasured`.
-        """
+    def has(self, question: HasFunction) -> Done:
+        """Whether there is such a function; it is not called. Raises `Unmeasured`."""
+        self.found(question.mechanism)
+        return Done()
+
+    def found(self, name: str) -> Callable[..., Any]:
+        """The function of this name. Raises `Unmeasured`."""
         place, _, attribute = name.rpartition(":")
         is_file = place.endswith(".py")
         if is_file and not (self.tree / place).is_file():
@@ -135,10 +140,17 @@ class Worker(Answering):
             )
         *owner, method = attribute.split(".")
         try:
-            found = attrgetter(".".join(owner))(module)() if owner else module
-            function: Callable[..., Any] = getattr(found, method)
+            instance = attrgetter(".".join(owner))(module)() if owner else module
+            function: Callable[..., Any] = getattr(instance, method)
         except AttributeError as error:
             raise Unmeasured("missing", f"{place} has no {attribute}") from error
+        return function
+
+    def ready(self, name: str, options: Any) -> Callable[[], Any]:
+        """The function with its arguments, what it returns if that can be called, or what it gives
+        to the fixture `benchmark`. Raises `Unmeasured`.
+        """
+        function = self.found(name)
         seed(self.seed)
         benchmark = Benchmark()
         given: dict[str, Any] = dict(options)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import torch
 
-from attnbench.devices.cgroups import cores
+from attnbench.devices.cgroups import cores, quota_cores, stops
 from attnbench.devices.disturbances import share, waited_s
 from attnbench.devices.finding import find
 from attnbench.devices.host import host, load, memory_bytes, processor
@@ -29,6 +29,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
     before, begun = load(), (time.process_time(), waited_s())
+    stopped = stops()
     clock, products = chosen.host_clock(threads), dict[str, float]()
     for dtype in dtypes:
         with suppress(torch.OutOfMemoryError):
@@ -52,6 +53,7 @@ def environment(device: str, threads: int, dtypes: Sequence[str]) -> Environment
         peaks=products,
         load=before,
         share=share(time.process_time() - begun[0], waited_s() - begun[1]),
+        quota_cores=quota_cores() if (stops() - stopped).stopped else None,
         **facts,
     )
 

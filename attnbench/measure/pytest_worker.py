@@ -28,6 +28,7 @@ from attnbench.measure.calls import seed
 from attnbench.measure.pytest_run import (
     FAILED,
     PASSED,
+    Collecting,
     Holding,
     Place,
     Run,
@@ -48,6 +49,7 @@ from attnbench.records.messages import (
     FINISH,
     Answer,
     Build,
+    CollectTests,
     Done,
     Files,
     Finish,
@@ -58,6 +60,7 @@ from attnbench.records.messages import (
     LoadedFiles,
     MeasureMemory,
     RunTests,
+    TestNames,
     Tests,
     Weighed,
     written,
@@ -96,7 +99,11 @@ class Trials:
 
 def kept_trials(folder: Path, side: str) -> Trials:
     """What a process of a side has kept in the folder of its pool; nothing if none has."""
-    file = folder / f"tests-{side}.json"
+    return kept(folder / f"tests-{side}.json")
+
+
+def kept(file: Path) -> Trials:
+    """What a process has kept in a file; nothing if it has not come to that."""
     return json.decode(file.read_bytes(), type=Trials) if file.is_file() else Trials()
 
 
@@ -159,6 +166,12 @@ class Worker(calls.Worker):
     def tried(self, question: RunTests) -> Tests:
         """Run all tests that are to be timed once; what became of them is kept in a file."""
         return Tests(error=self.trials.error)
+
+    def collected(self, question: CollectTests) -> TestNames:
+        """The names of all tests that are to be timed; none of them runs."""
+        file = self.scratch / f"collected-{self.side}.json"
+        in_child(Collecting(self.place), file)
+        return TestNames(tests=tuple(kept(file).tests))
 
     @cached_property
     def trials(self) -> Trials:
@@ -307,7 +320,7 @@ class Worker(calls.Worker):
         return iterate
 
 
-def in_child(trying: Trying, file: Path) -> None:
+def in_child(trying: Run, file: Path) -> None:
     """Run tests in a child of this process, and keep what became of them in a file.
 
     There is no file where they end that process.

@@ -37,6 +37,8 @@ class Environment:
     load: Load | None = None  # one-minute load average when it started
     # of the time that a process asked for to compute when it started, what it got beside others
     share: Share | None = None
+    # cores' worth of CPU time that a container or service allows, where that stopped the process
+    quota_cores: Amount | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -320,6 +320,22 @@ class RunTests(Asked[Tests], tag="tried", frozen=True, kw_only=True):
     """Run all tests that are to be timed once; what became of them is kept in a file."""
 
 
+class HasFunction(Asked[Done], tag="has", frozen=True, kw_only=True):
+    """Whether a function exists, by its name; it is not called."""
+
+    mechanism: str
+
+
+class TestNames(Answer, frozen=True, kw_only=True):
+    """The names of tests."""
+
+    tests: tuple[str, ...]
+
+
+class CollectTests(Asked[TestNames], tag="collected", frozen=True, kw_only=True):
+    """The names of all tests that the user's options choose; none is run."""
+
+
 class Hold(Asked[Done], frozen=True, kw_only=True):
     """Do what all processes of a series need, then fork one for each connection that comes."""
 
@@ -430,6 +446,8 @@ Known: TypeAlias = (
     | Loads
     | Files
     | RunTests
+    | HasFunction
+    | CollectTests
     | Hold
     | ReadPlan
     | Describe

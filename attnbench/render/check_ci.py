@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator
 
-from attnbench.gate.finding import Finding, Report
+from attnbench.gate.finding import Answer, Finding, Report
 from attnbench.metrics import TABLE, TIME
 from attnbench.render.check_page import LABEL, headline, label, remarks, sentence
 from attnbench.render.grid import clean
@@ -55,8 +55,8 @@ def annotations(report: Report) -> Iterator[str]:
 
     A finding stands at its file, so that a pull request shows it beside the change.
     """
-    unsure = [finding for finding in report.unsure if not finding.suspected]
-    suspected = [finding for finding in report.unsure if finding.suspected]
+    suspected = report.answered(Answer.SUSPECTED)
+    unsure = [finding for finding in report.unsure if finding not in suspected]
     errors = (*report.failures, *report.unchecked)
     lost = [finding for finding in report.lost if finding not in errors]
     shown = {"error": errors, "warning": (*suspected, *lost, *unsure[:1])}
@@ -100,7 +100,7 @@ def _result(finding: Finding, strict: bool, is_error: bool) -> str:
     """The element of JUnit that says how a finding ended."""
     if finding.fails or (strict and finding.probably_slower):
         return "failure"
-    if is_error or finding.unchecked or finding.unmeasured:
+    if is_error or finding.answer in (Answer.NEITHER, Answer.KILLED):
         return "error"
     return "system-out" if finding.decided else "skipped"
 

@@ -1,12 +1,13 @@
 """A check as text, tables and a page: failures first, then what is uncertain, then the rest."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.gate.finding import OUTPUTS, RUNS, Finding, Report
-from attnbench.metrics import COUNTED, TABLE, TIME, Better, Metric, Unit
+from attnbench.gate.finding import Answer, Finding, Question, Report
+from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Column, Table, clean, quantity, table, words
 from attnbench.statistics.verdict import Verdict
@@ -23,13 +24,13 @@ def short(case: str) -> str:
 
 CASE = Column("case", lambda finding: words(short(finding.case)))
 METRIC = Column("metric", lambda finding: words(TABLE[finding.metric].label))
-REASON = Column("reason", lambda finding: words(finding.reason))
+REASON = Column("reason", lambda finding: words(finding.why))
 BATCH = Column("batch timed", lambda f: words(count(f.batch) if f.batch else NOTHING))
 COMPARED = (
     Column("base", lambda finding: words(_values(finding)[0])),
     Column("head", lambda finding: words(_values(finding)[1])),
     Column("change", lambda f: Cell(change_of(f) or NOTHING, f.ratio, f.low, f.high)),
-    Column("verdict", lambda f: words(": ".join(filter(None, (label(f), f.reason))))),
+    Column("verdict", lambda f: words(": ".join(filter(None, (label(f), f.why))))),
 )
 
 
@@ -49,7 +50,8 @@ def headline(report: Report) -> str:
         return verdict
     if not report.compared:
         return f"{verdict}: {_reasons(report.findings)}" if not report.failures else verdict
-    said = [finding for finding in lost if finding.metric != TIME]  # of others, no time was left
+    # of others, no time was left
+    said = [finding for finding in lost if finding.question is not Question.TIME]
     return f"{verdict}; {len(said)} not compared: {_reasons(said)}" if said else verdict
 
 
@@ -62,22 +64,31 @@ def _verdict(report: Report) -> str:
         return "nothing to check: no mechanism loads a changed file"
     if report.unchecked:
         return f"NOT CHECKED: {_first(report, report.unchecked)}"
-    if suspects := [finding for finding in report.unsure if finding.suspected]:
+    if suspects := report.answered(Answer.SUSPECTED):
         slower = [finding for finding in suspects if finding.probably_slower]
         shown = slower or suspects
         texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in shown], 3)
-        return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].reason)}"
-    if lost := [finding for finding in report.unsure if finding.unmeasured]:
-        return f"UNSURE: {_number(lost)} of {cases}" if report.compared else "UNSURE"
+        return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].why)}"
+    if killed := report.answered(Answer.KILLED):
+        return f"UNSURE: {_number(killed)} of {cases}" if report.compared else "UNSURE"
     if unsure := report.unsure:
-        late = [f for f in unsure if f.metric == TIME and f.ratio is None]
-        why = f"; for {_number(late)} {clean(late[0].reason)}" if late else ""
-        return f"UNSURE: {_number(unsure)} of {cases}{why}"
+        return f"UNSURE: {_number(unsure)} of {cases}{''.join(_late(unsure))}"
     if not report.compared:
         return "nothing to compare"
     compared = len(report.compared)
     some = f"{count(compared)} of " if compared < len(report.cases) else ""
     return f"OK: no regression in {some}{cases}"
+
+
+def _late(unsure: Sequence[Finding]) -> Iterator[str]:
+    """For how many of these no time was left, and what would probably decide how many, in words."""
+    late = [f for f in unsure if f.question is Question.TIME and f.ratio is None]
+    if late:
+        yield f"; for {_number(late)} {clean(late[0].reason)}"
+    remedies = Counter(finding.decided_by for finding in unsure if finding.decided_by)
+    for remedy, number in remedies.most_common(1):
+        which = "" if number == len(unsure) else f"{count(number)} of them "
+        yield f"; {which}{clean(remedy)}"
 
 
 def _reasons(findings: Sequence[Finding]) -> str:
@@ -95,15 +106,15 @@ def _first(report: Report, findings: Sequence[Finding]) -> str:
 def sentence(finding: Finding) -> str:
     """One finding in one line."""
     if finding.metric not in TABLE:
-        return f"{clean(finding.case)}: {clean(finding.reason)}"
+        return f"{clean(finding.case)}: {clean(finding.why)}"
     metric, values = TABLE[finding.metric], " to ".join(_values(finding))
     parts = [f"{clean(finding.case)}: {metric.label} {label(finding)}"]
     if ratio := change_of(finding):
         parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)
     elif finding.base is not None and finding.head is not None:
         parts.append(values)
-    if finding.reason:
-        parts.append(clean(finding.reason))
+    if finding.why:
+        parts.append(clean(finding.why))
     return "; ".join(parts)
 
 
@@ -123,12 +134,15 @@ def remarks(report: Report) -> Iterator[str]:
 def tables(report: Report) -> tuple[Table, ...]:
     """Times of every case; counts that changed; what was not compared; failures first."""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
-    ran = [f for f in findings if f.metric == RUNS]
-    computed = [f for f in findings if f.metric == OUTPUTS]
-    counted = [f for f in findings if f.metric in COUNTED]
-    changed = [f for f in counted if f.verdict is not Verdict.SAME]
+    by_question = {
+        question: [f for f in findings if f.question is question] for question in Question
+    }
+    counted = by_question[Question.COUNTS]
+    changed = [f for f in counted if f.answer is not Answer.SAME]
+    not_run = by_question[Question.RUNS]
+    other_results = by_question[Question.OUTPUTS]
     shown = [
-        _times(report, [f for f in findings if f.metric == TIME]),
+        _times(report, by_question[Question.TIME]),
         table(
             changed,
             (CASE, METRIC, *COMPARED),
@@ -136,8 +150,8 @@ def tables(report: Report) -> tuple[Table, ...]:
             title="Counted",
             note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same",
         ),
-        table(computed, (CASE, REASON), name="outputs", title="Outputs and gradients"),
-        table(ran, (CASE, REASON), name="runs", title="Not compared"),
+        table(other_results, (CASE, REASON), name="outputs", title="Outputs and gradients"),
+        table(not_run, (CASE, REASON), name="runs", title="Not compared"),
     ]
     return tuple(one for one in shown if one.rows)
 
@@ -169,35 +183,55 @@ def method(report: Report) -> Iterator[str]:
     """How the check measured, in sentences; as far as its conditions are known."""
     if (how := report.conditions) is None:
         return
-    plan, (first, second) = how.plan, how.plan.looks
-    if any(finding.metric in COUNTED for finding in report.findings):
+    plan = how.plan
+    first = plan.looks[0]
+    ignored = percent(plan.threshold)
+    if any(finding.question is Question.COUNTS for finding in report.findings):
         sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
         yield f"Counts, outputs and gradients are those at {sizes}, {plan.dtype}."
     if how.worst_floor is not None:
         yield (
             f"Timed by {how.clock} in up to {first} pairs of fresh processes, and in up to"
-            f" {second} more where that leaves doubt; changes below {percent(plan.threshold)}"
-            f" are ignored; base and base differed by up to {percent(how.worst_floor)}."
+            f" {plan.most - first} more where that leaves doubt; changes below {ignored} are"
+            f" ignored; base and base differed by up to {percent(how.worst_floor)}."
         )
     yield f"The check took {seconds(how.elapsed_s)}."
 
 
 def data(report: Report, strict: bool) -> dict[str, Any]:
     """The whole check as plain data."""
-    lost = [{"case": f.case, "reason": f.reason} for f in report.not_compared]
+    lost = [{"case": f.case, "reason": f.why} for f in report.not_compared]
     return {
         "exit_code": report.exit_code(strict),
         "headline": headline(report),
         "compared": list(report.compared),
         "not_compared": lost,
         **asdict(report),
+        "findings": [_finding(finding) for finding in report.findings],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """A finding as plain data, with what follows from its answer."""
+    answer = finding.answer
+    return {
+        **asdict(finding),
+        "question": finding.question,
+        "verdict": finding.verdict,
+        "fails": finding.fails,
+        "suspected": answer is Answer.SUSPECTED,
+        "unchecked": answer is Answer.NEITHER,
+        "unsupported": answer is Answer.UNSUPPORTED,
+        "unmeasured": answer is Answer.KILLED,
+        "lost": answer is Answer.LOST,
+        "gone": answer is Answer.GONE,
     }
 
 
 def label(finding: Finding) -> str:
     """The verdict in words; what is suspected is not just unsure."""
-    if finding.suspected:
-        return "suspected"
+    if finding.answer is Answer.SUSPECTED:
+        return str(finding.answer)
     if finding.metric not in TABLE:
         return str(finding.verdict)
     return verdict_label(finding.verdict, TABLE[finding.metric])
@@ -224,7 +258,7 @@ def _failed(report: Report) -> str:
     kinds = ("slower", "larger", "different", "failing")
     found: dict[str, set[str]] = {kind: set() for kind in kinds}
     for finding in report.failures:
-        found["failing" if finding.metric == RUNS else label(finding)].add(finding.case)
+        found["failing" if finding.answer is Answer.BREAKS else label(finding)].add(finding.case)
     return ", ".join(f"{len(cases)} {kind}" for kind, cases in found.items() if cases)
 
 

@@ -159,6 +159,14 @@ def test_where_one_series_is_faster_than_another_is_a_frame():
     assert "Compared with Linformer" in sweep.answer(against="linformer")
 
 
+def test_exponents_are_a_frame_of_costs():
+    found = attnbench.load(FIG2).exponents().set_index(["series", "mode", "metric"])
+    row = found.loc[("transformer:sdpa", "training", "allocated_peak_bytes")]
+    assert row["exponent"] == pytest.approx(1.0, abs=0.01)
+    assert row["low"] <= row["exponent"] <= row["high"]
+    assert (row["from_len"], row["to_len"], row["tail"]) == (128, 8192, "straight")
+
+
 def test_a_class_in_place_of_a_name_is_answered_with_the_way_out():
     class Mean:
         pass

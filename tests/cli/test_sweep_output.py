@@ -17,6 +17,8 @@ from tests import sweeps
 from tests.cli.commands import here
 
 OTHERS = "other processes compute here; a process gets {} % of the time it needs; "
+QUOTA = "a CPU quota of 0.5 cores (of this container or service) stops it"
+EXPECT = "a process gets {} % of the time it needs; expect about {} % of what 300 s"
 MACHINE = sweeps.environment(cores=2, threads=2, load=0.1)
 
 
@@ -27,6 +29,11 @@ MACHINE = sweeps.environment(cores=2, threads=2, load=0.1)
         ({"share": 0.5}, [OTHERS.format(50) + "times will be noisy"]),
         ({"cores": 1, "load": 0.0}, ["2 threads share 1 core; try --threads 1"]),
         ({"share": 0.9, "threads": 1}, []),
+        ({"share": 0.5, "threads": 1, "quota_cores": 0.5}, [QUOTA + "; " + EXPECT.format(50, 50)]),
+        (
+            {"share": 0.25, "threads": 1, "quota_cores": 0.5},
+            [f"{QUOTA}, and other processes compute here; " + EXPECT.format(25, 20)],
+        ),
         ({"share": 0.34, "threads": 1}, [OTHERS.format(34) + "expect about 30 % of what 300 s"]),
     ],
 )

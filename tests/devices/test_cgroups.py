@@ -80,3 +80,19 @@ def test_without_figures_there_is_no_limit(kernel, mine):
     assert cgroups.free_bytes() is None
     assert cgroups.whole_cores() is None
     assert cgroups.oom_kills() == 0
+
+
+def test_a_quota_counts_how_often_it_stops(kernel):
+    kernel("1:cpu:/a\n", {"cpu/a/cpu.cfs_quota_us": "50000", "cpu/a/cpu.cfs_period_us": "100000"})
+    assert cgroups.quota_cores() == 0.5
+    assert cgroups.stops() == cgroups.Stops(0, 0)
+    kernel(None, {"cpu/a/cpu.stat": "nr_periods 40\nnr_throttled 30\nthrottled_time 9"})
+    before = cgroups.stops()
+    assert (before, before.share) == (cgroups.Stops(40, 30), 0.75)
+    kernel(None, {"cpu/a/cpu.stat": "nr_periods 50\nnr_throttled 31\nthrottled_time 9"})
+    assert cgroups.stops() - before == cgroups.Stops(10, 1)
+
+
+def test_without_a_quota_nothing_stops(kernel):
+    kernel("0::/\n", {"cpu.max": "max 100000", "cpu.stat": "nr_periods 9\nnr_throttled 9"})
+    assert (cgroups.quota_cores(), cgroups.stops()) == (None, cgroups.Stops())

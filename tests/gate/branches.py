@@ -19,6 +19,7 @@ BUILT = {"shop/_version.py": "NUMBER = 1\n"}
 BOTH = "shop.code:index,shop.code:other"
 SHOP = {"shop/__init__.py": "", "shop/code.py": LIGHT + OTHER, ".gitignore": "_version.py\n"}
 ENLARGED = "from shop.code import index\n\n\ndef run():\n    for _ in range({}):\n        index()\n"
+GONE = "\n\ndef gone():\n    return index()\n"
 BROKEN_CORE = "raise ValueError('base has its own core')\n"
 USES_CORE = "import core\n\n\ndef index():\n    return core.index()\n"
 
@@ -123,7 +124,10 @@ BRANCHES: Mapping[str, Branch] = {
         words="which git ignores and --prepare did not make there",
     ),
     "named and removed": Branch(
-        head={"shop/code.py": OTHER}, code=2, strict=2, words="removed: shop.code has no index"
+        head={"shop/code.py": OTHER},
+        code=2,
+        strict=2,
+        words="gone from head: shop.code has no index",
     ),
     "one of two removed": Branch(
         head={"shop/code.py": OTHER},
@@ -131,7 +135,7 @@ BRANCHES: Mapping[str, Branch] = {
         code=0,
         strict=3,
         compared=1,
-        words="1 not compared: shop.code:index: removed",
+        words="1 not compared: shop.code:index: gone from head",
     ),
     "renamed": Branch(
         head={"shop/code.py": LIGHT.replace("index", "contents")},
@@ -247,7 +251,7 @@ BRANCHES: Mapping[str, Branch] = {
         base={"shop/code.py": "def index():\n    return object()\n"},
         code=0,
         compared=1,
-        words="what shop.code:index returns was not compared: a object has no ==",
+        words="what shop.code:index returns was not compared: it returns or holds a object",
     ),
     "an enlarged benchmark": Branch(
         base={"benchmarks/bench_shop.py": ENLARGED.format(1)},
@@ -256,6 +260,24 @@ BRANCHES: Mapping[str, Branch] = {
         code=0,
         compared=1,
         words="the benchmark itself differs: both sides ran head's benchmarks/bench_shop.py",
+    ),
+    "a benchmark that is gone from an enlarged file": Branch(
+        base={"benchmarks/bench_shop.py": ENLARGED.format(1) + GONE},
+        head={"benchmarks/bench_shop.py": ENLARGED.format(2)},
+        call="benchmarks/bench_shop.py:run,benchmarks/bench_shop.py:gone",
+        code=0,
+        strict=3,
+        compared=1,
+        words="benchmarks/bench_shop.py:gone: gone from head",
+    ),
+    "a file of benchmarks that is gone": Branch(
+        base={"benchmarks/bench_shop.py": ENLARGED.format(1)},
+        head={"benchmarks/bench_shop.py": None},
+        call="shop.code:index,benchmarks/bench_shop.py:run",
+        code=0,
+        strict=3,
+        compared=1,
+        words="benchmarks/bench_shop.py:run: gone from head",
     ),
     "fifty times the work in a short time": Branch(
         head={"shop/code.py": HEAVY.replace("20_000", "100_000") + OTHER},

@@ -56,6 +56,7 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.environment = {}  # of commands that are run in it
         folder.mkdir(parents=True, exist_ok=True)
         self.git("init", "--quiet", "--initial-branch=main")
         self.write("small.py", MECHANISM)

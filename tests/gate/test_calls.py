@@ -97,6 +97,7 @@ def run(shop, *arguments):
         [sys.executable, *arguments],
         cwd=shop.folder,
         env={
+            **shop.environment,
             "PYTHONPATH": path,
             "PATH": "/usr/bin:/bin",
             "OMP_NUM_THREADS": "1",
@@ -160,11 +161,10 @@ def test_odd(benchmark, x):
 
 TOLD = """
 import attnbench.gate.check as check
-from attnbench.gate.finding import Finding, Report
-from attnbench.statistics.verdict import Verdict
+from attnbench.gate.finding import Answer, Finding, Report
 
 def told(plan, base, asked, *_, **__):
-    about = {"metric": "time_s", "verdict": Verdict.UNSURE, "ratio": 1.0}
+    about = {"metric": "time_s", "answer": Answer.NOT_KNOWN, "ratio": 1.0}
     cases = (Finding(mechanism=one.name, case=str(one), **about) for one in asked)
     return Report(base=base, head="head", findings=tuple(cases))
 

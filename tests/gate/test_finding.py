@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from attnbench.gate.cases import CheckedCase, Counted
-from attnbench.gate.finding import Finding, Report, counted, runs, traded
+from attnbench.gate.finding import VERDICTS, Answer, Finding, Report, counted, runs, traded
 from attnbench.records import Selection
-from attnbench.statistics.verdict import Verdict
 
 OK, MISSING, FAILED, UNSUPPORTED = (
     Counted(outcome=outcome, reason=f"because {outcome}")
@@ -33,25 +32,31 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
 
 
 @pytest.mark.parametrize(
-    ("base", "head", "verdict", "fails", "words"),
+    ("base", "head", "answer", "words"),
     [
-        (OK, FAILED, "missing", True, "failed on head only"),
-        (OK, UNSUPPORTED, "missing", True, "unsupported on head only"),
-        (FAILED, OK, "missing", False, "failed on base only"),
-        (MISSING, OK, "missing", False, "added"),
-        (MISSING, FAILED, "missing", True, "added, but failed"),
-        (OK, MISSING, "missing", False, "removed"),
-        (FAILED, MISSING, "missing", False, "removed"),
-        (MISSING, MISSING, "missing", False, "on neither side"),
-        (FAILED, FAILED, "unsure", False, "failed on base, failed on head"),
-        (UNSUPPORTED, UNSUPPORTED, "missing", False, "unsupported on both"),
+        (OK, FAILED, Answer.BREAKS, "failed on head only"),
+        (OK, UNSUPPORTED, Answer.BREAKS, "unsupported on head only"),
+        (FAILED, OK, Answer.LOST, "failed on base only"),
+        (MISSING, OK, Answer.ADDED, "added"),
+        (MISSING, FAILED, Answer.BREAKS, "added, but failed"),
+        (OK, MISSING, Answer.GONE, "gone from head"),
+        (FAILED, MISSING, Answer.GONE, "gone from head"),
+        (MISSING, MISSING, Answer.NEITHER, "on neither side"),
+        (FAILED, FAILED, Answer.NEITHER, "failed on base, failed on head"),
+        (UNSUPPORTED, UNSUPPORTED, Answer.UNSUPPORTED, "unsupported on both"),
     ],
 )
-def test_cases_that_did_not_run_on_both_sides(base, head, verdict, fails, words):
+def test_cases_that_did_not_run_on_both_sides(base, head, answer, words):
     found = runs("m", "c", base, head)
-    assert (found.verdict, found.fails) == (verdict, fails)
+    assert found.answer is answer
+    assert found.verdict == "missing"
+    assert found.fails == (answer is Answer.BREAKS)
     assert words in found.reason
-    assert found.unchecked == ((base, head) in ((MISSING, MISSING), (FAILED, FAILED)))
+
+
+def test_every_answer_has_a_verdict():
+    assert VERDICTS.keys() == {*Answer}
+    assert {answer.verdict for answer in Answer} == {*VERDICTS.values()}
 
 
 def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
@@ -59,23 +64,23 @@ def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "codes"),
+    ("answer", "codes"),
     [
         ("same", (0, 0)),
         ("faster", (0, 0)),
         ("slower", (1, 1)),
-        ("unsure", (0, 3)),
-        ("missing", (0, 0)),
+        ("not known", (0, 3)),
+        ("added", (0, 0)),
     ],
 )
-def test_exit_codes(verdict, codes):
-    found = one(verdict=verdict, fails=verdict == "slower", ratio=1.1)
-    counted = replace(found, metric="operators", verdict=Verdict.SAME, fails=False)
+def test_exit_codes(answer, codes):
+    found = one(answer=answer, ratio=1.1)
+    counted = replace(found, metric="operators", answer=Answer.SAME)
     assert ended(found, counted) == codes
 
 
 def test_changed_code_that_nothing_loaded_ends_a_strict_check_alone():
-    found = one(verdict="same", ratio=1.0)
+    found = one(answer="same", ratio=1.0)
     report = Report(base="a", head="b", findings=(found,), uncovered=("code.py", "tests/test_x.py"))
     assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
     report = replace(report, uncovered=("tests/test_x.py",))
@@ -91,8 +96,8 @@ def ended(*findings):
 def test_a_check_that_compared_nothing_does_not_pass():
     """Whatever else it found, and however certain it should be."""
     neither = runs("m", "c", MISSING, MISSING)
-    same = Finding(mechanism="m", case="d", metric="operators", verdict=Verdict.SAME)
-    unsure = replace(same, metric="time_s", verdict=Verdict.UNSURE, ratio=None)
+    same = Finding(mechanism="m", case="d", metric="operators", answer=Answer.SAME)
+    unsure = replace(same, metric="time_s", answer=Answer.NOT_KNOWN, ratio=None)
     failed, cannot = runs("m", "c", FAILED, FAILED), runs("m", "c", UNSUPPORTED, UNSUPPORTED)
     for findings in ((neither, same), (failed, same), (unsure,), (unsure, same), (cannot,)):
         assert ended(*findings) == (2, 2)
@@ -115,7 +120,7 @@ def test_a_check_that_compared_nothing_does_not_pass():
 
 
 def test_what_was_measured_was_checked_and_what_was_killed_was_not():
-    suspect = one(verdict="unsure", ratio=1.1, suspected=True)
+    suspect = one(answer="suspected", ratio=1.1)
     assert ended(suspect, replace(suspect, case="d")) == (0, 3)
     killed = runs("m", "c", OK, Counted(outcome="oom", reason="memory ran out").blamed("head"))
     assert killed.reason == "could not be measured on head: memory ran out"
@@ -123,11 +128,11 @@ def test_what_was_measured_was_checked_and_what_was_killed_was_not():
     assert ended(killed, one()) == (3, 3)
 
 
-def one(metric="time_s", verdict="faster", case="c", **more):
-    return Finding(mechanism="m", case=case, metric=metric, verdict=Verdict(verdict), **more)
+def one(metric="time_s", answer="faster", case="c", **more):
+    return Finding(mechanism="m", case=case, metric=metric, answer=Answer(answer), **more)
 
 
-LARGER = one("operators", "slower", base=22.0, head=23.0, fails=True)
+LARGER = one("operators", "slower", base=22.0, head=23.0)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +140,8 @@ LARGER = one("operators", "slower", base=22.0, head=23.0, fails=True)
     [
         (one(), False),
         (one(case="another"), True),
-        (one(verdict="same"), True),
-        (one(verdict="unsure"), True),
+        (one(answer="same"), True),
+        (one(answer="not known"), True),
         (one("flops"), True),
     ],
     ids=["faster", "another case", "same", "unsure", "fewer FLOPs"],
@@ -148,7 +153,7 @@ def test_a_count_that_grew_fails_unless_the_time_of_its_case_fell(beside, fails)
 
 
 def test_a_mechanism_that_fails_is_not_traded_for_time():
-    broken = one("runs", "missing", fails=True)
-    slower = one("time_s", "slower", case="d", fails=True)
+    broken = one("runs", "breaks")
+    slower = one("time_s", "slower", case="d")
     report = Report(base="a", head="b", findings=(broken, slower, one()))
     assert traded(report) == report

@@ -3,19 +3,17 @@
 import pytest
 
 from attnbench.cli.pytest_plugin import Comparison, is_void, shares, summary
-from attnbench.gate.finding import Finding, Report
+from attnbench.gate.finding import Answer, Finding, Report
 from attnbench.gate.measuring import spread
 from attnbench.metrics import TIME
-from attnbench.statistics.verdict import Verdict
 from tests.gate.test_calls import pytested, run
 from tests.gate.test_calls import shop as shop
 
 CONFTEST = """
 import pytest
 import attnbench.gate.check as check
-from attnbench.gate.finding import Finding, Report
+from attnbench.gate.finding import Answer, Finding, Report
 from attnbench.metrics import TIME
-from attnbench.statistics.verdict import Verdict
 
 
 @pytest.fixture(scope="session")
@@ -28,10 +26,11 @@ def numbers(tmp_path_factory):
 def told(plan, base, asked, *_, **__):
     def finding(one):
         slower = "slow" in one.name
-        verdict = Verdict.SLOWER if slower else Verdict.UNSURE if "noisy" in one.name else "same"
-        about = {"metric": "time_s", "verdict": Verdict(verdict), "ratio": 1.0, "fails": slower}
-        reason = "no time was left (--budget 30s)" if "noisy" in one.name else ""
-        return Finding(mechanism=one.name, case=one.name, reason=reason, **about)
+        answer = "slower" if slower else "not known" if "noisy" in one.name else "same"
+        about = {"metric": "time_s", "answer": Answer(answer), "ratio": 1.0}
+        if "noisy" in one.name:
+            about |= {"reason": "no time was left", "decided_by": "needs about --budget 30s"}
+        return Finding(mechanism=one.name, case=one.name, **about)
 
     return Report(base=base, head="head", findings=tuple(map(finding, asked)))
 
@@ -136,7 +135,7 @@ def test_a_suite_is_as_green_as_without_a_check_but_for_what_is_slower(suite):
     # a skip stands where the test does, and advises pytest's own option
     line = 1 + TESTS.splitlines().index("def test_noisy(benchmark):")
     assert f"tests/test_shop.py:{line}: tests/test_shop.py::test_noisy: time unsure" in text
-    assert "(--attnbench-budget 30s)" in text
+    assert "needs about --attnbench-budget 30s" in text
 
 
 def test_options_of_suites_and_several_processes_do_no_harm(suite):
@@ -166,7 +165,7 @@ def test_what_is_no_revision_is_refused(base, words, exit_code, shop):
 
 
 @pytest.mark.long
-def test_a_new_test_is_timed_on_both_sides(shop):
+def test_a_new_test_is_timed_on_both_sides_and_one_that_is_gone_is_named(shop, tmp_path):
     """The file of the tests is head's on both sides, which is said; base has no test of its own."""
     old = "def test_{}(benchmark):\n    benchmark(sum, range(2000))\n\n\n"
     shop.write("tests/test_shop.py", old.format("kept") + old.format("gone"))
@@ -178,6 +177,15 @@ def test_a_new_test_is_timed_on_both_sides(shop):
     assert differs in text
     assert "2 passed" in text
     assert "not timed" not in text
+    gone = "tests/test_shop.py::test_gone: gone from head: base alone has it"
+    assert f"attnbench: {gone}" in text
+    asked = ("--attnbench-base", "HEAD", "--attnbench-budget", "40s", "--attnbench-strict")
+    junit, summary = tmp_path / "junit.xml", tmp_path / "summary.md"
+    shop.environment["GITHUB_STEP_SUMMARY"] = str(summary)
+    code, text = pytested(shop, *asked, f"--junitxml={junit}")
+    assert (code, "2 passed" in text or "skipped" in text) == (3, True), text
+    assert 'value="tests/test_shop.py::test_gone"' in junit.read_text()
+    assert "test_gone" in summary.read_text()
 
 
 SET_UP = """
@@ -241,10 +249,8 @@ def test_cases_that_fit_into_a_budget_are_spread_over_all():
 
 
 def finding_of(name, **about):
-    reason = "no time was left (--budget 90s)"
-    return Finding(
-        mechanism=name, case=name, metric=TIME, verdict=Verdict.UNSURE, reason=reason, **about
-    )
+    about |= {"reason": "no time was left", "decided_by": "needs about --budget 90s"}
+    return Finding(mechanism=name, case=name, metric=TIME, answer=Answer.NOT_KNOWN, **about)
 
 
 def test_what_had_time_for_one_pair_is_not_red_and_what_had_none_is_named():
@@ -253,9 +259,9 @@ def test_what_had_time_for_one_pair_is_not_red_and_what_had_none_is_named():
     comparison = Comparison(report=report)
     assert not is_void(comparison)
     assert [*summary(comparison)][:1] + [*shares(comparison)] == [
-        "UNSURE: no test got a verdict; no time was left (--attnbench-budget 90s)",
+        "UNSURE: no test got a verdict; no time was left; needs about --attnbench-budget 90s",
         "1 of 2 tests were timed on both sides, 0 got a verdict",
-        "not compared: b: no time was left (--attnbench-budget 90s)",
+        "not compared: b: no time was left; needs about --attnbench-budget 90s",
     ]
     nothing = Comparison(report=Report(base="base", head="head", findings=(finding_of("b"),)))
     assert is_void(nothing)

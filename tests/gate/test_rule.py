@@ -123,6 +123,15 @@ def test_without_time_to_confirm_only_what_is_three_times_the_threshold_is_calle
     assert ruled(first, (0.0, 0.001, -0.001)).verdict == "same"
 
 
+def test_what_one_memory_layout_alone_shows_is_no_change():
+    """Pairs of a look take two layouts by turns, and one may favour a side in all of its pairs."""
+    first = look(0.05, noise=0.003)
+    placed = tuple(0.06 * (pair % 2) + 0.001 * (pair % 3) for pair in range(10))
+    assert effect(placed).point > math.log1p(THRESHOLD)
+    assert ruled(first, placed).verdict == "unsure"
+    assert ruled(first, look(0.03, noise=0.003, seed=1, count=10)).verdict == "slower"
+
+
 def test_too_few_pairs_never_pass():
     few = views((0.0, 0.0), (), (0.0, 0.0))
     assert judge([few])[0].verdict == "unsure"

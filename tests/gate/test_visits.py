@@ -1,21 +1,21 @@
 """Visits of fresh processes: their order, and faults."""
 
+import math
 import re
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.errors import OverBudget
-from attnbench.gate import measuring
-from attnbench.gate.cases import AGAIN, BASE, HEAD, CheckedCase, CheckPlan, Counted
-from attnbench.gate.finding import Report, clock_of, reported
+from attnbench.gate.cases import BASE, HEAD, CheckedCase, CheckPlan, Counted
+from attnbench.gate.finding import Answer, clock_of
 from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, layout, waits
+from attnbench.gate.pairs import Allotment
 from attnbench.gate.rule import evident
 from attnbench.records import Clock, Mode, Sample, Selection, Workload
 from attnbench.run.race import Entry
+from tests.gate.machine import VISIT_S, Simulated, simulated
 from tests.gate.repositories import Repository, planted
 
 
@@ -35,78 +35,33 @@ def test_long_iterations_get_fewer_rounds():
     assert 4 <= plan.rounds_for(0.025) < 8
 
 
-OK = Counted(outcome="ok")
+@dataclass(frozen=True, kw_only=True)
+class Ending(Simulated):
+    """A race in which head ends as `counted` says."""
+
+    counted: Counted
+
+    def run(self, processes):
+        raise Failed(HEAD, self.counted)
 
 
 @pytest.mark.parametrize(
     "counted",
     [Counted(outcome="oom", reason="it was killed"), Counted(outcome="failed", reason="it broke")],
 )
-def test_what_fails_while_it_is_timed_fails_unless_it_was_killed(counted, monkeypatch):
-    def fails(*_):
-        raise Failed(HEAD, counted)
-
-    _, report = simulated(monkeypatch, 60.0, 1.0, 1.0, run=fails)
+def test_what_fails_while_it_is_timed_fails_unless_it_was_killed(counted):
+    _, report = simulated(60.0, 1.0, 1.0, race=Ending, counted=counted)
     (finding,) = report.findings
-    assert (finding.fails, finding.unmeasured) == (not counted.killed, counted.killed)
+    assert finding.answer is (Answer.KILLED if counted.killed else Answer.BREAKS)
     assert report.exit_code(strict=False) == (3 if counted.killed else 1)
 
 
-class Machine:
-    """A server whose clock moves only while cases are timed, `slowdown` times as long as alone."""
-
-    def __init__(self, slowdown, budget_s):
-        self.now, self.end_s, self.slowdown = 0.0, budget_s, slowdown
-
-    @property
-    def left_s(self):
-        return self.end_s - self.now
-
-    def of_layout(self, number):
-        return self
-
-    def wait(self):
-        pass
-
-
-@dataclass(frozen=True, kw_only=True)
-class Simulated(TreeRace):
-    """A visit to a case takes two seconds; head takes `ratio` times as long as base."""
-
-    machine: Machine
-    ratio: float
-    cost_s = 2.0
-
-    def run(self, processes):
-        self.machine.now += self.cost_s * self.machine.slowdown
-        if self.machine.left_s < 0:
-            self.machine.now = self.machine.end_s
-            raise OverBudget
-        if not self.ratio:
-            raise Failed(HEAD, Counted(outcome="failed", reason="it broke"))
-        laps = {BASE: (1.0,) * 4, AGAIN: (1.0,) * 4}
-        return {**laps, HEAD: tuple(self.ratio * x for x in (1.0, 1.0, 1.0, 1.001))}
-
-
-def simulated(monkeypatch, budget_s, slowdown, *ratios, run=Simulated.run):
-    """A check of functions with these ratios: how often each was looked at, and its report."""
-    machine = Machine(slowdown, budget_s)
-    monkeypatch.setattr(measuring, "Round", lambda *_: nullcontext())
-    monkeypatch.setattr(measuring.time, "monotonic", lambda: machine.now)
-    monkeypatch.setattr(Simulated, "run", run)
-    cases = [CheckedCase(asked=Selection(name=f"m:f{n}")) for n in range(len(ratios))]
-    for case in cases:
-        case.counted |= dict.fromkeys((BASE, HEAD), OK)
-    monkeypatch.setattr(measuring, "count", lambda *_: None)
-    looks = Looks(CheckPlan(budget_s=budget_s), Runner(server=machine), {BASE: None, HEAD: None})
-    races = (Simulated(builds={}, machine=machine, ratio=ratio) for ratio in ratios)
-    looks.races = dict(zip(cases, races, strict=True))
-    looks.take(cases)
-    report = reported(Report(base="a", head="b"), looks)
-    assert machine.now <= budget_s
-    monkeypatch.undo()
-    taken = {(n, look): len(case.looks[look]) for n, case in enumerate(cases) for look in (0, 1)}
-    return {look: visits for look, visits in taken.items() if visits}, report
+def counted_pairs(looks):
+    """The number of pairs of each case and look, where there are any."""
+    taken = {
+        (n, look): len(case.looks[look]) for n, case in enumerate(looks.cases) for look in (0, 1)
+    }
+    return {look: pairs for look, pairs in taken.items() if pairs}
 
 
 def verdicts(report):
@@ -117,54 +72,68 @@ def verdicts(report):
     ("budget_s", "slowdown", "visits", "expected"),
     [
         (200.0, 1.0, {(0, 0): 10, (1, 0): 10, (0, 1): 16}, ["slower", "same"]),
-        # a busy machine halves looks before it leaves out cases
-        (170.0, 3.0, {(0, 0): 6, (1, 0): 6, (0, 1): 8}, ["slower", "same"]),
+        # a busy machine takes fewer pairs before it leaves out cases
+        (170.0, 3.0, {(0, 0): 6, (1, 0): 6, (0, 1): 5}, ["slower", "same"]),
         # what is suspected is confirmed first; one visit tells how busy the machine is
-        (93.0, 3.0, {(0, 0): 5, (1, 0): 2, (0, 1): 8}, ["slower", "unsure"]),
+        (70.0, 3.0, {(0, 0): 4, (1, 0): 2, (0, 1): 5}, ["slower", "unsure"]),
     ],
 )
 def test_what_is_suspected_is_confirmed_before_others_are_looked_at(
-    budget_s, slowdown, visits, expected, monkeypatch
+    budget_s, slowdown, visits, expected
 ):
-    looks, report = simulated(monkeypatch, budget_s, slowdown, 1.5, 1.0)
-    assert looks == visits
+    looks, report = simulated(budget_s, slowdown, 1.5, 1.0)
+    assert counted_pairs(looks) == visits
     assert verdicts(report) == expected
     assert report.exit_code(strict=False) == 1
 
 
-def test_what_fails_leaves_its_time_to_others(monkeypatch):
-    looks, report = simulated(monkeypatch, 70.0, 2.0, 0.0, 1.5)
-    assert looks == {(1, 0): 8, (1, 1): 8}
+def test_what_fails_leaves_its_time_to_others():
+    looks, report = simulated(70.0, 2.0, 0.0, 1.5)
+    assert counted_pairs(looks) == {(1, 0): 7, (1, 1): 5}
     assert [(found.metric, found.fails) for found in report.findings] == [
         ("runs", True),
         ("time_s", True),
     ]
 
 
-def test_a_case_that_the_budget_leaves_out_does_not_pass(monkeypatch):
-    looks, report = simulated(monkeypatch, 3.0, 2.0, 1.5)
-    assert looks == {}
+def test_a_case_that_the_budget_leaves_out_does_not_pass():
+    looks, report = simulated(3.0, 2.0, 1.5)
+    assert counted_pairs(looks) == {}
     (finding,) = report.unchecked
-    assert finding.reason == "no time was left (--budget 120s)"
+    assert finding.why == "no time was left; needs about --budget 40s"
     assert report.exit_code(strict=False) == 2
 
 
 @pytest.mark.parametrize("slowdown", [1.0, 4.0])
 @pytest.mark.parametrize("budget_s", [30.0, 60.0])
-def test_the_budget_that_is_advised_is_enough(budget_s, slowdown, monkeypatch):
+def test_the_budget_that_is_advised_is_enough(budget_s, slowdown):
+    """And no more than it takes: four pairs of each case, and five to confirm what is slower."""
     ratios = (1.03, 1.0, 1.04, 1.0)
-    _, report = simulated(monkeypatch, budget_s, slowdown, *ratios)
-    advised = {re.search(r"\(--budget (\d+)s\)", f.reason)[1] for f in report.unsure}
-    (enough,) = advised
-    looks, report = simulated(monkeypatch, float(enough), slowdown, *ratios)
+    _, report = simulated(budget_s, slowdown, *ratios)
+    if advised := {re.search(r"needs about --budget (\d+)(s|m)$", f.why) for f in report.unsure}:
+        budget_s = {60 * int(found[1]) if found[2] == "m" else int(found[1]) for found in advised}
+        (budget_s,) = budget_s
+        least_s = slowdown * VISIT_S * (4 * 4 + 2 * 5)
+        assert least_s <= budget_s <= 1.2 * least_s + 60
+    _, report = simulated(float(budget_s), slowdown, *ratios)
     assert verdicts(report) == ["slower", "same"] * 2
-    assert looks == {**{(n, 0): 10 for n in range(4)}, (0, 1): 16, (2, 1): 16}
+
+
+def test_many_cases_get_fewer_samples_and_are_decided_after_fewer_pairs():
+    """Where they have time for all pairs that are planned, they take these."""
+    plan = CheckPlan()
+    rounds = [plan.fitted(cases, 300.0).rounds for cases in (1, 20, 60, 1000)]
+    assert rounds == sorted(rounds, reverse=True)
+    assert (rounds[0], rounds[-1]) == (plan.rounds, 4)
+    assert plan.fitted(1000, math.inf) == plan
+    earliest = [Allotment.within(plan, pairs).earliest for pairs in (1.0, 12.0, 20.0, math.inf)]
+    assert earliest == [4, 6, 10, 10]
 
 
 @pytest.mark.parametrize(("ratio", "codes"), [(1.5, (1, 1)), (1.03, (0, 3)), (1.0, (0, 0))])
-def test_without_time_to_confirm_a_clear_slowdown_fails(ratio, codes, monkeypatch):
-    looks, report = simulated(monkeypatch, 14.0, 2.0, ratio)
-    assert looks == {(0, 0): 3}
+def test_without_time_to_confirm_a_clear_slowdown_fails(ratio, codes):
+    looks, report = simulated(14.0, 2.0, ratio)
+    assert counted_pairs(looks) == {(0, 0): 3}
     assert not report.unchecked
     assert tuple(map(report.exit_code, (False, True))) == codes
 
@@ -178,8 +147,8 @@ def test_the_time_in_which_a_case_sleeps_is_not_called_cpu_time(away_s, expected
     assert clock_of(cases, "CPU time") == words
 
 
-def test_what_lies_far_apart_in_every_pair_needs_no_interval(monkeypatch):
-    _, report = simulated(monkeypatch, 6.0, 2.0, 50.0)
+def test_what_lies_far_apart_in_every_pair_needs_no_interval():
+    _, report = simulated(6.0, 2.0, 50.0)
     (finding,) = report.findings
     assert (finding.verdict, finding.fails, finding.low) == ("slower", True, None)
     assert finding.ratio == pytest.approx(50.0, rel=0.01)
@@ -191,10 +160,10 @@ def test_what_lies_far_apart_in_every_pair_needs_no_interval(monkeypatch):
     assert evident([((1.0, 1.1), (3.0, 2.3)), ((1.0, 1.1), (1.0, 2.3))]) is None
 
 
-def test_one_pair_of_every_case_comes_before_a_second_of_any(monkeypatch):
+def test_one_pair_of_every_case_comes_before_a_second_of_any():
     """So that the third of five, which is slower, is found within a budget for few pairs."""
-    looks, report = simulated(monkeypatch, 60.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.0)
-    assert all(looks[n, 0] >= 1 for n in range(5))
+    looks, report = simulated(60.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.0)
+    assert all(looks.cases[n].looks[0] for n in range(5))
     assert [finding.fails for finding in report.findings] == [n == 2 for n in range(5)]
 
 

@@ -9,38 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.gate.cases import CheckPlan
-from attnbench.gate.finding import Conditions, Finding, Report
+from attnbench.gate.finding import Answer, Conditions, Finding, Report
 from attnbench.render import check_page
 from attnbench.render.check_ci import annotations, bmf, junit, outputs
-from attnbench.statistics.verdict import Verdict
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
 
 
-def finding(metric="time_s", verdict="same", **more):
-    return Finding(
-        mechanism="fastformer", case=CASE, metric=metric, verdict=Verdict(verdict), **more
-    )
+def finding(metric="time_s", answer="same", **more):
+    return Finding(mechanism="fastformer", case=CASE, metric=metric, answer=Answer(answer), **more)
 
 
-SLOWER = finding(
-    base=0.010, head=0.0112, ratio=1.12, low=1.1, high=1.14, verdict="slower", fails=True
-)
-LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio=2.0, fails=True)
-UNSURE = finding(ratio=1.5, verdict="unsure", reason="suspected at first, not confirmed")
-BROKEN = finding("runs", "missing", reason="failed on head only: it broke", fails=True)
-DIFFERENT = finding("outputs", "different", reason="the output differs by 0.1", fails=True)
-NEITHER = finding(
-    "runs", "missing", reason="on neither side: there is no file x.py", unchecked=True
-)
-KILLED = finding("runs", "unsure", reason="could not be measured on head: killed", unmeasured=True)
-LOST = finding("runs", "missing", reason="failed on base only: x", lost=True)
-ADDED = finding("runs", "missing", reason="added: there is no file x.py")
+SLOWER = finding(base=0.010, head=0.0112, ratio=1.12, low=1.1, high=1.14, answer="slower")
+LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio=2.0)
+UNSURE = finding(ratio=1.5, answer="not known", reason="suspected at first, not confirmed")
+BROKEN = finding("runs", "breaks", reason="failed on head only: it broke")
+DIFFERENT = finding("outputs", "different", reason="the output differs by 0.1")
+NEITHER = finding("runs", "neither", reason="on neither side: there is no file x.py")
+KILLED = finding("runs", "killed", reason="could not be measured on head: killed")
+LOST = finding("runs", "lost", reason="failed on base only: x")
+ADDED = finding("runs", "added", reason="added: there is no file x.py")
+NEEDS = "needs about --budget 8m"
 SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
 OTHER_SAME = replace(SAME, case=CASE.replace("N128", "N512"))
-LATE = replace(UNSURE, case=OTHER_SAME.case, ratio=None, reason="no time was left (--budget 450s)")
+LATE = replace(
+    UNSURE, case=OTHER_SAME.case, ratio=None, reason="no time was left", decided_by=NEEDS
+)
 OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
-FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, verdict="faster")
+FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, answer="faster")
 
 
 def report(*findings, **more):
@@ -78,7 +74,7 @@ def report(*findings, **more):
         ),
         (
             report(SAME, UNSURE, LATE),
-            "UNSURE: 2 of 2 cases; for 1 no time was left (--budget 450s)",
+            f"UNSURE: 2 of 2 cases; for 1 no time was left; 1 of them {NEEDS}",
         ),
     ],
 )
@@ -109,9 +105,9 @@ def test_many_failures_do_not_flood():
 
 @given(st.text(), st.text())
 def test_no_text_can_become_a_command_or_break_the_file(reason, name):
-    odd = Finding(mechanism=name, case=name, metric="runs", verdict=Verdict.MISSING, reason=reason)
-    failing = Finding(**{**odd.__dict__, "fails": True})
-    made = report(odd, failing, finding(verdict="unsure", reason=reason), notes=(reason,))
+    odd = Finding(mechanism=name, case=name, metric="runs", answer=Answer.ADDED, reason=reason)
+    failing = replace(odd, answer=Answer.BREAKS)
+    made = report(odd, failing, finding(answer="not known", reason=reason), notes=(reason,))
     for line in annotations(made):
         assert "\n" not in line
         assert "\r" not in line
@@ -211,11 +207,10 @@ def test_a_row_has_the_short_name_of_its_case():
 SUSPECT = replace(
     SLOWER,
     case="shop.code:index",
-    verdict=Verdict.UNSURE,
-    fails=False,
-    suspected=True,
+    answer=Answer.SUSPECTED,
     file="src/shop/code.py",
-    reason="no time was left to confirm (--budget 150s)",
+    reason="no time was left to confirm",
+    decided_by="needs about --budget 3m",
 )
 
 
@@ -223,14 +218,14 @@ def test_what_is_suspected_is_said_with_the_budget_it_needs():
     made = report(SUSPECT, replace(SUSPECT, case="shop.code:price"))
     assert check_page.headline(made) == (
         "PROBABLY SLOWER: shop.code:index +12 % [+10 %, +14 %], shop.code:price +12 % [+10 %,"
-        " +14 %]; no time was left to confirm (--budget 150s)"
+        " +14 %]; no time was left to confirm; needs about --budget 3m"
     )
     assert (made.exit_code(strict=False), made.exit_code(strict=True)) == (0, 3)
     (first, _) = annotations(made)
     assert first == (
         "::warning file=src/shop/code.py,title=attnbench%3A fastformer::shop.code:index: time"
         " suspected; +12 %25 [+10 %25, +14 %25], 10.0 ms to 11.2 ms;"
-        " no time was left to confirm (--budget 150s)"
+        " no time was left to confirm; needs about --budget 3m"
     )
     for strict, ended in ((False, "skipped"), (True, "failure")):
         assert [case[0].tag for case in ET.fromstring(junit(made, strict))[0]] == [ended] * 2
@@ -250,7 +245,7 @@ def test_the_page_ends_with_how_it_was_measured_in_sentences():
     assert check_page.page(report(SLOWER, SAME, conditions=CONDITIONS)).splitlines()[-1] == (
         "Counts, outputs and gradients are those at c = 1,024 tokens, D = 256, H = 16, float32."
         " Timed by process CPU time in up to"
-        " 10 pairs of fresh processes, and in up to 16 more where that leaves doubt; changes below"
+        " 10 pairs of fresh processes, and in up to 54 more where that leaves doubt; changes below"
         " 2.0 % are ignored; base and base differed by up to 0.2 %. The check took 48.1 s."
     )
     assert list(check_page.method(report(SLOWER))) == []
