@@ -164,6 +164,11 @@ class Conclusion:
     decided_by: str = ""  # options of a sweep that would decide it or widen its scope
 
     @property
+    def is_known(self) -> bool:
+        """Whether the question is answered."""
+        return self.answer is not Answer.NOT_KNOWN
+
+    @property
     def measured(self) -> int:
         """The number of series that were compared."""
         return len(self.series) + len(self.against)

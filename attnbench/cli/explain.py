@@ -1,5 +1,6 @@
 """`attnbench explain`: why one mechanism takes longer than another, at one length."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -36,7 +37,11 @@ def explain(
         found = by_level(at_levels(a, b, at, given, line.turn))
     if json_:
         names = ("level", "ratio", "low", "high", "cases")
-        levels = [{name: getattr(level, name) for name in names} for level in found]
+        levels = [
+            {name: getattr(level, name) for name in names}
+            | {"conclusion": asdict(level.conclusion)}
+            for level in found
+        ]
         console.data({"text": [*sentences(found)], "levels": levels})
         return
     console.out().print(f"{' '.join(sentences(found))} ({title(found)})\n")

@@ -323,7 +323,7 @@ def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
 
 
 def _reason(lost: Unmeasured) -> Cell:
-    """`budget: would exceed …`; the text is cut at its end if it is long, and the value is whole."""
+    """`budget: would exceed …`; a long text is cut at its end, and the value is whole."""
     ended, full = _ended(lost.outcome, lost.cause), clean(lost.reason)
     said = ended if full in ("", ended) else f"{ended}: {full}"
     return Cell(cut(said), said)

@@ -33,9 +33,7 @@ def printed_costs() -> list[dict[str, str]]:
     return [*csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))]
 
 
-def complexity(
-    cases: Frame, exponents: Sequence[Conclusion], cards: Sequence[CardFacts]
-) -> Table:
+def complexity(cases: Frame, exponents: Sequence[Conclusion], cards: Sequence[CardFacts]) -> Table:
     """Table 7 of the Fastformer paper, with counted and measured costs.
 
     `exponents` are the conclusions on them.
@@ -50,7 +48,10 @@ def complexity(
     )
     swept = mechanisms(cases)
     return table(
-        known.reindex([*swept]).assign(mechanism=swept.values()).reset_index().to_dict("records"),
+        known.reindex([*swept])
+        .assign(mechanism=[*swept.values()])
+        .reset_index()
+        .to_dict("records"),
         [
             Column.words("Mechanism", "series"),
             Column("As printed", lambda row: words(printed.get(row["mechanism"], units.NOTHING))),

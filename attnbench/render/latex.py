@@ -52,7 +52,9 @@ def table(table: Table) -> str:
 def _footnotes(marks: Mapping[str, str]) -> Iterator[str]:
     """A paragraph in small type, with each reason behind its mark, cut at its end if it is long."""
     if marks:
-        texts = [f"{_mark(mark)}{escape(cut(reason).rstrip('.'))}" for reason, mark in marks.items()]
+        texts = [
+            f"{_mark(mark)}{escape(cut(reason).rstrip('.'))}" for reason, mark in marks.items()
+        ]
         if any(cut(reason) != reason for reason in marks):
             texts.append("cases.csv has each in full")
         yield rf"\par\smallskip{{\footnotesize {'; '.join(texts)}.\par}}"

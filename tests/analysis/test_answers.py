@@ -11,8 +11,8 @@ from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Mode, Outcome, Part, Run
-from tests import sweeps
 from attnbench.render.answers import answer
+from tests import sweeps
 from tests.sweeps import altered, lost, sweep
 
 QUIET = {"restart": 0.002, "noise": 0.002}

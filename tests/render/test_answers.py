@@ -226,7 +226,7 @@ def test_a_long_reason_is_cut_at_its_end():
     assert f"failed: {reason}\n" in delimited.table(tables["not_measured"]).decode()
     assert f"failed,{reason}\n" in delimited.table(tables["latency_training"]).decode()
     written = latex.table(tables["latency_training"])
-    assert rf"failed\textsuperscript{{1}}" in written
+    assert r"failed\textsuperscript{1}" in written
     assert r"\textsuperscript{1}RuntimeError: mat1 and mat2" in written
     assert written.rstrip().endswith(r"x \ldots{}; cases.csv has each in full.\par}")
 
