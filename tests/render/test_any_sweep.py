@@ -34,10 +34,20 @@ from tests.sweeps import environment, planned, seconds, sweep
 
 OWN, STACK = "mine.py:Mean", "stack(2*fastformer+transformer)"
 SERIES = (("fastformer", "eager"), ("transformer", "eager"), ("transformer", "sdpa"),
-          (OWN, "eager"), (STACK, "eager"))  # fmt: skip
+          (OWN, "eager"), (STACK, "eager"), ("linformer", "eager"), ("performer", "eager"),
+          ("mine.py:Half", "eager"))  # fmt: skip
 LENGTHS = (1, 128, 512, 1000, 2048, 16_384)
 VALUES = tuple(row.key for row in ROWS if row.key not in (TIME, "token_s", "tokens_per_s"))
-NOTES = ("departs", "package", "changed", "number_types", "attention_kernel", "arithmetic")
+NOTES = (
+    "departs",
+    "suspect",
+    "uncounted",
+    "package",
+    "changed",
+    "number_types",
+    "attention_kernel",
+    "arithmetic",
+)
 ENDS = (*((Outcome.SKIPPED, cause) for cause in Cause), *((o, None) for o in Outcome))
 
 
@@ -82,7 +92,7 @@ def sweeps(draw):
     modes = draw(st.lists(st.sampled_from(Mode), min_size=1, unique=True))
     if level is not Level.ATTENTION:
         modes = [mode for mode in modes if mode is not Mode.DECODE] or [Mode.INFERENCE]
-    chosen = draw(st.lists(st.sampled_from(SERIES), min_size=1, max_size=4, unique=True))
+    chosen = draw(st.lists(st.sampled_from(SERIES), min_size=1, max_size=8, unique=True))
     lengths = sorted(draw(st.sets(st.sampled_from(LENGTHS), min_size=1, max_size=5)))
     causal, shell = draw(st.booleans()), Shell() if level is Level.MODEL else None
     plan, runs = [], []
