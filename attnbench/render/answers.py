@@ -230,6 +230,7 @@ def _notes(analysis: Analysis, front: Front, names: Mapping[str, str]) -> Iterat
         base = compared_with(names, bases, analysis.suspects)
         yield f"Compared with {base}{alike}{chosen}."
     yield _reach(front)
+    yield from _deciding(analysis, front.mode)
     cases = analysis.cases
     here = cases[(cases["mode"] == front.mode) & (cases["seq_len"] == front.seq_len)]
     if any(here["uncounted"]) and not find(front.mode).steps:
@@ -238,15 +239,27 @@ def _notes(analysis: Analysis, front: Front, names: Mapping[str, str]) -> Iterat
         yield from filter(None, (PER_PAIR * (analysis.speedups is not None), in_full(names)))
 
 
+def _deciding(analysis: Analysis, mode: str) -> Iterator[str]:
+    """What would decide at which lengths a series is faster than the baseline."""
+    if analysis.speedups is None:
+        return
+    compared = analysis.baselines_by_mode[mode]
+    every = analysis.about(Question.FASTER_FROM, mode, against=compared)
+    options = dict.fromkeys(one.decided_by for one in every if not one.is_known)
+    if told := " or ".join(filter(None, options)):
+        yield f"What is not known may be decided with {told}."
+
+
 def _reach(front: Front) -> str:
     """Why a mode is compared at this length, in a sentence."""
     length = units.count(front.seq_len)
     if front.is_common:
-        each = f"each of {units.count(front.series)} series" if front.series > 1 else "the series"
+        one = "the one series that may be ranked"
+        each = f"each of {units.count(front.series)} series" if front.series > 1 else one
         said = f"N = {length} is the longest length at which {each} was timed"
     else:
         said = (
-            f"No length was timed of each of {units.count(front.series)} series; N = {length} is"
+            f"No length was timed for each of {units.count(front.series)} series; N = {length} is"
             f" the longest of those at which the most were, {units.count(front.timed)}"
         )
     last = "; the last column is the longest length of each" if front.is_short else ""

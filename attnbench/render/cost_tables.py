@@ -240,8 +240,10 @@ def speedup_cell(point: float, low: float, high: float) -> Cell:
 
 
 def factor(point: float, low: float, high: float) -> str:
-    """`1.18× [1.02, 1.36]`; without the interval where it is unknown or says nothing."""
+    """`1.18× [1.02, 1.36]`; without the interval where it is unknown, exact or says nothing."""
     if not (units.has_value(low) and units.has_value(high)) or high > UNCERTAIN * low:
+        return units.ratio(point)
+    if low == high:
         return units.ratio(point)
     return units.interval(units.ratio(point), units.plain(low), units.plain(high))
 

@@ -228,7 +228,7 @@ def test_where_no_length_is_common_the_note_says_how_many_series_were_timed():
     found = analyse(sweep(("fastformer", "linformer", "transformer"), lengths=SHORT, end=end))
     front = found.answers.front("training")
     assert (front.timed, front.series, front.is_common) == (2, 3, False)
-    said = f"No length was timed of each of 3 series; N = {front.seq_len} is the longest of those"
+    said = f"No length was timed for each of 3 series; N = {front.seq_len} is the longest of those"
     assert f"{said} at which the most were, 2" in answer(found)[0].note
 
 
