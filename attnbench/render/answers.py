@@ -142,7 +142,7 @@ def _compared(alike: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator
         ratio = factor(last.value.point, last.value.low, last.value.high)
         yield f"{names[last.rival]} needs {ratio} as much at {units.count(last.scope.lengths[-1])}"
     for expected in (Expected.LESS, Expected.MORE):
-        if predicted := in_order(_few([*_predicted(alike, expected, names)])):
+        if predicted := in_order([*_predicted(alike, expected, names)]):
             yield f"{expected}: {predicted}"
     if unknown := last.expected(Expected.UNKNOWN):
         yield f"not known: {', '.join(_few([names[name] for name in unknown]))}"
@@ -151,7 +151,7 @@ def _compared(alike: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator
 def _predicted(
     alike: Sequence[Conclusion], expected: Expected, names: Mapping[str, str]
 ) -> Iterator[str]:
-    """`Transformer 3.40× at 8,192`: what was left out, over the least that was measured.
+    """`Transformer 3.40×, Linformer 1.20× at 8,192`: what was left out, over the least measured.
 
     At the longest of these lengths at which it was left out, which is told if there are several.
     """
@@ -160,9 +160,12 @@ def _predicted(
         for lost in one.left_out:
             if lost.expected is expected:
                 longest[lost.series] = one.scope.lengths[-1], lost.over
+    by_length: dict[int, list[str]] = {}
     for series, (seq_len, over) in longest.items():
+        by_length.setdefault(seq_len, []).append(f"{names[series]} {units.ratio(over)}")
+    for seq_len in sorted(by_length, reverse=True):
         at = f" at {units.count(seq_len)}" if len(alike) > 1 else ""
-        yield f"{names[series]} {units.ratio(over)}{at}"
+        yield f"{', '.join(_few(by_length[seq_len]))}{at}"
 
 
 def _limits(limits: Iterable[Conclusion], names: Mapping[str, str]) -> Iterator[str]:

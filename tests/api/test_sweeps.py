@@ -159,6 +159,22 @@ def test_where_one_series_is_faster_than_another_is_a_frame():
     assert "Compared with Linformer" in sweep.answer(against="linformer")
 
 
+def test_conclusions_and_exponents_are_frames_with_their_scopes():
+    sweep = attnbench.load(FIG2)
+    every, some = sweep.conclusions(), sweep.exponents()
+    assert {*some["question"]} == {"exponent"}
+    assert {"fastest", "faster from", "limit of length"} <= {*every["question"]}
+    chosen = some[(some["mode"] == "training") & (some["quantity"] == "time_s")]
+    by_series = {names[0]: row for names, row in zip(chosen["series"], chosen.iloc, strict=True)}
+    row = by_series["transformer:sdpa"]
+    assert row["low"] < row["value"] < row["high"]
+    assert row["lengths"][-1] == 8192
+    assert row["of_sweep"][-1] == 65_536
+    lost = every[(every["question"] == "fastest") & (every["mode"] == "training")].iloc[-1]
+    assert "transformer:sdpa" in lost["left_out"]
+    assert lost["decided_by"].startswith("--")
+
+
 def test_a_class_in_place_of_a_name_is_answered_with_the_way_out():
     class Mean:
         pass

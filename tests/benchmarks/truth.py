@@ -249,8 +249,12 @@ def main():
     begin(
         "Conclusions and the truth", __doc__, "python -m tests.benchmarks.truth", "numpy", "scipy"
     )
-    held, wrong, by_budget = tally(range(asked.first, asked.first + asked.worlds))
-    print(f"{asked.worlds:,} worlds, {sum(held.values()):,} conclusions.\n")
+    tell(asked.worlds, *tally(range(asked.first, asked.first + asked.worlds)))
+
+
+def tell(worlds, held, wrong, by_budget):
+    """Print the tables of the page from the numbers of `tally`."""
+    print(f"{worlds:,} worlds, {sum(held.values()):,} conclusions.\n")
     print(f"Logical parts that are false: {sum(wrong.values())}.")
     for reason, count in wrong.most_common():
         print(f"- {reason}: {count}")

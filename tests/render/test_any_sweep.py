@@ -95,6 +95,7 @@ def sweeps(draw):
     chosen = draw(st.lists(st.sampled_from(SERIES), min_size=1, max_size=8, unique=True))
     lengths = sorted(draw(st.sets(st.sampled_from(LENGTHS), min_size=1, max_size=5)))
     causal, shell = draw(st.booleans()), Shell() if level is Level.MODEL else None
+    step = draw(st.sampled_from([1, 1, min(lengths)]))
     plan, runs = [], []
     for mechanism, form in chosen:
         for mode in modes:
@@ -102,7 +103,7 @@ def sweeps(draw):
                 batch = 1 if mode is Mode.DECODE else max(1, 8192 // n)
                 size = Workload(
                     batch=batch, seq_len=n, level=level, mode=mode, shell=shell,
-                    causal=causal or mode is Mode.DECODE,
+                    causal=causal or mode is Mode.DECODE, step=step if mode is Mode.DECODE else 1,
                 )  # fmt: skip
                 line = planned(Case(mechanism=mechanism, form=form, workload=size))
                 if mechanism == STACK:
