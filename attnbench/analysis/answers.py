@@ -47,14 +47,22 @@ class Unmeasured:
 class Front:
     """Where the series of one mode can be compared: its common front.
 
-    `seq_len` is the longest length at which all mechanisms that were timed in this mode were timed
-    in some form; where there is none, the longest of those at which the most were. `reached` has
-    the longest timed length of each series that was timed.
+    `seq_len` is the longest length at which all `series` that were timed in this mode and may be
+    ranked were timed; where there is none, the longest of those at which the most, `timed`, were.
+    Where nothing may be ranked, suspects count. `reached` has the longest timed length of each
+    series that was timed.
     """
 
     mode: str
     seq_len: int
+    timed: int
+    series: int
     reached: Mapping[str, int]
+
+    @property
+    def is_common(self) -> bool:
+        """Whether all series that may be ranked were timed there."""
+        return self.timed == self.series
 
     @property
     def is_short(self) -> bool:
@@ -109,12 +117,16 @@ def _fronts(cases: pd.DataFrame) -> Iterator[Front]:
     """The front of each mode in which something was timed."""
     timed = cases[cases[TIME] > 0]
     for mode, own in timed.groupby("mode", sort=False):
-        mechanisms = own.drop_duplicates(["seq_len", "mechanism", "options", "sizes"])
-        counts = Counter(map(int, mechanisms["seq_len"]))
+        honest = own[own["suspect"] == ""]
+        compared = own if honest.empty else honest
+        counts = Counter(map(int, compared["seq_len"]))
         reached = own.groupby("series", sort=False)["seq_len"].max()
+        seq_len = max(counts, key=lambda n: (counts[n], n))
         yield Front(
             mode=str(mode),
-            seq_len=max(counts, key=lambda n: (counts[n], n)),
+            seq_len=seq_len,
+            timed=counts[seq_len],
+            series=compared["series"].nunique(),
             reached={str(series): int(n) for series, n in reached.items()},
         )
 

@@ -5,18 +5,22 @@ sessions on different days. With one round not even the variation between proces
 a ratio has no interval, and the verdict is `unsure`. Cases are matched by all but the device.
 """
 
+from collections.abc import Iterator, Mapping
 from math import hypot, isnan, log, nan
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from attnbench.analysis.concluding import basis, plans
+from attnbench.analysis.conclusions import Answer, Conclusion, Question, Scope, Value
 from attnbench.analysis.report import Analysis
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, MEMORY, RACED, TABLE
 from attnbench.records import Sweep
 from attnbench.statistics.estimate import IntervalKind, from_log, p_value
-from attnbench.statistics.verdict import count_verdict, discoveries, judge
+from attnbench.statistics.verdict import Verdict, count_verdict, discoveries, judge
 
 Row: TypeAlias = dict[Any, Any]  # of one case of a summary, or of a comparison
 
@@ -24,14 +28,26 @@ IDENTITY = ("case", "series", "mode", "seq_len")
 COLUMNS = (*IDENTITY, "metric", "first", "second", "ratio", "low", "high", "verdict", "reason")
 
 
+# what a verdict says of a cost
+ANSWERS: Mapping[str, Answer] = MappingProxyType({
+    Verdict.SLOWER: Answer.COSTS_MORE,
+    Verdict.FASTER: Answer.COSTS_LESS,
+    Verdict.SAME: Answer.SAME,
+})  # fmt: skip
+
+
 class Comparison(NamedTuple):
     """Two sweeps: `COLUMNS` for each case and metric that one of them has, and what else `differs`.
 
-    The ratio is the second over the first, with its ends low and high.
+    The ratio is the second over the first, with its ends low and high. `conclusions` say what
+    became of each cost of a series, at the lengths where both measured it, the largest changes
+    first. `suspects` are the series that are suspect in either sweep.
     """
 
     rows: pd.DataFrame
     differs: tuple[str, ...]
+    conclusions: tuple[Conclusion, ...]
+    suspects: frozenset[str]
 
 
 def compare(first: Analysis, second: Analysis) -> Comparison:
@@ -51,7 +67,61 @@ def compare(first: Analysis, second: Analysis) -> Comparison:
         if "verdict" not in row:
             point, low, high = np.log([row["ratio"], row["low"], row["high"]])
             row["verdict"] = str(judge(point, low, high, real))
-    return Comparison(pd.DataFrame(rows, columns=COLUMNS), differences(first.sweep, second.sweep))
+    found = pd.DataFrame(rows, columns=COLUMNS)
+    return Comparison(
+        rows=found,
+        differs=differences(first.sweep, second.sweep),
+        conclusions=tuple(_changes(found, (first, second))),
+        suspects=frozenset({*first.suspects, *second.suspects}),
+    )
+
+
+def _changes(rows: pd.DataFrame, sides: tuple[Analysis, Analysis]) -> Iterator[Conclusion]:
+    """What became of each cost, for lengths at which a series has the same answer and reason."""
+    far = np.log(rows["ratio"].where(rows["ratio"] > 0)).abs()
+    ordered = rows.assign(far=far).sort_values("far", ascending=False, kind="stable")
+    lengths = {str(mode): own["seq_len"] for mode, own in rows.groupby("mode")}
+    for keys, own in ordered.groupby(["series", "mode", "metric", "verdict", "reason"], sort=False):
+        series, mode, metric, verdict, reason = map(str, keys)
+        missing = verdict == Verdict.MISSING
+        answer = ANSWERS.get(verdict, Answer.NOT_KNOWN)
+        median = own.iloc[len(own) // 2]
+        at = tuple(sorted({*map(int, own["seq_len"])}))
+        value = Value() if missing else Value(
+            point=float(median["ratio"]), low=float(median["low"]), high=float(median["high"])
+        )  # fmt: skip
+        yield Conclusion(
+            question=Question.CHANGE,
+            answer=answer,
+            mode=mode,
+            scope=Scope(
+                lengths=() if missing else at,
+                of_sweep=tuple(sorted({*map(int, lengths[mode])})),
+            ),
+            basis=basis(metric),
+            series=(series,),
+            value=value,
+            quantity=metric,
+            missing=at if missing else (),
+            reason=reason,
+            decided_by="" if answer is not Answer.NOT_KNOWN else _deciding(sides, own, missing),
+        )
+
+
+def _deciding(sides: tuple[Analysis, Analysis], rows: pd.DataFrame, missing: bool) -> str:
+    """The option of a sweep that would decide what became of these cases."""
+    for side in sides:
+        for plan in plans(side.judged, side.sweep.request):
+            own = plan.cases[plan.cases["case"].isin(rows["case"])]
+            if own.empty:
+                continue
+            if not missing:
+                return plan.repeating()
+            lost = own[own[rows["metric"].iloc[0]].isna()]
+            places = zip(lost["series"], lost["seq_len"], strict=True)
+            if option := plan.reaching(plan.endings[place] for place in places):
+                return option
+    return ""
 
 
 def differences(*sweeps: Sweep) -> tuple[str, ...]:

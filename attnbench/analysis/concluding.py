@@ -234,11 +234,12 @@ def left_out(rows: pd.DataFrame, cost: str, least: float) -> Iterator[LeftOut]:
     for series, outcome, cause, predicted in lost.itertuples(index=False):
         if {outcome, cause} & CANNOT:
             continue
-        if np.isnan(predicted) or np.isnan(least):
+        over = float(predicted / least)
+        if np.isnan(over):
             expected = Expected.UNKNOWN
         else:
-            expected = Expected.LESS if predicted < least else Expected.MORE
-        yield LeftOut(series=str(series), expected=expected)
+            expected = Expected.LESS if over < 1 else Expected.MORE
+        yield LeftOut(series=str(series), expected=expected, over=over)
 
 
 def basis(quantity: str) -> Basis:

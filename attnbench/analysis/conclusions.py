@@ -30,6 +30,9 @@ class Question(StrEnum):
     LIMIT = "limit of length"  # at which length a series runs out of memory or time
     EXPONENT = "exponent"  # with which power of N a cost grows
     CLAIM = "claim"  # whether what a paper claims holds here
+    DIFFERENCE = "difference"  # whether one series takes longer than another at one length
+    CHANGE = "change"  # what a cost of a series became from one sweep to another
+    FITS = "fits"  # whether a series fits into a limit of memory at one length
 
 
 class Answer(StrEnum):
@@ -56,6 +59,13 @@ class Answer(StrEnum):
     REPRODUCED = "reproduced"
     COUNTED = "agrees by count"
     CONTRADICTED = "contradicted"
+    # difference, change
+    COSTS_MORE = "costs more"
+    COSTS_LESS = "costs less"
+    SAME = "same"  # no change, to within what a verdict allows
+    # fits
+    FITS = "fits"
+    TOO_LARGE = "does not fit"
     # any question
     NOT_KNOWN = "not known"
 
@@ -123,6 +133,7 @@ class LeftOut:
 
     series: str
     expected: Expected
+    over: float = math.nan  # its predicted cost over the least that was measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +142,10 @@ class Conclusion:
 
     The value depends on the question: of the cheapest series, the cost of the `rival` over its own
     at the last length of the scope; of *faster from*, a length, which lies between measured ones;
-    of a limit the length that was not reached; of an exponent the power of N.
+    of a limit the length that was not reached; of an exponent the power of N; of a claim what it is
+    held against; of a difference the cost over that of the other series; of a change the cost over
+    that in the first sweep, at the length of the scope where it is the median; of *fits* the bytes
+    of the peak.
     """
 
     question: Question
@@ -145,8 +159,14 @@ class Conclusion:
     quantity: str = ""  # the key of the metric, where a question is asked of several
     rival: str = ""  # the cheapest that is shown to cost more
     left_out: tuple[LeftOut, ...] = ()
-    reason: str = ""  # of a limit
+    missing: tuple[int, ...] = ()  # lengths that were asked about, and are not in the scope
+    reason: str = ""  # of a limit, of what is not known; the evidence on a claim
     decided_by: str = ""  # options of a sweep that would decide it or widen its scope
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the question is answered."""
+        return self.answer is not Answer.NOT_KNOWN
 
     @property
     def measured(self) -> int:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from attnbench import units
 from attnbench.analysis.concluding import basis, left_out, plans
-from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
+from attnbench.analysis.conclusions import Answer, Basis, Conclusion, Question, Value
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
 from attnbench.errors import UsageError
@@ -29,10 +29,14 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
     late = (cases["cause"] == Cause.BUDGET) | (cases["outcome"] == MISSING)
     excluded = cases["suspect"].mask(cases[TIME].isna() & ~late, cases["reason"])
     excluded = excluded.mask(cases["shows_launches"] & (excluded == ""), SHOWS_LAUNCHES)
-    peak = cases[MEMORY].fillna(cases["predicted_bytes"])
     if memory_bytes is not None:
-        why = f"not known to fit into {units.size(memory_bytes)}"
-        excluded = excluded.mask((excluded == "") & ~(peak <= memory_bytes), why)
+        reasons = {
+            (one.mode, one.series[0]): one.reason
+            for one in fitting(analysis, seq_len, memory_bytes)
+        }
+        why = [reasons[place] for place in zip(cases["mode"], cases["series"], strict=True)]
+        excluded = excluded.mask(excluded == "", why)
+    peak = cases[MEMORY].fillna(cases["predicted_bytes"])
     rows, cases = [], cases.assign(**{MEMORY: peak}, excluded=excluded)
     for (mode, _), block in cases.groupby(["mode", "sizes"], sort=False):
         chosen = block[(block["excluded"] == "") & (block[TIME] > 0)]
@@ -41,6 +45,44 @@ def recommend(analysis: Analysis, seq_len: int, memory_bytes: float | None = Non
         ranked = pd.DataFrame(ranks, columns=["series", "rank", "ratio", "low", "high"])
         rows += [ranked.merge(block), block.drop(chosen.index).sort_values(["excluded", TIME])]
     return pd.concat(rows, ignore_index=True)
+
+
+def fitting(analysis: Analysis, seq_len: int, memory_bytes: float) -> Iterator[Conclusion]:
+    """Whether each series fits into a limit at a length; the reason is empty where it does.
+
+    A peak that was not measured is the predicted one, if there is one. A peak that misses memory
+    can show that a series does not fit, and not that it does.
+    """
+    limit = units.size(memory_bytes)
+    for plan in plans(analysis.cases, analysis.sweep.request):
+        rows = plan.cases[plan.cases["seq_len"] == seq_len]
+        for row in rows.to_dict("records"):
+            measured = row[MEMORY] > 0
+            peak = float(row[MEMORY] if measured else row["predicted_bytes"])
+            answer, reason = Answer.FITS, ""
+            if peak > memory_bytes:
+                needs = "needs" if measured else "predicted to need"
+                answer, reason = Answer.TOO_LARGE, f"{needs} {units.size(peak)}, over {limit}"
+            elif not peak <= memory_bytes:
+                answer = Answer.NOT_KNOWN
+                reason = f"not known to fit into {limit}: its peak was not measured"
+            elif measured and row["uncounted"]:
+                answer = Answer.NOT_KNOWN
+                reason = f"not known to fit into {limit}: its peak misses {row['uncounted']}"
+            series = str(row["series"])
+            yield Conclusion(
+                question=Question.FITS,
+                answer=answer,
+                mode=plan.mode,
+                scope=plan.scope([seq_len] if measured else []),
+                basis=Basis.COUNTED if measured else Basis.PREDICTED,
+                series=(series,),
+                value=Value(point=peak),
+                quantity=MEMORY,
+                missing=() if measured else (seq_len,),
+                reason=reason,
+                decided_by="" if measured else plan.reaching([plan.endings[series, seq_len]]),
+            )
 
 
 def recommendations(
@@ -82,6 +124,8 @@ def recommendations(
             quantity=TIME,
             rival=rival or "",
             left_out=lost,
-            decided_by=plan.reaching(plan.endings[one.series, length] for one in lost),
+            decided_by=plan.repeating()
+            if answer is Answer.NOT_KNOWN and len(ranked)
+            else plan.reaching(plan.endings[one.series, length] for one in lost),
         )
         yield conclusion, block

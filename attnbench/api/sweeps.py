@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from attnbench.analysis.concluding import crossovers
+from attnbench.analysis.conclusions import Conclusion, Question
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame
@@ -113,14 +114,24 @@ class Sweep:
             found = found[found["other"].isin(analysis.against)].reset_index(drop=True)
         return found
 
-    def exponents(self) -> Frame:
-        """With which power of the length costs grow: a row for each series, mode and metric.
+    def conclusions(self) -> Frame:
+        """What may be concluded, as in `conclusions.csv`: a row for each question and its scope.
 
-        Columns: `series`, `mechanism`, `mode`, `metric`; `exponent` with its 95 % interval `low` to
-        `high`; `from_len`, `to_len` and `lengths`, the first, last and number of the lengths that
-        it was fitted to; `tail`, whether the curve is straight there, or why there is no exponent.
+        Columns: `question`, `answer`, `mode`, `basis`, `quantity`, `rival`, `reason`, `decided_by`
+        as in `analysis.conclusions.Conclusion`; `series`, `against`, `missing` and `left_out`,
+        tuples of names, lengths and names; `lengths`, those at which all that it speaks of was
+        measured, `of_sweep`, those of the sweep, `sizes` and `step`; `value`, `low` and `high`.
         """
-        return self._analysis.exponents.copy()
+        return Frame([_row(each) for each in self._analysis.conclusions])
+
+    def exponents(self) -> Frame:
+        """With which power of N each cost grows, where at least four lengths were measured.
+
+        The rows of `conclusions` on it: `answer` is `grows as a power`, `still bends` or `not
+        known`, and `value` the power, over `lengths`.
+        """
+        found = self._analysis.about(Question.EXPONENT)
+        return Frame([_row(each) for each in found])
 
     def _compared(self, against: str | None) -> Analysis:
         """The analysis of the sweep, with this series or mechanism to compare with, if one."""
@@ -164,6 +175,24 @@ class Sweep:
 
     def _repr_markdown_(self) -> str:
         return str(self.answer())
+
+
+def _row(conclusion: Conclusion) -> dict[str, object]:
+    """A conclusion as a row: its scope and value as columns, and names of what was left out."""
+    scope, value = conclusion.scope, conclusion.value
+    plain = ("question", "answer", "mode", "basis", "quantity", "rival", "reason", "decided_by")
+    return {
+        **{name: str(getattr(conclusion, name)) for name in plain},
+        **{name: getattr(conclusion, name) for name in ("series", "against", "missing")},
+        "left_out": tuple(each.series for each in conclusion.left_out),
+        "lengths": scope.lengths,
+        "of_sweep": scope.of_sweep,
+        "sizes": scope.sizes,
+        "step": scope.step,
+        "value": value.point,
+        "low": value.low,
+        "high": value.high,
+    }
 
 
 def load(folder: str | PathLike[str]) -> Sweep:

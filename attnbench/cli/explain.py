@@ -1,6 +1,7 @@
 """`attnbench explain`: why one mechanism takes longer than another, at one length."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -42,7 +43,11 @@ def explain(
         found = by_level(at_levels(a, b, at, given, line.turn))
     if json_:
         names = ("level", "ratio", "low", "high", "cases")
-        levels = [{name: getattr(level, name) for name in names} for level in found]
+        levels = [
+            {name: getattr(level, name) for name in names}
+            | {"conclusion": asdict(level.conclusion)}
+            for level in found
+        ]
         console.data({"text": [*sentences(found)], "levels": levels})
         return
     console.out().print(f"{' '.join(sentences(found))} ({title(found)})\n")

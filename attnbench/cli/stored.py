@@ -13,8 +13,7 @@ from attnbench.claims.claim import read_claims
 from attnbench.cli import console, options
 from attnbench.cli.options import argument, option
 from attnbench.errors import AttnbenchError, UsageError, small_file
-from attnbench.render.conclusions import between
-from attnbench.render.grid import Column, Table, table, words
+from attnbench.render.grid import Table
 from attnbench.render.names import named
 from attnbench.store import merging, output
 from attnbench.store.journal import load_results
@@ -24,11 +23,6 @@ from attnbench.workloads import axes, completion
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
 
-NOTE = (
-    "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
-    " it lies elsewhere; agrees by count: it holds for declared FLOPs. The source had another"
-    " machine, code and sizes: for a number without a range, half to twice of it is allowed."
-)
 ALWAYS = frozenset({"csv", "latex", "tex", "markdown", "md", "html", "json"})
 INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
 
@@ -125,17 +119,21 @@ def recommend(
     json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
-    from attnbench.analysis.recommend import recommend, recommendations
+    from attnbench.analysis.recommend import fitting, recommend, recommendations
+    from attnbench.render.names import named
     from attnbench.render.recommendation import ranking, recommended
 
     limit = axes.memory(memory, "--memory") if memory else None
     analysis = analysed(sweep)
-    rows = recommend(analysis, axes.size(length, "--length", axes.LONGEST), limit)
+    at = axes.size(length, "--length", axes.LONGEST)
+    rows = recommend(analysis, at, limit)
+    advice = [*recommendations(analysis, rows)]
     if json_:
-        console.data(rows)
+        conclusions = [conclusion for conclusion, _ in advice]
+        conclusions += fitting(analysis, at, limit) if limit else ()
+        console.data({"conclusions": [asdict(one) for one in conclusions], "cases": rows})
     else:
-        advice = starmap(recommended, recommendations(analysis, rows))
-        console.out().print(*advice, "", sep="\n")
+        console.out().print(*starmap(recommended, advice), "", sep="\n")
         console.show(*named([ranking(rows)], analysis.answers.series, analysis.suspects))
     if limit and rows["excluded"].all():
         raise typer.Exit(1)
@@ -154,9 +152,10 @@ def compare(
     if found.differs:
         console.warn([f"the sweeps differ in {'; '.join(found.differs)}"])
     if json_:
-        console.data({"differs": found.differs, "cases": found.rows})
+        conclusions = [asdict(each) for each in found.conclusions]
+        console.data({"differs": found.differs, "conclusions": conclusions, "cases": found.rows})
     else:
-        console.show(*named([changes(found)], found.rows["series"]))
+        console.show(*named([changes(found)], found.rows["series"], found.suspects))
 
 
 def claims(
@@ -165,7 +164,8 @@ def claims(
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured."""
-    from attnbench.claims.judging import Answer, judge
+    from attnbench.claims.judging import judge
+    from attnbench.render.claims import judged
 
     source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:
@@ -174,19 +174,22 @@ def claims(
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read the claims of {str(file)!r}: {reason}") from error
     analysis = analysed(sweep)
-    rows = [{**claim.texts, **judge(analysis, claim)._asdict()} for claim in known]
+    found = [(claim.texts, judge(analysis, claim)) for claim in known]
     if json_:
-        console.data(rows)
+        console.data([
+            {
+                **texts,
+                "answer": judgement.conclusion.answer,
+                "evidence": judgement.conclusion.reason,
+                "lengths": judgement.conclusion.scope.lengths,
+                "conclusion": asdict(judgement.conclusion),
+                "checks": [*map(asdict, judgement.checks)],
+            }
+            for texts, judgement in found
+        ])  # fmt: skip
         return
-    every = analysis.answers.lengths
-    columns = [
-        *(Column.words(name.title(), name) for name in ("claim", "answer", "evidence")),
-        Column("Measured at", lambda row: words(", ".join(between(row["lengths"], every)))),
-    ]
-    answers = [row["answer"] for row in rows]
-    counts = (f"{answers.count(answer)} {answer}" for answer in Answer if answer in answers)
-    title = f"{len(rows)} claims: {', '.join(counts)}"
-    console.show(table(rows, columns, name="claims", title=title, note=NOTE))
+    rows = [(texts["claim"], one.conclusion, one.deciding) for texts, one in found]
+    console.show(judged(rows))
 
 
 def merge(

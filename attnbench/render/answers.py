@@ -24,7 +24,7 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import DEVICE_TIME, Frame, Row
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.modes import find
-from attnbench.records import PASSES, Outcome
+from attnbench.records import PASSES
 from attnbench.render.cases import outcome_phrase
 from attnbench.render.conclusions import between, faster_at, in_order
 from attnbench.render.cost_tables import (
@@ -40,14 +40,12 @@ from attnbench.render.cost_tables import (
     speedup_cell,
     timed_by,
 )
-from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, number, table, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, cut, number, table, words
 from attnbench.render.names import compared_with, in_full
 from attnbench.render.styles import labels
 
 TITLE = "What the sweep found"
 MOST = 5  # series that a list names
-LONGEST_REASON = 160  # characters
-ENDED_BY = (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED)  # the reason says by what
 HEADINGS: Mapping[Question, str] = MappingProxyType({
     Question.FASTEST: "Fastest",
     Question.SMALLEST_STATE: "Smallest state",
@@ -96,7 +94,8 @@ def _where(conclusion: Conclusion) -> str:
 def _leaders(conclusions: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator[str]:
     """Who leads, and where, of one question and mode: the longest lengths first.
 
-    Lengths with the same answer are told together, and last those with nothing to compare.
+    Lengths with the same answer are told together, and last those with nothing to compare. What is
+    predicted to need more changes no answer, and may differ among them.
     """
     groups: dict[object, list[Conclusion]] = {}
     for one in conclusions:
@@ -134,7 +133,7 @@ def _led(alike: Sequence[Conclusion], names: Mapping[str, str]) -> str:
 
 
 def _compared(alike: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator[str]:
-    """With what the leaders of some lengths were compared, and with what they were not."""
+    """With what the leaders of some lengths were compared, and what was left out there."""
     last = alike[-1]
     if last.answer is not Answer.ALONE and any(one.left_out for one in alike):
         counts = [one.measured for one in alike]
@@ -142,10 +141,31 @@ def _compared(alike: Sequence[Conclusion], names: Mapping[str, str]) -> Iterator
     if last.answer is Answer.WINNER:
         ratio = factor(last.value.point, last.value.low, last.value.high)
         yield f"{names[last.rival]} needs {ratio} as much at {units.count(last.scope.lengths[-1])}"
-    if less := last.expected(Expected.LESS):
-        yield f"{in_order(_few([names[name] for name in less]))} predicted to need less"
+    for expected in (Expected.LESS, Expected.MORE):
+        if predicted := in_order([*_predicted(alike, expected, names)]):
+            yield f"{expected}: {predicted}"
     if unknown := last.expected(Expected.UNKNOWN):
         yield f"not known: {', '.join(_few([names[name] for name in unknown]))}"
+
+
+def _predicted(
+    alike: Sequence[Conclusion], expected: Expected, names: Mapping[str, str]
+) -> Iterator[str]:
+    """`Transformer 3.40×, Linformer 1.20× at 8,192`: what was left out, over the least measured.
+
+    At the longest of these lengths at which it was left out, which is told if there are several.
+    """
+    longest: dict[str, tuple[int, float]] = {}
+    for one in alike:
+        for lost in one.left_out:
+            if lost.expected is expected:
+                longest[lost.series] = one.scope.lengths[-1], lost.over
+    by_length: dict[int, list[str]] = {}
+    for series, (seq_len, over) in longest.items():
+        by_length.setdefault(seq_len, []).append(f"{names[series]} {units.ratio(over)}")
+    for seq_len in sorted(by_length, reverse=True):
+        at = f" at {units.count(seq_len)}" if len(alike) > 1 else ""
+        yield f"{', '.join(_few(by_length[seq_len]))}{at}"
 
 
 def _limits(limits: Iterable[Conclusion], names: Mapping[str, str]) -> Iterator[str]:
@@ -213,17 +233,41 @@ def _notes(analysis: Analysis, front: Front, names: Mapping[str, str]) -> Iterat
         chosen = "" if {*analysis.against} & {*bases} else "; --against chooses another"
         base = compared_with(names, bases, analysis.suspects)
         yield f"Compared with {base}{alike}{chosen}."
-    if front.is_short:
-        yield (
-            f"N = {units.count(front.seq_len)} is the longest length at which all that are compared"
-            " were timed; the last column is the longest length of each."
-        )
+    yield _reach(front)
+    yield from _deciding(analysis, front.mode)
     cases = analysis.cases
     here = cases[(cases["mode"] == front.mode) & (cases["seq_len"] == front.seq_len)]
     if any(here["uncounted"]) and not find(front.mode).steps:
         yield MISSED["uncounted"][1]
     if front is analysis.answers.fronts[-1]:
         yield from filter(None, (PER_PAIR * (analysis.speedups is not None), in_full(names)))
+
+
+def _deciding(analysis: Analysis, mode: str) -> Iterator[str]:
+    """What would decide at which lengths a series is faster than the baseline."""
+    if analysis.speedups is None:
+        return
+    compared = analysis.baselines_by_mode[mode]
+    every = analysis.about(Question.FASTER_FROM, mode, against=compared)
+    options = dict.fromkeys(one.decided_by for one in every if not one.is_known)
+    if told := " or ".join(filter(None, options)):
+        yield f"What is not known may be decided with {told}."
+
+
+def _reach(front: Front) -> str:
+    """Why a mode is compared at this length, in a sentence."""
+    length = units.count(front.seq_len)
+    if front.is_common:
+        one = "the one series that may be ranked"
+        each = f"each of {units.count(front.series)} series" if front.series > 1 else one
+        said = f"N = {length} is the longest length at which {each} was timed"
+    else:
+        said = (
+            f"No length was timed for each of {units.count(front.series)} series; N = {length} is"
+            f" the longest of those at which the most were, {units.count(front.timed)}"
+        )
+    last = "; the last column is the longest length of each" if front.is_short else ""
+    return f"{said}{last}."
 
 
 def _columns(analysis: Analysis, front: Front, rows: Mapping[str, Row]) -> Iterator[Column]:
@@ -285,22 +329,21 @@ def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
             Column("Mechanism", lambda lost: words(lost.series), "series"),
             Column("Mode", lambda lost: words(lost.mode)),
             Column("Lengths", lambda lost: words(", ".join(between(lost.lengths, every)))),
-            Column("Reason", lambda lost: words(_reason(lost))),
+            Column("Reason", _reason),
         ],
         name="not_measured",
         title="Not measured",
-        note="cases.csv has every case, with its reason in full and its predicted cost.",
+        note="The reason is that of the shortest of the lengths; “ …” ends one that is cut."
+        " not_measured.csv has it whole, and cases.csv that of every case, with its predicted"
+        " cost.",
     )
 
 
-def _reason(lost: Unmeasured) -> str:
-    """`budget`; `failed: …` where a reason says more, cut at its end if it is long."""
+def _reason(lost: Unmeasured) -> Cell:
+    """`budget: would exceed …`; a long text is cut at its end, and the value is whole."""
     ended, full = _ended(lost.outcome, lost.cause), clean(lost.reason)
-    if lost.outcome not in ENDED_BY or not full:
-        return ended
-    return (
-        f"{ended}: {full if len(full) <= LONGEST_REASON else full[:LONGEST_REASON].rstrip() + ' …'}"
-    )
+    said = ended if full in ("", ended) else f"{ended}: {full}"
+    return Cell(cut(said), said)
 
 
 def _ended(outcome: str, cause: str) -> str:

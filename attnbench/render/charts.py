@@ -135,7 +135,7 @@ def _look(name: str, label: str, style: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def marker_path(marker: str) -> str:
+def marker_path(marker: Any) -> str:
     """A marker of matplotlib as an SVG path within -1 to 1."""
     from matplotlib.markers import MarkerStyle
 

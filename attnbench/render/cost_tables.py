@@ -15,7 +15,17 @@ from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import Clock, Outcome
 from attnbench.render.cases import outcome_phrase
-from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
+from attnbench.render.grid import (
+    EMPTY,
+    Cell,
+    Column,
+    Table,
+    bounded,
+    clean,
+    number,
+    table,
+    words,
+)
 from attnbench.render.names import compared_with
 from attnbench.render.styles import labels
 
@@ -207,7 +217,7 @@ def measured_or_why(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -
         return cell(row)
     if row is None or row["outcome"] == Outcome.OK:
         return EMPTY
-    return Cell(outcome_phrase(row["outcome"], row["cause"]))
+    return Cell(outcome_phrase(row["outcome"], row["cause"]), reason=clean(str(row["reason"])))
 
 
 def milliseconds(row: Row, scale: float = 1.0) -> Cell:
@@ -239,8 +249,10 @@ def speedup_cell(point: float, low: float, high: float) -> Cell:
 
 
 def factor(point: float, low: float, high: float) -> str:
-    """`1.18× [1.02, 1.36]`; without the interval where it is unknown or says nothing."""
+    """`1.18× [1.02, 1.36]`; without the interval where it is unknown, exact or says nothing."""
     if not (units.has_value(low) and units.has_value(high)) or high > UNCERTAIN * low:
+        return units.ratio(point)
+    if low == high:
         return units.ratio(point)
     return units.interval(units.ratio(point), units.plain(low), units.plain(high))
 

@@ -21,8 +21,9 @@ def table(table: Table, suspects: Mapping[str, str] = MappingProxyType({})) -> b
     Of a sweep with `suspects`, which are not ranked for a reason, by their names, a last column has
     the reason.
 
-    A column of estimates is followed by its bounds, a column of numbers with words in some cells
-    by a column of those. A table across lengths becomes one row for each series and length.
+    A column of estimates is followed by its bounds and by the lengths at which they were measured,
+    a column of numbers with words in some cells by a column of those, and of the reasons behind
+    them. A table across lengths becomes one row for each series and length.
     """
     across, table = table.across, _long(table) if table.across else table
     keys = table.keys or tuple(map(snake_case, table.columns))
@@ -35,6 +36,10 @@ def table(table: Table, suspects: Mapping[str, str] = MappingProxyType({})) -> b
             columns[f"{key}_high"] = [cell.high for cell in cells]
         if (numeric and any(map(_words, cells))) or key == across:
             columns[f"{key}_note"] = [*map(_words, cells)]
+        if any(cell.lengths for cell in cells):
+            columns[f"{key}_lengths"] = [cell.lengths for cell in cells]
+        if key == across or any(cell.reason for cell in cells):
+            columns[f"{key}_reason"] = [cell.reason for cell in cells]
     if suspects and (named := [row_series(table, row) for row in table.rows]):
         reasons = [[suspects[name] for name in own if name in suspects] for own in named]
         columns["suspect"] = ["; ".join(own) for own in reasons]
@@ -55,7 +60,9 @@ def _long(table: Table) -> Table:
 
 
 def _words(cell: Cell) -> str:
-    """The words of a cell that has no number."""
+    """The words of a cell that has no number, in full where they are cut."""
+    if isinstance(cell.value, str):
+        return cell.value
     return "" if cell.is_number or cell.text == NOTHING else cell.text
 
 

@@ -9,6 +9,8 @@ from attnbench.analysis.summary import Row
 from attnbench.metrics import TABLE, TIME
 from attnbench.render.cost_tables import INTERVALS, factor, measured_or_why, milliseconds, timed_by
 from attnbench.render.grid import Cell, Column, Table, bounded, number, quantity, table, words
+from attnbench.render.names import MARK
+from attnbench.render.styles import SUSPECT
 
 
 def title(levels: Sequence[LevelCosts]) -> str:
@@ -20,26 +22,55 @@ def title(levels: Sequence[LevelCosts]) -> str:
 
 
 def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
-    """How much longer the first takes, and by how much at each level."""
-    timed = [level for level in levels if units.has_value(level.ratio)]
+    """Whether the first takes longer at the highest level that timed both, and at each level.
+
+    Every sentence names the forms that ran.
+    """
+    timed = [level for level in levels if level.conclusion.scope.lengths]
     last = timed[-1]
-    ratio = factor(last.ratio, last.low, last.high)
     times = " against ".join(units.seconds(row[TIME]) for row in (last.a, last.b))
-    a, b = last.a["series"], last.b["series"]
-    apart = last.low > 1 or last.high < 1
-    doubt = "" if apart else ", which is not shown to differ"
-    yield f"{a} takes {ratio} the time of {b} at level {last.level}{doubt}: {times}."
-    more = [
-        f"{1e3 * (one.a[TIME] - one.b[TIME]):+.3g} ms at level {_level(one, last)}" for one in timed
-    ]
-    yield f"The difference is {', '.join(more)}."
+    yield f"At level {last.level}, {_compared(last)}: {times}."
+    more = [_apart(one, last) for one in timed]
+    yield f"The difference is {'; '.join(more)}."
+    for one in levels:
+        if one not in timed:
+            decided = one.conclusion.decided_by
+            option = f"; {decided} may decide it" if decided else ""
+            reason = one.conclusion.reason.rstrip(".")
+            yield f"Not known at level {one.level} ({reason}{option})."
+
+
+def _compared(level: LevelCosts) -> str:
+    """`a:eager takes 2.10× [1.90, 2.30] the time of b:eager`, with what makes it doubtful."""
+    conclusion = level.conclusion
+    value = conclusion.value
+    ratio = factor(value.point, value.low, value.high)
+    a, b = (_marked(row) for row in (level.a, level.b))
+    said = f"{a} takes {ratio} the time of {b}"
+    if conclusion.is_known:
+        return said
+    option = f"; {conclusion.decided_by} may decide it" if conclusion.decided_by else ""
+    return f"{said}, which is not known to be a difference ({conclusion.reason}{option})"
+
+
+def _apart(level: LevelCosts, titled: LevelCosts) -> str:
+    """`+1.2 ms at level core`, and whether that is not shown."""
+    doubt = "" if level.conclusion.is_known or level is titled else ", not shown to differ"
+    milliseconds = 1e3 * (level.a[TIME] - level.b[TIME])
+    return f"{milliseconds:+.3g} ms at level {_level(level, titled)}{doubt}"
+
+
+def _marked(row: Row) -> str:
+    """The series of a row, with a dagger if it is suspect."""
+    return f"{row['series']} {SUSPECT}" if row["suspect"] else str(row["series"])
 
 
 def costs(levels: Sequence[LevelCosts]) -> Table:
     """A row for each metric at each level, with both values and the first over the second."""
-    a, b = (levels[-1].a["series"], levels[-1].b["series"])
+    a, b = (_marked(row) for row in (levels[-1].a, levels[-1].b))
     known = [key for key in COUNTS if any(each.cases[key].notna().any() for each in levels)]
-    cases = next(level.cases for level in reversed(levels) if units.has_value(level.ratio))
+    cases = next(level.cases for level in reversed(levels) if level.conclusion.scope.lengths)
+    suspects = f" {MARK}" if any(cases["suspect"]) else ""
     return table(
         [(key, level) for key in (TIME, *known) for level in levels],
         [
@@ -55,7 +86,7 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
         title=f"A {a}, B {b}",
         note=f"Times are {timed_by(cases)}; the two took turns. Core: q, k, v to output; attention:"
         " with projections; model: the classifier of a sweep. FLOPs are matrix products of the"
-        f" forward pass. {INTERVALS}",
+        f" forward pass. {INTERVALS}{suspects}",
         leading=2,
     )
 

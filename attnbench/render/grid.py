@@ -16,7 +16,9 @@ Value = str | int | float | bool | None
 class Cell(NamedTuple):
     """The text shown and its value in full precision; `low` and `high` bound an estimate.
 
-    The `best` of a column are written in bold.
+    The value of a text that was cut is all of it. The `best` of a column are written in bold.
+    `lengths` are those at which an estimate was measured, and `reason` says in full why a number is
+    missing.
     """
 
     text: str
@@ -24,6 +26,8 @@ class Cell(NamedTuple):
     low: float | None = None
     high: float | None = None
     best: bool = False
+    lengths: str = ""
+    reason: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -32,6 +36,7 @@ class Cell(NamedTuple):
 
 
 EMPTY = Cell(units.NOTHING)
+LONGEST = 160  # characters of a reason that a page shows
 BEST = "Bold: the best at each length, and what ties with it."
 
 
@@ -153,6 +158,11 @@ def clean(text: str) -> str:
     return "".join(
         c if c.isprintable() else " " if c in "\t\n\r" else f"\\x{ord(c):02x}" for c in text
     )
+
+
+def cut(text: str) -> str:
+    """The text, or its first `LONGEST` characters and an ellipsis."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
 
 
 def none_if_nan(value: float | None) -> float | None:

@@ -13,13 +13,17 @@ from typing import Any
 
 from attnbench import units
 from attnbench.analysis.conclusions import Answer, Conclusion
-from attnbench.analysis.scaling import CrossoverKind, Tail
+from attnbench.analysis.scaling import CrossoverKind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.metrics import DRAWN, MEMORY
 from attnbench.records import PASSES, CardFacts
-from attnbench.render.conclusions import faster_at
+from attnbench.render.conclusions import between, faster_at, in_order
 from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, table, words
 
+EXPONENTS = (
+    "In brackets stand the lengths at which an exponent was measured, where these are not those of"
+    " the sweep; “~” marks a curve that still bends; “not known”: fewer than four lengths."
+)
 SYMBOLS = "N, n: length; d, D: width; attnbench models NAME explains the others."
 
 
@@ -29,8 +33,11 @@ def printed_costs() -> list[dict[str, str]]:
     return [*csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))]
 
 
-def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
-    """Table 7 of the Fastformer paper, with counted and measured costs; `fits` are of `scaling`."""
+def complexity(cases: Frame, exponents: Sequence[Conclusion], cards: Sequence[CardFacts]) -> Table:
+    """Table 7 of the Fastformer paper, with counted and measured costs.
+
+    `exponents` are the conclusions on them.
+    """
     length, printed = int(cases["seq_len"].max()), {c.mechanism: c.complexity for c in cards}
     longest = cases[cases["seq_len"] == length].drop_duplicates("series").set_index("series")
     # of a module without a card they were counted where it ran
@@ -39,9 +46,12 @@ def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
         parameters=counted["parameters"].last(),
         flops_per_token_at_longest=longest["flops"] / longest["outputs"],
     )
-    swept = fits.drop_duplicates("series").set_index("series")["mechanism"]
+    swept = mechanisms(cases)
     return table(
-        known.reindex(swept.index).assign(mechanism=swept).reset_index().to_dict("records"),
+        known.reindex([*swept])
+        .assign(mechanism=[*swept.values()])
+        .reset_index()
+        .to_dict("records"),
         [
             Column.words("Mechanism", "series"),
             Column("As printed", lambda row: words(printed.get(row["mechanism"], units.NOTHING))),
@@ -51,15 +61,20 @@ def complexity(cases: Frame, fits: Frame, cards: Sequence[CardFacts]) -> Table:
                 "flops_per_token_at_longest",
                 units.flops,
             ),
-            *_exponents(fits),
+            *_exponents(exponents),
         ],
         name="complexity",
         title="Complexity: printed, counted and measured",
-        note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
-        "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "
-        "curve that still bends, – one with fewer than four lengths. FLOPs are of the forward pass "
-        "in the form that was measured. " + SYMBOLS,
+        note=f"Exponents are slopes of log cost per sequence on log N over the straight tail of the"
+        f" curve, with their 95 % confidence interval (time) or range (memory). {EXPONENTS} FLOPs"
+        f" are of the forward pass in the form that was measured. {SYMBOLS}",
     )
+
+
+def mechanisms(cases: Frame) -> dict[str, str]:
+    """The mechanism of each series, in the order of the sweep."""
+    first = cases.drop_duplicates("series")
+    return dict(zip(first["series"], first["mechanism"], strict=True))
 
 
 def crossovers(
@@ -121,45 +136,62 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     return Cell(text if low == high else units.interval(text, *ends), length, low, high)
 
 
-def _exponents(fits: Frame) -> Iterator[Column]:
+def _exponents(exponents: Sequence[Conclusion]) -> Iterator[Column]:
     """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
-    known = {(fit["series"], fit["metric"], fit["mode"]): fit for _, fit in fits.iterrows()}
+    known = {(one.series[0], one.quantity, one.mode): one for one in exponents}
 
-    def fitted(metric: str, mode: str, row: Mapping[str, Any]) -> Cell:
+    def concluded(metric: str, mode: str, row: Mapping[str, Any]) -> Cell:
         return exponent(known.get((row["series"], metric, mode)))
 
     for metric in DRAWN:
-        for mode in dict.fromkeys(fits["mode"]):
+        for mode in dict.fromkeys(one.mode for one in exponents):
             if metric.key != MEMORY or mode in PASSES:
                 heading = f"{metric.name.capitalize()} exponent, {mode}"
-                yield Column(heading, partial(fitted, metric.key, mode))
+                yield Column(heading, partial(concluded, metric.key, mode))
 
 
-def exponent(fit: Row | None) -> Cell:
-    """An exponent with its confidence interval, marked where the curve still bends."""
-    if fit is None or not units.has_value(fit["exponent"]):
+def exponent(conclusion: Conclusion | None) -> Cell:
+    """An exponent with its interval, marked where the curve still bends.
+
+    With the lengths that it holds at, where these are not those of the sweep.
+    """
+    if conclusion is None:
         return EMPTY
-    text, *ends = (units.exponent(fit[name]) for name in ("exponent", "low", "high"))
-    shown = units.interval(text, *ends) if units.has_value(fit["low"]) else text
-    mark = "~" if fit["tail"] == Tail.BENDING else ""
-    return bounded(fit["exponent"], fit["low"], fit["high"])._replace(text=mark + shown)
+    scope, value = conclusion.scope, conclusion.value
+    if conclusion.answer is Answer.NOT_KNOWN:
+        return Cell(str(Answer.NOT_KNOWN))
+    text, *further = (units.exponent(end) for end in (value.point, value.low, value.high))
+    shown = units.interval(text, *further) if units.has_value(value.low) else text
+    mark = "~" if conclusion.answer is Answer.BENDS else ""
+    lengths = in_order(between(scope.lengths, scope.of_sweep))
+    where = "" if scope.lengths == scope.of_sweep else f" ({lengths})"
+    cell = bounded(value.point, value.low, value.high)
+    return cell._replace(text=f"{mark}{shown}{where}", lengths=lengths)
 
 
-def paper_tables(fits: Frame, cards: Sequence[CardFacts]) -> Iterator[Table]:
-    """The printed tables that list mechanisms of the sweep; `fits` comes from `scaling`.
+def paper_tables(
+    cases: Frame, exponents: Sequence[Conclusion], cards: Sequence[CardFacts]
+) -> Iterator[Table]:
+    """The printed tables that list mechanisms of the sweep; `exponents` are conclusions.
 
     A paper's table is shown if its own mechanism was swept, the survey's if any that it lists was.
     """
-    swept = set(fits["mechanism"])
+    series = mechanisms(cases)
+    swept = {*series.values()}
     for name, costs in groupby(printed_costs(), key=lambda cost: cost["table"]):
         shown = [cost for cost in costs if cost["mechanism"] in swept]
         if name.partition("_table")[0] in swept | {"survey"} and shown:
-            yield _paper_table(name, shown, fits, cards)
+            yield _paper_table(name, shown, series, exponents, cards)
 
 
 def _paper_table(
-    name: str, costs: Sequence[Mapping[str, str]], fits: Frame, cards: Sequence[CardFacts]
+    name: str,
+    costs: Sequence[Mapping[str, str]],
+    mechanisms: Mapping[str, str],
+    exponents: Sequence[Conclusion],
+    cards: Sequence[CardFacts],
 ) -> Table:
+    """One printed table: `costs` are its rows, `mechanisms` those of the series of the sweep."""
     papers = {card.mechanism: f" ({card.authors}, {card.year})" for card in cards}
     slips = dict.fromkeys(cost["slip"] for cost in costs if cost["slip"])
     footnotes = {slip: f" ({i})" for i, slip in enumerate(slips, 1)}
@@ -172,7 +204,8 @@ def _paper_table(
             "series": series,
         }
         for cost in costs
-        for series in fits.loc[fits["mechanism"] == cost["mechanism"], "series"].unique()
+        for series, mechanism in mechanisms.items()
+        if mechanism == cost["mechanism"]
     ]
     of_survey = [Column.words("Decode", "decode"), Column.words("Class", "class")]
     return table(
@@ -182,9 +215,10 @@ def _paper_table(
             Column.words("Complexity", "complexity"),
             *(of_survey if any(cost["family"] for cost in costs) else ()),
             Column.words("Measured", "series", "measured"),
-            *_exponents(fits),
+            *_exponents(exponents),
         ],
         name=name,
         title=costs[0]["source"] + ", with measured exponents",
-        note="".join(f"{mark.strip()} {slip} " for slip, mark in footnotes.items()) + SYMBOLS,
+        note="".join(f"{mark.strip()} {slip} " for slip, mark in footnotes.items())
+        + f"{EXPONENTS} {SYMBOLS}",
     )

@@ -118,8 +118,9 @@ def _tables(analysis: Analysis) -> Iterator[Table]:
         for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
             least = analysis.about(question, mode)
             yield cost_tables.measured(cases, mode, TABLE[key], least)
-    yield complexity(cases, analysis.exponents, cards)
-    yield from paper_tables(analysis.exponents, cards)
+    exponents = analysis.about(Question.EXPONENT)
+    yield complexity(cases, exponents, cards)
+    yield from paper_tables(cases, exponents, cards)
     yield crossovers(
         analysis.about(Question.FASTER_FROM), analysis.baselines, cost_tables.per_layer(cases)
     )

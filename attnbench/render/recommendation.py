@@ -11,25 +11,27 @@ from attnbench.render.styles import labels
 
 
 def recommended(conclusion: Conclusion, block: Frame) -> str:
-    """`inference at 4,096: Fastformer of 3 measured; Linformer needs 1.18× [1.02, 1.36] the time.`
+    """`inference at 4,096: Fastformer (of 3 timed); Linformer needs 1.18× [1.02, 1.36] the time.`
 
-    `block` are the rows of `recommend` that the conclusion is about.
+    `block` are the rows of `recommend` that the conclusion is about. What was excluded stands in
+    the table.
     """
     names = labels(block["series"], block.loc[block["suspect"] != "", "series"].to_list())
     leaders = in_order([names[name] for name in conclusion.series])
     match conclusion.answer:
         case Answer.TIE:
-            said = f"{leaders}, of which none is shown to be slower"
+            said = f"{leaders} tie"
         case Answer.ALONE:
-            said = f"{leaders}, the only one that fits and was measured there"
+            said = f"{leaders} alone, of those that may be ranked, was timed there"
         case Answer.NOT_KNOWN if conclusion.series:
             said = f"not known after one round, lowest so far {leaders}"
         case Answer.NOT_KNOWN:
-            said = "nothing that fits was measured"
+            said = "nothing that may be ranked was timed"
         case _:
             value = conclusion.value
             ratio = factor(value.point, value.low, value.high)
-            said = f"{leaders}; {names[conclusion.rival]} needs {ratio} the time"
+            of = f" (of {conclusion.measured} timed)" if len(block) > conclusion.measured else ""
+            said = f"{leaders}{of}; {names[conclusion.rival]} needs {ratio} the time"
     late = block[block["rank"].isna() & (block["excluded"] == "") & (block["predicted_s"] > 0)]
     guesses = (
         late["series"].map(names)
@@ -38,8 +40,12 @@ def recommended(conclusion: Conclusion, block: Frame) -> str:
     )
     if few := units.few(guesses):
         said += f"; not measured, but predicted: {few}"
-    if unknown := conclusion.expected(Expected.UNKNOWN):
+    guessed = {*late["series"]}
+    unknown = [name for name in conclusion.expected(Expected.UNKNOWN) if name not in guessed]
+    if unknown:
         said += f"; not known: {units.few(names[name] for name in unknown)}"
+    if conclusion.decided_by and conclusion.answer is Answer.NOT_KNOWN:
+        said += f"; {conclusion.decided_by} may decide it"
     where = ", ".join(filter(None, (conclusion.mode, conclusion.scope.sizes)))
     return f"{where} at {units.count(block['seq_len'].iloc[0])}: {said}."
 

@@ -20,7 +20,12 @@ HUES = ("#C14A00", "#000000", "#0A599D", "#40975F", "#BE75A1", "#EAA20F", "#53BC
 OWN = 2  # hues of the strongest alone, which later cycles leave out
 SHADES = (0.0, 0.42, 0.6, 0.22)  # how far towards black in each cycle of hues
 MARKERS = "osD^vPX<>ph*8dH"
-DAGGER = r"$\dagger$"
+# corners of a dagger, as text that is a marker would be set without mathematics
+DAGGER = (
+    *((-0.12, 1.0), (0.12, 1.0), (0.12, 0.52), (0.6, 0.52), (0.6, 0.24), (0.12, 0.24)),
+    *((0.12, -1.0), (-0.12, -1.0), (-0.12, 0.24), (-0.6, 0.24), (-0.6, 0.52), (-0.12, 0.52)),
+    (-0.12, 1.0),
+)
 FILLS = (0.0, 0.6, 0.3, 0.75, 0.45)  # how far towards white, inside the markers of each form
 # solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
 STROKES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 2, 2, 2, 2, 2)))

@@ -11,6 +11,7 @@ from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Mode, Outcome, Part, Run
+from attnbench.render.answers import answer
 from tests import sweeps
 from tests.sweeps import altered, lost, sweep
 
@@ -205,14 +206,43 @@ def test_a_front_is_short_where_most_series_went_more_than_four_times_as_far(rea
     assert (front.seq_len, front.is_short) == (reached, short)
 
 
-def test_a_slower_form_of_the_same_function_does_not_hold_the_table_back():
+def test_the_common_front_is_that_of_all_series_also_of_several_forms():
     def end(case):
         gone = case.form == "eager" and case.mechanism == "transformer"
         return skipped(case) if gone and case.workload.seq_len > 128 else None
 
     series = ("transformer:eager", "transformer:sdpa", "fastformer")
-    assert analyse(sweep(series, lengths=SHORT, end=end)).answers.seq_len == 2048
-    assert analyse(sweep(series[::2], lengths=SHORT, end=end)).answers.seq_len == 128
+    found = analyse(sweep(series, lengths=SHORT, end=end))
+    assert found.answers.seq_len == 128
+    assert found.answers.front("inference").is_common
+    note = answer(found)[0].note
+    assert "N = 128 is the longest length at which each of 3 series was timed; the last" in note
+    assert analyse(sweep(series[1:], lengths=SHORT, end=end)).answers.seq_len == 2048
+
+
+def test_where_no_length_is_common_the_note_says_how_many_series_were_timed():
+    def end(case):
+        short = case.workload.seq_len < 2048
+        return skipped(case) if short == (case.mechanism == "linformer") else None
+
+    found = analyse(sweep(("fastformer", "linformer", "transformer"), lengths=SHORT, end=end))
+    front = found.answers.front("training")
+    assert (front.timed, front.series, front.is_common) == (2, 3, False)
+    said = f"No length was timed for each of 3 series; N = {front.seq_len} is the longest of those"
+    assert f"{said} at which the most were, 2" in answer(found)[0].note
+
+
+def test_a_suspect_does_not_hold_the_common_front_back():
+    def end(case):
+        gone = case.mechanism == "fastformer" and case.workload.seq_len > 128
+        return skipped(case) if gone else None
+
+    whole = sweep(("fastformer", "linformer", "transformer"), lengths=SHORT, end=end)
+    assert analyse(whole).answers.seq_len == 128
+    keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
+    note = {"suspect": "ignored tokens of its input"}
+    fake = altered(whole, lambda run: replace(run, notes=note) if run.case in keys else run)
+    assert analyse(fake).answers.seq_len == 2048
 
 
 def test_the_least_memory_ties_within_the_tolerance_of_peaks():

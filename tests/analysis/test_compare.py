@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from attnbench.analysis.compare import compare
+from attnbench.analysis.conclusions import Answer
 from attnbench.analysis.report import analyse
-from attnbench.records import Cause, Outcome, Part, Run, Sweep
+from attnbench.records import Cause, Mode, Outcome, Part, Run, Sweep
 from attnbench.render.comparison import changes
+from attnbench.render.names import named
+from attnbench.render.styles import SUSPECT
 from attnbench.statistics.verdict import Verdict
-from tests.sweeps import changed, decoded, environment, sweep
+from tests.sweeps import altered, changed, decoded, environment, lost, sweep
 
 QUIET = sweep(restart=0.005, noise=0.002)
 
@@ -31,7 +34,8 @@ def test_a_quiet_sweep_is_the_same_as_itself():
     assert set(found.rows["verdict"]) == {"same"}
     table = changes(found)
     assert table.rows == ()
-    assert "Time: 57 same." in table.note
+    both = "both sweeps have it in training at 128 to 65,536 and inference at 128 to 65,536"
+    assert f"Time: 57 same; {both}." in table.note
 
 
 def test_only_what_became_slower_is_called_slower_in_one_row_for_its_lengths():
@@ -44,6 +48,48 @@ def test_only_what_became_slower_is_called_slower_in_one_row_for_its_lengths():
         ["fastformer:eager", mode, "128 to 65,536", "time"] for mode in ("training", "inference")
     ]
     assert all(row[4].low < 1.5 < row[4].high and row[5].text == "slower" for row in rows)
+
+
+def test_conclusions_have_the_lengths_at_which_both_measured_and_what_would_decide_the_rest():
+    def end(case):
+        late = case.mechanism == "fastformer" and case.workload.seq_len > 512
+        return lost(case, cause=Cause.BUDGET, reason="over the budget") if late else None
+
+    few = {"series": ("fastformer", "linformer"), "lengths": (128, 512, 2048)}
+    quiet = {"restart": 0.005, "noise": 0.002, "modes": (Mode.TRAINING,), **few}
+    second = changed(sweep(**quiet, seed=2, end=end), "fastformer", 1.5)
+    found = compared(sweep(**quiet), second)
+    times = {
+        (one.series, str(one.answer)): one for one in found.conclusions if one.quantity == "time_s"
+    }
+    slower = times[("fastformer:eager",), "costs more"]
+    assert (slower.scope.lengths, slower.missing) == ((128, 512), ())
+    assert slower.scope.of_sweep == (128, 512, 2048)
+    missing = times[("fastformer:eager",), "not known"]
+    assert (missing.scope.lengths, missing.missing) == ((), (2048,))
+    assert (missing.reason, missing.decided_by) == ("second: budget", "--budget 10m")
+    note = changes(found).note
+    assert "both sweeps have it in training at 128 to 2,048." in note
+    (unsure,) = [
+        one
+        for one in compared(sweep(**quiet, rounds=1), sweep(**quiet, rounds=1, seed=2)).conclusions
+        if one.quantity == "time_s" and one.series == ("linformer:eager",)
+    ]
+    assert (unsure.answer, unsure.decided_by) == (Answer.NOT_KNOWN, "--budget 10m")
+
+
+def test_a_suspect_is_marked_and_comes_last():
+    def faked(whole):
+        keys = {line.case.key for line in whole.plan if line.case.mechanism == "fastformer"}
+        note = {"suspect": "ignored tokens of its input"}
+        return altered(whole, lambda run: replace(run, notes=note) if run.case in keys else run)
+
+    second = changed(changed(QUIET, "fastformer", 3.0), "linformer", 1.5)
+    found = compared(QUIET, faked(second))
+    assert found.suspects == {"fastformer:eager"}
+    (table,) = named([changes(found)], found.rows["series"], found.suspects)
+    names = [row[0].text for row in table.rows]
+    assert names == [*["Linformer"] * 2, *[f"Fastformer {SUSPECT}"] * 2]
 
 
 def test_noise_alone_raises_few_false_alarms():

@@ -12,7 +12,6 @@ from attnbench.analysis.conclusions import (
     Answer,
     Basis,
     Expected,
-    LeftOut,
     Question,
     Scope,
     about,
@@ -190,17 +189,22 @@ def test_a_winner_among_survivors_is_called_one():
         ("linformer:eager",),
         2,
     )
-    assert longest.left_out == (LeftOut(series="fastformer:eager", expected=Expected.LESS),)
+    (lost,) = longest.left_out
+    assert (lost.series, lost.expected) == ("fastformer:eager", Expected.LESS)
+    assert lost.over == pytest.approx(1.1 / 1.5, rel=0.05)
     assert longest.decided_by == "--budget 10m"
     said = sentences(analyse(whole))["Fastest in inference"]
     assert "(of 2 measured; Transformer needs" in said
-    assert "Fastformer predicted to need less)" in said
+    assert re.search(r"; predicted to need less: Fastformer 0\.7\d+× at 8,192\)", said)
 
 
-def test_one_that_is_measured_alone_wins_nothing():
+def test_one_that_is_measured_alone_wins_nothing_and_what_was_left_out_is_named():
     whole = sweep(("fastformer", "transformer"), **QUIET, end=until("transformer", 512))
     *_, longest = conclude(whole, Question.FASTEST)
     assert (longest.answer, longest.best) == (Answer.ALONE, ())
+    said = sentences(analyse(whole))["Fastest in inference"]
+    alone = r"Fastformer alone was measured at 2,048 to 8,192"
+    assert re.search(rf"{alone} \(predicted to need more: Transformer \d.*× at 8,192\)", said)
     tables = {table.name: table for table in report_tables(analyse(whole))}
     for name in ("latency_inference", "memory_inference"):
         bold = [[cell.best for cell in row[1:]] for row in tables[name].rows]

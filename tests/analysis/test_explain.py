@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench.analysis.conclusions import Answer
 from attnbench.analysis.explain import by_level
 from attnbench.errors import CannotRun
 from attnbench.records import Level, Mode, Outcome
 from attnbench.render.explain import costs, sentences, title
+from attnbench.render.styles import SUSPECT
 from tests.sweeps import altered, sweep
 
 PAIR = ("transformer", "fastformer")
@@ -36,10 +38,10 @@ def test_each_level_has_its_ratio_and_counts_in_a_paragraph_and_a_table(levels):
         assert each.low < each.ratio < each.high
         assert each.ratio == pytest.approx(truth, rel=0.1)
     first, second = sentences(levels)
-    assert first.startswith("transformer:eager takes 2.")
-    assert "the time of fastformer:eager at level model: " in first
+    assert first.startswith("At level model, transformer:eager takes 2.")
+    assert "] the time of fastformer:eager: " in first
     assert second.startswith("The difference is +")
-    assert " ms at level core, +" in second
+    assert " ms at level core; +" in second
     assert title(levels) == "B = 8, N = 1,024, D = 256, H = 16; inference, float32, cpu"
     table = costs(levels)
     kinds = [(row[0].text, row[1].text) for row in table.rows]
@@ -56,7 +58,15 @@ def test_a_level_that_one_did_not_reach_is_left_out_of_the_paragraph():
     gone = replace(lost.runs[0], case=key, outcome=Outcome.OOM, samples=())
     lost = replace(lost, runs=(gone, *(run for run in lost.runs if run.case != key)))
     found = by_level([at(Level.CORE), at(Level.ATTENTION), lost])
-    assert "at level attention: " in next(sentences(found))
+    first, _, lost_at = sentences(found)
+    assert first.startswith("At level attention, ")
+    assert lost_at == "Not known at level model (transformer:eager: no reason given)."
+    assert [each.conclusion.answer for each in found] == [
+        Answer.COSTS_MORE,
+        Answer.COSTS_MORE,
+        Answer.NOT_KNOWN,
+    ]
+    assert [each.conclusion.scope.lengths for each in found] == [(1024,), (1024,), ()]
     assert costs(found).rows[2][2].text == "out of memory"
     assert costs(found).rows[2][4].text == "–"
     with pytest.raises(CannotRun, match="no level timed both: transformer:eager: no room"):
@@ -76,3 +86,33 @@ def test_a_level_names_the_form_that_ran_where_it_is_not_the_titled_one(levels):
         "at level core (fastformer:eager-of-cores)"
         in [*sentences([replace(core, a=other), *others])][1]
     )
+
+
+def test_no_difference_is_claimed_that_was_not_shown():
+    """The same mechanism twice as far apart as its processes vary; and one round of two."""
+    alike = by_level([pair(("linformer", "linear_transformer"), restart=0.2, noise=0.1)])
+    (known,) = [each.conclusion for each in alike]
+    assert (known.answer, known.decided_by) == (Answer.NOT_KNOWN, "--budget 10m")
+    first = next(sentences(alike))
+    said = "which is not known to be a difference (the interval contains 1; --budget 10m may"
+    assert said in first
+    (once,) = by_level([pair(PAIR, rounds=1)])
+    assert once.conclusion.answer is Answer.NOT_KNOWN
+    assert "one round has no interval" in next(sentences([once]))
+
+
+def pair(series, **changes):
+    return sweep(series, lengths=(1024,), modes=(Mode.INFERENCE,), **changes)
+
+
+def test_what_is_suspect_is_marked_and_not_called_faster():
+    whole = pair(PAIR)
+    keys = {one.case.key for one in whole.plan if one.case.mechanism == "fastformer"}
+    note = {"suspect": "ignored tokens of its input"}
+    fake = altered(whole, lambda run: replace(run, notes=note) if run.case in keys else run)
+    (found,) = by_level([fake])
+    assert found.conclusion.answer is Answer.NOT_KNOWN
+    first = next(sentences([found]))
+    assert f"the time of fastformer:eager {SUSPECT}, which is not known to be" in first
+    assert "fastformer:eager ignored tokens of its input" in first
+    assert costs([found]).title.endswith(f"B fastformer:eager {SUSPECT}")

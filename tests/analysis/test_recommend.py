@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnbench.analysis.recommend import recommend, recommendations
+from attnbench import units
+from attnbench.analysis.conclusions import Answer, Basis
+from attnbench.analysis.recommend import fitting, recommend, recommendations
 from attnbench.analysis.report import analyse
 from attnbench.analysis.summary import summary
 from attnbench.analysis.suspects import SHOWS_LAUNCHES
@@ -76,7 +78,8 @@ def test_memory_limits_the_choice():
     found = advised(whole, 2048, limit).set_index("series")
     assert set(found.index) == set(everything.index), "shown, not dropped"
     assert found.index[-1] == "transformer:eager"
-    assert found["excluded"].iloc[-1].startswith("not known to fit into ")
+    needs = f"needs {units.size(limit + 1)}, over {units.size(limit)}"
+    assert found["excluded"].iloc[-1] == needs
     assert found["time_s"].iloc[-1] == everything.loc["transformer:eager", "time_s"]
     assert found["rank"].isna().tolist() == [False, False, True]
     assert set(advised(whole, 2048, limit + 1)["excluded"]) == {""}
@@ -119,14 +122,14 @@ def test_where_nothing_was_measured_it_says_so_and_what_is_predicted():
     whole = ended("fastformer", "linformer", "transformer")
     found = advised(whole, LONGEST)
     assert found["rank"].isna().all()
-    said = "inference at 65,536: nothing that fits was measured; not measured, but predicted: Fast"
+    said = "inference at 65,536: nothing that may be ranked was timed; not measured, but predict"
     assert text(whole, LONGEST).startswith(said)
     largest = found["allocated_peak_bytes"].max()
     _, fitting = text(whole, LONGEST, largest - 1).split("predicted: ")
     assert "Fastformer " in fitting
     assert "Transformer" not in fitting
     nothing = text(whole, LONGEST, 1.0)
-    assert nothing == "inference at 65,536: nothing that fits was measured."
+    assert nothing == "inference at 65,536: nothing that may be ranked was timed."
     table = ranking(found)
     times = [row[table.columns.index("Time, ms")] for row in table.rows]
     assert all(time.value > 0 and time.text.endswith(" predicted") for time in times)
@@ -141,7 +144,35 @@ def test_what_was_not_measured_and_may_be_faster_is_named_beside_what_was():
     assert found["rank"].isna().tolist() == [False, True]
     assert list(found["excluded"]) == ["", ""]
     said = (
-        "inference at 65,536: Linformer, the only one that fits and was measured there; not"
+        "inference at 65,536: Linformer alone, of those that may be ranked, was timed there; not"
         " measured, but predicted: Fastformer "
     )
     assert text(whole, LONGEST).startswith(said)
+
+
+def test_whether_a_series_fits_is_known_from_a_peak_that_was_measured_in_full():
+    """A peak that misses memory outside of torch can only show that a series is too large."""
+
+    def end(case):
+        gone = case.mechanism == "linformer"
+        return lost(case, cause=Cause.BUDGET, reason="late") if gone else None
+
+    whole = sweep(("transformer", "fastformer", "linformer"), **QUIET, end=end)
+    keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
+    notes = {"uncounted": "what numpy allocated"}
+    missed = analyse(
+        altered(whole, lambda run: replace(run, notes=notes) if run.case in keys else run)
+    )
+    found = {one.series[0]: one for one in fitting(missed, 2048, 1e12)}
+    assert [(one.answer, one.basis, one.scope.lengths) for one in found.values()] == [
+        (Answer.FITS, Basis.COUNTED, (2048,)),
+        (Answer.NOT_KNOWN, Basis.COUNTED, (2048,)),
+        (Answer.FITS, Basis.PREDICTED, ()),
+    ]
+    unknown = found["fastformer:eager"].reason
+    assert unknown.endswith(": its peak misses what numpy allocated")
+    assert found["linformer:eager"].decided_by == "--budget 10m"
+    assert {one.answer for one in fitting(missed, 2048, 1.0)} == {Answer.TOO_LARGE}
+    reasons = {one.series[0]: one.reason for one in fitting(missed, 2048, 1.0)}
+    assert reasons["linformer:eager"].startswith("predicted to need ")
+    assert reasons["transformer:eager"].startswith("needs ")

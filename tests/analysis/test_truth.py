@@ -3,6 +3,7 @@
 `python -m tests.benchmarks.truth` does it with thousands of worlds.
 """
 
+import math
 from functools import cache
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from attnbench.analysis import concluding, summary
 from attnbench.analysis.conclusions import Conclusion, Scope
 from attnbench.analysis.report import Analysis
+from attnbench.claims import judging
 from tests.benchmarks.truth import Judge, baselines_wrong
 from tests.run.worlds import drawn, measured
 
 WORLDS = range(16)
+SUSPECTED = tuple(seed for seed in WORLDS if any(n.suspect for n in drawn(seed).natures))[:3]
 
 
 @cache
@@ -38,6 +41,26 @@ def test_no_conclusion_says_more_than_was_measured_and_few_answers_are_false():
     answered = [true for true in truths if true is not None]
     assert len(answered) > 300
     assert answered.count(False) <= 0.05 * len(answered)
+
+
+def test_what_verbs_say_of_stored_sweeps_is_true_too():
+    verdicts = [v for seed in WORLDS[:6] for v in Judge(*swept(seed)).of_verbs()]
+    assert [text for verdict in verdicts for text in verdict.wrong] == []
+    answered = [verdict.true for verdict in verdicts if verdict.true is not None]
+    assert {"claim", "change", "difference", "fits"} <= {str(v.question) for v in verdicts}
+    assert len(answered) > 40
+    assert answered.count(False) <= 0.05 * len(answered)
+
+
+def test_wrong_rules_of_verbs_are_found(monkeypatch):
+    """Claims are held against B over A; and suspects are ranked and judged."""
+    monkeypatch.setattr(judging, "exp", lambda log: math.exp(-log))
+    monkeypatch.setattr(summary, "suspects", lambda runs, names, too_fast: {})
+    verdicts = [v for seed in SUSPECTED for v in Judge(*swept(seed)).of_verbs()]
+    wrong = {text for verdict in verdicts for text in verdict.wrong}
+    assert {"ranks a suspect", "judges a suspect"} <= wrong
+    judged = [v.true for v in verdicts if v.question == "claim" and v.true is not None]
+    assert judged.count(False) > 0.05 * len(judged)
 
 
 @pytest.mark.parametrize(

@@ -159,12 +159,20 @@ def test_where_one_series_is_faster_than_another_is_a_frame():
     assert "Compared with Linformer" in sweep.answer(against="linformer")
 
 
-def test_exponents_are_a_frame_of_costs():
-    found = attnbench.load(FIG2).exponents().set_index(["series", "mode", "metric"])
-    row = found.loc[("transformer:sdpa", "training", "allocated_peak_bytes")]
-    assert row["exponent"] == pytest.approx(1.0, abs=0.01)
-    assert row["low"] <= row["exponent"] <= row["high"]
-    assert (row["from_len"], row["to_len"], row["tail"]) == (128, 8192, "straight")
+def test_conclusions_and_exponents_are_frames_with_their_scopes():
+    sweep = attnbench.load(FIG2)
+    every, some = sweep.conclusions(), sweep.exponents()
+    assert {*some["question"]} == {"exponent"}
+    assert {"fastest", "faster from", "limit of length"} <= {*every["question"]}
+    chosen = some[(some["mode"] == "training") & (some["quantity"] == "time_s")]
+    by_series = {names[0]: row for names, row in zip(chosen["series"], chosen.iloc, strict=True)}
+    row = by_series["transformer:sdpa"]
+    assert row["low"] < row["value"] < row["high"]
+    assert row["lengths"][-1] == 8192
+    assert row["of_sweep"][-1] == 65_536
+    lost = every[(every["question"] == "fastest") & (every["mode"] == "training")].iloc[-1]
+    assert "transformer:sdpa" in lost["left_out"]
+    assert lost["decided_by"].startswith("--")
 
 
 def test_a_class_in_place_of_a_name_is_answered_with_the_way_out():

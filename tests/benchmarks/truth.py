@@ -15,6 +15,12 @@ was left out, ranks no suspect, and compares with a series that was timed. An an
 interval* may be false in 5 % of cases: that a series is the fastest, faster from or up to a length,
 at all lengths or at none, and the exponent of a cost. *Always* and *never* are held against all
 lengths of the sweep, also those between measured ones.
+
+So are the conclusions of the verbs that read sweeps: what `recommend` ranks at the middle length
+and what fits into 64 MiB; claims on two series by `claims`; what `compare` says of a second sweep
+of the same world, in which the first series takes as long, 1.6 times or half as long; and whether
+the first takes longer than the last by `explain`. Their sentences and cells may not say *all*,
+*never*, *always*, *only*, *none* or *every*.
 """
 
 import argparse
@@ -22,6 +28,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -31,6 +38,7 @@ from attnbench.analysis.report import analyse
 from attnbench.metrics import MEMORY, TIME
 from attnbench.records import Mode, Outcome, Part
 from tests.benchmarks.header import begin
+from tests.benchmarks.truth_of_verbs import said
 from tests.run.worlds import MEMORY_BYTES, TOKENS, drawn, measured
 
 BUDGETS = (60.0, 300.0, 1200.0)  # upper ends of the columns of the page, in seconds
@@ -51,7 +59,7 @@ class Verdict:
     `true` is None for an answer that leaves the question open.
     """
 
-    question: Question
+    question: str
     answer: Answer
     wrong: tuple[str, ...]
     true: bool | None
@@ -84,6 +92,14 @@ class Judge:
         for conclusion in self.analysis.conclusions:
             wrong = tuple(self.wrong(conclusion))
             yield Verdict(conclusion.question, conclusion.answer, wrong, self.true(conclusion))
+
+    def of_verbs(self) -> Iterator[Verdict]:
+        """The verdict on each conclusion of the verbs that read stored sweeps."""
+        for one in said(self):
+            question = one.conclusion.question
+            if question is Question.FASTEST:
+                question = f"{question}, recommended"
+            yield Verdict(question, one.conclusion.answer, one.wrong, one.true)
 
     def suspects(self):
         """The series that were found suspect by the time that the sweep ended."""
@@ -233,8 +249,12 @@ def main():
     begin(
         "Conclusions and the truth", __doc__, "python -m tests.benchmarks.truth", "numpy", "scipy"
     )
-    held, wrong, by_budget = tally(range(asked.first, asked.first + asked.worlds))
-    print(f"{asked.worlds:,} worlds, {sum(held.values()):,} conclusions.\n")
+    tell(asked.worlds, *tally(range(asked.first, asked.first + asked.worlds)))
+
+
+def tell(worlds, held, wrong, by_budget):
+    """Print the tables of the page from the numbers of `tally`."""
+    print(f"{worlds:,} worlds, {sum(held.values()):,} conclusions.\n")
     print(f"Logical parts that are false: {sum(wrong.values())}.")
     for reason, count in wrong.most_common():
         print(f"- {reason}: {count}")
@@ -267,7 +287,7 @@ def tally(seeds):
         judge = Judge(world, measured(world))
         budget = next(most for most in BUDGETS if world.budget_s <= most + 1)
         wrong.update(baselines_wrong(judge))
-        for verdict in judge.verdicts():
+        for verdict in chain(judge.verdicts(), judge.of_verbs()):
             held[str(verdict.question), str(verdict.answer), verdict.true] += 1
             wrong.update(f"{verdict.question}: {text}" for text in verdict.wrong)
             open_ = verdict.answer is Answer.NOT_KNOWN

@@ -126,6 +126,8 @@ def test_what_differs_between_the_machines_and_the_warnings_of_both_are_said(fol
     assert "warning: the sweeps differ in threads: " in done.stderr
     assert f"warning: {other}: the machine was busy: load 9.5" in done.stderr
     assert "time_s" in {row["metric"] for row in found["cases"]}
+    assert {one["question"] for one in found["conclusions"]} == {"change"}
+    assert all(one["scope"]["lengths"] or one["missing"] for one in found["conclusions"])
     assert {type(row["seq_len"]) for row in found["cases"]} == {int}
     assert "\nnone\n" in here("compare", DATA, other).stdout
 
@@ -154,16 +156,25 @@ def test_each_mode_is_answered_in_a_sentence_above_one_table():
 
 def test_what_ran_out_of_memory_or_would_is_said():
     done = recommended("--length", "8k")
-    assert "training at 8,192: Fastformer, the only one that fits and was measured" in done.stdout
+    assert "training at 8,192: Fastformer alone, of those that may be ranked, was" in done.stdout
     assert "can't allocate memory" in done.stdout
     done = recommended("--length", "512", "--memory", "1MiB", code=1)
-    assert "training at 512: nothing that fits was measured." in done.stdout
-    assert "not known to fit into 1.000 MiB" in done.stdout
+    assert "training at 512: nothing that may be ranked was timed." in done.stdout
+    assert "MiB, over 1.000 MiB" in done.stdout
     assert "are of one case, not of a whole language model" in done.stdout
 
 
 def test_a_ranking_in_json_has_the_numbers():
-    rows = json.loads(recommended("--length", "512", "--json").stdout)
+    found = json.loads(recommended("--length", "512", "--memory", "1GiB", "--json").stdout)
+    rows, conclusions = found["cases"], found["conclusions"]
+    questions = [one["question"] for one in conclusions]
+    assert questions == ["fastest"] * 2 + ["fits"] * 4
+    first = conclusions[0]
+    assert (first["answer"], first["basis"], first["scope"]["lengths"]) == (
+        "winner",
+        "measured",
+        [512],
+    )
     assert {row["seq_len"] for row in rows} == {512}
     ranks = [(row["series"], row["rank"]) for row in rows if row["mode"] == "inference"]
     assert ranks == [("fastformer:eager", 1), ("transformer:eager", 2)]

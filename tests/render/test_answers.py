@@ -12,6 +12,7 @@ from attnbench.analysis.conclusions import Question, about
 from attnbench.analysis.recommend import recommend, recommendations
 from attnbench.analysis.report import analyse
 from attnbench.records import Cause, Outcome, Part, Sample
+from attnbench.render import delimited, latex
 from attnbench.render.answers import answer, not_measured, sentences
 from attnbench.render.conclusions import between
 from attnbench.render.cost_tables import factor
@@ -182,9 +183,9 @@ def test_limits_and_reasons_are_short():
     assert found["Limits of length"] == "Transformer at 32,768 in training (out of memory)."
     assert found["Not measured"] == "3 of 40 cases (2 budget, 1 out of memory)."
     assert missing(whole) == [
-        ["Transformer", "training", "32,768", "out of memory"],
-        ["Transformer", "training", "65,536", "budget"],
-        ["Transformer", "inference", "65,536", "budget"],
+        ["Transformer", "training", "32,768", "out of memory: can't allocate memory: 48.0 GiB"],
+        ["Transformer", "training", "65,536", "budget: over the budget: predicted 370 s"],
+        ["Transformer", "inference", "65,536", "budget: over the budget: predicted 370 s"],
     ]
 
 
@@ -199,7 +200,7 @@ def test_what_ran_out_of_memory_and_what_was_then_not_tried_is_one_limit():
     whole = sweep(("fastformer",), **QUIET | {"end": end})
     ends = (f"Fastformer at 512 in {mode} (out of memory)" for mode in ("training", "inference"))
     assert text(whole)["Limits of length"] == "; ".join(ends) + "."
-    assert {(*row[2:],) for row in missing(whole)} == {("512 to 2,048", "out of memory")}
+    assert {(*row[2:],) for row in missing(whole)} == {("512 to 2,048", "out of memory: no")}
 
 
 def test_a_failure_is_told_with_its_reason():
@@ -217,8 +218,17 @@ def test_a_long_reason_is_cut_at_its_end():
     def end(case):
         return lost(case, Outcome.FAILED, reason=reason) if case.workload.seq_len == 512 else None
 
-    (row, _) = missing(sweep(("fastformer",), **QUIET | {"end": end}))
-    assert row[3] == f"failed: {reason[:160]} …"
+    whole = sweep(("fastformer",), **QUIET | {"end": end})
+    (row, _) = missing(whole)
+    assert row[3] == f"failed: {reason}"[:160] + " …"
+    analysis = analyse(whole)
+    tables = {table.name: table for table in report_tables(analysis)}
+    assert f"failed: {reason}\n" in delimited.table(tables["not_measured"]).decode()
+    assert f"failed,{reason}\n" in delimited.table(tables["latency_training"]).decode()
+    written = latex.table(tables["latency_training"])
+    assert r"failed\textsuperscript{1}" in written
+    assert r"\textsuperscript{1}RuntimeError: mat1 and mat2" in written
+    assert written.rstrip().endswith(r"x \ldots{}; cases.csv has each in full.\par}")
 
 
 def test_the_answer_says_how_much_slower_and_from_where_on_faster():

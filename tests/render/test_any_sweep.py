@@ -34,10 +34,20 @@ from tests.sweeps import environment, planned, seconds, sweep
 
 OWN, STACK = "mine.py:Mean", "stack(2*fastformer+transformer)"
 SERIES = (("fastformer", "eager"), ("transformer", "eager"), ("transformer", "sdpa"),
-          (OWN, "eager"), (STACK, "eager"))  # fmt: skip
+          (OWN, "eager"), (STACK, "eager"), ("linformer", "eager"), ("performer", "eager"),
+          ("mine.py:Half", "eager"))  # fmt: skip
 LENGTHS = (1, 128, 512, 1000, 2048, 16_384)
 VALUES = tuple(row.key for row in ROWS if row.key not in (TIME, "token_s", "tokens_per_s"))
-NOTES = ("departs", "package", "changed", "number_types", "attention_kernel", "arithmetic")
+NOTES = (
+    "departs",
+    "suspect",
+    "uncounted",
+    "package",
+    "changed",
+    "number_types",
+    "attention_kernel",
+    "arithmetic",
+)
 ENDS = (*((Outcome.SKIPPED, cause) for cause in Cause), *((o, None) for o in Outcome))
 
 
@@ -82,9 +92,10 @@ def sweeps(draw):
     modes = draw(st.lists(st.sampled_from(Mode), min_size=1, unique=True))
     if level is not Level.ATTENTION:
         modes = [mode for mode in modes if mode is not Mode.DECODE] or [Mode.INFERENCE]
-    chosen = draw(st.lists(st.sampled_from(SERIES), min_size=1, max_size=4, unique=True))
+    chosen = draw(st.lists(st.sampled_from(SERIES), min_size=1, max_size=8, unique=True))
     lengths = sorted(draw(st.sets(st.sampled_from(LENGTHS), min_size=1, max_size=5)))
     causal, shell = draw(st.booleans()), Shell() if level is Level.MODEL else None
+    step = draw(st.sampled_from([1, 1, min(lengths)]))
     plan, runs = [], []
     for mechanism, form in chosen:
         for mode in modes:
@@ -92,7 +103,7 @@ def sweeps(draw):
                 batch = 1 if mode is Mode.DECODE else max(1, 8192 // n)
                 size = Workload(
                     batch=batch, seq_len=n, level=level, mode=mode, shell=shell,
-                    causal=causal or mode is Mode.DECODE,
+                    causal=causal or mode is Mode.DECODE, step=step if mode is Mode.DECODE else 1,
                 )  # fmt: skip
                 line = planned(Case(mechanism=mechanism, form=form, workload=size))
                 if mechanism == STACK:

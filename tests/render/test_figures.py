@@ -1,6 +1,7 @@
 """Figures: texts that overlap nothing and stay on the page, legends in the order of curves."""
 
 import ast
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -8,18 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from matplotlib.markers import CARETUP
+from matplotlib.markers import CARETUP, MarkerStyle
 from matplotlib.text import Text
 
 from attnbench.analysis.summary import summary
 from attnbench.metrics import TABLE
 from attnbench.records import Cause, Mode, Outcome, Sample
 from attnbench.render import styles
+from attnbench.render.charts import marker_path
 from attnbench.render.cost_tables import latency
-from attnbench.render.figures import DPI, WIDTH, cost_figure, decode_figure
+from attnbench.render.figures import DPI, WIDTH, cost_figure, decode_figure, styled
 from attnbench.store.journal import load
 from tests.store.recorded import OPTIONS
-from tests.sweeps import lost, on_gpu, sweep
+from tests.sweeps import altered, lost, on_gpu, sweep
 
 # sweeps of one's own have names of digits
 STORED = sorted(path.parent for path in Path("reports").glob("[!0-9]*/sweep.jsonl"))
@@ -231,3 +233,21 @@ def test_titles_axes_and_notes_say_what_time_is(whole, title, axis, below):
     assert below in text
     assert ("one core" in text, "threads" in text) == ("core" in below, "threads" in below)
     assert "core" not in written(cost_figure(cases, MEMORY, tokens))
+
+
+def test_the_marker_of_a_suspect_is_a_dagger_in_figures_and_on_the_page():
+    """Higher than wide; as text it would be set without mathematics, flat and broad."""
+    whole = sweep(("fastformer", "linformer"), lengths=(128, 512), modes=(Mode.INFERENCE,))
+    keys = {p.case.key for p in whole.plan if p.case.mechanism == "fastformer"}
+    note = {"suspect": "ignored tokens of its input"}
+    fake = altered(whole, lambda run: replace(run, notes=note) if run.case in keys else run)
+    figure = cost_figure(summary(fake), TIME, 8192)
+    lines = figure.legends[0].get_lines()
+    with styled():
+        shapes = [MarkerStyle(line.get_marker()) for line in lines]
+        boxes = [one.get_path().transformed(one.get_transform()).get_extents() for one in shapes]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    heights = {text: box.height / box.width for text, box in zip(texts, boxes, strict=True)}
+    assert heights.pop("Fastformer †") > 1.5
+    assert max(heights.values()) < 1.3
+    assert marker_path(styles.DAGGER).count("L") >= 11

@@ -3,8 +3,8 @@ from dataclasses import fields
 
 import pytest
 
-from attnbench.analysis.scaling import scaling
-from attnbench.analysis.summary import summary
+from attnbench.analysis.conclusions import Question
+from attnbench.analysis.report import analyse
 from attnbench.catalogue.registry import card, names
 from attnbench.records import Sweep
 from attnbench.render.grid import Table
@@ -14,8 +14,9 @@ from tests.sweeps import sweep
 
 
 def tables(whole: Sweep) -> dict[str, Table]:
-    fits = scaling(summary(whole))
-    return {table.name: table for table in paper_tables(fits, whole.cards)}
+    analysis = analyse(whole)
+    exponents = analysis.about(Question.EXPONENT)
+    return {table.name: table for table in paper_tables(analysis.cases, exponents, whole.cards)}
 
 
 def test_the_survey_is_shown_in_its_layout_with_measured_exponents():
