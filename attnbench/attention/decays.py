@@ -10,10 +10,13 @@ where every channel decays at a rate of its own:
 Rows x, keys y and logs of decays g ≤ 0 are [..., C, dk]. A is 0 where j > i. Also returned are
 e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
-A factor e^{−b_j} could overflow, so keys are taken in blocks of 32 tokens, decays are counted from
-the middle of a block, and all of this is float64 unless decays are weak: sums of several strong
-decays keep the digits of their differences. A decay below e^−35, far less than the rounding of
-float32, leaves that much, so that factors are at most e^560.
+b is float64, and so are its differences until `exp` has made factors of them: sums of several
+strong decays keep the digits of their differences. A factor e^{−b_j} could overflow, so keys are
+taken in blocks of 32 tokens, and decays are counted from the middle of a block. Where all chunks
+leave at least e^−40, factors and products are float32 on a CPU. Else, and on a GPU, which would have
+to wait to know it, they are float64, which consumer GPUs multiply 32 to 64 times as slowly; a decay
+below e^−35, far less than the rounding of float32, then leaves that much, so that factors are at
+most e^560.
 """
 
 import math
@@ -36,7 +39,7 @@ from attnbench.attention.primitives import (
 
 BLOCK = 32  # keys whose decays are counted from one token
 STRONGEST = -35.0  # log of a decay: what leaves less counts as this; e^{16 · 35} is a float64
-WEAK = -0.5  # log of a decay beside which float32 keeps digits
+LEFT = -40.0  # log of what a chunk leaves, beside which factors and products fit float32
 FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
 
 
@@ -99,14 +102,14 @@ class ChannelProducts(Written):
     """`channel_products`, whose gradients are added in place.
 
     What a row and its decay are multiplied to has one gradient: db_i is x ⊙ dx less y ⊙ dy, but
-    for the end of the chunk, to which y decays. Both contain what no decay is between, which beside
-    strong decays is most of them: in float64 it cancels.
+    for the end of the chunk, to which y decays. What no decay is between would cancel, and beside
+    strong decays it is most of both: it is added to dx and dy after that.
     """
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-        C, dtype, working = y.shape[-2], g.dtype, working_type(g, len(rows))
         b = g.clamp(min=STRONGEST).double().cumsum(-2)
+        C, dtype, working = y.shape[-2], g.dtype, working_type(g, b)
         growth, left, every = (*torch.empty(2, *b.shape, dtype=working, device=b.device), [])
         keys, *wide = (x.to(working) for x in (y, *rows))
         products = [x.new_empty(*x.shape[:-1], C) for x in rows]
@@ -129,10 +132,11 @@ class ChannelProducts(Written):
         y, g, growth, left, *others = ctx.saved_tensors
         dtype, working, count = g.dtype, growth.dtype, len(changes) // 2
         keys, *rows = (x.to(working) for x in (y, *others[:count]))
-        dy = d_left * left
-        d_rows = [d * growth for d in changes[:count]]
-        d_end = (keys * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
-        products = [change.tril().to(working) for change in changes[count:]]
+        dy, d_rows = d_left * left, [d * growth for d in changes[:count]]
+        d_end = (keys * dy)[..., :-1, :].sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
+        at_end = dy[..., -1, :].clone()
+        dy[..., -1, :] = 0
+        products = [change.tril(-1).to(working) for change in changes[count:]]
         for start, decays in zip(range(0, y.shape[-2], BLOCK), others[count:], strict=True):
             part, later = slice(start, start + BLOCK), slice(start, None)
             own = decays[..., :BLOCK, :]
@@ -147,20 +151,23 @@ class ChannelProducts(Written):
             db.addcmul_(x, dx)
         db.addcmul_(keys, dy, value=-1)
         db[..., -1, :] += d_end
+        dy[..., -1, :] += at_end
+        for x, dx, change in zip(rows, d_rows, changes[count:], strict=True):
+            alone = change.diagonal(0, -2, -1)[..., None].to(working)
+            dx.addcmul_(alone, keys)
+            dy.addcmul_(alone, x)
         dg = db.flip(-2).cumsum(-2).flip(-2).to(dtype)
         dg = torch.ops.aten.threshold_backward(dg, g, STRONGEST)
         return dy.to(dtype), dg, *(dx.to(dtype) for dx in d_rows)
 
 
-def working_type(g: Tensor, count: int) -> torch.dtype:
-    """The type of products of so many rows beside decays with logs g.
+def working_type(g: Tensor, b: Tensor) -> torch.dtype:
+    """The type of factors and products beside decays with logs g and their sums b [..., C, dk].
 
-    Float64, but on a CPU that of g if all decays are weak and rows are of one kind: with two, what
-    is solved for them needs the digits. A GPU would have to wait to know that they are weak.
+    Float64, but on a CPU that of g where every chunk leaves enough.
     """
     asked = g.device.type == "cpu" and g.numel() > 0 and not torch.compiler.is_compiling()
-    weak = asked and count == 1 and bool(g.amin() >= WEAK)
-    return g.dtype if weak else torch.float64
+    return g.dtype if asked and bool(b[..., -1, :].amin() >= LEFT) else torch.float64
 
 
 def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:

@@ -148,6 +148,7 @@ MIXES = {
     "of every size": (-1e-6, -1e-3, -0.1, -1.0, -5.0, -15.0, -40.0, -100.0),
     "strong ones alone": (-15.0, -20.0),
     "beyond all": (-200.0, -1000.0),
+    "as strong as float32 takes": (-2.45, -2.3),
 }
 B, H, N, DK, DV = 1, 2, 130, 8, 8
 
