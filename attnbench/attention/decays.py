@@ -13,10 +13,10 @@ e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 b is float64, and so are its differences until `exp` has made factors of them: sums of several
 strong decays keep the digits of their differences. A factor e^{−b_j} could overflow, so keys are
 taken in blocks of 32 tokens, and decays are counted from the middle of a block. Where all chunks
-leave at least e^−40, factors and products are float32 on a CPU. Else, and on a GPU, which would have
-to wait to know it, they are float64, which consumer GPUs multiply 32 to 64 times as slowly; a decay
-below e^−35, far less than the rounding of float32, then leaves that much, so that factors are at
-most e^560.
+leave at least e^−40, factors and products are float32 on a CPU. Else, and on a GPU, which would
+have to wait to know it, they are float64, which consumer GPUs multiply 32 to 64 times as slowly; a
+decay below e^−35, far less than the rounding of float32, then leaves that much, so that factors are
+at most e^560.
 """
 
 import math
@@ -214,8 +214,8 @@ class WeakDecays(Written):
 class Columns(NamedTuple):
     """Further columns of q and k, before their own d: one of the query, `coarse` and `fine` ones.
 
-    Groups of `group` queries in a block read a coarse column each. Fine ones hold digits that coarse
-    ones lack: in wide types one for all queries, in narrow types, which add no more, one a group.
+    Groups of `group` queries in a block read a coarse column each. Fine ones hold digits that
+    coarse ones lack: in wide types one for all queries, in narrow types one a group.
     """
 
     group: int
@@ -238,11 +238,12 @@ class Fading(Written):
     """o [B, H, N, d] of softmax(q kᵀ / √d + F_i − F_j) v, j ≤ i, for a block of queries at a time.
 
     F [B, H, N] is float64. Each group of queries in a block has a further column of k, F of its
-    middle − F_j, read by a column of q that is √d in the group and 0 elsewhere. Beside strong decays
-    such numbers are large, and a product would round to their digits. So in wide types coarse
-    columns hold multiples of `GRID`, from which a column of the query, F_i − F of its middle, takes
-    the same multiples off before a fine column and q kᵀ are added: sums of both are exact. Kernels
-    then scale by a power of 2 near 1 / √d, and q by the rest.
+    middle − F_j, read by a column of q that is √d in the group and 0 elsewhere. Beside strong
+    decays such numbers are large, and a product would round to their digits. So in wide types
+    coarse columns hold multiples of `GRID`, from which a column of the query, F_i − F of its
+    middle, takes the same multiples off before a fine column and q kᵀ are added: sums of both are
+    exact, where a kernel adds in that order. It then scales by a power of 2 near 1 / √d, and q by
+    the rest.
 
     Columns of k are written in place, so that no block copies k. Keys where a mask [B, N] is False
     get the lowest number, and so do keys whose weights are below the square of the rounding:
@@ -345,7 +346,7 @@ def read_fading(columns: Columns, factor: float, q: Tensor, F: Tensor, wide: boo
 def write_fading(
     start: int, end: int, k: Tensor, F: Tensor, mask: Tensor | None, least: Tensor
 ) -> None:
-    """The columns of keys for the queries from `start` to `end`, but for the fine one of wide types.
+    """The columns of keys for the queries from `start` to `end`; not the fine one of wide types.
 
     A key does not count if F of the first query of a group, less its own, is below `least` [B, H].
     """

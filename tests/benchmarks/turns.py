@@ -72,9 +72,9 @@ for line in sys.stdin:
             once()
         answer = peaks(events.kineto_results.events())["allocated_peak_bytes"]
     else:
-        start = time.thread_time() if asked["mode"] != "training" else time.process_time()
+        start = time.process_time()
         once()
-        answer = (time.thread_time() if asked["mode"] != "training" else time.process_time()) - start
+        answer = time.process_time() - start
     print("answer", json.dumps(answer), flush=True)
 """
 TOUCHED = (
@@ -155,13 +155,13 @@ def main():
         f"python -m tests.benchmarks.turns {' '.join(sys.argv[1:])}",
         "torch",
     )
-    print("| mechanism:form | mode | type | B × N | old / new | old, ms | new, ms | peak new / old |")
+    print(
+        "| mechanism:form | mode | type | B × N | old / new | old, ms | new, ms | new peak / old |"
+    )
     print("|---|---|---|---|---|---:|---:|---:|", flush=True)
-    every = []
-    for case in cases(asked):
-        every.append(row(case, asked))
-    logs = [math.log(ratio) for ratio in every]
-    print(f"\nGeometric mean of {len(every)}: {math.exp(statistics.mean(logs)):.3f}; least: {min(every):.3f}.")
+    every = [row(case, asked) for case in cases(asked)]
+    together = math.exp(statistics.mean(map(math.log, every)))
+    print(f"\nGeometric mean of {len(every)}: {together:.3f}; least: {min(every):.3f}.")
 
 
 def cases(asked):
@@ -183,7 +183,7 @@ def row(case, asked):
         order = ("old", "new") if trial % 2 == 0 else ("new", "old")
         sides = {which: Side(trees[which]) for which in order}
         peaks = {which: side.ask(case=case) for which, side in sides.items()}
-        ratios.append(trial_ratio(sides, order, case[2], asked, times))
+        ratios.append(trial_ratio(sides, order, asked, times))
         for side in sides.values():
             side.close()
     ratio = statistics.median(ratios)
@@ -198,15 +198,15 @@ def row(case, asked):
     return ratio
 
 
-def trial_ratio(sides, order, mode, asked, times):
+def trial_ratio(sides, order, asked, times):
     """The median ratio over the pairs of two processes."""
     pairs, spent = [], 0.0
     for which in order:
-        sides[which].ask(mode=mode)
+        sides[which].ask()
     for pair in range(asked.pairs):
         took = {}
         for which in order if pair % 2 == 0 else order[::-1]:
-            took[which] = sides[which].ask(mode=mode)
+            took[which] = sides[which].ask()
             times[which].append(took[which])
         pairs.append(took["old"] / took["new"])
         spent += sum(took.values())

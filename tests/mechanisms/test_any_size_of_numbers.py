@@ -4,8 +4,8 @@ Errors are those from `eager` in float64. A form may err four times as much as `
 and as one rounding of tokens, parameters, logits and their gradients together. Logits are rounded
 apart from their inputs, since products of equal keys may be summed in different orders: where two
 keys are equal and their values are not, as pooled ones that overlap, one digit of a logit of 10⁵
-moves the output by 5 · 10⁻⁴. Torch's fused kernels keep one logarithm of each row's sum: it is rounded to a share of
-the largest logit, which their weights inherit.
+moves the output by 5 · 10⁻⁴. Torch's fused kernels keep one logarithm of each row's sum: it is
+rounded to a share of the largest logit, which their weights inherit.
 """
 
 import math

@@ -114,7 +114,7 @@ def test_roots_of_widths_keep_the_digits_of_their_type():
 
 
 def test_predicted_elements_are_those_of_columns_and_of_the_mask_of_a_block():
-    """A head of 4 has 4 columns for groups, one of the query and a fine one: 10 of q, k, v and o."""
+    """Beside a head of 4: 4 columns for groups, a fine one, one of the query; of q, k, v and o."""
     w = workload("forgetting", seq_len=300)
     assert CARD.forms["sdpa"].elements(CARD.config(), w) == 4 * (2 * 300 * 4 * 10) + 128 * 300
 
