@@ -10,15 +10,18 @@ where every channel decays at a rate of its own:
 Rows x, keys y and logs of decays g ≤ 0 are [..., C, dk]. A is 0 where j > i. Also returned are
 e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
-A factor e^{−b_j} could overflow, so keys are taken in blocks of 32 tokens, decays are counted from
-the middle of a block, and all of this is float64 unless decays are weak: sums of several strong
-decays keep the digits of their differences. A decay below e^−35, far less than the rounding of
-float32, leaves that much, so that factors are at most e^560.
+b is float64, and so are its differences until `exp` has made factors of them: sums of several
+strong decays keep the digits of their differences. A factor e^{−b_j} could overflow, so keys are
+taken in blocks of 32 tokens, and decays are counted from the middle of a block. Where all chunks
+leave at least e^−40, factors and products are float32 on a CPU. Else, and on a GPU, which would
+have to wait to know it, they are float64, which consumer GPUs multiply 32 to 64 times as slowly; a
+decay below e^−35, far less than the rounding of float32, then leaves that much, so that factors are
+at most e^560.
 """
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,8 +39,9 @@ from attnbench.attention.primitives import (
 
 BLOCK = 32  # keys whose decays are counted from one token
 STRONGEST = -35.0  # log of a decay: what leaves less counts as this; e^{16 · 35} is a float64
-WEAK = -0.5  # log of a decay beside which float32 keeps digits
+LEFT = -40.0  # log of what a chunk leaves, beside which factors and products fit float32
 FADING_BLOCK, FADING_GROUP = 128, 32  # queries of `Fading` at a time, and for one column
+GRID = 2.0**-10  # float32 adds multiples of it without rounding up to 2¹³
 
 
 def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
@@ -99,14 +103,14 @@ class ChannelProducts(Written):
     """`channel_products`, whose gradients are added in place.
 
     What a row and its decay are multiplied to has one gradient: db_i is x ⊙ dx less y ⊙ dy, but
-    for the end of the chunk, to which y decays. Both contain what no decay is between, which beside
-    strong decays is most of them: in float64 it cancels.
+    for the end of the chunk, to which y decays. What no decay is between would cancel, and beside
+    strong decays it is most of both: it is added to dx and dy after that.
     """
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, g: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-        C, dtype, working = y.shape[-2], g.dtype, working_type(g, len(rows))
         b = g.clamp(min=STRONGEST).double().cumsum(-2)
+        C, dtype, working = y.shape[-2], g.dtype, working_type(g, b)
         growth, left, every = (*torch.empty(2, *b.shape, dtype=working, device=b.device), [])
         keys, *wide = (x.to(working) for x in (y, *rows))
         products = [x.new_empty(*x.shape[:-1], C) for x in rows]
@@ -129,10 +133,11 @@ class ChannelProducts(Written):
         y, g, growth, left, *others = ctx.saved_tensors
         dtype, working, count = g.dtype, growth.dtype, len(changes) // 2
         keys, *rows = (x.to(working) for x in (y, *others[:count]))
-        dy = d_left * left
-        d_rows = [d * growth for d in changes[:count]]
-        d_end = (keys * dy).sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
-        products = [change.tril().to(working) for change in changes[count:]]
+        dy, d_rows = d_left * left, [d * growth for d in changes[:count]]
+        d_end = (keys * dy)[..., :-1, :].sum(-2) + (d_last * growth[..., -1:, :]).squeeze(-2)
+        at_end = dy[..., -1, :].clone()
+        dy[..., -1, :] = 0
+        products = [change.tril(-1).to(working) for change in changes[count:]]
         for start, decays in zip(range(0, y.shape[-2], BLOCK), others[count:], strict=True):
             part, later = slice(start, start + BLOCK), slice(start, None)
             own = decays[..., :BLOCK, :]
@@ -147,20 +152,23 @@ class ChannelProducts(Written):
             db.addcmul_(x, dx)
         db.addcmul_(keys, dy, value=-1)
         db[..., -1, :] += d_end
+        dy[..., -1, :] += at_end
+        for x, dx, change in zip(rows, d_rows, changes[count:], strict=True):
+            alone = change.diagonal(0, -2, -1)[..., None].to(working)
+            dx.addcmul_(alone, keys)
+            dy.addcmul_(alone, x)
         dg = db.flip(-2).cumsum(-2).flip(-2).to(dtype)
         dg = torch.ops.aten.threshold_backward(dg, g, STRONGEST)
         return dy.to(dtype), dg, *(dx.to(dtype) for dx in d_rows)
 
 
-def working_type(g: Tensor, count: int) -> torch.dtype:
-    """The type of products of so many rows beside decays with logs g.
+def working_type(g: Tensor, b: Tensor) -> torch.dtype:
+    """The type of factors and products beside decays with logs g and their sums b [..., C, dk].
 
-    Float64, but on a CPU that of g if all decays are weak and rows are of one kind: with two, what
-    is solved for them needs the digits. A GPU would have to wait to know that they are weak.
+    Float64, but on a CPU that of g where every chunk leaves enough.
     """
     asked = g.device.type == "cpu" and g.numel() > 0 and not torch.compiler.is_compiling()
-    weak = asked and count == 1 and bool(g.amin() >= WEAK)
-    return g.dtype if weak else torch.float64
+    return g.dtype if asked and bool(b[..., -1, :].amin() >= LEFT) else torch.float64
 
 
 def blocks(b: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
@@ -203,15 +211,44 @@ class WeakDecays(Written):
         return dg, dr * growth, dq * growth, db * shrunk, dk * shrunk
 
 
+class Columns(NamedTuple):
+    """Further columns of q and k, before their own d: one of the query, `coarse` and `fine` ones.
+
+    Groups of `group` queries in a block read a coarse column each. Fine ones hold digits that
+    coarse ones lack: in wide types one for all queries, in narrow types one a group.
+    """
+
+    group: int
+    fine: int
+
+    @property
+    def groups(self) -> int:
+        return FADING_BLOCK // self.group
+
+    @property
+    def coarse(self) -> slice:
+        return slice(1, 1 + self.groups)
+
+    @property
+    def count(self) -> int:
+        return 1 + self.groups + self.fine
+
+
 class Fading(Written):
     """o [B, H, N, d] of softmax(q kᵀ / √d + F_i − F_j) v, j ≤ i, for a block of queries at a time.
 
     F [B, H, N] is float64. Each group of queries in a block has a further column of k, F of its
-    middle − F_j, read by a column of q that is √d in the group and 0 elsewhere. Columns of k are
-    written in place, so that no block copies k. Keys where a mask [B, N] is False get the lowest
-    number, and so do keys whose weights are below the square of the rounding: processors need long
-    for the smallest numbers. A last column, 1 in k and 0 in q, finds what gradients of logits sum
-    to over keys. Training keeps what the kernel made of each block.
+    middle − F_j, read by a column of q that is √d in the group and 0 elsewhere. Beside strong
+    decays such numbers are large, and a product would round to their digits. So in wide types
+    coarse columns hold multiples of `GRID`, from which a column of the query, F_i − F of its
+    middle, takes the same multiples off before a fine column and q kᵀ are added: sums of both are
+    exact, where a kernel adds in that order. It then scales by a power of 2 near 1 / √d, and q by
+    the rest.
+
+    Columns of k are written in place, so that no block copies k. Keys where a mask [B, N] is False
+    get the lowest number, and so do keys whose weights are below the square of the rounding:
+    processors need long for the smallest numbers. The column of the query is 1 in k, and so finds
+    what gradients of logits sum to over keys. Training keeps what the kernel made of each block.
     """
 
     lowered = True
@@ -221,30 +258,33 @@ class Fading(Written):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, F: Tensor, mask: Tensor | None
     ) -> Tensor:
         N, d, outputs = *q.shape[2:], []
+        columns, wide = fading_columns(q.dtype), q.dtype.itemsize >= 4
         more = fading_width(d, q.dtype, q.device.type) - d
         past = additive(causal_mask(FADING_BLOCK, N, q.device), q.dtype)
         past = pad(past, (-N % 8, 0))  # as kernels of GPUs ask for
         reach = math.prod(vector_norm(widen(x), dim=-1).amax(-1) for x in (q, k)) * d**-0.5
         least = 2 * (math.log(torch.finfo(reach.dtype).eps) - reach)
+        first, last, factor = columns.count, more - columns.count, reading(d, q.dtype)
         # three of a width, or torch uses a kernel that stores weights
-        q, k, v = (pad(x, (0, more)) for x in (q, k, v))
-        size = fading_group(q.dtype)
-        group = torch.arange(N, device=q.device) % FADING_BLOCK // size
-        reads = torch.arange(FADING_BLOCK // size, device=q.device) == group[:, None]
-        for columns in fading_columns(d, q.dtype):
-            q[..., columns].masked_fill_(reads, d**0.5)
-        k[..., d + more - 1] = 1
-        ctx.save_for_backward(F, mask)
+        q, k, v = pad(q, (first, last)), pad(k, (first, last)), pad(v, (0, more))
+        if factor != d**0.5:
+            q *= factor / d**0.5
+        k[..., 0] = 1
+        steps = (F / GRID).round_().mul_(GRID) if wide else F
+        if wide:
+            k[..., columns.coarse.stop] = steps - F
+        read_fading(columns, factor, q, steps, wide)
+        ctx.save_for_backward(steps, mask)
         ctx.written, ctx.blocks = (k, least), []
         for start in range(0, N, FADING_BLOCK):
             end = min(start + FADING_BLOCK, N)
-            write_fading(d, start, end, k, F, mask, least)
+            write_fading(start, end, k, steps, mask, least)
             # of `data`, since the graph of a block need not know what others write
             own = [x.data for x in (q[:, :, start:end], k[:, :, :end], v[:, :, :end])]
             with torch.set_grad_enabled(any(ctx.needs_input_grad)):
                 own = [x.requires_grad_(torch.is_grad_enabled()) for x in own]
                 bias = past[start - end :, -end:]
-                o = scaled_dot_product_attention(own[0], own[1], own[2], bias, scale=d**-0.5)
+                o = scaled_dot_product_attention(own[0], own[1], own[2], bias, scale=1 / factor)
             outputs.append(o.detach()[..., :d])
             ctx.blocks.append((start, end, o, own))
         return torch.cat(outputs, 2)
@@ -252,17 +292,19 @@ class Fading(Written):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (F, mask), (k, least) = ctx.saved_tensors, ctx.written
-        d = gradient.shape[-1]
+        d, columns = gradient.shape[-1], fading_columns(k.dtype)
+        inner = slice(columns.count, columns.count + d)
+        factor = reading(d, k.dtype)
         dq, dk, dv, dF = (torch.zeros_like(x) for x in (*(gradient,) * 3, F))
         gradient = pad(gradient, (0, k.shape[-1] - d))
         for start, end, o, own in ctx.blocks:
-            write_fading(d, start, end, k, F, mask, least)
+            write_fading(start, end, k, F, mask, least)
             found = torch.autograd.grad(o, own, gradient[:, :, start:end], retain_graph=True)
-            dq[:, :, start:end] = found[0][..., :d]
-            dk[:, :, :end] += found[1][..., :d]
+            torch.mul(found[0][..., inner], factor / d**0.5, out=dq[:, :, start:end])
+            dk[:, :, :end] += found[1][..., inner]
             dv[:, :, :end] += found[2][..., :d]
-            by_query = found[0][..., -1].to(F) * d**0.5
-            by_key = found[1][..., fading_columns(d, k.dtype)[0]].to(F)
+            by_query = found[0][..., 0].to(F) * factor
+            by_key = found[1][..., columns.coarse].to(F)
             dF[..., start:end] += by_query
             dF[..., :end] -= balanced(by_key, by_query)
         return dq, dk, dv, dF, None
@@ -283,40 +325,56 @@ def balanced(by_key: Tensor, by_query: Tensor) -> Tensor:
     return (by_key - share * rounding[..., None, :]).sum(-1)
 
 
+def read_fading(columns: Columns, factor: float, q: Tensor, F: Tensor, wide: bool) -> None:
+    """The further columns of queries [B, H, N, ·]: what they read of keys, and their own.
+
+    Of wide types, F [B, H, N] is multiples of `GRID`.
+    """
+    N, size = q.shape[2], columns.group
+    token = torch.arange(N, device=q.device)
+    group = token % FADING_BLOCK // size
+    reads = torch.arange(columns.groups, device=q.device) == group[:, None]
+    q[..., columns.coarse].masked_fill_(reads, factor)
+    if wide:
+        q[..., columns.coarse.stop] = factor
+        middle = (token // size * size + size // 2).clamp(max=N - 1)
+        q[..., 0] = (F - F[..., middle]) * factor
+    else:
+        q[..., columns.coarse.stop : columns.count].masked_fill_(reads, factor)
+
+
 def write_fading(
-    d: int, start: int, end: int, k: Tensor, F: Tensor, mask: Tensor | None, least: Tensor
+    start: int, end: int, k: Tensor, F: Tensor, mask: Tensor | None, least: Tensor
 ) -> None:
-    """The columns of keys for the queries from `start` to `end`.
+    """The columns of keys for the queries from `start` to `end`; not the fine one of wide types.
 
     A key does not count if F of the first query of a group, less its own, is below `least` [B, H].
     """
-    fades = F[..., :end, None]
+    fades, columns = F[..., :end, None], fading_columns(k.dtype)
     own = pad(F[..., start:end], (0, start + FADING_BLOCK - end), mode="replicate")
-    size = fading_group(k.dtype)
-    first, middle = (own[..., None, m::size] for m in (0, size // 2))
+    first, middle = (own[..., None, m :: columns.group] for m in (0, columns.group // 2))
     hidden = fades > first - least[..., None, None]
     if mask is not None:
         hidden = hidden | ~mask[:, None, :end, None]
     faded = (middle - fades).masked_fill(hidden, torch.finfo(k.dtype).min / 4)
-    *coarse, last = fading_columns(d, k.dtype)
-    for columns in coarse:
-        k[:, :, :end, columns] = faded
-        faded = faded - k[:, :, :end, columns]
-    k[:, :, :end, last] = faded
+    coarse = k[:, :, :end, columns.coarse]
+    coarse.copy_(faded)
+    if k.dtype.itemsize < 4:
+        k[:, :, :end, columns.coarse.stop : columns.count] = faded - coarse
 
 
-def fading_group(dtype: torch.dtype) -> int:
-    """How many queries read one column: fewer where it rounds the sum of their gradients more."""
-    return FADING_GROUP // 2 if dtype.itemsize < 4 else FADING_GROUP
+def reading(d: int, dtype: torch.dtype) -> float:
+    """What queries read columns of keys by: √d, or in wide types, for exact sums, a power of 2."""
+    return d**0.5 if dtype.itemsize < 4 else 2.0 ** round(math.log2(d) / 2)
 
 
-def fading_columns(d: int, dtype: torch.dtype) -> list[slice]:
-    """Columns of keys for all groups of a block, so many times that they tell decays apart."""
-    groups = FADING_BLOCK // fading_group(dtype)
-    ends = range(d, d + groups * (2 if dtype.itemsize < 4 else 1), groups)
-    return [slice(end, end + groups) for end in ends]
+def fading_columns(dtype: torch.dtype) -> Columns:
+    """Smaller groups where a column rounds the sum of their gradients more."""
+    if dtype.itemsize >= 4:
+        return Columns(FADING_GROUP, 1)
+    return Columns(FADING_GROUP // 2, FADING_BLOCK // (FADING_GROUP // 2))
 
 
 def fading_width(d: int, dtype: torch.dtype, device: str) -> int:
     """The width of a head of d and its further columns."""
-    return d + further_columns(d, fading_columns(d, dtype)[-1].stop - d + 1, device)
+    return d + further_columns(d, fading_columns(dtype).count, device)
