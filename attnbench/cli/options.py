@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand
+from typer.models import ArgumentInfo
 
 from attnbench.errors import UsageError
 from attnbench.records.selection import Selection, parts
@@ -25,22 +26,50 @@ class Verb(TyperCommand):
     """A verb whose help shows options in groups, in the order in which each first appears."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`."""
-        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+        """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`, `[OPTIONS] [NAME]`."""
+        return ["[OPTIONS]", *(word(shown) for shown in self.get_params(ctx) if is_argument(shown))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then each group of options."""
+        texts = argument_texts(self.callback)
         groups: dict[str, list[tuple[str, str]]] = {}
-        for shown in self.get_params(ctx):
+        parameters: list[Any] = self.get_params(ctx)
+        for shown in parameters:
+            argument = is_argument(shown)
+            if argument:  # with click 8.5, the oldest Typers lose the help of arguments
+                shown.help = shown.help or texts.get(shown.name)
             if record := shown.get_help_record(ctx):
-                argument = shown.param_type_name == "argument"
                 panel = getattr(shown, "rich_help_panel", None) or OTHERS
                 name = re.sub(" <.*>$", "", record[0]) if argument else record[0]
-                groups.setdefault("Arguments" if argument else panel, []).append((name, record[1]))
+                # older Typers escape for rich, which does not write this
+                text = record[1].replace("\\[", "[")
+                groups.setdefault("Arguments" if argument else panel, []).append((name, text))
         for title, rows in groups.items():
             alone = title == OTHERS and set(groups) <= {"Arguments", OTHERS}
             with formatter.section("Options" if alone else title):
                 formatter.write_dl(rows)
+
+
+def is_argument(shown: Any) -> bool:
+    """Whether a parameter of a command is given by its place."""
+    return bool(shown.param_type_name == "argument")
+
+
+def word(argument: Any) -> str:
+    """An argument in the line of usage: `SWEEP`, `[NAME]`, `FOLDER...`."""
+    metavar = argument.metavar or argument.name.upper()
+    name = metavar if argument.required or metavar.startswith("[") else f"[{metavar}]"
+    return name if argument.nargs == 1 or name.endswith(("…", "]")) else f"{name}..."
+
+
+def argument_texts(verb: Callable[..., Any] | None) -> dict[str, str]:
+    """The help of each argument of a verb, as its signature has it."""
+    texts = dict[str, str]()
+    for name, parameter in inspect.signature(verb).parameters.items() if verb else ():
+        for known in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
+            if isinstance(known, ArgumentInfo) and known.help:
+                texts[name] = known.help
+    return texts
 
 
 def option(
