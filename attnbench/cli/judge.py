@@ -18,6 +18,7 @@ TAKEN = (
     *("dtype", "device", "budget", "precision", "rounds", "seed"),
 )
 BUDGET = "2m"
+UNFINISHED = 3  # unsure, as `check --strict` ends
 ARGUMENTS = (
     "Takes q, k, v, … by their names, or query, key, value; x, dt, A, B, C of a state space;"
     " r, w, k, v, a, b of RWKV-7. g, gk or w are logs of decays, beta step sizes, and scale 1 where"
@@ -69,8 +70,9 @@ def judge(
     """Judge kernels: is each right, steady under stress, and faster than the form here?
 
     Each is tried at the sizes of the race and beside them, in every mode that it takes. The exit
-    code is 0 if all are right and steady in all that was to be tried, 1 if one is not, and 2 if
-    one cannot be judged. What is not right is not raced.
+    code is 0 if all are right and steady in all that was to be tried, 1 if one is not, 2 if one
+    cannot be judged, and 3 if the budget ended before all was tried. What is not right is not
+    raced.
     """
     written = {name: context.params[name] for name in TAKEN}
     written["budget"] = written["budget"] or BUDGET
@@ -134,9 +136,11 @@ def finish(verdicts: Any, json_: bool) -> None:
     from attnbench.errors import CannotRun
 
     errors = [verdict.error for verdict in verdicts if verdict.error]
-    if any(not (verdict.error or verdict.sound) for verdict in verdicts):
+    if any(verdict.faulty for verdict in verdicts if not verdict.error):
         raise typer.Exit(1)
     if errors and (len(verdicts) == 1 and not json_):
         raise CannotRun(errors[0])
     if errors:
         raise typer.Exit(2)
+    if not all(verdict.complete for verdict in verdicts):
+        raise typer.Exit(UNFINISHED)
