@@ -395,7 +395,8 @@ class Attempts:
         attempt, reason = self.affordable(attempt)
         if reason:
             self.rows.append(without(attempt, Finding.UNTRIED, reason))
-            self.needed_s += max(self.expected_s, self.longest_s)
+            if attempt.raced or not beyond(attempt):
+                self.needed_s += max(self.expected_s, self.longest_s)
             return True
         self.judging.announce(
             f"trying {self.judging.question.own.form} {attempt.inputs}, N = {attempt.tokens:,}"
@@ -468,7 +469,7 @@ class Attempts:
         if answer["outcome"] == "timeout":
             self.hangs += 1
             if limit_s < max(AT_LEAST_S, TOO_LONG * self.expected_s):
-                self.needed_s += AT_LEAST_S
+                self.needed_s += AT_LEAST_S if attempt.raced or not beyond(attempt) else 0.0
                 return without(attempt, Finding.UNTRIED, f"no answer after {limit_s:.0f} s")
             return without(attempt, Finding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
         if answer["outcome"] == "oom":

@@ -124,8 +124,10 @@ def headline(verdict: Verdict) -> str:
         doubts = f" SUSPECT: in the race it {verdict.suspect};"
     if verdict.failed:
         doubts += f" it FAILED in the race ({clean(verdict.failed)});"
+    if doubts:
+        doubts += " before that"
     if verdict.changed:
-        doubts += f" it CHANGES torch's {verdict.changed};"
+        doubts = f" it CHANGES torch's {verdict.changed};{doubts}"
     return f"{claim(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {said}."
 
 
@@ -425,8 +427,8 @@ def crossovers(race: Analysis, more_time: str = "") -> dict[str, dict[str, Any]]
 
 
 def ratios(race: Analysis) -> Iterator[Table]:
-    """How many times faster it is than our form, for each mode."""
-    if race.speedups is not None:
+    """How many times faster it is than our form, for each mode; nothing of what is suspect."""
+    if race.speedups is not None and not race.suspects:
         for mode in race.modes:
             yield speedup(race.cases, mode, race.baselines, race.speedups)
 
@@ -437,13 +439,14 @@ def data(verdict: Verdict) -> dict[str, Any]:
     if verdict.error or verdict.kernel is None:
         return {"function": function, "error": verdict.error}
     race, kernel = verdict.race, verdict.kernel
+    in_race = verdict.suspect or verdict.failed
     about = {name: value for name, value in asdict(kernel).items() if name != "attempts"}
     return {
         "function": function,
         "mechanism": str(verdict.question.mechanism),
         "dtype": verdict.dtype,
         "device": verdict.device,
-        "right": verdict.passes(Aspect.RIGHT) and verdict.complete,
+        "right": verdict.passes(Aspect.RIGHT) and verdict.complete and not in_race,
         "steady": verdict.passes(Aspect.STEADY) and verdict.complete,
         "complete": verdict.complete,
         "sound": verdict.sound,
@@ -457,6 +460,6 @@ def data(verdict: Verdict) -> dict[str, Any]:
         "causal": verdict.raced_as,
         "panel": [asdict(row) for row in verdict.rows],
         "text": [*sentences(verdict), *speed(verdict)],
-        "speedups": race.speedups if race else [],
+        "speedups": race.speedups if race and not race.suspects else [],
         "crossovers": crossovers(race, verdict.more_time) if race else {},
     }

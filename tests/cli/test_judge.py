@@ -1,6 +1,7 @@
 """`judge`: kernels in, verdicts out."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_right_kernel_is_raced_and_all_is_told():
     assert found["untaken"] == ["causal"]
     assert {row["mode"] for row in found["speedups"]} <= {"inference", "training"}
     assert found["text"][0].startswith("always_causal as transformer (float32, cpu): right (N = 1")
-    assert "heads of width 16, 64 and 128" in found["text"][1]
+    assert "heads of width 16, 64, 96 and 128" in found["text"][1]
     assert "the same call" in found["text"][1]
     called = next(line for line in found["text"] if line.startswith("Called with"))
     assert "without causal, which it does not take" in called
@@ -68,6 +69,47 @@ def test_a_kernel_that_hangs_ends_within_the_budget():
     hung = [row for row in found["panel"] if row["finding"] == "no answer"]
     assert hung[0]["attempt"]["tokens"] == 100
     assert "no answer: after" in found["text"][0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("lazy_in_the_end", "SUSPECT: in the race it"),
+        ("fails_in_the_end", "it FAILED in the race (inference at N = "),
+    ],
+)
+def test_what_shows_in_the_race_alone_is_not_right_and_not_faster(function, said):
+    race = ("--as", "transformer", "--mode", "inference", *SMALL, "--budget", "60s")
+    found = judged(f"{PLANTED}:{function}", *race, code=1)
+    assert said in found["text"][0]
+    assert not found["right"]
+    assert not found["sound"]
+    assert not any(line.startswith(("Faster", "As fast")) for line in found["text"])
+    shown = here("judge", f"{PLANTED}:{function}", *race, code=1).stdout
+    assert said in " ".join(shown.split())
+    assert "faster" not in shown
+
+
+@pytest.mark.long
+def test_a_memory_that_never_answers_wrongly_is_neither_accused_nor_faster():
+    race = ("--as", "transformer", "--mode", "inference", *SMALL, "--budget", "60s")
+    found = judged(f"{PLANTED}:remembers_rightly", *race)
+    assert found["sound"]
+    assert not any(line.startswith("Faster") for line in found["text"])
+
+
+def test_a_budget_that_ends_before_all_was_tried_decides_nothing():
+    mode = ("--as", "transformer", "--mode", "inference", *SMALL, "--budget", "4s")
+    done = here("judge", f"{PLANTED}:sdpa", *mode, code=None)
+    if done.returncode == 2:
+        assert "no answer within" in done.stderr
+        return
+    assert done.returncode == 3
+    said = " ".join(done.stdout.split())
+    assert "as far as it was tried" in said or "not known whether right" in said
+    assert re.search(r"NOT FINISHED: \d+ of \d+ attempts were not made", said)
+    assert re.search(r"--budget \d+[ms] may decide it\.", said)
 
 
 @pytest.mark.long

@@ -183,6 +183,8 @@ PLANTED = {
     "wrong_at_d_64": (T, USUAL),
     "last_head_is_the_first": (T, USUAL),
     "third_sequence_is_zero": (T, USUAL),
+    "widths_of_powers_of_two": (T, USUAL),
+    "batch_of_the_first_call": (T, AGAIN),
     "mask_one_ahead": (T, USUAL),
     "diagonal_missing": (T, USUAL),
     "mask_after_softmax": (T, USUAL),
@@ -201,10 +203,17 @@ PLANTED = {
     "wider_output": (T, USUAL),
     "scaled_in_place": (T, USUAL),
     "values_zeroed_after": (T, USUAL),
+    "keys_halved_after": (T, USUAL),
+    "narrower_output": (T, USUAL),
     "remembers_by_address": (T, AGAIN),
     "remembers_by_a_number": (T, AGAIN),
+    "remembers_by_address_and_version": (T, AGAIN),
     "late_rows_off": (T, USUAL),
     "old_keys_dropped": (T, USUAL),
+    "late_rows_in_bfloat16": (T, USUAL),
+    "softcapped": (T, USUAL),
+    "gradient_of_keys_scaled": (T, USUAL),
+    "queries_detached_beyond_the_panel": (T, USUAL),
     "queries_detached_late": ("retention", USUAL),
     "one_head_of_keys_detached": (T, USUAL),
     "gradient_of_values_doubled": (T, USUAL),
@@ -214,7 +223,13 @@ PLANTED = {
 }
 NARROW = frozenset({"old_keys_dropped", "queries_detached_late"})  # judged in bfloat16
 # whose fault shows after all short attempts
-QUICKLY = frozenset({"keys_beyond_the_panel", "remembers_by_address", "every_fortieth_call"})
+QUICKLY = frozenset(
+    {
+        *("keys_beyond_the_panel", "remembers_by_address", "every_fortieth_call"),
+        *("queries_detached_beyond_the_panel", "batch_of_the_first_call"),
+        *("widths_of_powers_of_two", "remembers_by_address_and_version"),
+    }
+)
 # these take a second or more, or the usual tests have another of their kind
 SELDOM = frozenset(
     {
@@ -258,8 +273,19 @@ def test_what_changes_its_inputs_is_said_so():
     assert (found.finding, found.reason) == (Finding.CHANGES_INPUTS, "q")
 
 
-def test_forty_faults_are_planted():
-    assert len(PLANTED) == 40
+def test_what_changes_its_inputs_is_said_where_its_backward_pass_fails_for_that():
+    found = first_fault(T, "planted.py", "keys_halved_after", **QUICK)
+    assert found.finding is Finding.CHANGES_INPUTS
+    assert found.reason.startswith("k; then RuntimeError: one of the variables needed")
+
+
+def test_another_type_is_said_where_it_costs_digits_too():
+    found = first_fault(T, "planted.py", "narrower_output", **QUICK)
+    assert "it gives float16 for float32" in found.reason
+
+
+def test_forty_nine_faults_are_planted():
+    assert len(PLANTED) == 49
     assert all(hasattr(planted, form) for form in PLANTED)
 
 
