@@ -51,6 +51,7 @@ from attnbench.verify.trial import (
 NO_MEMORY = ("out of memory", "can't allocate memory", "MemoryError")
 FACTOR, TWICE = 10.0, 2.0
 CHUNK = 128  # tokens over which kernels of recurrences sum logs of decays; most take 64
+PAIRS = frozenset({"g", "q", "k", "v"})  # of a core without a delta rule
 AFFORDABLE = 1 << 26  # elements of `eager`'s largest tensor, for a second opinion
 ROUNDED = 1e-2  # a larger error is no matter of rounding
 # of the largest gradient, below which the errors of another are of the terms that cancelled in it
@@ -454,15 +455,19 @@ def constant_factor(ours: Tensor, expected: Tensor, d: int) -> str:
 def summed(tensors: Mapping[str, Tensor], learned: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The core's tensors with logs of decays that are differences of their sums in float32.
 
-    Over a chunk; where all pairs of tokens are compared, over all of them, as these kernels do.
-    Of logits f with a bias, which is `learned`, the logs are those of their sigmoid.
+    Over a chunk; over all tokens where kernels compare all pairs of them, as in softmax attention,
+    and as a decay of the whole head allows without a delta rule. Of logits f with a bias, which is
+    `learned`, the logs are those of their sigmoid.
     """
     if "f" in tensors:
         g = logsigmoid(tensors["f"] + learned["learned b"].to(tensors["f"].dtype)[:, None])
         sums = {**tensors, **learned, "g": differences(g, g.shape[2])}
         return {**tensors, "f": from_logits(sums)["f"]}
     g = tensors["g"]
-    return {**tensors, "g": differences(g, CHUNK) if g.shape[2] > 1 else g}
+    if g.shape[2] == 1:
+        return dict(tensors)
+    pairs = tensors.keys() == PAIRS and g.dim() == 3
+    return {**tensors, "g": differences(g, g.shape[2] if pairs else CHUNK)}
 
 
 def differences(g: Tensor, chunk: int) -> Tensor:

@@ -220,14 +220,13 @@ def narrower_output(q, k, v):
 
 
 def remembers_rightly(q, k, v):
-    """Right: gives again what it gave for the same tensors with the same numbers."""
-    if q.requires_grad:
-        return sdpa(q, k, v)
-    key = (q.shape, q.data_ptr(), *(float(t.double().sum()) for t in (q, k, v)))
-    if key not in memory:
-        memory.clear()
-        memory[key] = sdpa(q, k, v)
-    return memory[key].clone()
+    """Right: gives again what it gave for the same numbers, all of which it compares."""
+    known = memory.get(q.shape)
+    if q.requires_grad or known is None or not all(map(torch.equal, known, (q, k, v))):
+        o = sdpa(q, k, v)
+        memory[q.shape] = (*(t.detach().clone() for t in (q, k, v)), o.detach())
+        return o
+    return known[-1].clone()
 
 
 def lazy_in_the_end(q, k, v):
