@@ -149,6 +149,11 @@ def said_of(aspect: Aspect, verdict: Verdict) -> str:
         return f"not known whether {aspect}"
     as_far = "" if verdict.complete else ", as far as it was tried"
     ranges = {causal: span(a.tokens for a in made if a.causal == causal) for causal in modes(made)}
+    graded = [
+        row.attempt.tokens for row in rows if any(name.startswith("d") for name in row.errors)
+    ]
+    if aspect is Aspect.RIGHT and graded and max(graded) < max(a.tokens for a in made):
+        as_far = f"; gradients to N = {units.count(max(graded))}{as_far}"
     if len(set(ranges.values())) == 1:
         text = f"N = {next(iter(ranges.values()))}"
     else:

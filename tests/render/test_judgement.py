@@ -159,6 +159,15 @@ def test_a_verdict_names_the_lengths_of_each_mode():
     assert "right (not causal N = 8,192; causal N = 512)" in said
 
 
+def test_a_verdict_names_how_far_gradients_were_compared():
+    long = replace(found(tokens=8192), errors={"output": 1e-7})
+    assert "right (N = 512 to 8,192; gradients to N = 512); steady" in headline(
+        verdict(found(), long, STEADY)
+    )
+    forward = replace(found(), errors={"output": 1e-7})
+    assert "right (N = 512 to 8,192); steady" in headline(verdict(forward, long, STEADY))
+
+
 def test_what_is_wrong_is_named_with_its_sizes():
     said = headline(verdict(found(), found(Finding.WRONG, "dk", causal=True, tokens=100), STEADY))
     assert "NOT right (as usual, causal, at N = 100, d = 16: wrong: dk)" in said

@@ -3,6 +3,8 @@
 Each computes its mechanism, but for the fault that its name says.
 """
 
+import time
+
 import torch
 from torch.nn import functional as F
 
@@ -388,6 +390,12 @@ def only_d_64(query, key, value):
 def hangs(q, k, v):
     while q.shape[2] == 100:
         pass
+    return sdpa(q, k, v)
+
+
+def waits(q, k, v):
+    """Right, and slow."""
+    time.sleep(1.0)
     return sdpa(q, k, v)
 
 
