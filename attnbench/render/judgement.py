@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnbench import units
-from attnbench.analysis import concluding
 from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
 from attnbench.analysis.report import Analysis
 from attnbench.records import Aspect, Attempt, Finding, Kernel, Row
@@ -420,14 +419,24 @@ def alike(race: Analysis, conclusion: Conclusion) -> float:
 
 
 def crossovers(race: Analysis, more_time: str = "") -> dict[str, dict[str, Any]]:
-    """By mode, the row of `concluding.crossovers` of the function with the mechanism's form.
+    """By mode, what is concluded of the function with the mechanism's form, as data.
 
-    What would decide an open answer is the option of this verb.
+    The lengths are those at which both were timed. What would decide an open answer, or widen one,
+    is `more_time`.
     """
-    rows = concluding.crossovers(conclusions(race).values()).to_dict("records")
-    known = ({str(key): value for key, value in row.items()} for row in rows)
     return {
-        row["mode"]: {**row, "decided_by": more_time if row["decided_by"] else ""} for row in known
+        mode: {
+            "mode": mode,
+            "series": one.series[0],
+            "other": one.against[0],
+            "answer": str(one.answer),
+            "length": one.value.point,
+            "low": one.value.low,
+            "high": one.value.high,
+            "lengths": [*one.scope.lengths],
+            "decided_by": more_time if one.decided_by else "",
+        }
+        for mode, one in conclusions(race).items()
     }
 
 
