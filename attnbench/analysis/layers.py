@@ -13,6 +13,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
+from attnbench.analysis.concluding import crossovers
+from attnbench.analysis.conclusions import Conclusion, Question
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Row
 from attnbench.records import Case, Mode, Outcome, Part, Selection, Sweep
@@ -152,22 +154,25 @@ class ModelCosts:
         kept = [kind.per_token / kind.layers for kind in self.kinds]
         return max(range(len(kept)), key=lambda i: (self.kinds[i].mechanism != "", kept[i]))
 
-    def pays_from(self, index: int) -> Row | None:
-        """From which context on a step of this kind costs less than one of the largest."""
+    def pays_from(self, index: int) -> Conclusion | None:
+        """At which contexts a step of this kind costs less than one of the largest."""
         one = self.kinds[index].mechanism
         other = self.kinds[self.largest].mechanism
-        rows = self.analysis.crossovers
-        rows = rows[(rows["mode"] == DECODE) & rows["series"].isin(self.stepping)]
-        rows = rows[rows["series"].map(self.mechanisms) == one]
-        found = rows[rows["other"].map(self.mechanisms) == other]
-        return None if found.empty else found.iloc[0]
+        known = [
+            each
+            for each in self.analysis.about(Question.FASTER_FROM, DECODE)
+            if each.series[0] in self.stepping
+            and self.mechanisms.get(each.series[0]) == one
+            and self.mechanisms.get(each.against[0]) == other
+        ]
+        return known[0] if known else None
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Everything about each kind as data."""
         for index, kind in enumerate(self.kinds):
-            crossover = self.pays_from(index)
+            conclusion = self.pays_from(index)
             costs = [{**self.cost(index, place)} for place in self.places]
-            pays = None if crossover is None else crossover.to_dict()
+            pays = None if conclusion is None else crossovers([conclusion]).iloc[0].to_dict()
             yield {**kind._asdict(), "pays_from": pays, "costs": costs}
 
     def cost(self, index: int, place: Place) -> dict[str, Any]:

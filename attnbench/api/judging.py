@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from attnbench.analysis.concluding import longer
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.api import measuring
 from attnbench.api.measuring import own_server
@@ -18,6 +19,7 @@ from attnbench.records import (
     Level,
     Option,
     Outcome,
+    Planned,
     Request,
     Row,
     Selection,
@@ -39,6 +41,7 @@ LIMIT_S = 900.0  # of all attempts, without a budget
 PANEL = 0.5  # share of the budget that attempts may take; the race gets the rest
 # an attempt may take this many times the longest before it, and at least
 OVERTIME, AT_LEAST_S = 50.0, 10.0
+TOO_LONG = 10.0  # times what an attempt was expected to take, after which it hangs
 HANGS = 2  # attempts without an answer, after which no more are made
 LONG_S = 4.0  # that an attempt beyond the race may take
 GRADIENTS = 4.0  # times what an output takes, at most
@@ -61,9 +64,11 @@ class Verdict:
     """What was found of a function.
 
     `error`: why it could not be judged; the other fields are empty then. `changed`: settings of
-    torch that it changed. `suspect`: what its race showed that makes times meaningless.
-    `race`: against the mechanism's form; None where it was not raced, for the reason `unraced`.
-    `raced_as`: the value of `causal` in the race.
+    torch that it changed. `suspect`: what its race showed that makes times meaningless; `failed`:
+    how it failed in its race. `race`: against the mechanism's form; None where it was not raced,
+    for the reason `unraced`. `raced_as`: the value of `causal` in the race. `untrained`: lengths
+    that were not raced in training, as gradients were not compared there. `more_time`: the option
+    by which what the budget left open is decided; empty without a budget.
     """
 
     question: Question
@@ -74,10 +79,13 @@ class Verdict:
     rows: tuple[Row, ...] = ()
     changed: str = ""
     suspect: str = ""
+    failed: str = ""
     race: Analysis | None = None
     unraced: str = ""
     raced_as: bool = False
     raced: tuple[int, ...] = ()
+    untrained: tuple[int, ...] = ()
+    more_time: str = ""
 
     def passes(self, aspect: str) -> bool:
         """Whether all attempts of an aspect passed that were made."""
@@ -85,16 +93,22 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        """Whether every attempt was made, but for those beyond the race."""
+        """Whether all was tried but what is beyond the race; of its lengths, one at least."""
+        of_race = [row for row in self.rows if row.attempt.raced]
         return not any(
             row.finding is Finding.UNTRIED for row in self.rows if not beyond(row.attempt)
-        )
+        ) and (not of_race or any(row.finding is not Finding.UNTRIED for row in of_race))
+
+    @property
+    def faulty(self) -> bool:
+        """Whether something was found that is not right, not steady, or makes it suspect."""
+        passes = self.passes("right") and self.passes("steady")
+        return bool(self.suspect or self.failed or self.changed) or not passes
 
     @property
     def sound(self) -> bool:
         """Whether it is right and steady in all that was to be tried."""
-        passes = self.passes("right") and self.passes("steady")
-        return not (self.error or self.suspect or self.changed) and passes and self.complete
+        return not (self.error or self.faulty) and self.complete
 
 
 def beyond(attempt: Attempt) -> bool:
@@ -182,7 +196,8 @@ class Judging:
         own, first = self.question.own, self.request
         self.announce(f"trying how {own.form} is called")
         kernel = self.fitted()
-        rows, changed = Attempts(self, kernel).made()
+        attempts = Attempts(self, kernel)
+        rows, changed = attempts.made()
         found = Verdict(
             question=self.question,
             dtype=first.dtype,
@@ -190,13 +205,22 @@ class Judging:
             kernel=kernel,
             rows=rows,
             changed=changed,
+            more_time=self.more_time(attempts.needed_s),
         )
         if not found.passes("right"):
             return replace(found, unraced="what is not right has no speed")
         lengths = self.compared_lengths(kernel, rows)
         if not lengths:
-            return replace(found, unraced="no length of the race could be compared; raise --budget")
-        return self.with_race(found, kernel, lengths, observe)
+            return replace(found, unraced="no length of the race could be compared")
+        return self.with_race(replace(found, raced=lengths), kernel, observe)
+
+    def more_time(self, needed_s: float) -> str:
+        """The option for a budget in which attempts that need so long, and a race, have time."""
+        budget_s = self.request.budget_s
+        if budget_s is None:
+            return ""
+        least_s = max(budget_s, needed_s / PANEL / 2)
+        return longer("--budget", 30 * math.ceil(least_s / 30))
 
     @property
     def left_s(self) -> float:
@@ -246,21 +270,18 @@ class Judging:
         )
 
     def with_race(
-        self,
-        found: Verdict,
-        kernel: Kernel,
-        lengths: tuple[int, ...],
-        observe: Callable[[Progress], None],
+        self, found: Verdict, kernel: Kernel, observe: Callable[[Progress], None]
     ) -> Verdict:
-        """The verdict with a race at these lengths."""
+        """The verdict with a race at the lengths that are to be `raced`."""
         own, mechanism = self.question.own, self.question.mechanism
         raced = replace(own, options=tuple(sorted(kernel.options.items())))
         causal = kernel.modes[0]
+        graded = graded_lengths(found.rows, causal)
         asked = {
             **self.options,
             "models": (str(raced), str(mechanism)),
             "causal": causal,
-            "lengths": lengths,
+            "lengths": found.raced,
             "width": (kernel.width,),
             "heads": (kernel.heads,),
         }
@@ -271,7 +292,10 @@ class Judging:
         race_request = request(asked)
         self.announce(f"racing {own.form}")
         with TemporaryFolder() as folder:
-            planned = plan(race_request, self.server)
+            whole = plan(race_request, self.server)
+            planned = replace(whole, cases=comparable(whole.cases, graded))
+            if not planned.cases:
+                return replace(found, raced=(), unraced="its gradients were compared nowhere")
             measuring.measure(race_request, planned, self.server, folder, observe=observe)
             sweep = load_results(folder)
         (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
@@ -279,7 +303,7 @@ class Judging:
         mine = race.cases[race.cases["mechanism"] == own.name]
         reasons = dict.fromkeys(reason for reason in mine["suspect"] if reason)
         timed = sorted({p.case.workload.seq_len for p in sweep.plan} & timed_lengths(sweep))
-        unraced = "" if timed else "the budget ended before it was raced; raise --budget"
+        unraced = "" if timed else f"the budget ended before it was raced; {found.more_time}"
         return replace(
             found,
             race=race if timed else None,
@@ -287,7 +311,36 @@ class Judging:
             raced_as=causal,
             raced=tuple(timed),
             suspect="; ".join(reasons),
+            failed="; ".join(failures(mine)),
+            untrained=tuple(
+                sorted({one.case.workload.seq_len for one in {*whole.cases} - {*planned.cases}})
+            ),
         )
+
+
+def graded_lengths(rows: tuple[Row, ...], causal: bool) -> frozenset[int]:
+    """Lengths of the race at which gradients were compared, in the mode that is raced."""
+    return frozenset(
+        row.attempt.tokens
+        for row in rows
+        if row.attempt.raced
+        and row.attempt.causal == causal
+        and any(name.startswith("d") for name in row.errors)
+    )
+
+
+def comparable(cases: tuple[Planned, ...], graded: frozenset[int]) -> tuple[Planned, ...]:
+    """The cases of what was compared: training only at lengths whose gradients are `graded`."""
+    return tuple(
+        one for one in cases if one.case.workload.seq_len in graded or not one.case.workload.trains
+    )
+
+
+def failures(cases: Any) -> dict[str, None]:
+    """How cases of a race failed that ran with the same inputs before, each reason once."""
+    ended = cases[cases["outcome"].isin([Outcome.FAILED, Outcome.CRASHED])]
+    rows = zip(ended["seq_len"], ended["mode"], ended["reason"], strict=True)
+    return dict.fromkeys(f"{mode} at N = {int(n):,}: {reason}" for n, mode, reason in rows)
 
 
 def timed_lengths(sweep: Any) -> set[int]:
@@ -317,6 +370,9 @@ class Attempts:
         self.raced_work = 0
         self.hangs = 0
         self.changed = ""
+        self.expected_s = 0.0  # of the attempt that is being made, where known
+        self.begun = time.monotonic()
+        self.needed_s = 0.0  # by what was not made in time too
 
     @property
     def left_s(self) -> float:
@@ -330,6 +386,7 @@ class Attempts:
             with self.judging.process() as process:
                 while todo and self.attempt(process, todo.pop(0)):
                     pass
+        self.needed_s += time.monotonic() - self.begun
         return tuple(self.rows), self.changed
 
     def attempt(self, process: Process, attempt: Attempt) -> bool:
@@ -337,6 +394,8 @@ class Attempts:
         attempt, reason = self.affordable(attempt)
         if reason:
             self.rows.append(without(attempt, Finding.UNTRIED, reason))
+            if attempt.raced or not beyond(attempt):
+                self.needed_s += max(self.expected_s, self.longest_s)
             return True
         self.judging.announce(
             f"trying {self.judging.question.own.form} {attempt.inputs}, N = {attempt.tokens:,}"
@@ -382,30 +441,34 @@ class Attempts:
 
     def affordable(self, attempt: Attempt) -> tuple[Attempt, str]:
         """The attempt, perhaps without gradients, and why it is not made, or nothing."""
+        self.expected_s = 0.0
         if self.hangs >= HANGS:
             return attempt, "it hung before"
         left_s = self.left_s
+        known = beyond(attempt) and self.raced_work
+        if known:
+            self.expected_s = self.raced_s * work(attempt) / self.raced_work
         if left_s <= 0:
-            return attempt, "the budget ended; raise --budget"
-        if not beyond(attempt) or not self.raced_work:
+            return attempt, "the budget ended"
+        if not known:
             return attempt, ""
-        expected_s = self.raced_s * work(attempt) / self.raced_work
         share_s = left_s / 2
-        if attempt.gradients and expected_s * GRADIENTS > share_s:
+        if attempt.gradients and self.expected_s * GRADIENTS > share_s:
             attempt = replace(attempt, gradients=False)
         most_s = left_s if attempt.raced else min(LONG_S, share_s)
-        expected_s = expected_s if attempt.gradients else expected_s / 2
-        if expected_s > most_s:
-            return attempt, f"it would take about {expected_s:.0f} s; raise --budget"
+        if not attempt.gradients:
+            self.expected_s /= 2
+        if self.expected_s > most_s:
+            return attempt, f"it would take about {self.expected_s:.0f} s"
         return attempt, ""
 
     def unanswered(self, attempt: Attempt, failure: Failure, limit_s: float) -> Row:
         """The row of an attempt whose process gave no answer, or ended."""
         if failure.is_timeout:
             self.hangs += 1
-            if beyond(attempt) or limit_s < AT_LEAST_S:
-                reason = f"no answer after {limit_s:.0f} s; raise --budget"
-                return without(attempt, Finding.UNTRIED, reason)
+            if limit_s < max(AT_LEAST_S, TOO_LONG * self.expected_s):
+                self.needed_s += AT_LEAST_S if attempt.raced or not beyond(attempt) else 0.0
+                return without(attempt, Finding.UNTRIED, f"no answer after {limit_s:.0f} s")
             return without(attempt, Finding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
         if failure.is_out_of_memory:
             return without(attempt, Finding.UNTRIED, failure.reason)

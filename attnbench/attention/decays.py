@@ -230,7 +230,7 @@ class Columns(NamedTuple):
         return slice(1, 1 + self.groups)
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         return 1 + self.groups + self.fine
 
 
@@ -264,7 +264,7 @@ class Fading(Written):
         past = pad(past, (-N % 8, 0))  # as kernels of GPUs ask for
         reach = math.prod(vector_norm(widen(x), dim=-1).amax(-1) for x in (q, k)) * d**-0.5
         least = 2 * (math.log(torch.finfo(reach.dtype).eps) - reach)
-        first, last, factor = columns.count, more - columns.count, reading(d, q.dtype)
+        first, last, factor = columns.total, more - columns.total, reading(d, q.dtype)
         # three of a width, or torch uses a kernel that stores weights
         q, k, v = pad(q, (first, last)), pad(k, (first, last)), pad(v, (0, more))
         if factor != d**0.5:
@@ -293,7 +293,7 @@ class Fading(Written):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (F, mask), (k, least) = ctx.saved_tensors, ctx.written
         d, columns = gradient.shape[-1], fading_columns(k.dtype)
-        inner = slice(columns.count, columns.count + d)
+        inner = slice(columns.total, columns.total + d)
         factor = reading(d, k.dtype)
         dq, dk, dv, dF = (torch.zeros_like(x) for x in (*(gradient,) * 3, F))
         gradient = pad(gradient, (0, k.shape[-1] - d))
@@ -340,7 +340,7 @@ def read_fading(columns: Columns, factor: float, q: Tensor, F: Tensor, wide: boo
         middle = (token // size * size + size // 2).clamp(max=N - 1)
         q[..., 0] = (F - F[..., middle]) * factor
     else:
-        q[..., columns.coarse.stop : columns.count].masked_fill_(reads, factor)
+        q[..., columns.coarse.stop : columns.total].masked_fill_(reads, factor)
 
 
 def write_fading(
@@ -360,7 +360,7 @@ def write_fading(
     coarse = k[:, :, :end, columns.coarse]
     coarse.copy_(faded)
     if k.dtype.itemsize < 4:
-        k[:, :, :end, columns.coarse.stop : columns.count] = faded - coarse
+        k[:, :, :end, columns.coarse.stop : columns.total] = faded - coarse
 
 
 def reading(d: int, dtype: torch.dtype) -> float:
@@ -377,4 +377,4 @@ def fading_columns(dtype: torch.dtype) -> Columns:
 
 def fading_width(d: int, dtype: torch.dtype, device: str) -> int:
     """The width of a head of d and its further columns."""
-    return d + further_columns(d, fading_columns(dtype).count, device)
+    return d + further_columns(d, fading_columns(dtype).total, device)

@@ -34,6 +34,7 @@ TEXTS = MappingProxyType({
     "mode": "Of the race: training, inference, or both.",
     "budget": "Time for all: 90s, 10m, none.",
 })  # fmt: skip
+UNFINISHED = 3  # unsure, as `check --strict` ends
 ARGUMENTS = (
     "Takes q, k, v, … by their names, or query, key, value; x, dt, A, B, C of a state space;"
     " r, w, k, v, a, b of RWKV-7. g, gk or w are logs of decays, beta step sizes, and scale 1 where"
@@ -60,8 +61,9 @@ def judge(
     """Judge kernels: is each right, steady under stress, and faster than the form here?
 
     Each is tried at the sizes of the race and beside them, in every mode that it takes. The exit
-    code is 0 if all are right and steady in all that was to be tried, 1 if one is not, and 2 if
-    one cannot be judged. What is not right is not raced.
+    code is 0 if all are right and steady in all that was to be tried, 1 if one is not, 2 if one
+    cannot be judged, and 3 if the budget ended before all was tried. What is not right is not
+    raced.
     """
     options = {**read({"budget": USUAL["budget"]}), **written}
     try:
@@ -124,9 +126,11 @@ def show_all(verdict: Any) -> None:
 def finish(verdicts: Any, json_: bool) -> None:
     """End with the exit code of the verdicts. Raises `CannotRun` where none could be judged."""
     errors = [verdict.error for verdict in verdicts if verdict.error]
-    if any(not (verdict.error or verdict.sound) for verdict in verdicts):
+    if any(verdict.faulty for verdict in verdicts if not verdict.error):
         raise typer.Exit(1)
     if errors and (len(verdicts) == 1 and not json_):
         raise CannotRun(errors[0])
     if errors:
         raise typer.Exit(2)
+    if not all(verdict.complete for verdict in verdicts):
+        raise typer.Exit(UNFINISHED)

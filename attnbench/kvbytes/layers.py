@@ -52,6 +52,7 @@ OWN_WIDTH = (
     *("gpt_oss", "llama4_text", "minimax_m2", "nemotron_h", "qwen3", "qwen3_5_moe_text"),
     *("qwen3_5_text", "qwen3_next"),
 )
+KEYS_ARE_VALUES = ("deepseek_v4",)  # in each of its layers
 # what single kinds of layer or tensor have, and nothing here reads
 UNREAD = (
     *("swa_num_key_value_heads", "swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim"),
@@ -78,7 +79,7 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
         rank, rope = config.size("kv_lora_rank"), config.size("qk_rope_head_dim", least=0)
         return f"latent {rank:,} + {rope:,}", rank + rope
     heads, width = head_counts(config, kind)
-    tensors = 1 if config.type == "deepseek_v4" else 2  # its keys are its values
+    tensors = 1 if config.type in KEYS_ARE_VALUES else 2
     return f"{heads} × {width:,}", tensors * heads * width
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from attnbench.kvbytes import orders
 from attnbench.kvbytes.configuration import Fields, fields
 from attnbench.kvbytes.context import CachePart, Layer
-from attnbench.kvbytes.layers import MAMBA_1, head_counts, layers, state_shape
+from attnbench.kvbytes.layers import KEYS_ARE_VALUES, MAMBA_1, head_counts, layers, state_shape
 from attnbench.kvbytes.orders import FULL, SLIDING
 from attnbench.records import Option, Selection
 
@@ -104,7 +104,8 @@ def _attention(config: Fields, kind: str) -> tuple[str, Options]:
         if kind == SLIDING:
             raise CannotExpress("no mechanism here reads a window of latents")
         return "latent", _latent(config) | {"bias": bias}
-    if kind != SLIDING and config.values.get("attention_k_eq_v"):
+    full_ones = kind != SLIDING and config.values.get("attention_k_eq_v")
+    if full_ones or config.type in KEYS_ARE_VALUES:
         raise CannotExpress("no mechanism here has keys that are its values")
     kv_heads, width = head_counts(config, kind)
     options: Options = {

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from math import ceil, inf, isfinite
 from types import MappingProxyType
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnbench import units
+from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.scaling import CrossoverKind
 from attnbench.records import Aspect, Attempt, Finding, Kernel, Row
 from attnbench.render.cost_tables import speedup
 from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, number, table, words
@@ -20,9 +20,10 @@ from attnbench.render.grid import EMPTY, Cell, Column, Table, clean, number, tab
 PANEL = (
     "Errors are against float64: of the output relative to the largest output, of a row to the"
     " largest number of the row, of a gradient to its own largest number. Ours: the mechanism's"
-    " usual form on the same inputs. Right: within the tolerance of the number type, or ten times"
-    " our error; a verdict names what exceeds that. Under stress fewer digits, down to half of"
-    " them, are steady."
+    " usual form on the same inputs; where a kernel errs by more than that explains, also the"
+    " equations as written, if those err more. Right: within ten times our error on top of what is"
+    " allowed of any form of the number type; a verdict names what exceeds that. Under stress fewer"
+    " digits, down to half of them, are steady."
 )
 AXES = MappingProxyType({"bhnd": "[B, H, N, d]", "bnhd": "[B, N, H, d]"})
 ALIKE = 0.1  # what differs by no more at any length is as fast
@@ -51,15 +52,23 @@ class Verdict(Protocol):
     @property
     def suspect(self) -> str: ...
     @property
+    def failed(self) -> str: ...
+    @property
     def race(self) -> Analysis | None: ...
     @property
     def unraced(self) -> str: ...
+    @property
+    def untrained(self) -> tuple[int, ...]: ...
+    @property
+    def more_time(self) -> str: ...
     @property
     def raced_as(self) -> bool: ...
     @property
     def raced(self) -> tuple[int, ...]: ...
     @property
     def complete(self) -> bool: ...
+    @property
+    def faulty(self) -> bool: ...
     @property
     def sound(self) -> bool: ...
     def passes(self, aspect: str) -> bool: ...
@@ -93,13 +102,13 @@ def lines(verdict: Verdict) -> Iterator[str]:
     if verdict.error:
         yield f"{clean(verdict.question.function)}: {clean(verdict.error)}"
     else:
-        fast = " ".join(speed(verdict))
-        yield f"{headline(verdict)} {fast}"
+        yield " ".join((headline(verdict), *unfinished(verdict), *speed(verdict)))
 
 
 def sentences(verdict: Verdict) -> Iterator[str]:
     """The verdict, what was tried, what was not, and how the function was called."""
     yield headline(verdict)
+    yield from unfinished(verdict)
     yield tried(verdict)
     yield from untried(verdict)
     yield called(verdict)
@@ -112,8 +121,12 @@ def headline(verdict: Verdict) -> str:
     doubts = ""
     if verdict.suspect:
         doubts = f" SUSPECT: in the race it {verdict.suspect};"
+    if verdict.failed:
+        doubts += f" it FAILED in the race ({clean(verdict.failed)});"
+    if doubts:
+        doubts += " before that"
     if verdict.changed:
-        doubts += f" it CHANGES torch's {verdict.changed};"
+        doubts = f" it CHANGES torch's {verdict.changed};{doubts}"
     return f"{claim(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {said}."
 
 
@@ -135,6 +148,11 @@ def said_of(aspect: Aspect, verdict: Verdict) -> str:
         return f"not known whether {aspect}"
     as_far = "" if verdict.complete else ", as far as it was tried"
     ranges = {causal: span(a.tokens for a in made if a.causal == causal) for causal in modes(made)}
+    graded = [
+        row.attempt.tokens for row in rows if any(name.startswith("d") for name in row.errors)
+    ]
+    if aspect is Aspect.RIGHT and graded and max(graded) < max(a.tokens for a in made):
+        as_far = f"; gradients to N = {units.count(max(graded))}{as_far}"
     if len(set(ranges.values())) == 1:
         text = f"N = {next(iter(ranges.values()))}"
     else:
@@ -165,6 +183,15 @@ def where(row: Row) -> str:
     at = f"at N = {units.count(attempt.tokens)}, d = {row.head_width or '?'}"
     reason = f": {clean(row.reason)}" if row.reason else ""
     return f"{', '.join(parts)}, {at}: {row.finding}{reason}"
+
+
+def unfinished(verdict: Verdict) -> Iterator[str]:
+    """That attempts were not made which belong to a verdict, and what would make them."""
+    if not verdict.complete and not verdict.faulty:
+        count = sum(row.finding is Finding.UNTRIED for row in verdict.rows)
+        attempts = f"{count} of {units.many(len(verdict.rows), 'attempt')}"
+        way_out = f"; {verdict.more_time} may decide it" if verdict.more_time else ""
+        yield f"NOT FINISHED: {attempts} were not made, so nothing is decided{way_out}."
 
 
 def tried(verdict: Verdict) -> str:
@@ -258,27 +285,30 @@ def panel(verdict: Verdict) -> Table:
     return table(
         verdict.rows,
         [
-            Column("Inputs", lambda row: words(inputs_text(row))),
+            Column("Inputs", lambda row: words(inputs_text(row, verdict.kernel))),
             Column("N", lambda row: number(row.attempt.tokens, units.count)),
-            Column("B", lambda row: number(row.attempt.batch, units.count)),
-            Column("H", lambda row: number(row.attempt.heads, units.count)),
-            Column("d", lambda row: Cell(str(row.head_width or "–"))),
             Column("Worst", lambda row: words(row.worst)),
             Column("Error", lambda row: error_cell(row.errors.get(row.worst))),
             Column("Ours", lambda row: error_cell(row.ours.get(row.worst))),
             Column("Verdict", lambda row: words(finding_text(row))),
+            Column("B", lambda row: number(row.attempt.batch, units.count)),
+            Column("H", lambda row: number(row.attempt.heads, units.count)),
+            Column("d", lambda row: Cell(str(row.head_width or "–"))),
         ],
+        leading=2,
         name="panel",
         title=f"Errors of {claim(verdict)}",
         note=PANEL,
     )
 
 
-def inputs_text(row: Row) -> str:
-    """`as raced, causal`."""
+def inputs_text(row: Row, kernel: Kernel | None = None) -> str:
+    """`as raced, causal`; `as usual, d = 64` where heads have another width than in the race."""
     attempt = row.attempt
     inputs = "as raced" if attempt.raced else attempt.inputs
-    return f"{inputs}, causal" if attempt.causal else inputs
+    usual = kernel.head_width if kernel else row.head_width
+    width = f", d = {row.head_width}" if row.head_width not in (0, usual) else ""
+    return f"{inputs}{width}{', causal' if attempt.causal else ''}"
 
 
 def finding_text(row: Row) -> str:
@@ -294,55 +324,125 @@ def error_cell(value: float | None) -> Cell:
 
 
 def speed(verdict: Verdict) -> Iterator[str]:
-    """From which length the function is faster, of those that were raced."""
+    """At which of the lengths that were raced the function is faster."""
     race = verdict.race
-    if race is None or race.speedups is None:
+    if race is None:
         yield f"Not raced: {verdict.unraced or 'nothing was timed'}."
         return
-    yield from compared_speed(race, verdict.raced)
+    if verdict.suspect:
+        yield f"Its times are compared with nothing: in the race it {verdict.suspect}."
+        return
+    yield from compared_speed(race, verdict.more_time)
+    if verdict.untrained:
+        way_out = f"; {verdict.more_time} may allow it" if verdict.more_time else ""
+        at = f"N = {listed(verdict.untrained)}"
+        yield f"Not raced in training at {at}, as no gradients were compared there{way_out}."
     kernel = verdict.kernel
     if kernel and len(kernel.modes) > 1:
         other = "--no-causal" if verdict.raced_as else "--causal"
         yield f"Raced {mode_text(verdict.raced_as)}; {other} races the other."
 
 
-def compared_speed(race: Analysis, lengths: Sequence[int] = ()) -> Iterator[str]:
-    """A sentence for each mode of a race at these lengths."""
-    crossings, ratios = crossovers(race), race.speedups
-    assert ratios is not None, "there are two series"
+def compared_speed(race: Analysis, more_time: str = "") -> Iterator[str]:
+    """A sentence for each mode of a race; `more_time`: the option that gives it more time."""
     for mode in race.modes:
-        row = crossings.get(mode, {"answer": ""})
-        ends = ratios.loc[ratios["mode"] == mode, ["low", "high"]].to_numpy(float)
-        known = ends[np.isfinite(ends).all(1)] if ends.size else ends
-        apart = np.exp(np.abs(np.log(known)).max()) - 1 if known.size else inf
-        match row["answer"]:
-            case CrossoverKind.FROM:
-                places = (units.count(round(row[key])) for key in ("length", "low", "high"))
-                yield "Faster in {} from N = {} [{}, {}].".format(mode, *places)
-            case CrossoverKind.ALWAYS:
-                yield f"Faster in {mode} at every length{among(lengths)}."
-            case CrossoverKind.NEVER:
-                yield f"Not faster in {mode} at the longest length{among(lengths)}."
-            case _ if apart <= ALIKE:
-                yield f"As fast in {mode} within {ceil(100 * apart)} %{among(lengths)}."
-            case _:
-                yield f"Whether it is faster in {mode}, and from where, is unsure; raise --budget."
+        conclusion = conclusions(race).get(mode)
+        if conclusion is None:
+            nothing = f"Nothing was timed of both in {mode}"
+            yield f"{nothing}; {more_time} may decide it." if more_time else f"{nothing}."
+        else:
+            yield faster_in(conclusion, alike(race, conclusion), more_time)
 
 
-def among(lengths: Sequence[int]) -> str:
-    """` that was raced (N = 512 and 2,048)`."""
-    return f" that was raced (N = {listed(lengths)})" if lengths else ""
+def conclusions(race: Analysis) -> dict[str, Conclusion]:
+    """By mode, at which lengths the function is faster than the mechanism's form."""
+    bases = {*race.baselines}
+    return {
+        one.mode: one
+        for one in race.about(Question.FASTER_FROM, against=bases)
+        if bases.isdisjoint(one.series)
+    }
 
 
-def crossovers(race: Analysis) -> dict[str, Any]:
-    """By mode, `scaling.crossovers` of the function with the mechanism's form."""
-    own = race.crossovers[race.crossovers["other"].isin(race.baselines)]
-    return {str(mode): row for mode, row in own.set_index("mode").to_dict("index").items()}
+def faster_in(conclusion: Conclusion, alike_within: float, more_time: str) -> str:
+    """A conclusion on *faster from* as a sentence.
+
+    alike_within: by how much their times differ at most, where that is known at all lengths raced
+    more_time: the option that may decide what is not known
+    """
+    scope, value, mode = conclusion.scope, conclusion.value, conclusion.mode
+    at = f"N = {listed(scope.lengths)}"
+    span = f" ({at})"
+    only = "" if scope.reaches_start and scope.reaches_end else ", where both were timed"
+    match conclusion.answer:
+        case Answer.ALL:
+            return f"Faster in {mode} at every length that was raced{span}."
+        case Answer.NEVER:
+            return f"Slower in {mode} at every length that was raced{span}."
+        case Answer.FASTER_AT:
+            return f"Faster in {mode} at {at}{only}; nothing is known of other lengths."
+        case Answer.SLOWER_AT:
+            return f"Slower in {mode} at {at}{only}; nothing is known of other lengths."
+        case Answer.FROM:
+            beyond = units.count(max(scope.lengths))
+            return f"Faster in {mode} from N = {length_text(value)} to {beyond}, of {at}."
+        case Answer.UP_TO:
+            return f"Faster in {mode} up to N = {length_text(value)}, of {at}; then slower."
+        case Answer.SLOWER_FROM:
+            return f"Slower in {mode} from N = {units.count(round(value.high))} on, of {at}."
+    if alike_within <= ALIKE:
+        return f"As fast in {mode} within {ceil(100 * alike_within)} %{span}."
+    way_out = f"; {more_time} may decide it" if more_time else ""
+    return f"Not known whether it is faster in {mode}{span if scope.lengths else ''}{way_out}."
+
+
+def length_text(value: Value) -> str:
+    """`700 [512, 2,048]`, or `512 at the latest` where only that is known."""
+    text, low, high = (
+        "" if math.isnan(end) else units.count(round(end))
+        for end in (value.point, value.low, value.high)
+    )
+    return units.interval(text, low, high) if low else f"{high} or before"
+
+
+def alike(race: Analysis, conclusion: Conclusion) -> float:
+    """By how much both times differ at most at all lengths of a conclusion; inf if not known."""
+    ratios, scope = race.speedups, conclusion.scope
+    if ratios is None or not scope.lengths:
+        return inf
+    of_both = (ratios["mode"] == conclusion.mode) & ratios["series"].isin(conclusion.series)
+    own = ratios[of_both & ratios["seq_len"].isin(scope.lengths)]
+    ends = own[["low", "high"]].to_numpy(float)
+    if len(own) < len(scope.lengths) or not (ends > 0).all():
+        return inf
+    return float(np.exp(np.abs(np.log(ends)).max()) - 1)
+
+
+def crossovers(race: Analysis, more_time: str = "") -> dict[str, dict[str, Any]]:
+    """By mode, what is concluded of the function with the mechanism's form, as data.
+
+    The lengths are those at which both were timed. What would decide an open answer, or widen one,
+    is `more_time`.
+    """
+    return {
+        mode: {
+            "mode": mode,
+            "series": one.series[0],
+            "other": one.against[0],
+            "answer": str(one.answer),
+            "length": one.value.point,
+            "low": one.value.low,
+            "high": one.value.high,
+            "lengths": [*one.scope.lengths],
+            "decided_by": more_time if one.decided_by else "",
+        }
+        for mode, one in conclusions(race).items()
+    }
 
 
 def ratios(race: Analysis) -> Iterator[Table]:
-    """How many times faster it is than our form, for each mode."""
-    if race.speedups is not None:
+    """How many times faster it is than our form, for each mode; nothing of what is suspect."""
+    if race.speedups is not None and not race.suspects:
         for mode in race.modes:
             yield speedup(race.cases, mode, race.baselines, race.speedups)
 
@@ -353,23 +453,27 @@ def data(verdict: Verdict) -> dict[str, Any]:
     if verdict.error or verdict.kernel is None:
         return {"function": function, "error": verdict.error}
     race, kernel = verdict.race, verdict.kernel
+    in_race = verdict.suspect or verdict.failed
     about = {name: value for name, value in asdict(kernel).items() if name != "attempts"}
     return {
         "function": function,
         "mechanism": str(verdict.question.mechanism),
         "dtype": verdict.dtype,
         "device": verdict.device,
-        "right": verdict.passes(Aspect.RIGHT) and verdict.complete,
+        "right": verdict.passes(Aspect.RIGHT) and verdict.complete and not in_race,
         "steady": verdict.passes(Aspect.STEADY) and verdict.complete,
         "complete": verdict.complete,
         "sound": verdict.sound,
         "suspect": verdict.suspect,
+        "failed": verdict.failed,
+        "decided_by": "" if verdict.complete else verdict.more_time,
         "changed": verdict.changed,
         **about,
         "raced": verdict.raced,
+        "untrained": verdict.untrained,
         "causal": verdict.raced_as,
         "panel": [asdict(row) for row in verdict.rows],
         "text": [*sentences(verdict), *speed(verdict)],
-        "speedups": race.speedups if race else [],
-        "crossovers": crossovers(race) if race else {},
+        "speedups": race.speedups if race and not race.suspects else [],
+        "crossovers": crossovers(race, verdict.more_time) if race else {},
     }

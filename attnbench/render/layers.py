@@ -7,9 +7,9 @@ from attnbench.analysis.layers import ModelCosts, Place
 from attnbench.metrics import TIME
 from attnbench.modes import find
 from attnbench.render.cases import outcome_phrase
+from attnbench.render.conclusions import faster_at
 from attnbench.render.cost_tables import INTERVALS, measured_or_why, timed_by
 from attnbench.render.grid import EMPTY, Cell, Table, bounded, number, words
-from attnbench.render.growth_tables import crossing
 from attnbench.statistics.estimate import Estimate
 
 WHAT = (
@@ -49,7 +49,7 @@ def layer_table(costs: ModelCosts, title: str) -> Table:
         if place in costs.main and any(shares) and costs.several:
             columns[f"{heading}, share"] = [*map(share_cell, shares), EMPTY]
     if costs.several and costs.steps:
-        columns["Pays from"] = [*(crossing(costs.pays_from(i)) for i in every), EMPTY]
+        columns["Pays at"] = [*(faster_at(costs.pays_from(i)) for i in every), EMPTY]
     return Table(
         name="layers",
         title=f"Costs of the layers: {title}, {timed_by(costs.analysis.cases)}",
@@ -92,7 +92,12 @@ def missing(costs: ModelCosts) -> Iterator[str]:
     """With what steps are compared, and what was not measured, with the reasons."""
     if costs.several and costs.steps:
         base = costs.kinds[costs.largest].words
-        yield f"Pays from: the context from which a step costs less than one of “{base}”."
+        yield (
+            f"Pays at: the contexts at which a step costs less than one of “{base}”, both of"
+            " attnbench's forms; another library's layers may cross elsewhere. A context between"
+            " measured ones is interpolated; its brackets are the measured one at which the kind"
+            " is shown not to cost less, and the one from which on it does."
+        )
     for kind in costs.kinds:
         if kind.reason:
             layers = units.many(kind.layers, "layer")

@@ -17,6 +17,7 @@ SHORT = (1, 17, 64, 100, 321)
 TOKENS = 512
 LONGER = (1024, 4096, 16_384, 65_536)  # by which few need more memory than there is
 HEAD_WIDTHS = (64, 128)  # of most models
+UNEVEN = 96  # a head width that is no power of two, which tiles of kernels have to mask
 OTHER_HEADS = 8  # of which a quarter are two heads of keys, of four each
 GROUPS, GROUPED = "kv_heads", ((2, 6), (1, 4))  # heads of keys, and of queries: unequal numbers
 PADDED, BATCHES = 100, 3  # tokens and sequences of a masked attempt
@@ -138,6 +139,9 @@ def other_heads(card: Card, config: Any, usual: Attempt) -> Iterator[Attempt]:
                 other = replace(usual, width=d * OTHER_HEADS, heads=OTHER_HEADS)
                 yield replace(other, tokens=100)
                 yield replace(other, tokens=321, gradients=False)
+        if usual.width != UNEVEN * usual.heads:
+            uneven = replace(usual, width=UNEVEN * OTHER_HEADS, heads=OTHER_HEADS)
+            yield replace(uneven, tokens=100, gradients=False)
     if hasattr(config, GROUPS) and getattr(config, GROUPS) is None:
         d = usual.width // usual.heads
         for groups, heads in GROUPED:

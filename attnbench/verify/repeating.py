@@ -1,6 +1,10 @@
-"""Whether a function gives the same for the same call, and reads its inputs at every call."""
+"""Whether a function gives the same for the same call, and reads its inputs at every call.
+
+Also whether another number of sequences changes what it gives for each.
+"""
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +18,7 @@ from attnbench.verify.panel import Comparing, placed, rounded
 from attnbench.verify.trial import Trial, same_draws
 
 LEAST, MOST, LONGEST_S = 100, 2000, 1.5  # calls; time for those beyond the least
+FRESH = 20  # calls with tensors that may get the memory of earlier ones
 WITHIN = 1e-3  # what parallel sums may differ by, relative to the largest output
 
 
@@ -28,12 +33,18 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Row:
     module: Any = comparing.started(trial.form, trial.card)
     taken = module.offered(comparing.ordinary())
     given = {name: rounded(name, tensor, comparing.dtype) for name, tensor in taken.items()}
-    calls = Calls(module, given)
+    usual = comparing.started(comparing.default, comparing.mechanism)
+
+    def ours(tensors: dict[str, Tensor]) -> Tensor:
+        return comparing.evaluated(usual, tensors, module.of_core).output
+
+    calls = Calls(module, given, ours)
     finding, reason = Finding.PASSED, ""
     try:
         finding, reason = calls.same(min(left_s, LONGEST_S))
-        if finding is Finding.PASSED:
-            finding, reason = calls.other_numbers()
+        for further in (calls.other_numbers, calls.fresh_tensors, calls.another_batch):
+            if finding is Finding.PASSED:
+                finding, reason = further()
     except Exception as error:  # a user's function raises anything
         finding = Finding.UNTRIED if is_out_of_memory(error) else Finding.FAILED
         reason = one_line(error)
@@ -51,10 +62,20 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Row:
 
 
 class Calls:
-    """Calls of a function, which are counted; `given` are its tensors by name."""
+    """Calls of a function, which are counted.
 
-    def __init__(self, module: Any, given: dict[str, Tensor]) -> None:
-        self.module, self.given = module, given
+    `given` are its tensors by name. `ours` is what the mechanism's usual form gives for them.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        given: dict[str, Tensor],
+        ours: Callable[[dict[str, Tensor]], Tensor],
+    ) -> None:
+        self.module = module
+        self.given = given
+        self.ours = ours
         self.count = 0
 
     def output(self, given: dict[str, Tensor]) -> tuple[Tensor, torch.dtype]:
@@ -96,12 +117,54 @@ class Calls:
             return Finding.REMEMBERS, "the same numbers elsewhere give another output"
         return Finding.PASSED, ""
 
+    def fresh_tensors(self) -> tuple[Finding, str]:
+        """Whether new tensors give what their numbers give, where others were freed before."""
+        turned = {name: flipped(tensor) for name, tensor in self.given.items()}
+        both = [(numbers, self.output(numbers)[0]) for numbers in (self.given, turned)]
+        for turn in range(FRESH):
+            numbers, expected = both[turn % 2]
+            y, _ = self.output({name: tensor.clone() for name, tensor in numbers.items()})
+            if apart(y, expected):
+                return Finding.REMEMBERS, "new tensors give the output of earlier ones"
+        return Finding.PASSED, ""
 
-def apart(y: Tensor, other: Tensor) -> bool:
+    def another_batch(self) -> tuple[Finding, str]:
+        """Whether each sequence gives the same beside one more, which is the first again.
+
+        Not asked of a mechanism that draws other random numbers for another batch.
+        """
+        B = max(len(tensor) for tensor in self.given.values() if tensor.dim() > 2)
+        more = {
+            name: torch.cat([tensor, tensor[:1]])
+            if tensor.dim() > 2 and len(tensor) == B
+            else tensor
+            for name, tensor in self.given.items()
+        }
+        usual = self.ours(self.given)
+        if apart(self.ours(more), torch.cat([usual, usual[:1]])):
+            return Finding.PASSED, ""
+        alone, dtype = self.output(self.given)
+        beside, _ = self.output(more)
+        # sums in another order round to another last digit
+        within = max(WITHIN, 4 * torch.finfo(dtype).eps)
+        if apart(beside, torch.cat([alone, alone[:1]]), within):
+            return Finding.VARIES, f"{B + 1} sequences give another output than {B} of them"
+        return Finding.PASSED, ""
+
+
+def flipped(tensor: Tensor) -> Tensor:
+    """The same numbers in the other order, but for the first and the last."""
+    turned = tensor.clone()
+    inner = turned.view(-1)[1:-1]
+    inner.copy_(inner.flip(0).clone())
+    return turned
+
+
+def apart(y: Tensor, other: Tensor, within: float = WITHIN) -> bool:
     """Whether two outputs differ by more than the order of sums explains."""
     if y.shape != other.shape:
         return True
     both_empty = y.isnan() == other.isnan()
     largest = other.nan_to_num().abs().max()
     difference = (y - other).nan_to_num().abs().max()
-    return bool(not both_empty.all() or difference > WITHIN * largest)
+    return bool(not both_empty.all() or difference > within * largest)

@@ -1,6 +1,7 @@
 """Costs of a model's layers: sums over kinds, from rounds in which they took turns."""
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnbench.analysis.conclusions import Answer
 from attnbench.analysis.layers import (
     DECODE,
     ENDS,
@@ -71,10 +73,26 @@ def test_the_sum_is_of_all_layers_and_its_shares_are_paired():
 
 def test_a_kind_pays_from_the_crossover_with_the_one_that_keeps_most():
     found = costs(swept())
-    row = found.pays_from(0)
-    assert row["other"] == "transformer:eager"
-    assert 512 < row["length"] < 2048
+    conclusion = found.pays_from(0)
+    assert conclusion.against == ("transformer:eager",)
+    assert conclusion.answer is Answer.FROM
+    assert 512 < conclusion.value.point < 2048
     assert found.pays_from(1) is None
+    linear, full = found.records()
+    assert linear["pays_from"]["answer"] == "from"
+    assert linear["pays_from"]["to_len"] == 2048
+    assert full["pays_from"] is None
+    table = layer_table(found, "a model")
+    assert re.fullmatch(r"from 8\d\d \[512, 2,048\]", table.rows[0][-1].text), table.rows[0][-1]
+    assert "both of attnbench's forms; another library's layers may cross elsewhere" in table.note
+
+
+def test_one_length_is_not_enough_for_never():
+    whole = swept(lambda run: '"seq_len":128,' not in run.case)
+    conclusion = costs(whole).pays_from(0)
+    assert (conclusion.answer, conclusion.scope.lengths) == (Answer.SLOWER_AT, (128,))
+    table = layer_table(costs(whole), "a model")
+    assert table.rows[0][table.columns.index("Pays at")].text == "slower at 128"
 
 
 def test_a_sum_that_lacks_a_kind_is_not_made_up():
@@ -230,6 +248,6 @@ def test_a_case_is_of_the_mechanism_whose_options_it_has_but_for_defaults():
 def test_prefills_alone_have_no_context_from_which_a_kind_pays():
     whole = sweep(("linformer", "transformer"), lengths=LENGTHS, modes=(Mode.INFERENCE,))
     table = layer_table(costs(whole), "a model")
-    assert "Pays from" not in table.columns
-    assert "Pays from" not in table.note
+    assert "Pays at" not in table.columns
+    assert "Pays at" not in table.note
     assert [name for name in table.columns if name.startswith("FLOPs")] == ["FLOPs at 2K"]

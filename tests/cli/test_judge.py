@@ -1,11 +1,17 @@
 """`judge`: kernels in, verdicts out."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 
+from attnbench.cli.judge import finish
+from attnbench.records import Finding
 from tests.cli.commands import here, refused
+from tests.render.test_judgement import found, verdict
 
 FOLDER = Path(__file__).parents[1] / "verify"
 KERNELS, PLANTED = str(FOLDER / "kernels.py"), str(FOLDER / "planted.py")
@@ -28,7 +34,7 @@ def test_a_right_kernel_is_raced_and_all_is_told():
     assert found["untaken"] == ["causal"]
     assert {row["mode"] for row in found["speedups"]} <= {"inference", "training"}
     assert found["text"][0].startswith("always_causal as transformer (float32, cpu): right (N = 1")
-    assert "heads of width 16, 64 and 128" in found["text"][1]
+    assert "heads of width 16, 64, 96 and 128" in found["text"][1]
     assert "the same call" in found["text"][1]
     called = next(line for line in found["text"] if line.startswith("Called with"))
     assert "without causal, which it does not take" in called
@@ -68,6 +74,75 @@ def test_a_kernel_that_hangs_ends_within_the_budget():
     hung = [row for row in found["panel"] if row["finding"] == "no answer"]
     assert hung[0]["attempt"]["tokens"] == 100
     assert "no answer: after" in found["text"][0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("lazy_in_the_end", "SUSPECT: in the race it"),
+        ("fails_in_the_end", "it FAILED in the race (inference at N = "),
+    ],
+)
+def test_what_shows_in_the_race_alone_is_not_right_and_not_faster(function, said):
+    race = ("--as", "transformer", "--mode", "inference", *SMALL, "--budget", "60s")
+    found = judged(f"{PLANTED}:{function}", *race, code=1)
+    assert said in found["text"][0]
+    assert not found["right"]
+    assert not found["sound"]
+    assert not any(line.startswith(("Faster", "As fast")) for line in found["text"])
+    shown = here("judge", f"{PLANTED}:{function}", *race, code=1).stdout
+    assert said in " ".join(shown.split())
+    assert "faster" not in shown
+
+
+@pytest.mark.long
+def test_a_memory_that_never_answers_wrongly_is_neither_accused_nor_faster():
+    race = ("--as", "transformer", "--mode", "inference", *SMALL, "--budget", "60s")
+    found = judged(f"{PLANTED}:remembers_rightly", *race)
+    assert found["sound"]
+    assert not any(line.startswith("Faster") for line in found["text"])
+
+
+RIGHT, UNTRIED, WRONG = Finding.PASSED, Finding.UNTRIED, Finding.WRONG
+
+
+@pytest.mark.parametrize(
+    ("kernels", "code"),
+    [
+        ([[RIGHT]], 0),
+        ([[RIGHT, UNTRIED]], 3),
+        ([[UNTRIED]], 3),
+        ([[RIGHT, UNTRIED, WRONG]], 1),
+        ([[RIGHT, UNTRIED], [RIGHT]], 3),
+        ([[RIGHT, UNTRIED], [WRONG]], 1),
+        ([[RIGHT, UNTRIED], []], 2),
+        ([[RIGHT], []], 2),
+        ([[WRONG], []], 1),
+    ],
+)
+def test_what_was_not_finished_is_neither_right_nor_wrong(kernels, code):
+    """Each kernel by what was found of its attempts; without any, it could not be judged."""
+    verdicts = [
+        replace(verdict(*map(found, rows)), error="" if rows else "it raises") for rows in kernels
+    ]
+    if code == 0:
+        finish(verdicts, json_=True)
+        return
+    with pytest.raises(typer.Exit) as ended:
+        finish(verdicts, json_=True)
+    assert ended.value.exit_code == code
+
+
+@pytest.mark.long
+def test_a_budget_that_ends_too_soon_says_which_may_do():
+    """On a machine of any speed: it waits for a second in every call."""
+    mode = ("--as", "transformer", "--mode", "inference", *SMALL, "--budget", "30s")
+    done = here("judge", f"{PLANTED}:waits", *mode, code=3)
+    said = " ".join(done.stdout.split())
+    assert "as far as it was tried" in said
+    assert re.search(r"NOT FINISHED: \d+ of \d+ attempts were not made", said)
+    assert re.search(r"--budget \d+[ms] may decide it\.", said)
 
 
 @pytest.mark.long

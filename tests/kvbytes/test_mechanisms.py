@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.catalogue.registry import card
+from attnbench.cli.model import layer_kinds
 from attnbench.errors import UsageError
 from attnbench.kvbytes.context import ContextQuery, Layer, rows
 from attnbench.kvbytes.layers import layers
@@ -229,6 +230,13 @@ KINDS_OF_LAYER = st.lists(
 )
 
 
+@pytest.mark.parametrize("order", [["full_attention"], ["sliding_attention"]])
+def test_keys_that_are_values_are_measured_by_no_mechanism_that_keeps_both(order, tmp_path):
+    sizes = {"layer_types": order, "num_hidden_layers": 1}
+    (only,) = measurable(written("deepseek_v4", tmp_path, **sizes)).kinds
+    assert (only.mechanism, only.reason) == ("", "no mechanism here has keys that are its values")
+
+
 @given(kind=st.sampled_from(sorted(FAMILIES)), sizes=RANDOM, order=st.none() | KINDS_OF_LAYER)
 @settings(max_examples=300, deadline=None)
 def test_the_layers_of_any_configuration_are_counted_once_and_measured_as_they_are(
@@ -251,6 +259,9 @@ def test_the_layers_of_any_configuration_are_counted_once_and_measured_as_they_a
     whole = next(row for row in rows(every, query) if row.kind == "all layers")
     alone = [rows([Layer("", k.parts, None)] * k.layers, query)[0] for k in found.kinds]
     assert sum(row.at[0] for row in alone) == whole.at[0]
+    shown = layer_kinds(found, "float32", (LENGTH,))  # the rows of the table
+    assert sum(row.layers for row in shown) == len(every)
+    assert sum(row.kept[LENGTH] for row in shown) == whole.at[0]
     for one in found.kinds:
         assert bool(one.mechanism) + bool(one.reason) + (not one.parts) == 1 or one.reason
         if one.mechanism:

@@ -3,6 +3,8 @@
 Each computes its mechanism, but for the fault that its name says.
 """
 
+import time
+
 import torch
 from torch.nn import functional as F
 
@@ -86,6 +88,19 @@ def last_head_is_the_first(q, k, v):
 def third_sequence_is_zero(q, k, v):
     keep = (torch.arange(len(q)) != 2).to(q)
     return sdpa(q, k, v) * keep[:, None, None, None]
+
+
+def widths_of_powers_of_two(q, k, v):
+    """Tiles that are not masked where d is no power of two."""
+    d = q.shape[-1]
+    whole = 1 << (d.bit_length() - 1)
+    return sdpa(q[..., :whole], k[..., :whole], v, scale=d**-0.5)
+
+
+def batch_of_the_first_call(q, k, v):
+    known = calls.setdefault(("batch", *q.shape[1:]), len(q))
+    o = sdpa(q, k, v)
+    return o * (torch.arange(len(q)) < known).to(q)[:, None, None, None]
 
 
 # modes
@@ -195,12 +210,57 @@ def values_zeroed_after(q, k, v):
     return o
 
 
+def keys_halved_after(q, k, v):
+    o = sdpa(q, k, v)
+    with torch.no_grad():
+        k.mul_(0.5)
+    return o
+
+
+def narrower_output(q, k, v):
+    return sdpa(q, k, v).half()
+
+
+def remembers_rightly(q, k, v):
+    """Right: gives again what it gave for the same numbers, all of which it compares."""
+    known = memory.get(q.shape)
+    if q.requires_grad or known is None or not all(map(torch.equal, known, (q, k, v))):
+        o = sdpa(q, k, v)
+        memory[q.shape] = (*(t.detach().clone() for t in (q, k, v)), o.detach())
+        return o
+    return known[-1].clone()
+
+
+def lazy_in_the_end(q, k, v):
+    """Does its work in its first 2,600 calls, more than are made of one process before a race."""
+    calls["lazy"] = calls.get("lazy", 0) + 1
+    return sdpa(q, k, v) if calls["lazy"] < 2600 else v.clone()
+
+
+def fails_in_the_end(q, k, v):
+    calls["failing"] = calls.get("failing", 0) + 1
+    if calls["failing"] > 2600:
+        raise ValueError("out of workspace")
+    return sdpa(q, k, v)
+
+
 def remembers_by_address(q, k, v):
     key = (q.data_ptr(), q.shape, v.requires_grad)
     if key not in memory or q.requires_grad:
         memory.clear()
         memory[key] = sdpa(q, k, v)
     return memory[key]
+
+
+def remembers_by_address_and_version(q, k, v):
+    """Wrong once other tensors get the memory of earlier ones."""
+    if q.requires_grad:
+        return sdpa(q, k, v)
+    key = (q.shape, *((t.data_ptr(), t._version) for t in (q, k, v)))
+    if key not in memory:
+        memory.clear()
+        memory[key] = sdpa(q, k, v)
+    return memory[key].clone()
 
 
 def remembers_by_a_number(q, k, v):
@@ -218,6 +278,18 @@ def late_rows_off(q, k, v):
     o = sdpa(q, k, v, causal=True)
     late = (torch.arange(q.shape[2]) >= 300).to(q) * 1e-4
     return o * (1 + late[:, None])
+
+
+def late_rows_in_bfloat16(q, k, v):
+    o = sdpa(q, k, v, causal=True)
+    cut = 3 * q.shape[2] // 4
+    return torch.cat([o[:, :, :cut], o[:, :, cut:].bfloat16().to(o)], 2)
+
+
+def softcapped(q, k, v):
+    """Logits are bounded at 50, as in Gemma 2, which changes usual ones by little."""
+    A = 50 * (scores_of(q, k, False) / 50).tanh()
+    return A.softmax(-1) @ v
 
 
 def old_keys_dropped(q, k, v):
@@ -249,6 +321,14 @@ def queries_detached_late(q, k, v, g):
 def one_head_of_keys_detached(q, k, v):
     k = torch.cat([k[:, :1].detach(), k[:, 1:]], 1)
     return sdpa(q, k, v)
+
+
+def gradient_of_keys_scaled(q, k, v):
+    return sdpa(q, 0.98 * k + 0.02 * k.detach(), v)
+
+
+def queries_detached_beyond_the_panel(q, k, v):
+    return sdpa(q if q.shape[2] <= 512 else q.detach(), k, v)
 
 
 def gradient_of_values_doubled(q, k, v):
@@ -310,6 +390,12 @@ def only_d_64(query, key, value):
 def hangs(q, k, v):
     while q.shape[2] == 100:
         pass
+    return sdpa(q, k, v)
+
+
+def waits(q, k, v):
+    """Right, and slow."""
+    time.sleep(1.0)
     return sdpa(q, k, v)
 
 

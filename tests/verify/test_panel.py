@@ -10,7 +10,16 @@ import torch
 from attnbench.attention.contract import Unusable
 from attnbench.catalogue import registry
 from attnbench.records import Aspect, Attempt, Finding
-from attnbench.verify.panel import constant_factor, panel, row, stressed
+from attnbench.verify.panel import (
+    Comparison,
+    allowed,
+    constant_factor,
+    differences,
+    panel,
+    row,
+    stressed,
+    summed,
+)
 from attnbench.verify.plan import of_form
 from attnbench.verify.stress import STRESSES
 from attnbench.verify.trial import NotApplicable, Trial, causal_values
@@ -183,6 +192,8 @@ PLANTED = {
     "wrong_at_d_64": (T, USUAL),
     "last_head_is_the_first": (T, USUAL),
     "third_sequence_is_zero": (T, USUAL),
+    "widths_of_powers_of_two": (T, USUAL),
+    "batch_of_the_first_call": (T, AGAIN),
     "mask_one_ahead": (T, USUAL),
     "diagonal_missing": (T, USUAL),
     "mask_after_softmax": (T, USUAL),
@@ -201,10 +212,17 @@ PLANTED = {
     "wider_output": (T, USUAL),
     "scaled_in_place": (T, USUAL),
     "values_zeroed_after": (T, USUAL),
+    "keys_halved_after": (T, USUAL),
+    "narrower_output": (T, USUAL),
     "remembers_by_address": (T, AGAIN),
     "remembers_by_a_number": (T, AGAIN),
+    "remembers_by_address_and_version": (T, AGAIN),
     "late_rows_off": (T, USUAL),
     "old_keys_dropped": (T, USUAL),
+    "late_rows_in_bfloat16": (T, USUAL),
+    "softcapped": (T, USUAL),
+    "gradient_of_keys_scaled": (T, USUAL),
+    "queries_detached_beyond_the_panel": (T, USUAL),
     "queries_detached_late": ("retention", USUAL),
     "one_head_of_keys_detached": (T, USUAL),
     "gradient_of_values_doubled": (T, USUAL),
@@ -214,7 +232,13 @@ PLANTED = {
 }
 NARROW = frozenset({"old_keys_dropped", "queries_detached_late"})  # judged in bfloat16
 # whose fault shows after all short attempts
-QUICKLY = frozenset({"keys_beyond_the_panel", "remembers_by_address", "every_fortieth_call"})
+QUICKLY = frozenset(
+    {
+        *("keys_beyond_the_panel", "remembers_by_address", "every_fortieth_call"),
+        *("queries_detached_beyond_the_panel", "batch_of_the_first_call"),
+        *("widths_of_powers_of_two", "remembers_by_address_and_version"),
+    }
+)
 # these take a second or more, or the usual tests have another of their kind
 SELDOM = frozenset(
     {
@@ -258,8 +282,19 @@ def test_what_changes_its_inputs_is_said_so():
     assert (found.finding, found.reason) == (Finding.CHANGES_INPUTS, "q")
 
 
-def test_forty_faults_are_planted():
-    assert len(PLANTED) == 40
+def test_what_changes_its_inputs_is_said_where_its_backward_pass_fails_for_that():
+    found = first_fault(T, "planted.py", "keys_halved_after", **QUICK)
+    assert found.finding is Finding.CHANGES_INPUTS
+    assert found.reason.startswith("k; then RuntimeError: one of the variables needed")
+
+
+def test_another_type_is_said_where_it_costs_digits_too():
+    found = first_fault(T, "planted.py", "narrower_output", **QUICK)
+    assert "it gives float16 for float32" in found.reason
+
+
+def test_forty_nine_faults_are_planted():
+    assert len(PLANTED) == 49
     assert all(hasattr(planted, form) for form in PLANTED)
 
 
@@ -333,3 +368,97 @@ def test_an_attempt_of_other_sizes_is_made_at_them():
     first = next(of_form(trial))
     shown = row(trial, replace(first, width=96, heads=3))
     assert shown.head_width == 32
+
+
+# the plain functions of flash-linear-attention and transformers
+PACKAGES = [
+    ("gated_delta_net", "recurrent_delta"),
+    ("gated_delta_net", "chunked_delta"),
+    ("gated_delta_net", "chunked_of_qwen"),
+    ("gated_delta_net", "recurrent_of_qwen"),
+    ("kimi_delta", "recurrent_kda"),
+    ("mamba2", "recurrent_simple"),
+    ("mamba2", "chunked_simple"),
+    ("mamba2", "all_pairs"),
+    ("retention", "recurrent_simple"),
+    ("retention", "all_pairs"),
+    ("gated_linear", "recurrent_gla"),
+    ("forgetting", "forgetting"),
+    ("transformer", "of_torch"),
+]
+
+
+def judged_package(mechanism, form):
+    """The rows of a function of a package, but for repeated calls."""
+    pytest.importorskip("fla")
+    pytest.importorskip("transformers")
+    sizes = {**SMALL, "lengths": ((512, 1), (1024, 1)), "longest": 1024}
+    found = rows(mechanism, "packages.py", form, **sizes)
+    return (row for row in found if not row.attempt.repeats)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("mechanism", "form"), PACKAGES)
+def test_no_plain_function_of_a_package_is_accused(mechanism, form):
+    assert [found for found in judged_package(mechanism, form) if not found.passes] == []
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_chunks_that_overflow_at_strong_decays_are_not_steady():
+    """As those of Kimi's delta rule in flash-linear-attention's plain code, which is right."""
+    bad = [found for found in judged_package("kimi_delta", "chunked_kda") if not found.passes]
+    assert {found.finding for found in bad} == {Finding.NOT_FINITE}
+    assert {found.attempt.aspect for found in bad} == {Aspect.STEADY}
+
+
+def limits(tokens=512, dtype="float32", reference="float64", ours=0.0, summing=0.0):
+    """What is allowed of an output whose errors of our forms, and of sums, are these."""
+    shown = Comparison(
+        errors={"output": 1.0},
+        ours={"output": ours},
+        summing={"output": summing},
+        reason="",
+        gave="",
+        changed=(),
+        factor="",
+        reference=reference,
+        head_width=16,
+    )
+    attempt = replace(USUAL_ATTEMPT, tokens=tokens, dtype=dtype)
+    return allowed(shown, attempt)["output"]
+
+
+USUAL_ATTEMPT = Attempt(
+    aspect=Aspect.RIGHT,
+    inputs="as usual",
+    tokens=512,
+    batch=2,
+    width=64,
+    heads=4,
+    dtype="float32",
+    causal=False,
+)
+
+
+def test_what_is_allowed_follows_from_what_sound_arithmetic_costs_and_not_from_the_length():
+    assert limits(tokens=64) == limits(tokens=65_536) == pytest.approx(3e-6)
+    assert limits(ours=4e-7) == pytest.approx(7e-6)
+    assert limits(ours=4e-7, summing=3e-5) == pytest.approx(6.3e-5)
+    assert limits(dtype="bfloat16", ours=2e-3) == pytest.approx(3e-2)
+    assert limits(dtype="bfloat16", ours=5e-3) == pytest.approx(5e-2)
+    # where nothing is exact, both sides err by sums of so many terms
+    assert limits(tokens=8192, reference="float32") == pytest.approx(3e-6 + 10 * 2.16e-5, rel=1e-2)
+
+
+def test_sums_of_logs_of_decays_lose_what_float32_loses():
+    g = -torch.rand(1, 1, 300, dtype=torch.float64) * 10
+    whole, chunks = differences(g, 300), differences(g, 32)
+    assert 1e-6 < (whole - g).abs().max() < 1e-3
+    assert (chunks - g).abs().max() < (whole - g).abs().max() / 3
+    small = {"q": g, "k": g, "v": g, "g": g}
+    assert torch.equal(summed(small, {})["g"], whole), "all pairs may be compared"
+    assert torch.equal(summed({**small, "beta": g}, {})["g"], differences(g, 128))
+    fixed = {**small, "g": g[:, :, :1]}
+    assert torch.equal(summed(fixed, {})["g"], g[:, :, :1])
