@@ -26,7 +26,6 @@ from attnbench.records import (
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import Progress
-from attnbench.store.journal import load_results
 from attnbench.store.temporary import TemporaryFolder
 from attnbench.workloads.options import read
 from attnbench.workloads.presets import expand
@@ -272,8 +271,10 @@ class Judging:
         self.announce(f"racing {own.form}")
         with TemporaryFolder() as folder:
             planned = plan(race_request, self.server)
-            measuring.measure(race_request, planned, self.server, folder, observe=observe)
-            sweep = load_results(folder)
+            with measuring.measure(
+                race_request, planned, self.server, folder, observe=observe
+            ) as journal:
+                sweep = journal.held()
         (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
         race = analyse(sweep, baseline)
         mine = race.cases[race.cases["mechanism"] == own.name]

@@ -15,7 +15,7 @@ from attnbench.cli.bytes import located, number_type, warn_unchecked
 from attnbench.cli.options import as_json, further_options, parsed
 from attnbench.cli.stored import INTACT, analysed
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import ITEM_BYTES
+from attnbench.records import ITEM_BYTES, Sweep
 from attnbench.records.selection import layers
 from attnbench.store.journal import load
 from attnbench.workloads.options import flag, options, read
@@ -151,7 +151,7 @@ def sizes(found: "Measurable") -> dict[str, Any]:
     }
 
 
-def shown(type_: str, found: "Measurable", as_json: bool, folder: Path) -> None:
+def shown(type_: str, found: "Measurable", as_json: bool, folder: Path, sweep: Sweep) -> None:
     """Write the report of the sweep with the table and figure of the layers, and print these."""
     from attnbench.analysis.layers import ModelCosts
     from attnbench.render import delimited
@@ -161,7 +161,7 @@ def shown(type_: str, found: "Measurable", as_json: bool, folder: Path) -> None:
     from attnbench.render.panels import layer_figure
     from attnbench.store import output
 
-    analysis = analysed(folder)
+    analysis = analysed(folder, sweep)
     asked = analysis.sweep.request
     costs = ModelCosts(analysis, layer_kinds(found, asked.dtype, asked.lengths))
     table = layer_table(costs, f"{type_}, {asked.dtype}")

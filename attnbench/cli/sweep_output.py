@@ -23,7 +23,7 @@ ENOUGH = 0.8  # share of the time it needs below which a process is clearly slow
 
 def measure(
     request: Request, plan: Plan, server: Pool, folder: Path, shard: Shard | None, file: bytes
-) -> None:
+) -> Journal:
     """`api.measuring.measure`, with choices, warnings, first times and progress on the terminal."""
     cases = split.share(plan.cases, request, shard)
     series = series_names(cases)
@@ -37,7 +37,7 @@ def measure(
             line.first_times(timed(block, new, runs, request.batch_tokens, depths), stage, names)
 
         began = time.monotonic()
-        measuring.measure(
+        journal = measuring.measure(
             request,
             plan,
             server,
@@ -49,6 +49,7 @@ def measure(
             observe_block=visited,
         )
     console.err().print(f"finished in {time.monotonic() - began:.0f} s")
+    return journal
 
 
 def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:

@@ -236,7 +236,7 @@ def silent_groups(count: Count) -> int:
     return count.silent
 
 
-def ignored(whole: Pairs, dim: int, kept: int, kind: Callable[[int, int], Tensor]) -> Count:
+def ignored(whole: Pairs, dim: int, kept: int, kind: Callable[[int, int, int], Tensor]) -> Count:
     """How many groups of places do not matter.
 
     The first `kept` sequences are equal in both inputs, and not among them.
