@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 from msgspec import convert
 
+from attnbench.devices.disturbances import FAULTING
 from attnbench.devices.timing import COLD, FAULT_S, REHEARSAL_S
 from attnbench.records import Cause, Clock, Duration, Outcome, Part, Planned, Run, Sample, Settings
 from attnbench.run.pace import Pace
@@ -84,11 +85,13 @@ class Turns:
 class Used:
     """What a process used while it was asked for a lap, as the kernel counts it.
 
-    `cpu_s` is NaN where that is unknown, `faults` are pages that it mapped.
+    `cpu_s` is NaN where that is unknown, `faults` are pages that it mapped, and `rehearsed` is
+    whether it was to run one more iteration.
     """
 
     cpu_s: float
     faults: int
+    rehearsed: bool = True
 
 
 @dataclass
@@ -221,7 +224,7 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is None:
                 untimed_s = answer.get("untimed_s", 0.0)  # of set-ups between calls
                 cpu_s, faults = self.running[name].used()
-                entry.used[first_lap + lap] = Used(cpu_s - untimed_s, faults)
+                entry.used[first_lap + lap] = Used(cpu_s - untimed_s, faults, often[name].rehearsed)
                 taken = answer["sample"]
                 entry.laps[first_lap + lap] = self.pace.beside(taken) if self.pace else taken
             elif self.pace:  # the next lap is not beside what this one was
@@ -351,7 +354,7 @@ def understatement(laps: Mapping[int, Sample], used: Mapping[int, Used]) -> str:
 
 def most_cpu_s(sample: Sample, used: Used) -> float:
     """Seconds that a process may compute for a lap, rehearsals and answer included."""
-    rehearsed_s = sample.cpu_s * (1 + 1 / sample.iterations)
+    rehearsed_s = sample.cpu_s * (1 + used.rehearsed / sample.iterations)
     most_s = CLAIMED * rehearsed_s + BEFORE_S * sample.iterations
     # half of the faults that have a lap taken again, as its rehearsal and first taking cost less
     if FAULT_S * used.faults > FAULTING / 2 * sample.cpu_s:
