@@ -10,7 +10,6 @@ from attnbench.api.measuring import own_server
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Sweep
 from attnbench.run.sweep import Progress
-from attnbench.store.journal import load_results
 from attnbench.store.temporary import TemporaryFolder
 from attnbench.workloads.options import read
 from attnbench.workloads.reading import Plan, plan
@@ -43,11 +42,15 @@ def at_levels(
     ):
         plans = [plan(requested, server) for requested in requests]
         refuse(plans)
+        sweeps = list[Sweep]()
         for level, requested, planned in zip(levels, requests, plans, strict=True):
             budget_s = requested.budget_s and requested.budget_s / len(levels)
             part = replace(requested, budget_s=budget_s)
-            measuring.measure(part, planned, server, folder / level, observe=observe)
-        return tuple(load_results(folder / level) for level in levels)
+            with measuring.measure(
+                part, planned, server, folder / level, observe=observe
+            ) as journal:
+                sweeps.append(journal.held())
+        return tuple(sweeps)
 
 
 def refuse(plans: Sequence[Plan]) -> None:

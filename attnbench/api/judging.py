@@ -28,7 +28,6 @@ from attnbench.records.messages import Attempted, Failure, Fit, MakeAttempt
 from attnbench.run.pool import Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import Progress
-from attnbench.store.journal import load_results
 from attnbench.store.temporary import TemporaryFolder
 from attnbench.workloads.options import read
 from attnbench.workloads.presets import expand
@@ -296,8 +295,10 @@ class Judging:
             planned = replace(whole, cases=comparable(whole.cases, graded))
             if not planned.cases:
                 return replace(found, raced=(), unraced="its gradients were compared nowhere")
-            measuring.measure(race_request, planned, self.server, folder, observe=observe)
-            sweep = load_results(folder)
+            with measuring.measure(
+                race_request, planned, self.server, folder, observe=observe
+            ) as journal:
+                sweep = journal.held()
         (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
         race = analyse(sweep, baseline)
         mine = race.cases[race.cases["mechanism"] == own.name]

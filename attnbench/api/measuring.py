@@ -19,7 +19,7 @@ from attnbench.run.pool import TORCH, Pool
 from attnbench.run.process import Process
 from attnbench.run.sweep import ObserveBlock, Progress, make_visits
 from attnbench.store import output
-from attnbench.store.journal import Journal, begun, load
+from attnbench.store.journal import Journal, begun
 from attnbench.store.resuming import done
 from attnbench.store.schema import EndReason, Start
 from attnbench.units import many
@@ -63,8 +63,11 @@ def measure(
     announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
     observe: Callable[[Progress], None] = lambda progress: None,
     observe_block: ObserveBlock = lambda block, series, runs: None,
-) -> None:
+) -> Journal:
     """Measure a plan, or a share of it, into the folder's journal, which may have begun before.
+
+    The journal is returned open: until the caller has used what it holds, and closes it, nobody
+    else writes to the folder, and what happens to the file is noticed.
 
     Raises `StoreError`, `CannotRun` if no worker starts, and what `before` raises.
 
@@ -84,7 +87,8 @@ def measure(
     here = environment(pool, request.device, request.settings.threads, tuple(dtypes))
     before(here)
     start = Start(request, here, share.shard if share else None)
-    with Journal(folder, start) as journal, ExitStack() as stack:
+    with ExitStack() as unless_done, ExitStack() as stack:
+        journal = unless_done.enter_context(Journal(folder, start))
         by_cpu = request.settings.clock is Clock.CPU
         pace = stack.enter_context(Pace(pool.process, quietest_core())) if by_cpu else None
         if share is None and options_file:
@@ -107,6 +111,8 @@ def measure(
             journal.end(EndReason.INTERRUPTED)
             raise
         journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
+        unless_done.pop_all()
+    return journal
 
 
 def starter(pool: Pool, request: Request, pace: Pace | None) -> Callable[..., Process]:
@@ -167,12 +173,11 @@ def add_missing_records(journal: Journal, plan: Plan) -> Sweep:
     missing += [planned for planned in plan.cases if planned.case.key not in known]
     if missing:
         journal.append(*missing)
-    return load(journal.folder)  # runs whose case had been lost count again
+    return journal.held()  # runs whose case had been lost count again
 
 
-def refuse_empty(folder: Path) -> None:
-    """Raises `CannotRun`, with the first of the stored reasons, if no case ran."""
-    sweep = load(folder)
+def refuse_empty(sweep: Sweep, folder: Path) -> None:
+    """Raises `CannotRun`, with the first of the stored reasons, if no case of the sweep ran."""
     if not any(run.elapsed_s for run in sweep.runs):
         raise CannotRun(
             f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"

@@ -25,7 +25,7 @@ from attnbench.render.names import named
 from attnbench.render.terminal import watched_line
 from attnbench.run.sweep import Progress
 from attnbench.store import output
-from attnbench.store.journal import load_results
+from attnbench.store.journal import Journal, load_results
 from attnbench.workloads import reading
 from attnbench.workloads.axes import FORMATS
 from attnbench.workloads.options import options as known_options
@@ -76,10 +76,13 @@ class Sweep:
     All of it follows from the journal in `folder`, as it was when this object was made.
     """
 
-    def __init__(self, folder: str | PathLike[str]) -> None:
-        """Raises `StoreError` if the folder holds no readable sweep, or one without cases."""
+    def __init__(self, folder: str | PathLike[str], journal: Journal | None = None) -> None:
+        """The sweep in the folder; while it is open, `journal` is its journal.
+
+        Raises `StoreError` if the folder holds no readable sweep, or one without cases.
+        """
         self.folder = Path(folder)
-        self._analysis = analyse(load_results(self.folder))
+        self._analysis = analyse(journal.held() if journal else load_results(self.folder))
 
     @property
     def cases(self) -> Frame:
@@ -226,8 +229,9 @@ def sweep(
     with own_server(settings.threads, settings.seed) as server:
         plan = reading.plan(requested, server)
         with line or nullcontext():
-            measuring.measure(
+            journal = measuring.measure(
                 requested, plan, server, folder, options_file=to_toml(given), observe=observe
             )
-    measuring.refuse_empty(folder)
-    return Sweep(folder)
+    with journal:
+        measuring.refuse_empty(journal.held(), folder)
+        return Sweep(folder, journal)

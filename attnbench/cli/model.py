@@ -17,7 +17,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.kvbytes.context import ContextQuery, Layer, rows
 from attnbench.kvbytes.layers import model as read_model
 from attnbench.kvbytes.mechanisms import Measurable, measurable
-from attnbench.records import ITEM_BYTES, HelpPanel
+from attnbench.records import ITEM_BYTES, HelpPanel, Sweep
 from attnbench.records.selection import layers
 from attnbench.store import output
 from attnbench.store.journal import load
@@ -160,7 +160,7 @@ def sizes(found: Measurable) -> dict[str, Any]:
     }
 
 
-def shown(type_: str, found: Measurable, as_json: bool, folder: Path) -> None:
+def shown(type_: str, found: Measurable, as_json: bool, folder: Path, sweep: Sweep) -> None:
     """Write the report of the sweep with the table and figure of the layers, and print these."""
     from attnbench.analysis.layers import ModelCosts
     from attnbench.render import delimited
@@ -169,7 +169,7 @@ def shown(type_: str, found: Measurable, as_json: bool, folder: Path) -> None:
     from attnbench.render.page import report_files
     from attnbench.render.panels import layer_figure
 
-    analysis = analysed(folder)
+    analysis = analysed(folder, sweep)
     asked = analysis.sweep.request
     costs = ModelCosts(analysis, layer_kinds(found, asked.dtype, asked.lengths))
     table = layer_table(costs, f"{type_}, {asked.dtype}")

@@ -22,6 +22,7 @@ from attnbench.workloads import axes, completion
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
+    from attnbench.records import Sweep
 
 ALWAYS = frozenset({"csv", "latex", "tex", "markdown", "md", "html", "json"})
 INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
@@ -48,11 +49,12 @@ def report(
             f"--formats {formats!r}: {min(always)} is always written; further ones are {others}"
         )
     chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))
-    publish(sweep, chosen, json_, against, out)
+    publish(sweep, None, chosen, json_, against, out)
 
 
 def publish(
     folder: Path,
+    sweep: "Sweep | None" = None,
     formats: tuple[str, ...] = ("png",),
     as_json: bool = False,
     against: str | None = None,
@@ -60,13 +62,15 @@ def publish(
 ) -> None:
     """Write the report into `out` or the folder of the journal, and print its main tables.
 
+    `sweep` is what that journal holds, if it has been read.
+
     Any unexpected error here says that all runs are kept, and how to go on.
     """
     from attnbench.render.page import headlines, report_files, report_tables
 
     into = out or (folder if folder.is_dir() else folder.parent)
     try:
-        analysis = analysed(folder, against=against)
+        analysis = analysed(folder, sweep, against=against)
         tables = [*report_tables(analysis)]
         output.fill(into, report_files(analysis, formats, tables), then=INTACT)
         if as_json:
@@ -103,11 +107,16 @@ def show(analysis: "Analysis", tables: Sequence[Table]) -> None:
         terminal.print()
 
 
-def analysed(folder: Path, of: str = "", against: str | None = None) -> "Analysis":
-    """The analysis of a stored sweep, whose warnings are printed, after `of` if it is given."""
+def analysed(
+    folder: Path, sweep: "Sweep | None" = None, of: str = "", against: str | None = None
+) -> "Analysis":
+    """The analysis of the sweep in a folder, which is read unless it has been.
+
+    Its warnings are printed, after `of` if that is given.
+    """
     from attnbench.analysis.report import analyse
 
-    analysis = analyse(load_results(folder), against)
+    analysis = analyse(sweep or load_results(folder), against)
     console.warn(analysis.warnings, of)
     return analysis
 
@@ -148,7 +157,7 @@ def compare(
     from attnbench.analysis.compare import compare
     from attnbench.render.comparison import changes
 
-    found = compare(*(analysed(folder, str(folder)) for folder in (first, second)))
+    found = compare(*(analysed(folder, of=str(folder)) for folder in (first, second)))
     if found.differs:
         console.warn([f"the sweeps differ in {'; '.join(found.differs)}"])
     if json_:

@@ -1,6 +1,7 @@
 """`attnbench sweep`: measures, and reports what it measured."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from attnbench.cli.stored import publish
 from attnbench.devices.finding import AUTO, kinds
 from attnbench.errors import UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.records import EngineKind, HelpPanel, Request
+from attnbench.records import EngineKind, HelpPanel, Request, Sweep
 from attnbench.store.journal import load
 from attnbench.workloads import axes
 from attnbench.workloads.completion import mechanisms
@@ -57,13 +58,13 @@ def sweep_with(
     resume: str | None = None,
     trace: str | None = None,
     dry_run: bool = False,
-    show: Callable[[Path], None] = publish,
+    show: Callable[[Path, Sweep], None] = publish,
     plan_as_json: bool = False,
 ) -> None:
     """`sweep` with typed options.
 
-    `show` reports the folder of a sweep that was measured; a dry run prints its plan as a table,
-    or as JSON.
+    `show` reports the folder of a sweep that was measured, and what its journal holds; a dry run
+    prints its plan as a table, or as JSON.
     """
     if resume and out:
         raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
@@ -86,7 +87,7 @@ def carry_out(
     request: Request,
     trace: str | None,
     dry_run: bool,
-    show: Callable[[Path], None] = publish,
+    show: Callable[[Path, Sweep], None] = publish,
     plan_as_json: bool = False,
 ) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
@@ -101,7 +102,9 @@ def carry_out(
         refuse_begun(folder)
     fleet = cluster.fleet_of(asked) if on and measures else None
     engine = cluster.engine_of(asked, request) if fleet else None
-    with stoppable(lambda: sweep_output.interruption_message(folder)):
+    journal = None
+    # the journal stays open until it is reported, so that nothing else takes its place unnoticed
+    with stoppable(lambda: sweep_output.interruption_message(folder)), ExitStack() as held:
         with own_server(request.settings.threads, request.settings.seed) as server:
             planned = plan(request, server)
             if trace is not None:
@@ -110,12 +113,17 @@ def carry_out(
                 planning.foretell(asked, request, planned.cases, plan_as_json)
             elif not on:
                 file = to_toml(asked.options)
-                sweep_output.measure_and_show(request, planned, server, folder, asked.shard, file)
+                journal = held.enter_context(
+                    sweep_output.measure_and_show(
+                        request, planned, server, folder, asked.shard, file
+                    )
+                )
         if fleet and engine:
             cluster.run_fleet(asked, fleet, engine, request, planned.cases)
         if measures and asked.shard is None:
-            refuse_empty(folder)
-            show(folder)
+            measured = journal.held() if journal else load(folder)
+            refuse_empty(measured, folder)
+            show(folder, measured)
 
 
 def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:

@@ -24,11 +24,12 @@ ENOUGH = 0.8  # share of the time it needs below which a process is clearly slow
 
 def measure_and_show(
     request: Request, plan: Plan, pool: Pool, folder: Path, shard: Shard | None, file: bytes
-) -> None:
+) -> Journal:
     """Measure a plan, or a shard of it, and show choices, warnings, first times and progress.
 
-    A shard's machine must be one of the kind that its fleet began on. Raises `UsageError` where
-    there is no such shard, `DifferentSweep`, and what `api.measuring.measure` raises.
+    The journal is returned open, as `api.measuring.measure` returns it. A shard's machine must be
+    one of the kind that its fleet began on. Raises `UsageError` where there is no such shard,
+    `DifferentSweep`, and what `api.measuring.measure` raises.
 
     request: what is asked of the sweep
     plan:    its cases with their cards
@@ -54,7 +55,7 @@ def measure_and_show(
                 fleets.claim(folder.parent, here)
 
         began = time.monotonic()
-        measuring.measure(
+        journal = measuring.measure(
             request,
             plan,
             pool,
@@ -67,6 +68,7 @@ def measure_and_show(
             observe_block=visited,
         )
     console.err().print(f"finished in {time.monotonic() - began:.0f} s")
+    return journal
 
 
 def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:

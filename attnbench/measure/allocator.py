@@ -7,7 +7,8 @@ from contextlib import suppress
 from attnbench.devices.host import proc_bytes
 from attnbench.measure.server import prctl
 
-M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
+LARGE = 1 << 16  # bytes of blocks that are returned to the system one by one
 AHEAD, MOST_AHEAD = 0.3, 1 << 30  # share of what is mapped, and most bytes
 PR_SET_THP_DISABLE = 41
 
@@ -22,6 +23,19 @@ def keep_pages() -> None:
     mallopt(M_ARENA_MAX, 1)
     mallopt(M_MMAP_MAX, 0)
     mallopt(M_TRIM_THRESHOLD, -1)
+
+
+def return_pages() -> None:
+    """Make the allocator return what is freed, so that the process has in memory what is in use.
+
+    Otherwise it keeps pages between those that are in use, and large pages hold more than was
+    asked for, which looks like growth. Each large block then takes a call of the system.
+    """
+    prctl(PR_SET_THP_DISABLE, 1)
+    mallopt(M_MMAP_THRESHOLD, LARGE)
+    mallopt(M_TRIM_THRESHOLD, LARGE)
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
 
 
 def map_ahead() -> None:

@@ -16,7 +16,7 @@ from attnbench.measure.built import Built
 from attnbench.measure.causality import is_of_others
 from attnbench.measure.server import Unmeasured
 from attnbench.measure.subject import Subject, subject_of
-from attnbench.measure.uncounted import Arrays, Threads, said
+from attnbench.measure.uncounted import Arrays, Threads, grown_bytes, said
 from attnbench.records import Case, Level, Workload
 from attnbench.records.messages import Build, of_case
 from attnbench.records.notes import Note
@@ -82,7 +82,7 @@ def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) ->
     """Peaks and notes of one iteration, with what these peaks miss, if anything; `build` makes its
     subject.
 
-    A further iteration shows the arrays of numpy.
+    A further iteration shows the arrays of numpy, and another one by how much the process grows.
     """
     threads, arrays, subjects = Threads(), Arrays(), list[Subject]()
 
@@ -92,9 +92,16 @@ def with_uncounted(device: Device, build: Callable[..., Subject], case: Case) ->
 
     with threads.watched():
         peaks, notes = device.profile_memory(kept, case)
-    arrays.run(subjects[-1].iteration())
-    subjects[-1].clear()
-    missed = said(arrays, threads)
+    subject = subjects[-1]
+    arrays.run(subject.iteration())
+    subject.clear()
+
+    def iterate() -> None:
+        subject.iteration()(lambda phase: None)
+        subject.clear()
+
+    grown = grown_bytes(iterate, peaks["allocated_delta_bytes"])
+    missed = said(arrays, threads, grown)
     return peaks, {**notes, Note.UNCOUNTED: missed} if missed else notes
 
 

@@ -10,6 +10,7 @@ parameters is timed: it must not take much longer than those of the laps.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 import torch
@@ -31,6 +32,7 @@ MORE = 3.0  # times as long as in laps, from which an iteration does other work
 FIRST = 10.0  # the same of the first iteration, which also makes what others reuse
 FIRST_S = 0.1  # that it takes longer at least
 EARLY = 3  # iterations of the warm-up that are compared, after the first
+INPUTS = 6  # of which each must have its own output
 AGAIN = 3  # iterations with other parameters, of which the fastest counts
 
 
@@ -86,9 +88,12 @@ class Examination:
                 self.odd[f"switched off the gradients of {frozen} of its parameters"] = None
             if any(module.training != self.trains for module in self.subject.module.modules()):
                 self.odd["switched between training and evaluation"] = None
-            if not (self.trains or iterations.fixed):  # graphs run none of its code
-                self.repeat(iterations)
-            if not iterations.fixed:
+            if not iterations.fixed:  # graphs run none of its code
+                if self.trains:
+                    self.iterate_again(iterations)
+                else:
+                    self.repeat(iterations)
+                self.reuse()
                 self.rewrite()
             vary(self.called.mechanism.parameters())
             found = Responses(self.called).findings()
@@ -121,6 +126,44 @@ class Examination:
         """Whether outputs of earlier tokens change with later tokens."""
         forward = causality.with_draws(self.called, self.called.draws())
         return causality.leak(self.called, forward) is not None
+
+    def reuse(self) -> None:
+        """Note if it sometimes gives for other input what it gave for the one before."""
+        outputs = [self.called.output(self.called.fresh()) for _ in range(INPUTS)]
+        same = sum(
+            torch.equal(one, other) and bool(one.std() > 0) for one, other in pairwise(outputs)
+        )
+        if 0 < same < INPUTS - 1:  # if always, responses tell
+            sign = f"gave its last output again for {same} of {INPUTS - 1} other inputs"
+            self.suspect[sign] = None
+
+    def iterate_again(self, iterations: Iterations) -> None:
+        """Note if an iteration as in laps gives another output than the same numbers elsewhere.
+
+        In training, parameters change with each iteration, so it is one more, with those before it.
+        """
+        parameters = self.subject.parameters
+        before = [p.detach().clone() for p in parameters]
+        iterations.prepare(1)
+        iterations.clear()
+        iterations(ignore)
+        numbers, states = iterations.numbers, iterations.draws
+        with torch.no_grad():
+            for p, was in zip(parameters, before, strict=True):
+                p.copy_(was)
+        inputs = iterations.windows(iterations.looked_at - 1)
+        if numbers is None or states is None:
+            return
+        if not differs(again := self.again(states, inputs), numbers):
+            return
+        self.again(states, tuple(x.flip(-1) for x in inputs))
+        if not torch.equal(self.again(states, inputs), again):
+            return
+        sign = "gave another output while it was timed than later for the same input"
+        if differs(again, numbers, GROSS):
+            self.suspect[sign] = None
+        else:
+            self.odd[f"{sign} (stateful?)"] = None
 
     def rewrite(self) -> None:
         """Note if the output depends on whether parameters were written to, by the same values."""
@@ -177,5 +220,10 @@ class Examination:
         """Some numbers of the output, with what an iteration uses as it was then."""
         self.subject.inputs = tuple(map(elsewhere, inputs))
         self.called.restore(states)
-        with torch.no_grad():
-            return some_numbers(plain(self.subject.forward()))
+        with torch.set_grad_enabled(self.trains):
+            output = self.subject.forward()
+        return some_numbers(plain(output))
+
+
+def ignore(phase: str) -> None:
+    """Take no notice of the end of a phase."""

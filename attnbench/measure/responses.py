@@ -27,12 +27,18 @@ TRIES = 16  # inputs that must show a sign
 # most have 1; what adds 10⁻³ of a token to an output that ignores it has 10⁻⁶ · N.
 LEAST = 1e-3
 SAME = 1e-8  # share of the mean square of an output by which other input must change it
-IGNORED = 0.4  # share of the places that must show a sign
-FEW, PLACES = 2, 6  # at the first input, and at all of them, at least so many places are tried
+# Share of the places that must show a sign in the end, and meanwhile: of what ignores half of them,
+# fewer than 0.3 of `PLACES` show it in one case of a hundred.
+IGNORED, SHOWS = 0.3, 0.15
+FEW, PLACES = 4, 24  # at the first input, and at all of them, at least so many places are tried
 # Share of the tokens that a mechanism may return as they were: those that are always the same ones,
 # which is most of them unless their contents decide.
 PASSED_ON, ALWAYS = 0.1, 0.9
 EXACT = 1e-3  # by which a token that is passed on may differ from a multiple of itself
+AGAIN = 3  # times that the first input must give the same output for the same draws, others once
+# Share of `LEAST` by which outputs for the same draws may differ: what differs by more would hide,
+# from call to call, which places matter.
+REPEATED = 1e-2
 OPENINGS = 4  # times that signs of parameters are drawn for a gate that may have started closed
 
 NAMES = MappingProxyType({TOKENS: "tokens", CHANNELS: "channels"})
@@ -120,7 +126,7 @@ class Responses:
         places: dict[int, Places] = {}
         for number in range(1, TRIES + 1):
             tried = self.input()
-            if number == 1 and not self.is_repeatable(tried):
+            if not all(self.is_repeatable(tried) for _ in range(AGAIN if number == 1 else 1)):
                 return self.from_repeats()
             self.returned.append(self.as_it_was(tried))
             self.same.append(tried.is_same)
@@ -135,7 +141,7 @@ class Responses:
     def shows(self, places: Mapping[int, Places]) -> bool:
         """Whether any sign has shown at all inputs so far."""
         signs = (each for own in places.values() for each in (own.ignored, own.passed))
-        return all(self.same) or self.always > 0 or any(share(each) >= IGNORED for each in signs)
+        return all(self.same) or self.always > 0 or any(share(each) >= SHOWS for each in signs)
 
     @property
     def always(self) -> float:
@@ -186,13 +192,14 @@ class Responses:
         """Whether the same draws give the same output again."""
         again = self.called.output(tried.x, tried.states)
         return torch.equal(again, tried.y) or bool(
-            self.without_response(tried, again, TOKENS).all()
+            self.without_response(tried, again, TOKENS, REPEATED * LEAST).all()
         )
 
     def from_repeats(self) -> Findings:
         """The signs of one that draws numbers which cannot be drawn again."""
         self.same = [False]
-        return Findings(noise.signs(self.called))
+        signs = noise.signs(self.called)
+        return Findings(signs.suspect, signs.unknown)
 
     def as_it_was(self, tried: Input) -> Tensor:
         """Which tokens [B, N] come out as they went in; of a core, all or none."""
@@ -244,8 +251,8 @@ class Responses:
             passed = self.passes(tried, x[0], y, places) & ~ignored
         return ignored, passed
 
-    def without_response(self, tried: Input, y: Tensor, dim: int) -> Tensor:
-        """Of which sequences [B] the output y is that of the input, but for a small share.
+    def without_response(self, tried: Input, y: Tensor, dim: int, least: float = LEAST) -> Tensor:
+        """Of which sequences [B] the output y is that of the input, but for a share below `least`.
 
         Each place of the output is compared with its own response to other input.
         """
@@ -253,7 +260,7 @@ class Responses:
             squares((other.double() - tried.y.double())[tried.kept :], dim)
             for other in (y, tried.other_y)
         )
-        return largest_share(one, whole) * tried.x[0].shape[dim] <= LEAST
+        return largest_share(one, whole) * tried.x[0].shape[dim] <= least
 
     def passes(self, tried: Input, x: Tensor, y: Tensor, places: Tensor) -> Tensor:
         """Which sequences [B] give these places as multiples of what they were, and nothing else.

@@ -223,6 +223,10 @@ class Journal:
         """Writes how the session ended. Raises what `append` raises."""
         self._write(End(outcome=ending, shard=self.origin.shard))
 
+    def held(self) -> Sweep:
+        """The sweep by what was written, whatever has become of the file meanwhile."""
+        return contents(self._file.content, repr(str(self.folder / FILE))).sweep()
+
     def close(self) -> None:
         """Releases the folder; closing twice is harmless.
 

@@ -374,6 +374,14 @@ def system_noise(x):
     return torch.from_numpy(drawn / 1280).to(x.dtype).view_as(x)
 
 
+def sampled(scores):
+    """One key of each query, by Gumbel noise of the system."""
+    drawn = np.frombuffer(random.SystemRandom().randbytes(4 * scores.numel()), dtype=np.uint32)
+    uniform = torch.from_numpy((drawn + 0.5) / 2**32).to(scores.dtype).view_as(scores)
+    hard = F.one_hot((scores - (-uniform.log()).log()).argmax(-1), scores.shape[-1])
+    return hard.to(scores.dtype) + scores.softmax(-1) - scores.softmax(-1).detach()
+
+
 def features(v, directions):
     """Features of a random projection, divided by their sum over the tokens."""
     f = (v @ directions / v.shape[-1] ** 0.5).clamp(max=5).exp()
@@ -425,6 +433,8 @@ FORWARDS = {
     "RandomAttention": lambda m, x: random_attention(m, x),
     "SystemNoise": lambda m, x: m.mixed(x) * (1 + 0.1 * random.SystemRandom().random()),
     "SystemNoiseEverywhere": lambda m, x: m.mixed(x) + system_noise(x),
+    "SamplesByGumbel": lambda m, x: sampled(x @ x.mT / x.shape[-1] ** 0.5) @ m.value(x),
+    "PrunesBesideNoise": lambda m, x: m.mixed(x) + noise(m.value(x).topk(1, 1).values),
     "Shuffles": lambda m, x: m.mixed(x[:, torch.randperm(x.shape[1])]),
     "TopKeys": lambda m, x: top_keys(m, x, 4),
     "Cumulates": lambda m, x: m.value(x).cumsum(1),
