@@ -62,6 +62,7 @@ def test_completion_loads_no_heavy_library():
         ("sweep --models stack(2*mamba2+grou", ["stack(2*mamba2+grouped_query"]),
         ("sweep kimi", ["kimi_delta"]),
         ("sweep --mode training,inf", ["training,inference"]),
+        ("sweep --mode training,t", []),
         ("sweep --level a", ["attention"]),
         ("sweep --preset q", ["qwen-next"]),
         ("sweep --device c", ["cpu", "cuda"]),

@@ -11,6 +11,7 @@ from attnbench.cli.options import with_sweep_options
 from attnbench.cli.verbs import VERBS, command
 from attnbench.workloads.options import flag, options
 from tests.cli.commands import here, python, refused
+from tests.inputs import driving
 
 ROOT = Path(__file__).parents[2] / "attnbench"
 # loaded by no help and no completion
@@ -146,6 +147,14 @@ def test_a_file_without_its_ending_is_named(tmp_path):
     (tmp_path / "mine.py").write_text("")
     said = refused("sweep", "mine", cwd=tmp_path)
     assert said == "attnbench: unknown mechanism 'mine'; the file is mine.py"
+
+
+def test_arguments_of_a_sweep_are_measured_beside_its_models(tmp_path):
+    (tmp_path / "mine.py").write_text("def local(q, k, v):\n    return v\n")
+    words = ("--models", "fnet", "--lengths", "16", "--mode", "inference", "--dry-run")
+    done = driving.run(tmp_path, "sweep", "mine.py", *words)
+    rows = [line.split()[0] for line in done.stdout.splitlines() if " inference " in line]
+    assert [row for row in rows if ":" in row] == ["mine.py:local:eager", "fnet:half"]
 
 
 def test_options_stand_in_any_order_among_arguments(tmp_path):

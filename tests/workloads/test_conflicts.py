@@ -6,7 +6,7 @@ from attnbench.errors import UsageError
 from attnbench.workloads.conflicts import Conflict, refuse
 
 RULES = (
-    Conflict(given=("tokens", "case_timeout"), with_=("batch",), reason="{} has no effect"),
+    Conflict(given=("tokens", "case_timeout"), with_=("batch", "quick"), reason="{} has no effect"),
     Conflict(given=("json_",), with_=True, reason="{} prints nothing"),
     Conflict(given=("seed",), with_=False, reason="never"),
 )

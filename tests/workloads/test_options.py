@@ -135,6 +135,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
         from_toml(tmp_path)
 
 
+def test_a_file_is_stored_with_the_name_of_its_module(tmp_path):
+    """So that a sweep means the same after the file has got another module."""
+    file = tmp_path / "mine.py"
+    file.write_text("def local(q, k, v): ...")
+    assert read({"models": [str(file), "fnet"]}) == {"models": (f"{file}:local", "fnet")}
+
+
 def test_every_combination_of_sizes_is_asked_for():
     asked = request(read({"width": [64, 128], "heads": 2, "dtype": "fp32,bf16", "batch": 4}))
     assert [(v.width, v.dtype, v.batch) for v in asked.sizes] == [
