@@ -11,7 +11,8 @@ from attnbench.run import agenda as module
 from attnbench.run.agenda import Agenda
 from attnbench.run.foresee import dry
 from attnbench.run.order import after, visits
-from tests.run.sessions import GIB, PLAN, REQUEST
+from tests.run.machine import Machine
+from tests.run.sessions import GIB, PLAN, REQUEST, sweep
 
 ROOT = Path(module.__file__).parents[1]
 WRITERS = {"__post_init__", "begin", "take", "record", "_learn"}
@@ -160,3 +161,20 @@ def test_a_run_that_is_not_recorded_changes_nothing():
     run = dry(visit.cases[0], visit)
     assert agenda.whole(visit.cases[0], run) == run
     assert not any(agenda.runs.values())
+
+
+@pytest.mark.parametrize(
+    ("slower", "budget_s", "over"), [(1.0, 10.0, True), (6.0, 14.0, True), (1.0, 14.0, False)]
+)
+def test_what_a_later_round_leaves_out_is_over_budget(slower, budget_s, over):
+    """It does not fit when the round begins; or it did, and the blocks before it took longer."""
+    later = []
+    machine = Machine(lambda case: 0.1 * (slower if later else 1.0))
+    watch = {"observe": lambda progress: later.append(1) if progress.round else None}
+    request = replace(REQUEST, rounds=2, precision=None, budget_s=budget_s)
+    agenda = sweep(machine, request=request, watch=watch)
+    assert machine.now - 50.0 < budget_s, "nothing was cut off"
+    assert not agenda.waiting
+    rounds = {len(agenda.timed(planned)) for planned in PLAN}
+    assert rounds == ({1, 2} if over else {2})
+    assert agenda.over_budget == over
