@@ -21,7 +21,8 @@ at most e^560.
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -211,7 +212,8 @@ class WeakDecays(Written):
         return dg, dr * growth, dq * growth, db * shrunk, dk * shrunk
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Columns:
     """Further columns of q and k, before their own d: one of the query, `coarse` and `fine` ones.
 
     Groups of `group` queries in a block read a coarse column each. Fine ones hold digits that

@@ -31,6 +31,7 @@ from attnbench.verify.trial import same_draws, some_padding, tokens, trials
 
 FEW = 64  # logits at once, and elements of a piece
 SIZES = (
+    (decays, "BLOCK", 3),
     (decays, "FADING_BLOCK", 16),
     (decays, "FADING_GROUP", 4),
     (convolution, "BLOCK", 8),
