@@ -1,8 +1,9 @@
 """Two sweeps in one table: what changed, the largest changes first."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from attnbench import units
 from attnbench.analysis.compare import Comparison
@@ -20,7 +21,10 @@ NOTE = (
     " If the machine was slower during one sweep, every ratio is shifted and no interval shows it:"
     " attnbench check --base measures two revisions in turns."
 )
-VERDICTS = {Answer.COSTS_MORE: Verdict.SLOWER, Answer.COSTS_LESS: Verdict.FASTER}
+VERDICTS: Mapping[Answer, Verdict] = MappingProxyType({
+    Answer.COSTS_MORE: Verdict.SLOWER,
+    Answer.COSTS_LESS: Verdict.FASTER,
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
