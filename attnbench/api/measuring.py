@@ -83,8 +83,7 @@ def measure(
     observe_block: called whenever series of a block have been timed
     """
     began_s = time.monotonic()
-    dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
-    here = environment(pool, request.device, request.settings.threads, tuple(dtypes))
+    here = environment_of(request, pool)
     before(here)
     start = Start(request, here, share.shard if share else None)
     with ExitStack() as unless_done, ExitStack() as stack:
@@ -132,6 +131,12 @@ def spare_cores(threads: int, pace: Pace | None) -> set[int]:
     """Cores on which nothing is timed; none where all may be."""
     cores = os.sched_getaffinity(0)
     return cores - {pace.core} if pace else cores if len(cores) > threads else set()
+
+
+def environment_of(request: Request, pool: Pool) -> Environment:
+    """This machine as a request needs it described. Raises `CannotRun` if no worker answers."""
+    dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
+    return environment(pool, request.device, request.settings.threads, tuple(dtypes))
 
 
 def environment(
