@@ -10,7 +10,7 @@ import typer
 
 from attnbench.cli.judge import finish
 from attnbench.records import Finding
-from tests.cli.commands import here, refused
+from tests.cli.commands import attnbench, here, refused
 from tests.render.test_judgement import found, verdict
 
 FOLDER = Path(__file__).parents[1] / "verify"
@@ -86,14 +86,13 @@ def test_a_kernel_that_hangs_ends_within_the_budget():
 )
 def test_what_shows_in_the_race_alone_is_not_right_and_not_faster(function, said):
     race = ("--as", "transformer", "--mode", "inference", *SMALL, "--budget", "60s")
-    found = judged(f"{PLANTED}:{function}", *race, code=1)
+    # a process of its own, which takes as many samples as a user's race does
+    done = attnbench("judge", f"{PLANTED}:{function}", *race, "--json", code=1)
+    (found,) = json.loads(done.stdout)
     assert said in found["text"][0]
     assert not found["right"]
     assert not found["sound"]
     assert not any(line.startswith(("Faster", "As fast")) for line in found["text"])
-    shown = here("judge", f"{PLANTED}:{function}", *race, code=1).stdout
-    assert said in " ".join(shown.split())
-    assert "faster" not in shown
 
 
 @pytest.mark.long
