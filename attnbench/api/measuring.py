@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -66,10 +66,9 @@ def measure(
 ) -> Journal:
     """Measure a plan, or a share of it, into the folder's journal, which may have begun before.
 
-    The journal is returned open: until the caller has used what it holds, and closes it, nobody
-    else writes to the folder, and what happens to the file is noticed.
-
-    Raises `StoreError`, `CannotRun` if no worker starts, and what `before` raises.
+    The journal is returned open: until the caller closes it nobody else writes to the folder, and
+    what happens to the file is noticed. Raises `StoreError`, `CannotRun` if no worker starts, and
+    what `before` raises.
 
     request:       what is asked of the sweep
     plan:          its cases with their cards
@@ -78,7 +77,7 @@ def measure(
     share:         the cases to measure; None: all
     options_file:  the options as TOML, kept next to the journal of a whole sweep
     before:        called with this machine before the journal is opened: it may refuse
-    announce:      called with this machine and the journal before anything is measured
+    announce:      called with this machine and the journal before anything runs
     observe:       called whenever another process has its turn
     observe_block: called whenever series of a block have been timed
     """
@@ -88,8 +87,7 @@ def measure(
     start = Start(request, here, share.shard if share else None)
     with ExitStack() as unless_done, ExitStack() as stack:
         journal = unless_done.enter_context(Journal(folder, start))
-        by_cpu = request.settings.clock is Clock.CPU
-        pace = stack.enter_context(Pace(pool.process, quietest_core())) if by_cpu else None
+        pace = stack.enter_context(pace_of(request, pool))
         if share is None and options_file:
             store_options(folder, options_file)
         stored = add_missing_records(journal, plan)
@@ -102,8 +100,9 @@ def measure(
             begun=began_s,
             rates=peak_rates(here),
         )
-        starts = starter(pool, request, pace)
-        visits = partial(make_visits, agenda, starts, journal.append, pace=pace)
+        visits = partial(
+            make_visits, agenda, starter(pool, request, pace), journal.append, pace=pace
+        )
         try:
             visits(observe=observe, observe_block=observe_block)
         except KeyboardInterrupt:
@@ -131,6 +130,16 @@ def spare_cores(threads: int, pace: Pace | None) -> set[int]:
     """Cores on which nothing is timed; none where all may be."""
     cores = os.sched_getaffinity(0)
     return cores - {pace.core} if pace else cores if len(cores) > threads else set()
+
+
+@contextmanager
+def pace_of(request: Request, pool: Pool) -> Iterator[Pace | None]:
+    """What tells how fast a core is, beside each lap; nothing where wall time is measured."""
+    if request.settings.clock is not Clock.CPU:
+        yield None
+        return
+    with Pace(pool.process, quietest_core()) as pace:
+        yield pace
 
 
 def environment_of(request: Request, pool: Pool) -> Environment:
