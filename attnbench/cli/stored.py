@@ -13,6 +13,7 @@ from attnbench.claims.claim import read_claims
 from attnbench.cli import console, options
 from attnbench.cli.options import argument, option
 from attnbench.errors import AttnbenchError, UsageError, small_file
+from attnbench.render.claims import judged
 from attnbench.render.grid import Table
 from attnbench.render.names import named
 from attnbench.store import merging, output
@@ -129,7 +130,6 @@ def recommend(
 ) -> None:
     """Rank the mechanisms of a stored sweep at a length; exit code 1 if none fits into --memory."""
     from attnbench.analysis.recommend import fitting, recommend, recommendations
-    from attnbench.render.names import named
     from attnbench.render.recommendation import ranking, recommended
 
     limit = axes.memory(memory, "--memory") if memory else None
@@ -174,7 +174,6 @@ def claims(
 ) -> None:
     """Judge what papers claim by what a sweep measured."""
     from attnbench.claims.judging import judge
-    from attnbench.render.claims import judged
 
     source = file or Path(str(files("attnbench"))) / "published" / "claims.csv"
     try:

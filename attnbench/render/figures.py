@@ -246,8 +246,9 @@ def length_axis(axes: Axes, lengths: Iterable[int], columns: int) -> None:
     for n in whole[::-1]:
         if all(abs(log2(n / other)) > apart * octaves for other in shown):
             shown.append(n)
-    axes.set_xscale("log", base=2)
+    # limits first: an axis with nothing to show has none of its own
     axes.set_xlim(whole[0] / 1.15, whole[-1] * 1.15)
+    axes.set_xscale("log", base=2)
     fixed_ticks(axes.xaxis, {n: texts[n] for n in shown})
     axes.xaxis.set_minor_locator(FixedLocator(whole))
     axes.xaxis.set_minor_formatter(NullFormatter())

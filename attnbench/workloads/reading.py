@@ -84,14 +84,14 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [together, *apart] if together else apart
 
 
-def ask(server: Pool, question: AboutCards[A], limit_s: float = TIMEOUT_S) -> A:
+def ask(server: Pool, question: AboutCards[A], limit_s: float | None = None) -> A:
     """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`.
 
-    `limit_s` is of mechanisms that are not of this package.
+    `limit_s` is of mechanisms that are not of this package, `TIMEOUT_S` unless given.
     """
     names = question.names
     built_in_only = all(map(is_built_in, names))
-    limit_s = OWN_TIMEOUT_S if built_in_only else limit_s
+    limit_s = OWN_TIMEOUT_S if built_in_only else (limit_s or TIMEOUT_S)
     answer = server.ask(question, limit_s, READER)
     if not isinstance(answer, Failure):
         return answer

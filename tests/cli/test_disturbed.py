@@ -20,7 +20,7 @@ def test_what_becomes_of_a_journal_while_it_is_reported_is_said(tmp_path, monkey
         replaced(into / FILE)
 
     with pytest.raises(StoreError, match=r"was replaced by another file .* is kept in"):
-        sweep.run(read(SMALL), out=folder, show=show)
+        sweep.sweep_with(read(SMALL), out=folder, show=show)
     (shown,) = reported
     assert len(shown.plan) == 4
     assert {run.outcome for run in shown.runs} == {"ok"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attnbench.gate.cases import BASE, HEAD, CheckedCase, CheckPlan, Counted
 from attnbench.gate.finding import Answer, clock_of
-from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, layout, waits
+from attnbench.gate.measuring import Failed, Looks, Runner, TreeRace, build_of, layout, waits
 from attnbench.gate.pairs import Allotment
 from attnbench.gate.rule import evident
 from attnbench.records import Clock, Mode, Sample, Selection, Workload
@@ -179,7 +179,7 @@ def test_two_memory_layouts_take_turns_and_two_others_confirm(server, tmp_path):
     small = plan.workload(Mode.INFERENCE, 64)
     case = CheckedCase(asked=Selection(name="small.py:CARD"), workload=small)
     looks = Looks(plan, Runner(server=server), dict.fromkeys((BASE, HEAD), made.folder))
-    looks.races[case] = TreeRace(builds={HEAD: case.build_request()}, rounds=1)
+    looks.races[case] = TreeRace(builds={HEAD: build_of(case)}, rounds=1)
     for pair in (0, 1, 2):
         looks.visit(case, 0, pair)
     first, second, third = (line.split() for line in told.read_text().splitlines())

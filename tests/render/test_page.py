@@ -219,7 +219,9 @@ def test_csv_columns_do_not_depend_on_the_lengths(files):
     other = page.report_files(analyse(sweep(lengths=(256, 512, 1024, 2048))))
     for name in ("complexity.csv", "latency_training.csv", "memory_training.csv"):
         assert files[name].split(b"\n")[0] == other[name].split(b"\n")[0], name
-    assert files["memory_training.csv"].startswith(b"series,seq_len,memory_mib,memory_mib_note\n")
+    assert files["memory_training.csv"].startswith(
+        b"series,seq_len,memory_mib,memory_mib_note,memory_mib_reason\n"
+    )
 
 
 def test_csv_columns_are_snake_case_and_hold_numbers_or_words(files):

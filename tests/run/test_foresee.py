@@ -26,14 +26,14 @@ class Thorough(Machine):
 
 
 class Warming(Worker):
-    def ask(self, timeout_s, do, **asked):
-        answer = super().ask(timeout_s, do, **asked)
+    def usual(self, question, do, limit_s):
+        answer = super().usual(question, do, limit_s)
         each_s = self.machine.seconds(self.case)
         if do == "build":
-            further = min(max(0.0, asked["warmup_s"] / each_s - 1), MOST_WARM_UPS)
+            further = min(max(0.0, question.warmup_s / each_s - 1), MOST_WARM_UPS)
             self.warmed_s = (1 + further) * each_s
             self.machine.now += further * each_s
-        elif do == "lap" and asked["rehearse"]:
+        elif do == "lap" and question.rehearse:
             self.machine.now += each_s
         elif do == "measure_memory":
             self.machine.now += (MEMORY_ITERATIONS - 1) * each_s

@@ -419,6 +419,7 @@ def limits(tokens=512, dtype="float32", reference="float64", ours=0.0, summing=0
         ours={"output": ours},
         summing={"output": summing},
         reason="",
+        out_of_memory=False,
         gave="",
         changed=(),
         factor="",
