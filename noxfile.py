@@ -80,7 +80,15 @@ def fleet(session: nox.Session) -> None:
     """Sweeps on a real Ray, and on a real Slurm if it is installed (about six minutes)."""
     session.install("-e", ".[ray]", *groups("test"))
     session.env["ATTNBENCH_TEST_RAY"] = "required"
-    session.run("pytest", "-W", "default", "-m", "not faults", "tests/fleet", *session.posargs)
+    session.run(
+        "pytest",
+        "-W",
+        "default",
+        "-m",
+        "not faults",
+        "tests/commands/sweep/cluster",
+        *session.posargs,
+    )
 
 
 @nox.session

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from attnbench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from attnbench.api.sweeps import load as load
-    from attnbench.api.sweeps import sweep as sweep
+    from attnbench.commands.notebook import load as load
+    from attnbench.commands.notebook import sweep as sweep
 
 __all__ = ("__version__", "load", "sweep")
 
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> object:
     """Import `sweep` and `load`, with what they need, on first access."""
     if name not in __all__:
         raise AttributeError(f"module 'attnbench' has no attribute {name!r}")
-    from attnbench.api import sweeps
+    from attnbench.commands import notebook as sweeps
 
     return getattr(sweeps, name)
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.commands import here
+from tests.commands.commands import here
 from tests.forked import forked_servers
 
 ROOT = Path(__file__).parents[1]

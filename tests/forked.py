@@ -21,7 +21,7 @@ LARGEST = 1 << 18  # bytes of a message: an environment
 @contextmanager
 def forked_servers():
     """Within the block, no server imports torch by itself."""
-    from attnbench.run import pool
+    from attnbench.running import pool
 
     origin = Origin()
     with patch.object(pool, "subprocess", origin):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NOT_TRACKED = "attnbench/render/web/vega.js.gz"  # made when the package is built
+NOT_TRACKED = "attnbench/report/web/vega.js.gz"  # made when the package is built
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0", "--tb=no", "-rfEs")
 LIMIT_S = 900  # of one run of pytest
 LEAST = 0.95  # share of the bugs that must be found

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.store.journal import load
-from tests.cli.commands import environment, python
+from attnbench.records.storage.journal import load
+from tests.commands.commands import environment, python
 from tests.driven import Driven
 
 pytestmark = pytest.mark.long
@@ -84,7 +84,7 @@ PACKAGE = '''"""numpy: nothing of its own."""
 from types import MappingProxyType
 
 from attnbench.mechanisms import local
-from attnbench.peers import Peer
+from attnbench.mechanisms.peers import Peer
 
 
 class Local(Peer, local.Local):
@@ -99,14 +99,14 @@ JUDGES = """
 import json
 import attnbench
 from attnbench.analysis.report import analyse
-from attnbench.claims.claim import read_claims
-from attnbench.claims.judging import judge
-from attnbench.cli.options import selections
-from attnbench.cli.starting import runner
-from attnbench.gate.cases import CheckPlan
-from attnbench.gate.check import against_revision
-from attnbench.render.check_page import data
-from attnbench.store.journal import load
+from attnbench.commands.claims.claim import read_claims
+from attnbench.commands.claims.judging import judge
+from attnbench.commands.options import selections
+from attnbench.commands.check.starting import runner
+from attnbench.commands.check.cases import CheckPlan
+from attnbench.commands.check.against import against_revision
+from attnbench.commands.check.page import data
+from attnbench.records.storage.journal import load
 
 sizes = {"lengths": (16,), "modes": ("inference",), "width": 16, "heads": 2, "tokens": 64}
 plan = CheckPlan(**sizes, looks=(3, 3), rounds=4, iteration_s=0.0005)
@@ -197,8 +197,8 @@ def figure(copy):
     )
     copy.insert(
         "render/page.py",
-        "from attnbench.render.grid import Report, Table\n",
-        "from attnbench.render.parameters import parameters_figure\n",
+        "from attnbench.report.grid import Report, Table\n",
+        "from attnbench.report.parameters import parameters_figure\n",
     )
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import shutil
+from collections import defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import takewhile
@@ -12,61 +13,61 @@ import pytest
 
 from attnbench.devices.finding import kinds
 from tests import planted
-from tests.cli.commands import python
+from tests.commands.commands import python
 
 ROOT = Path(__file__).parents[1] / "attnbench"
 
-# from the ground up; the rooms of one floor import nothing of one another
-FLOORS = (
-    ("errors", "metrics", "modes", "units", "version"),
-    ("records",),
-    ("devices", "statistics", "store"),
-    ("attention",),
-    ("mechanisms", "analysis"),
-    ("peers", "verify", "run"),
-    ("catalogue", "fleet"),
-    ("measure", "workloads", "gate"),
-    ("render",),
-    ("api", "claims", "kvbytes"),
-    ("cli",),
-    ("__init__", "__main__"),
+# from the ground up: a wing imports only from wings before it
+WINGS = (
+    "records",
+    "devices",
+    "attention",
+    "mechanisms",
+    "analysis",
+    "measuring",
+    "running",
+    "report",
+    "commands",
 )
-GROUND = 2  # floors, which count as one room
-ROOMS, FILES_ABOVE, ARROWS = 21, 7, 83  # at most
+GROUND = ("errors", "version")  # files that every wing may import
+ROOF = ("__init__", "__main__")
+ARROWS = 26  # between wings, at most
 
-# which rooms, or single files, may import a heavy library by name
+DRAWING = ("check", "compare", "judge")  # verbs whose files work with arrays of numbers
+
+# which wings, folders or single files may import a heavy library by name
 DOORS = {
     "torch": {
         "attention",
         "devices",
         "mechanisms",
-        "peers",
-        "verify",
-        "measure",
-        "catalogue/adopted.py",
-        "catalogue/claimed.py",
-        "catalogue/compiled.py",
-        "catalogue/stacked.py",
+        "measuring",
+        "commands/judge/worker.py",
     },
-    "numpy": {"statistics", "analysis", "gate", "render", "measure"},
-    "pandas": {"store", "analysis", "render"},
-    "matplotlib": {f"render/{name}.py" for name in ("charts", "figures", "panels")},
-    "jinja2": {"render/html.py"},
-    "rich": {"render/terminal.py", "cli/console.py"},
-    "scipy": {"statistics", "analysis"},
-    "typer": {"cli"},
+    "numpy": {"analysis", "report", "measuring", *(f"commands/{name}" for name in DRAWING)},
+    "pandas": {"records/storage", "analysis", "report", "commands/compare", "commands/recommend"},
+    "matplotlib": {
+        *("report/charts.py", "report/figures.py", "report/page.py"),
+        "commands/model/figure.py",
+    },
+    "jinja2": {"report/html.py"},
+    "rich": {"report/terminal.py", "commands/console.py"},
+    "scipy": {"analysis", "commands/check"},
+    "typer": {"commands"},
     "pynvml": {"devices/nvml.py"},
-    "ray": {"fleet/ray.py"},
+    "ray": {"commands/sweep/cluster/ray.py"},
 }
 
-ANALYSING = ("attnbench.analysis", "attnbench.statistics")
+ANALYSING = ("attnbench.analysis",)
+WRITING = {"page", "table", "layer_table", "figure"}  # files of a verb
 
-# what only `analysis` and `statistics` may do
+# what only `analysis` may do
 STATISTICS = {
     *("mean", "median", "std", "var", "cov", "corr", "quantile", "percentile"),
     *("polyfit", "lstsq", "pinv", "hypot"),
 }
 
+IN_EACH = {"Worker"}  # what a server of processes looks for, in each module that has one
 LONGEST = 60  # lines of a function
 
 FILES = sorted(ROOT.rglob("*.py"))
@@ -85,32 +86,34 @@ def room(path):
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def floor(name):
-    for number, rooms in enumerate(FLOORS):
-        if name in rooms:
-            return number
-    return None
+def height(name):
+    """The number of a wing, from the ground up; no number if nothing is known of it."""
+    order = (GROUND, *((wing,) for wing in WINGS), ROOF)
+    return next((number for number, names in enumerate(order) if name in names), None)
 
 
 @cache
 def imports(path):
-    """Every module that the file may import at run time, wherever in the file."""
-    found, only_types = set(), set()
+    """Every module that the file imports, wherever in the file, also for its types alone."""
+    found = set()
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            only_types.update(ast.walk(node))
-        if node in only_types:
-            continue
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            found.add(module)
+            if not all(is_module(module, alias.name) for alias in node.names):
+                found.add(module)
             found.update(f"{module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             start = literal_start(node.args[0])
             found.add(f"{start}*" if start.endswith(".") else start)
     return found
+
+
+def is_module(package, name):
+    """Whether a name of one of this package's folders is a module, or a folder of modules."""
+    place = ROOT.parent.joinpath(*package.split("."), name)
+    return place.with_suffix(".py").is_file() or place.is_dir()
 
 
 def literal_start(text):
@@ -139,11 +142,11 @@ def hold(rule):
     assert not found, "\n".join(found)
 
 
-def test_a_file_imports_only_from_floors_below():
+def test_a_file_imports_only_from_wings_below():
     def climbs(path):
-        own = floor(room(path))
+        own = height(room(path))
         if own is None:
-            yield "stands on no floor"
+            yield "stands in no wing"
             return
         for module in imports(path):
             top, _, other = module.partition(".")
@@ -151,35 +154,45 @@ def test_a_file_imports_only_from_floors_below():
             if not top and module:
                 yield f"imports {module}: imports are absolute"
             elif top == "attnbench" and other not in ("", room(path)):
-                below = floor(other) is not None and floor(other) < own
-                if not below:
-                    yield f"(floor {own}) imports {module} (floor {floor(other)})"
+                below = height(other) is not None and height(other) < own
+                if not below and not (own == 0 and other in GROUND):
+                    yield f"imports {module}, which is not below"
 
     hold(climbs)
 
 
-@pytest.mark.parametrize(
-    ("name", "verbs"), [("claims", {"stored"}), ("kvbytes", {"bytes", "model"})]
-)
-def test_nothing_but_its_verbs_needs_a_room_apart(name, verbs):
-    users = {where(path) for path in FILES for file in imported(path) if room(file) == name}
-    above = {user for user in users if not user.startswith(f"{name}/")}
-    assert above == {f"cli/{verb}.py" for verb in verbs}
+def test_the_house_has_nine_wings_and_few_arrows_between_them():
+    assert {path.name for path in ROOT.iterdir() if path.is_dir()} - {"__pycache__"} == {*WINGS}
+    arrows = {(room(path), room(other)) for path in FILES for other in imported(path)}
+    between = sorted((a, b) for a, b in arrows if a != b and {a, b} <= {*WINGS})
+    assert len(between) <= ARROWS, between
 
 
-def house(path):
-    """The room of a file; those on the ground count as one, and so do those at the top."""
-    number = floor(room(path))
-    if number is not None and number < GROUND:
-        return "ground"
-    return "top" if number == len(FLOORS) - 1 else room(path)
+def slice_of(path):
+    """The folder of `commands` that a file is in, which belongs to one verb; empty for others."""
+    parts = path.relative_to(ROOT).parts
+    return parts[1] if parts[0] == "commands" and len(parts) > 2 else ""
 
 
-def test_the_house_stays_small():
-    arrows = {(house(path), house(other)) for path in FILES for other in imported(path)}
-    assert len({house(path) for path in FILES}) <= ROOMS
-    assert len([path for path in FILES if path.parent == ROOT]) <= FILES_ABOVE
-    assert sum(room != other for room, other in arrows) <= ARROWS
+def test_what_belongs_to_one_verb_imports_nothing_of_another():
+    def borrows(path):
+        for other in imported(path):
+            if slice_of(path) and slice_of(other) not in ("", slice_of(path)):
+                yield f"imports {where(other)}"
+
+    hold(borrows)
+
+
+def test_a_class_has_one_home():
+    """Not those of mechanisms, of which each file has its own `Config` and forms."""
+    homes = defaultdict(set)
+    for path in FILES:
+        if room(path) == "mechanisms":
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef) and node.name not in IN_EACH:
+                homes[node.name].add(where(path))
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
 
 
 def test_no_circle_among_files():
@@ -194,7 +207,8 @@ def test_heavy_libraries_come_through_their_doors():
     def breaks_in(path):
         for module in imports(path):
             doors = DOORS.get(module.split(".")[0])
-            if doors is not None and not doors & {room(path), where(path)}:
+            places = {where(path), *(folder.as_posix() for folder in Path(where(path)).parents)}
+            if doors is not None and not doors & places:
                 yield f"imports {module}"
 
     hold(breaks_in)
@@ -213,9 +227,9 @@ def test_nothing_mutable_at_module_level():
     hold(keeps)
 
 
-def test_only_cli_prints_or_exits():
+def test_only_commands_print_or_exit():
     def speaks(path):
-        if room(path) in ("cli", "__main__"):
+        if room(path) in ("commands", "__main__"):
             return
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
@@ -236,7 +250,7 @@ def test_what_depends_on_the_device_is_asked_of_it():
     """Mechanisms and peers alone, with what they share, may say what runs where."""
 
     def knows(path):
-        if room(path) in ("mechanisms", "attention", "peers", "devices"):
+        if room(path) in ("mechanisms", "attention", "devices"):
             return
         for node in ast.walk(tree(path)):
             called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")
@@ -250,11 +264,11 @@ def test_what_depends_on_the_device_is_asked_of_it():
     hold(knows)
 
 
-def test_render_only_writes():
+def test_reports_only_write():
     """What works numbers out stays below; classes and constants of these rooms may be named."""
 
     def computes(path):
-        if room(path) != "render":
+        if room(path) != "report" and not (slice_of(path) and path.stem in WRITING):
             return
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module.startswith(ANALYSING):
@@ -277,7 +291,7 @@ def test_no_function_is_long():
     """Mechanisms keep their equations together, and packages what differs of theirs."""
 
     def runs_on(path):
-        if room(path) in ("mechanisms", "peers"):
+        if room(path) == "mechanisms":
             return
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= LONGEST:

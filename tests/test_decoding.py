@@ -7,15 +7,15 @@ import torch
 from torch.autograd.profiler import profile
 
 from attnbench.analysis.costs import Costs
-from attnbench.catalogue import registry
+from attnbench.analysis.statistics.curves import series_names
+from attnbench.attention.checks.checks import continued
+from attnbench.attention.checks.trial import tokens, trials
 from attnbench.devices import memory
+from attnbench.measuring.planner import plan
+from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Level, Mode, Selection, Workload
-from attnbench.statistics.curves import series_names
-from attnbench.verify.checks import continued
-from attnbench.verify.trial import tokens, trials
-from attnbench.workloads.options import read
-from attnbench.workloads.plan import plan
-from attnbench.workloads.requests import request
+from attnbench.running.request.options import read
+from attnbench.running.request.requests import request
 from tests.sweeps import sweep
 
 CACHES = (

@@ -10,21 +10,21 @@ from itertools import product
 import pytest
 
 from attnbench.attention.card import Tolerance
-from attnbench.catalogue import registry
-from attnbench.catalogue.compiled import FORM
-from attnbench.records import Causality
-from attnbench.verify.checks import (
+from attnbench.attention.checks.checks import (
     checks,
     declared_flops_of_a_step_are_those_that_torch_counts,
     name_of,
     steps_continue_the_causal_pass,
 )
-from attnbench.verify.equations import (
+from attnbench.attention.checks.equations import (
     NUMBER_TYPES,
     against_its_reference,
     computes_its_own_equations,
 )
-from attnbench.verify.trial import causal_values, trials, workload
+from attnbench.attention.checks.trial import causal_values, trials, workload
+from attnbench.mechanisms.catalogue import registry
+from attnbench.mechanisms.catalogue.compiled import FORM
+from attnbench.records import Causality
 from tests.exemptions import EXEMPT, REFUSED, WIDER
 
 STEPS = steps_continue_the_causal_pass, declared_flops_of_a_step_are_those_that_torch_counts

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import attnbench
-from tests.cli.commands import here
+from tests.commands.commands import here
 
 ROOT = Path(__file__).parents[1]
 

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnbench import peers
-from attnbench.catalogue import registry
-from attnbench.measure.memory_and_counts import relative_error
-from attnbench.measure.worker import Worker
+from attnbench.measuring.memory_and_counts import relative_error
+from attnbench.measuring.worker import Worker
+from attnbench.mechanisms import peers
+from attnbench.mechanisms.catalogue import registry
 from attnbench.mechanisms.local import Local
+from attnbench.mechanisms.peers.transformers.sublayer import own
 from attnbench.mechanisms.transformer import Transformer
-from attnbench.peers.transformers.sublayer import own
 from attnbench.records import PASSES, Case, Level, Outcome, Workload
-from tests.cli.commands import python
-from tests.measure.cases import sent
+from tests.commands.commands import python
+from tests.measuring.cases import sent
 
 W = Workload(batch=1, seq_len=32, width=16, heads=4, level=Level.ATTENTION)
 
@@ -95,7 +95,7 @@ def test_what_a_package_does_not_take_is_refused(what, said, monkeypatch):
 def test_no_package_is_imported_before_a_form_is_built():
     code = """
 import sys
-from attnbench.catalogue import registry
+from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Level, Workload
 w = Workload(batch=1, seq_len=64, level=Level.ATTENTION)
 packages = set()

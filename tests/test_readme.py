@@ -14,17 +14,17 @@ import pytest
 
 import attnbench
 from attnbench.analysis.report import analyse
-from attnbench.catalogue.registry import built_in
-from attnbench.render.page import captions
-from attnbench.store.journal import load
-from attnbench.store.resuming import asked
-from attnbench.workloads.options import read
-from attnbench.workloads.requests import request
-from tests.cli.commands import here
-from tests.gate.repositories import Repository, planted
+from attnbench.mechanisms.catalogue.registry import built_in
+from attnbench.records.storage.journal import load
+from attnbench.records.storage.resuming import asked
+from attnbench.report.page import captions
+from attnbench.running.request.options import read
+from attnbench.running.request.requests import request
+from tests.commands.check.repositories import Repository, planted
+from tests.commands.commands import here
 from tests.inputs import driving
+from tests.running.request.test_options import on_the_command_line
 from tests.test_architecture import FLOORS
-from tests.workloads.test_options import on_the_command_line
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATION = ROOT / "tests" / "data" / "configurations" / "kimi-linear-48b.json"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench import units
+from attnbench.records import units
 
 SCALES = {
     **dict(units.TIMES),

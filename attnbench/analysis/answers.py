@@ -14,8 +14,8 @@ from attnbench.analysis.standings import (
     winners,
 )
 from attnbench.analysis.suspects import rankable
-from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Outcome
+from attnbench.records.metrics import MEMORY, STATE, TIME
 from attnbench.records.outcomes import ending
 
 FAR = 4  # times the common front, beyond which a report says how far each series went

@@ -33,10 +33,10 @@ from attnbench.analysis.conclusions import (
 )
 from attnbench.analysis.scaling import Pair, Tail
 from attnbench.analysis.standings import Winner, counted_in_full
-from attnbench.metrics import MEMORY, PREDICTED, STATE, TABLE, TIME
-from attnbench.modes import find
+from attnbench.analysis.statistics.curves import LogCurve
 from attnbench.records import LEAST_ROUNDS, MISSING, Cause, Outcome, Request
-from attnbench.statistics.curves import LogCurve
+from attnbench.records.metrics import MEMORY, PREDICTED, STATE, TABLE, TIME
+from attnbench.records.modes import find
 
 # the cost that is least of the cheapest
 COST: Mapping[Question, str] = MappingProxyType({

@@ -11,7 +11,7 @@ from statistics import linear_regression, median
 from types import MappingProxyType
 from typing import TypeAlias
 
-from attnbench import modes
+from attnbench.analysis.statistics.curves import series_of
 from attnbench.records import (
     PASSES,
     REHEARSED_S,
@@ -20,8 +20,8 @@ from attnbench.records import (
     Part,
     Planned,
     Run,
+    modes,
 )
-from attnbench.statistics.curves import series_of
 
 Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
 Group: TypeAlias = tuple[Hashable, ...]  # what is predicted, of cases that predict one another

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from attnbench.analysis.costs import Cost, Costs, Rates, seq_len
-from attnbench.metrics import MEMORY, PREDICTED
 from attnbench.records import Outcome, Planned, Run
+from attnbench.records.metrics import MEMORY, PREDICTED
 
 
 def predictions(

@@ -13,14 +13,14 @@ from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.conclusions import Conclusion, Question, about
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
+from attnbench.analysis.statistics.curves import series_of
+from attnbench.analysis.statistics.ratios import Ratios
 from attnbench.analysis.summary import Frame, timed_runs
 from attnbench.analysis.suspects import rankable, without_launches
 from attnbench.analysis.warnings import warnings
 from attnbench.errors import UnknownMechanism
-from attnbench.metrics import TIME
 from attnbench.records import Sweep
-from attnbench.statistics.curves import series_of
-from attnbench.statistics.ratios import Ratios
+from attnbench.records.metrics import TIME
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 

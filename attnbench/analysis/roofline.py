@@ -20,8 +20,7 @@ known, and so no bound.
 import numpy as np
 import pandas as pd
 
-from attnbench import modes
-from attnbench.records import ITEM_BYTES, SPLIT, Level, Sweep
+from attnbench.records import ITEM_BYTES, SPLIT, Level, Sweep, modes
 
 CACHE = 4.0  # bandwidth of a cache, which can hold an input of a few MiB, over a large copy's
 

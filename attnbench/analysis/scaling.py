@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from attnbench.metrics import DRAWN, TIME
-from attnbench.statistics.curves import LogCurve, cost_curve
-from attnbench.statistics.estimate import IntervalKind
-from attnbench.statistics.ratios import Ratios
+from attnbench.analysis.statistics.curves import LogCurve, cost_curve
+from attnbench.analysis.statistics.estimate import IntervalKind
+from attnbench.analysis.statistics.ratios import Ratios
+from attnbench.records.metrics import DRAWN, TIME
 
 METRICS = (*(row.key for row in DRAWN), "flops")
 FEWEST = 4

@@ -25,10 +25,10 @@ import pandas as pd
 from scipy.special import chdtri, ndtr
 
 from attnbench.analysis.scaling import pairs
-from attnbench.metrics import MEMORY, TABLE, TIME
-from attnbench.statistics.curves import Array
-from attnbench.statistics.estimate import LEVEL
-from attnbench.statistics.ratios import Ratios
+from attnbench.analysis.statistics.curves import Array
+from attnbench.analysis.statistics.estimate import LEVEL
+from attnbench.analysis.statistics.ratios import Ratios
+from attnbench.records.metrics import MEMORY, TABLE, TIME
 
 WIDEST = 12.0  # in standard errors: no difference of equal series is larger
 MANY = 1e5  # degrees of freedom that are as good as infinitely many

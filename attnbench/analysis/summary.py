@@ -14,8 +14,9 @@ import pandas as pd
 from attnbench.analysis.costs import peak_rates
 from attnbench.analysis.extrapolation import predictions
 from attnbench.analysis.roofline import too_fast, with_bounds
+from attnbench.analysis.statistics.curves import series_names, size_names
+from attnbench.analysis.statistics.estimate import Estimate, median_interval, over_rounds
 from attnbench.analysis.suspects import suspects
-from attnbench.metrics import PREDICTED, ROWS, TABLE, TIME, Better, Join
 from attnbench.records import (
     MISSING,
     Outcome,
@@ -28,9 +29,8 @@ from attnbench.records import (
     canonical,
     options_text,
 )
+from attnbench.records.metrics import PREDICTED, ROWS, TABLE, TIME, Better, Join
 from attnbench.records.notes import Note, column_notes
-from attnbench.statistics.curves import series_names, size_names
-from attnbench.statistics.estimate import Estimate, median_interval, over_rounds
 
 # names for annotations elsewhere, so that other rooms need not import pandas
 Frame = pd.DataFrame

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from attnbench import units
-from attnbench.records import Run
+from attnbench.records import Run, units
 from attnbench.records.notes import Note
 
 LEAK = 1 << 16  # bytes that an iteration leaves allocated, above which a series leaks

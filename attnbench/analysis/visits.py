@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import NamedTuple
 
-from attnbench.modes import find
+from attnbench.analysis.statistics.laps import by_pair
 from attnbench.records import Block, Run
+from attnbench.records.modes import find
 from attnbench.records.notes import Note
-from attnbench.statistics.laps import by_pair
 
 
 class Timed(NamedTuple):

@@ -6,13 +6,12 @@ from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from attnbench import units
+from attnbench.analysis.statistics.curves import series_names
+from attnbench.analysis.statistics.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, shows_launches, timed_runs
-from attnbench.records import AWAY, ITEM_BYTES, OTHERS, Clock, Planned, Sweep
+from attnbench.records import AWAY, ITEM_BYTES, OTHERS, Clock, Planned, Sweep, units
 from attnbench.records.notes import NOTES, Note
-from attnbench.statistics.curves import series_names
-from attnbench.statistics.estimate import IntervalKind
-from attnbench.units import many, percent
+from attnbench.records.units import many, percent
 
 # limits above which a warning is given
 BUSY = 0.5  # load of other programs, as a share of the cores

@@ -10,9 +10,6 @@
 Loads torch.
 """
 
-from attnbench.attention import caches, flex, selection
-from attnbench.attention.autograd import Once, Written, lowered
-from attnbench.attention.caches import Cache, Piece
 from attnbench.attention.card import Card, Cost, Exemption, Paper, Tolerance
 from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
@@ -32,10 +29,13 @@ from attnbench.attention.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.attention.convolution import Convolved, RecurrentState, random_taps
-from attnbench.attention.decays import FADING_BLOCK, Fading, decay_rates, fading_width
 from attnbench.attention.heads import OwnHeads
-from attnbench.attention.primitives import (
+from attnbench.attention.kernels import caches, flex, selection
+from attnbench.attention.kernels.autograd import Once, Written, lowered
+from attnbench.attention.kernels.caches import Cache, Piece
+from attnbench.attention.kernels.convolution import Convolved, RecurrentState, random_taps
+from attnbench.attention.kernels.decays import FADING_BLOCK, Fading, decay_rates, fading_width
+from attnbench.attention.kernels.primitives import (
     ByQueries,
     Kernel,
     Picked,
@@ -63,7 +63,7 @@ from attnbench.attention.primitives import (
     sum_rule,
     widen,
 )
-from attnbench.attention.recurrence import (
+from attnbench.attention.kernels.recurrence import (
     UNROLLED,
     decay_flops,
     decay_rule,
@@ -73,7 +73,7 @@ from attnbench.attention.recurrence import (
     dplr_rule,
     row_decay_flops,
 )
-from attnbench.attention.selection import (
+from attnbench.attention.kernels.selection import (
     Choosing,
     ChosenState,
     allowed_tokens,

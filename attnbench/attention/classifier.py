@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
-from attnbench.attention.primitives import masked_softmax
+from attnbench.attention.kernels.primitives import masked_softmax
 from attnbench.records import Shell, Workload
 
 

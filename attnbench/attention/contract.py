@@ -17,8 +17,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.attention.caches import empty
-from attnbench.attention.primitives import widen
+from attnbench.attention.kernels.caches import empty
+from attnbench.attention.kernels.primitives import widen
 from attnbench.records import Level, Workload
 
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"

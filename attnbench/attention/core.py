@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attnbench.attention.contract import Attention, CoreAttention
-from attnbench.attention.primitives import widen
+from attnbench.attention.kernels.primitives import widen
 
 LAYER = ("x",)
 AXES, CAUSAL = ("bhnd", "bnhd"), ("causal", "is_causal")  # of what a kernel takes

@@ -9,7 +9,6 @@ Sizes, the same letters everywhere:
 Times are in seconds and memory in bytes; only `units` knows milliseconds and MiB.
 """
 
-from attnbench.modes import PASSES, Mode
 from attnbench.records.bounds import (
     COUNTABLE,
     ITEM_BYTES,
@@ -26,6 +25,7 @@ from attnbench.records.card import UNDECLARED, CardFacts, Causality, Family
 from attnbench.records.case import Case, Level, Shell, Workload, canonical
 from attnbench.records.kernel import TRIED, Aspect, Attempt, Finding, Kernel, Row
 from attnbench.records.machine import OTHERS, Environment
+from attnbench.records.modes import PASSES, Mode
 from attnbench.records.request import (
     LEAST_ROUNDS,
     Cluster,

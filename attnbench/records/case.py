@@ -6,9 +6,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
 
-from attnbench import modes
-from attnbench.modes import USUAL, Mode
+from attnbench.records import modes
 from attnbench.records.bounds import Dtype, Many, Option, Share, Size
+from attnbench.records.modes import USUAL, Mode
 from attnbench.records.series import Series
 
 

@@ -11,9 +11,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from attnbench.modes import BOTH, Mode
 from attnbench.records.bounds import Count, Dtype, Many, Seconds, Share, Size
 from attnbench.records.case import Level
+from attnbench.records.modes import BOTH, Mode
 from attnbench.records.run import Clock
 
 

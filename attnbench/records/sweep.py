@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from attnbench.modes import Mode
 from attnbench.records.bounds import Count, Work
 from attnbench.records.card import CardFacts
 from attnbench.records.case import Case, Level
 from attnbench.records.machine import Environment
+from attnbench.records.modes import Mode
 from attnbench.records.request import Request
 from attnbench.records.run import Run, Shard
 

@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 
 from attnbench.analysis.conclusions import Answer, Question
-from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
+from attnbench.commands.recommend.analysis import recommend
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Mode, Outcome, Part, Run
-from attnbench.render.answers import answer
+from attnbench.report.answers import answer
 from tests import sweeps
 from tests.sweeps import altered, lost, sweep
 

@@ -16,16 +16,16 @@ from attnbench.analysis.conclusions import (
     Scope,
     about,
 )
-from attnbench.analysis.recommend import recommend, recommendations
 from attnbench.analysis.report import analyse
-from attnbench.metrics import MEMORY, STATE, TIME
+from attnbench.analysis.statistics.curves import LogCurve
+from attnbench.commands.recommend.analysis import recommend, recommendations
 from attnbench.records import Cause, Mode, Outcome, Part
-from attnbench.render.answers import answer, sentences
-from attnbench.render.names import named
-from attnbench.render.page import report_tables
-from attnbench.render.styles import SUSPECT
-from attnbench.statistics.curves import LogCurve
-from tests.render.test_any_sweep import sweeps
+from attnbench.records.metrics import MEMORY, STATE, TIME
+from attnbench.report.answers import answer, sentences
+from attnbench.report.names import named
+from attnbench.report.page import report_tables
+from attnbench.report.styles import SUSPECT
+from tests.report.test_any_sweep import sweeps
 from tests.sweeps import altered, decoded, lost, sweep
 
 SWEEP = (128, 512, 2048, 8192)

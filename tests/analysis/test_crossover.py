@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis.scaling import Crossover, CrossoverKind, crossovers, find_crossover
+from attnbench.analysis.statistics.curves import LogCurve
 from attnbench.analysis.summary import summary
-from attnbench.statistics.curves import LogCurve
 from tests.sweeps import COSTS, sweep
 
 LENGTHS = 2.0 ** np.arange(7, 17)

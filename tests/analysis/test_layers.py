@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
+from attnbench.commands.recommend.analysis import recommend
+from attnbench.commands.recommend.page import ranking
 from attnbench.records import Level
-from attnbench.render.charts import charts
-from attnbench.render.page import report_tables
-from attnbench.render.recommendation import ranking
+from attnbench.report.charts import charts
+from attnbench.report.page import report_tables
 from tests.sweeps import decoded, raced
 
 STACK = "stack(3*transformer+fastformer)"

@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnbench.analysis.statistics.estimate import half_widths
+from attnbench.analysis.statistics.ratios import (
+    final,
+    independent,
+    means,
+    numbered,
+    processes,
+    so_far,
+)
 from attnbench.records import Origin, Outcome, Part, Run, Sample, Shard
-from attnbench.statistics.estimate import half_widths
-from attnbench.statistics.ratios import final, independent, means, numbered, processes, so_far
 from tests.benchmarks.coverage import ONE_LAYOUT, SITUATIONS, UNSTEADY, simulated, stopped
 
 SAMPLE = Sample(1, 1.0, 1.0, None, 1.0, 0.0, 0.0, 0)

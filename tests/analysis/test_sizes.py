@@ -5,14 +5,14 @@ from itertools import combinations
 
 import pytest
 
-from attnbench.analysis.compare import compare
 from attnbench.analysis.report import analyse
+from attnbench.analysis.statistics.curves import series_names
+from attnbench.commands.compare.analysis import compare
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Name
-from attnbench.render.page import report_tables
-from attnbench.statistics.curves import series_names
-from attnbench.store.journal import load
-from tests.store.recorded import CROSSED
+from attnbench.records.storage.journal import load
+from attnbench.report.page import report_tables
+from tests.records.storage.recorded import CROSSED
 from tests.sweeps import sweep
 
 NAMES = ["D=16 fp32", "D=16 bf16", "D=32 fp32", "D=32 bf16"]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
 from attnbench.analysis.standings import Margin, Standings, joint_quantiles, places
+from attnbench.analysis.statistics.estimate import student_quantile
+from attnbench.analysis.statistics.ratios import Ratios, means
 from attnbench.analysis.summary import summary
 from attnbench.records import Mode
-from attnbench.statistics.estimate import student_quantile
-from attnbench.statistics.ratios import Ratios, means
 from tests import sweeps
 from tests.benchmarks.coverage import BLOCKS, SITUATIONS, ratios
 

@@ -9,7 +9,7 @@ import pytest
 from attnbench.analysis.scaling import scaling
 from attnbench.analysis.summary import summary
 from attnbench.records import MISSING, Clock, Mode, Outcome, Part, Sample, Workload
-from attnbench.store.journal import load
+from attnbench.records.storage.journal import load
 from tests.sweeps import LENGTHS, altered, censored, decoded, lost, on_gpu, seconds, sweep
 
 

@@ -11,9 +11,9 @@ import pytest
 from attnbench.analysis import concluding, summary
 from attnbench.analysis.conclusions import Conclusion, Scope
 from attnbench.analysis.report import Analysis
-from attnbench.claims import judging
+from attnbench.commands.claims import judging
 from tests.benchmarks.truth import Judge, baselines_wrong
-from tests.run.worlds import drawn, measured
+from tests.running.worlds import drawn, measured
 
 WORLDS = range(16)
 SUSPECTED = tuple(seed for seed in WORLDS if any(n.suspect for n in drawn(seed).natures))[:3]

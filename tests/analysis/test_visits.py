@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.visits import timed
-from attnbench.modes import Mode
 from attnbench.records import Block, Outcome, Part, Run, Sample
+from attnbench.records.modes import Mode
 
 BLOCK = Block(Mode.TRAINING, 1024, 256, 16, "float32", 8)
 SECONDS = {"slow": 0.3, "fast": 0.1, "middle": 0.2}

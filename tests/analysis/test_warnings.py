@@ -8,7 +8,7 @@ import pytest
 
 from attnbench.analysis.report import analyse
 from attnbench.records import Clock, Disturbance, Mode, Part, Run, Sample, Sweep
-from attnbench.render.conditions import conditions
+from attnbench.report.conditions import conditions
 from tests.sweeps import LENGTHS, altered, changed, decoded, environment, on_gpu, sweep
 
 DEPENDS = "; times and results may depend on it"

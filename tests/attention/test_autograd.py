@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.autograd import Written, lowered
+from attnbench.attention.kernels.autograd import Written, lowered
 
 
 class Tangent(Written):

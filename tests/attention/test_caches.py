@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.attention import caches
+from attnbench.attention.kernels import caches
 
 
 def numbered(first, count):

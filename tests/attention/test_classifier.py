@@ -3,7 +3,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnbench.attention.classifier import Classifier, attention_sets, shell_flops, shell_parameters
-from attnbench.catalogue.registry import card
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Shell, Workload
 
 SHELL = Shell(vocabulary=60, classes=7, layers=3, dropout=0.0)

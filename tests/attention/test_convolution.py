@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
-from attnbench.attention.convolution import Convolution
+from attnbench.attention.kernels.convolution import Convolution
 
 B = 2
 

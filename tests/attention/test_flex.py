@@ -11,9 +11,9 @@ import torch
 from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import create_block_mask
 
-from attnbench.attention import flex
-from attnbench.attention.flex import BLOCK
-from attnbench.catalogue import registry
+from attnbench.attention.checks.trial import same_draws, some_padding, tokens, workload
+from attnbench.attention.kernels import flex
+from attnbench.attention.kernels.flex import BLOCK
 from attnbench.devices.finding import find
 from attnbench.devices.kinds.cuda import Cuda
 from attnbench.mechanisms import (
@@ -26,8 +26,8 @@ from attnbench.mechanisms import (
     native_sparse,
     transformer,
 )
+from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Mode
-from attnbench.verify.trial import same_draws, some_padding, tokens, workload
 from tests.exemptions import WIDER
 
 # torch warns of its own code while it compiles

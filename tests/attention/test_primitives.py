@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from attnbench.attention.primitives import (
+from attnbench.attention.kernels.primitives import (
     biased_attention,
     fused_attention,
     fused_biased_attention,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from attnbench.attention.card import Tolerance
-from attnbench.attention.decays import Ratio
-from attnbench.attention.recurrence import (
+from attnbench.attention.kernels.decays import Ratio
+from attnbench.attention.kernels.recurrence import (
     by_token,
     decay_rule,
     delta_rule,

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from attnbench.attention import selection
-from attnbench.attention.selection import (
+from attnbench.attention.kernels import selection
+from attnbench.attention.kernels.selection import (
     allowed_tokens,
     choose,
     read_allowed,

@@ -38,10 +38,10 @@ from itertools import combinations
 
 import numpy as np
 
+from attnbench.analysis.statistics.estimate import half_widths
+from attnbench.analysis.statistics.laps import deviations, estimated_slope
+from attnbench.analysis.statistics.ratios import certainties, final, means
 from attnbench.records import LEAST_ROUNDS
-from attnbench.statistics.estimate import half_widths
-from attnbench.statistics.laps import deviations, estimated_slope
-from attnbench.statistics.ratios import certainties, final, means
 from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS, MOST = 8, 6, 12

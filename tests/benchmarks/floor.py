@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attnbench.measure.environment import copy_bytes, matmul_flops
+from attnbench.measuring.environment import copy_bytes, matmul_flops
 from attnbench.records import ITEM_BYTES, Clock
 
 MEASURED = 5  # times, of which the fastest counts, since others use the machine too

@@ -23,13 +23,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from attnbench.api.measuring import SCRIPT
+from attnbench.commands.check.cases import BASE, HEAD, CheckedCase, CheckPlan
+from attnbench.commands.check.measuring import Looks, Runner
+from attnbench.commands.check.rule import Statistic, judge
 from attnbench.devices.host import processor
-from attnbench.gate.cases import BASE, HEAD, CheckedCase, CheckPlan
-from attnbench.gate.measuring import Looks, Runner
-from attnbench.gate.rule import Statistic, judge
 from attnbench.records import Mode, Selection
-from attnbench.run.pool import Pool
+from attnbench.running.pool import Pool
+from attnbench.running.session import SCRIPT
 
 NEIGHBOUR = """
 import os, numpy as n
@@ -43,7 +43,7 @@ from itertools import count
 
 import torch
 
-from attnbench.catalogue.registry import card
+from attnbench.mechanisms.catalogue.registry import card
 
 PLAIN = card("transformer")
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from statistics import median
 
 import attnbench
-from attnbench.analysis.layers import by_round, estimated, mechanism_of, summed
-from attnbench.cli.model import in_a_row, mechanisms, sizes
-from attnbench.kvbytes.configuration import fields
-from attnbench.kvbytes.layers import layers
-from attnbench.kvbytes.mechanisms import measurable
+from attnbench.analysis.statistics.curves import series_names
+from attnbench.commands.model.command import in_a_row, mechanisms, sizes
+from attnbench.commands.model.configuration import fields
+from attnbench.commands.model.configured_layers import layers
+from attnbench.commands.model.costs import by_round, estimated, mechanism_of, summed
+from attnbench.commands.model.mechanisms import measurable
 from attnbench.records.selection import layers as stacked
-from attnbench.statistics.curves import series_names
-from attnbench.store.journal import load
-from attnbench.workloads.options import read
+from attnbench.records.storage.journal import load
+from attnbench.running.request.options import read
 
 COMMON = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
 LATENT = {"kv_lora_rank": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64}

@@ -24,8 +24,8 @@ from statistics import mean, median, stdev
 import torch
 
 import attnbench
-from attnbench.measure.allocator import keep_pages
-from attnbench.statistics.estimate import LEVEL, student_quantile
+from attnbench.analysis.statistics.estimate import LEVEL, student_quantile
+from attnbench.measuring.allocator import keep_pages
 from tests.benchmarks import extra
 from tests.benchmarks.header import begin
 

@@ -36,15 +36,15 @@ from functools import cached_property
 
 import torch
 
-from attnbench.catalogue.registry import names
 from attnbench.devices.finding import choose
 from attnbench.devices.host import memory_bytes
 from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.devices.timing import sample
-from attnbench.measure.allocator import keep_pages, limit
-from attnbench.measure.server import described
+from attnbench.measuring.allocator import keep_pages, limit
+from attnbench.measuring.server import described
+from attnbench.mechanisms.catalogue.presets import preset
+from attnbench.mechanisms.catalogue.registry import names
 from attnbench.records import Causality, Clock, Level, Mode, Workload
-from attnbench.workloads.presets import preset
 from tests.benchmarks.floor import floor_s, rates
 from tests.benchmarks.header import begin
 from tests.oracles import card

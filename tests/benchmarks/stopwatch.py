@@ -17,13 +17,13 @@ import time
 import torch
 from torch.utils.benchmark import Timer
 
-from attnbench.catalogue.registry import card
 from attnbench.devices.finding import choose
 from attnbench.devices.timing import sample, warm_up
-from attnbench.measure.allocator import keep_pages
-from attnbench.measure.subject import subject_of
+from attnbench.measuring.allocator import keep_pages
+from attnbench.measuring.subject import subject_of
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Case, Clock, Level, Mode, Settings, Workload
-from attnbench.run.race import turns
+from attnbench.running.race import turns
 from tests.benchmarks.header import begin
 
 MECHANISMS = (

@@ -35,11 +35,11 @@ import numpy as np
 from attnbench.analysis.conclusions import Answer, Conclusion, Question
 from attnbench.analysis.costs import MARGIN
 from attnbench.analysis.report import analyse
-from attnbench.metrics import MEMORY, TIME
 from attnbench.records import Mode, Outcome, Part
+from attnbench.records.metrics import MEMORY, TIME
 from tests.benchmarks.header import begin
 from tests.benchmarks.truth_of_verbs import said
-from tests.run.worlds import MEMORY_BYTES, TOKENS, drawn, measured
+from tests.running.worlds import MEMORY_BYTES, TOKENS, drawn, measured
 
 BUDGETS = (60.0, 300.0, 1200.0)  # upper ends of the columns of the page, in seconds
 WINNERS = (Question.FASTEST, Question.LEAST_MEMORY)

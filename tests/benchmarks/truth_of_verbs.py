@@ -7,21 +7,21 @@ which one series costs another amount, and `explain` a sweep of two series at on
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from attnbench.analysis.compare import compare
 from attnbench.analysis.conclusions import Answer, Conclusion
-from attnbench.analysis.explain import by_level
-from attnbench.analysis.recommend import fitting, recommend, recommendations
 from attnbench.analysis.report import analyse
-from attnbench.claims.claim import Check, Claim, Range
-from attnbench.claims.judging import judge
+from attnbench.commands.claims.claim import Check, Claim, Range
+from attnbench.commands.claims.judging import judge
+from attnbench.commands.claims.page import judged
+from attnbench.commands.compare.analysis import compare
+from attnbench.commands.compare.table import changes
+from attnbench.commands.explain.analysis import by_level
+from attnbench.commands.explain.page import costs, sentences
+from attnbench.commands.recommend.analysis import fitting, recommend, recommendations
+from attnbench.commands.recommend.page import ranking, recommended
 from attnbench.errors import CannotRun
-from attnbench.metrics import MEMORY, TIME
 from attnbench.records import Mode, Selection
-from attnbench.render.claims import judged
-from attnbench.render.comparison import changes
-from attnbench.render.explain import costs, sentences
-from attnbench.render.recommendation import ranking, recommended
-from tests.run.worlds import measured
+from attnbench.records.metrics import MEMORY, TIME
+from tests.running.worlds import measured
 
 SPANNING = ("all", "never", "always", "only", "none", "every")
 FACTORS = (1.0, 1.6, 0.5)  # by which a series changes between two sweeps

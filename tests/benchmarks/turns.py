@@ -29,9 +29,9 @@ from dataclasses import replace
 
 import torch
 
-from attnbench.catalogue.registry import card
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.devices.memory import peaks, mark
-from attnbench.measure.allocator import keep_pages
+from attnbench.measuring.allocator import keep_pages
 from attnbench.records import Causality, Level, Mode, Workload
 from torch.autograd.profiler import profile
 

@@ -1,5 +1,5 @@
 """The allocator and the emulated GPU of the tests of measuring processes."""
 
-from tests.measure.conftest import emulated_gpu, usual_allocator
+from tests.measuring.conftest import emulated_gpu, usual_allocator
 
 __all__ = ("emulated_gpu", "usual_allocator")

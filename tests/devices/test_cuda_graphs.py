@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
 from attnbench.devices.cuda_graphs import captured
-from attnbench.measure.subject import subject_of
-from attnbench.measure.worker import Worker
+from attnbench.measuring.subject import subject_of
+from attnbench.measuring.worker import Worker
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import PASSES, Level, Mode
-from tests.measure.cases import answered, case, lapped, sent
+from tests.measuring.cases import answered, case, lapped, sent
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
 

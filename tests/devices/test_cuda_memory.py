@@ -8,16 +8,16 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
 from attnbench.devices import nvml
 from attnbench.devices.cuda_memory import profile_memory
 from attnbench.devices.kinds.cuda import Cuda
 from attnbench.devices.protocol import Unavailable
-from attnbench.measure import environment
-from attnbench.measure.subject import Subject, subject_of
-from attnbench.measure.worker import Worker
+from attnbench.measuring import environment
+from attnbench.measuring.subject import Subject, subject_of
+from attnbench.measuring.worker import Worker
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Mode
-from tests.measure.cases import answered, case, sent
+from tests.measuring.cases import answered, case, sent
 
 MIB = 1 << 20
 

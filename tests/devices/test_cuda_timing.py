@@ -20,7 +20,7 @@ from attnbench.devices.cuda_timing import (
 )
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
-from tests.measure.cases import lapped, timing
+from tests.measuring.cases import lapped, timing
 
 CYCLES_PER_S = 1_980_000_000
 L2 = 64  # bytes

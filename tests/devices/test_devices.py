@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnbench.api.measuring import SHARED
 from attnbench.devices.finding import choose, find
 from attnbench.devices.kinds import cuda
 from attnbench.errors import CannotRun, UsageError
-from attnbench.run.pool import TORCH
+from attnbench.running.pool import TORCH
+from attnbench.running.session import SHARED
 
 ROOT = Path(__file__).parents[2]
 

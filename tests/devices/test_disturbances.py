@@ -10,12 +10,12 @@ import pytest
 
 from attnbench.devices.disturbances import CoreMeter, account, share, waited_s
 from attnbench.devices.timing import FAULT_S, HostStopwatch
-from attnbench.measure import built
-from attnbench.measure.built import Built
-from attnbench.measure.worker import Worker
+from attnbench.measuring import built
+from attnbench.measuring.built import Built
+from attnbench.measuring.worker import Worker
 from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import Clock, Disturbance
-from tests.measure.cases import case, lapped, sent, timing
+from tests.measuring.cases import case, lapped, sent, timing
 
 
 def test_waiting_is_read_in_seconds_where_the_system_says_it(tmp_path):

@@ -8,11 +8,11 @@ from torch.autograd import DeviceType
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity
 
-from attnbench.catalogue.registry import card
 from attnbench.devices import kernels, memory
-from attnbench.measure.subject import subject_of
+from attnbench.measuring.subject import subject_of
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import PASSES
-from tests.measure.cases import case
+from tests.measuring.cases import case
 
 SDPA = "aten::scaled_dot_product_attention"
 FLASH = (SDPA, "aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward")

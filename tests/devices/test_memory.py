@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from attnbench.attention.card import Card
-from attnbench.catalogue.registry import card, names
+from attnbench.attention.checks.trial import causal_values
 from attnbench.devices import memory
-from attnbench.measure.subject import subject_of
+from attnbench.measuring.planner import predicted_bytes
+from attnbench.measuring.subject import subject_of
+from attnbench.mechanisms.catalogue.registry import card, names
 from attnbench.records import PASSES, Level, Mode
-from attnbench.verify.trial import causal_values
-from attnbench.workloads.plan import predicted_bytes
-from tests.measure.cases import case
+from tests.measuring.cases import case
 
 
 def measured(tested):

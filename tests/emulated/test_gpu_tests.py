@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import emulated
-from tests.cli.commands import environment
+from tests.commands.commands import environment
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = {

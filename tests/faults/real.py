@@ -10,8 +10,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from attnbench.store import schema
-from attnbench.store.journal import FILE
+from attnbench.records.storage import schema
+from attnbench.records.storage.journal import FILE
 
 ROOT = Path(__file__).parents[2]
 SIZES = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")

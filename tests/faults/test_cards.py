@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.workloads import reading
-from tests.cli.commands import here
+from attnbench.running import plan as reading
+from tests.commands.commands import here
 from tests.faults.hostile_cards import AT_IMPORT
 
 FILE = Path(__file__).with_name("hostile_cards.py")
@@ -90,9 +90,9 @@ def test_the_parent_never_imports_a_users_file(tmp_path):
 
 def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
     """In the list of `doctor` of what does not run here."""
-    from attnbench.api.measuring import own_server
-    from attnbench.catalogue import registry
-    from attnbench.cli.doctor import examine
+    from attnbench.commands.doctor.command import examine
+    from attnbench.mechanisms.catalogue import registry
+    from attnbench.running.session import own_server
 
     monkeypatch.setattr(registry, "entry_points", lambda **_: {Point("broken")})
     with own_server(1) as server:

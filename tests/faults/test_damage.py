@@ -5,8 +5,8 @@ import random
 import pytest
 
 from attnbench.errors import StoreError
-from attnbench.store.journal import FILE, load
-from tests.cli.commands import here
+from attnbench.records.storage.journal import FILE, load
+from tests.commands.commands import here
 from tests.faults.real import BEGUN, RUNS, SMALL, complete, runs, said
 
 SEEDS = range(24)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from attnbench.store.journal import load
+from attnbench.records.storage.journal import load
 from tests.faults.real import (
     BEGUN,
     RUNS,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.store.journal import load
-from tests.cli.commands import here
+from attnbench.records.storage.journal import load
+from tests.commands.commands import here
 from tests.faults.real import (
     BEGUN,
     SIZES,

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnbench.devices.finding import find
-from attnbench.measure import allocator
+from attnbench.measuring import allocator
 
 
 def pytest_collection_modifyitems(config, items):

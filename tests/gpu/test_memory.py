@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
 from attnbench.devices.finding import find
-from attnbench.measure.subject import subject_of
+from attnbench.measuring.subject import subject_of
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Mode
-from tests.measure.cases import case
+from tests.measuring.cases import case
 
 pytestmark = pytest.mark.gpu
 

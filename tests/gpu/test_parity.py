@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attnbench.attention.card import Card
-from attnbench.catalogue.registry import card, names
-from attnbench.verify.equations import against_its_reference
-from attnbench.verify.trial import Trial, causal_values
+from attnbench.attention.checks.equations import against_its_reference
+from attnbench.attention.checks.trial import Trial, causal_values
+from attnbench.mechanisms.catalogue.registry import card, names
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 SLACK = 3.0  # other orders of sums than on a CPU, and functions with fewer digits

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 
 from attnbench.devices.finding import find
 from attnbench.devices.protocol import Unavailable
-from attnbench.measure.energy import STILL_S, step
-from attnbench.measure.worker import Worker
+from attnbench.measuring.energy import STILL_S, step
+from attnbench.measuring.worker import Worker
 from attnbench.records import PASSES, Level, Mode
-from tests.measure.cases import case, sent
+from tests.measuring.cases import case, sent
 
 pytestmark = pytest.mark.gpu
 

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from attnbench.cli.verbs import VERBS, command
+from attnbench.commands.check.baseline import Baseline, Saved, dump
+from attnbench.commands.verbs import VERBS, command
 from attnbench.errors import CannotRun
-from attnbench.gate.baseline import Baseline, Saved, dump
+from attnbench.measuring import reader
 from attnbench.records import Level, Mode, Workload
 from attnbench.records.messages import Verify, read_answer, written
-from attnbench.run.pool import Pool
-from attnbench.store.journal import FILE, Journal
-from attnbench.store.schema import Start
-from attnbench.workloads import reader, reading
+from attnbench.records.storage.journal import FILE, Journal
+from attnbench.records.storage.schema import Start
+from attnbench.running import plan as reading
+from attnbench.running.pool import Pool
 from tests import sweeps
-from tests.cli.commands import here
+from tests.commands.commands import here
 
 CONFIGURATION = Path(__file__).parents[1] / "data" / "configurations" / "kimi-linear-48b.json"
 STARTED = "nothing is measured in this test"

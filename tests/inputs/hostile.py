@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnbench.store import schema
-from attnbench.store.journal import FILE
+from attnbench.records.storage import schema
+from attnbench.records.storage.journal import FILE
 
 DATA = Path(__file__).parents[1] / "data"
 

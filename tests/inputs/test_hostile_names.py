@@ -10,9 +10,9 @@ from subprocess import CompletedProcess
 import pytest
 
 from attnbench.records import Workload
-from tests.gate.repositories import Repository
+from tests.commands.check.repositories import Repository
 from tests.inputs import driving, hostile
-from tests.render.test_html import KNOWN, Seen
+from tests.report.test_html import KNOWN, Seen
 
 FILES = re.compile(r"[a-z][a-z0-9_]*\.(csv|md|tex|html|png|svg|pdf|jsonl)")
 
@@ -64,7 +64,7 @@ def markdown(content: bytes) -> None:
             columns = None
 
 
-# CSV and LaTeX have writers alone, which `tests/render/test_writers.py` asks
+# CSV and LaTeX have writers alone, which `tests/report/test_writers.py` asks
 CHECKS = {".html": page, ".svg": picture, ".md": markdown}
 
 

@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attnbench.attention.card import LARGEST
-from attnbench.catalogue.registry import card, names
 from attnbench.errors import UnknownOption, UsageError
+from attnbench.mechanisms.catalogue.registry import card, names
 from attnbench.records.selection import Selection, parts
-from attnbench.workloads import axes
+from attnbench.running.request import axes
 from tests.cases import NAMES, OPTIONS
 from tests.inputs import texts, values
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from attnbench.catalogue.registry import names
+from attnbench.mechanisms.catalogue.registry import names
 from tests.inputs import texts
 
 Words = st.SearchStrategy[list[str]]

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import torch
 
-from attnbench.catalogue.registry import card
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Causality, Level, Workload
 
 SIZES = {field.name for field in fields(Workload)}

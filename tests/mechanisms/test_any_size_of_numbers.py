@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attnbench.attention.recurrence import decay_rule, delta_rule, dplr_rule
-from attnbench.catalogue import registry
-from attnbench.verify.trial import same_draws, tokens, trials
+from attnbench.attention.checks.trial import same_draws, tokens, trials
+from attnbench.attention.kernels.recurrence import decay_rule, delta_rule, dplr_rule
+from attnbench.mechanisms.catalogue import registry
 
 ROUNDING = 2**-23
 LENGTH = 60

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attnbench.attention.primitives import fused_attention
-from attnbench.attention.selection import block_means
+from attnbench.attention.kernels.primitives import fused_attention
+from attnbench.attention.kernels.selection import block_means
 from tests.mechanisms.building import core, qkv, workload
 
 N, OPEN, SHUT = 40, 1e3, -1e3

@@ -6,7 +6,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from attnbench import attention as at
-from attnbench.attention import decays
+from attnbench.attention.kernels import decays
 from tests.mechanisms.building import build
 
 further_columns = at.further_columns

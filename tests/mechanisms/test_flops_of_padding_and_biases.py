@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnbench.catalogue import registry
-from attnbench.verify.flops import counted_flops
-from attnbench.verify.trial import NotApplicable, some_padding, tokens, trials
+from attnbench.attention.checks.flops import counted_flops
+from attnbench.attention.checks.trial import NotApplicable, some_padding, tokens, trials
+from attnbench.mechanisms.catalogue import registry
 
 LENGTHS = (1, 2, 7, 24, 37, 64)
 OTHERS = "linformer", "memory_compressed", "sinkhorn", "synthesizer"  # at every length

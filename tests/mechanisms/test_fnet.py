@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attnbench.analysis.costs import Costs
+from attnbench.measuring.planner import plan
 from attnbench.mechanisms.fnet import CARD, Config
 from attnbench.records import Level, Selection, Workload
-from attnbench.workloads.plan import plan
 from tests.sweeps import sweep
 
 

@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
-from attnbench.verify.trial import causal_values
+from attnbench.attention.checks.trial import causal_values
+from attnbench.mechanisms.catalogue.registry import card
 from tests.kept import kept_bytes
 from tests.mechanisms.building import build
 

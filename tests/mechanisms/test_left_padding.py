@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Causality
 from tests.mechanisms.building import build, workload
 

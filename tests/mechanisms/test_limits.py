@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from attnbench.catalogue.registry import card
+from attnbench.attention.checks.trial import causal_values
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.mechanisms.smart_bird import SAMPLINGS
-from attnbench.verify.trial import causal_values
 from tests.mechanisms.building import build, workload
 
 N = 13

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card, is_built_in, names
-from attnbench.verify.trial import causal_values
+from attnbench.attention.checks.trial import causal_values
+from attnbench.mechanisms.catalogue.registry import card, is_built_in, names
 from tests.mechanisms.building import build, workload
 
 # rounding changes which tokens these choose; the contract's checks hold the choice fixed

@@ -13,8 +13,10 @@ import torch
 
 import attnbench
 from attnbench import attention as at
-from attnbench.attention import convolution, decays, primitives, recurrence, selection
-from attnbench.catalogue import registry
+from attnbench.attention.checks.equations import by_reference, errors, in_float64, values
+from attnbench.attention.checks.training import SAME
+from attnbench.attention.checks.trial import same_draws, some_padding, tokens, trials
+from attnbench.attention.kernels import convolution, decays, primitives, recurrence, selection
 from attnbench.mechanisms import (
     adaptively_sparse,
     etc,
@@ -25,9 +27,7 @@ from attnbench.mechanisms import (
     smart_bird,
     transformer_xl,
 )
-from attnbench.verify.equations import by_reference, errors, in_float64, values
-from attnbench.verify.training import SAME
-from attnbench.verify.trial import same_draws, some_padding, tokens, trials
+from attnbench.mechanisms.catalogue import registry
 
 FEW = 64  # logits at once, and elements of a piece
 SIZES = (

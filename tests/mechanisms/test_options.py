@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from attnbench.catalogue import registry
 from attnbench.errors import UnknownOption
+from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Level, Selection, Workload
 
 # options that may be 0; other whole numbers are at least 1, but for a seed

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from attnbench.catalogue.registry import built_in, card
-from attnbench.measure.worker import Worker
-from attnbench.modes import find
+from attnbench.measuring.worker import Worker
+from attnbench.mechanisms.catalogue.registry import built_in, card
 from attnbench.records import Causality, Mode
-from tests.measure.cases import answered, case, sent
+from attnbench.records.modes import find
+from tests.measuring.cases import answered, case, sent
 
 SIZES = {"seq_len": 64, "width": 32}
 

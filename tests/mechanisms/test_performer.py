@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.attention.primitives import masked_softmax
+from attnbench.attention.kernels.primitives import masked_softmax
 from attnbench.mechanisms.performer import Chunked, draw
 from tests.mechanisms.building import core, qkv
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
+from attnbench.attention.checks.flops import counted_flops
 from attnbench.mechanisms import (
     axial,
     grouped_query,
@@ -15,8 +15,8 @@ from attnbench.mechanisms import (
     sparse_transformer,
     synthesizer,
 )
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Workload
-from attnbench.verify.flops import counted_flops
 
 
 def workload(width, heads):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.attention.primitives import Picked, by_rows
+from attnbench.attention.kernels.primitives import Picked, by_rows
 from attnbench.mechanisms.smart_bird import largest
 from tests.mechanisms.building import build
 

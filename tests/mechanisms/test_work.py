@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.catalogue.registry import card
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Mode, Selection, Workload
 
 LARGE = {"seq_len": 2048}

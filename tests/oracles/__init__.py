@@ -1,7 +1,7 @@
 """Forms that packages of earlier years compute: oracles of equations, and rivals in speed.
 
-They are forms like those of `attnbench.peers`, at most one for each mechanism, and are named as
-their packages are imported. `functions` compute part of the mechanism's own class, `layers` are
+They are forms like those of `attnbench.mechanisms.peers`, at most one for each mechanism, and are
+named as their packages are imported. `functions` compute part of the mechanism's own class, `layers` are
 sub-layers on its parameters, `separate` ones have their own, as they compute another function, and
 `plain` ones are published beside kernels of GPUs.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from attnbench.catalogue import registry
+from attnbench.mechanisms.catalogue import registry
 from tests.oracles import functions, layers, plain, separate
 
 FORMS = {**functions.FORMS, **layers.FORMS, **separate.FORMS, **plain.FORMS}

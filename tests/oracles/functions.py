@@ -3,7 +3,7 @@
 import torch
 
 from attnbench.attention.contract import QKVAttention
-from attnbench.attention.primitives import widen
+from attnbench.attention.kernels.primitives import widen
 from attnbench.mechanisms import (
     adaptively_sparse,
     image_transformer,
@@ -12,7 +12,7 @@ from attnbench.mechanisms import (
     reformer,
     retention,
 )
-from attnbench.peers import Peer, not_multiple_reason
+from attnbench.mechanisms.peers import Peer, not_multiple_reason
 
 
 class Function(Peer):

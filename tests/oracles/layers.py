@@ -1,7 +1,7 @@
 """Packages' sub-layers on the parameters of the mechanism's own class."""
 
 from attnbench.mechanisms import axial, linformer, nystromformer
-from attnbench.peers import Packed, Shared, not_multiple_reason
+from attnbench.mechanisms.peers import Packed, Shared, not_multiple_reason
 
 
 class Sublayer(Shared):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from torch import nn
 
 from attnbench.mechanisms import grouped_query, indexed
-from attnbench.peers import Peer, fla, not_multiple_reason
+from attnbench.mechanisms.peers import Peer, fla, not_multiple_reason
 from tests.oracles.separate import Separate
 
 

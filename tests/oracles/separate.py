@@ -4,8 +4,8 @@ from math import log2
 
 import torch
 
+from attnbench.mechanisms.peers import Layer, not_multiple_reason
 from attnbench.mechanisms.routing_transformer import local_heads
-from attnbench.peers import Layer, not_multiple_reason
 
 
 class Separate(Layer):

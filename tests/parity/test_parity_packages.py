@@ -10,10 +10,10 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench.catalogue.registry import names
-from attnbench.verify.equations import compare, values
-from attnbench.verify.flops import counted_flops
-from attnbench.verify.trial import some_padding, tokens, workload
+from attnbench.attention.checks.equations import compare, values
+from attnbench.attention.checks.flops import counted_flops
+from attnbench.attention.checks.trial import some_padding, tokens, workload
+from attnbench.mechanisms.catalogue.registry import names
 from tests.oracles import FORMS, build, card, pair
 
 # options that packages need, beside those of the cards' examples

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from attnbench.catalogue.registry import card
 from attnbench.mechanisms import (
     compressive_transformer,
     memory_compressed,
@@ -14,6 +13,7 @@ from attnbench.mechanisms import (
     set_transformer,
     sinkhorn,
 )
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Workload
 from tests.oracles import pair
 

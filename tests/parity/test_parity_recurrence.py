@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from attnbench.catalogue import registry
-from attnbench.peers import fla
+from attnbench.mechanisms.catalogue import registry
+from attnbench.mechanisms.peers import fla
 from attnbench.records import Level, Workload
 from tests.oracles.plain import kernel_of, naive
 
@@ -40,7 +40,7 @@ def test_forms_of_flash_linear_attention_compute_the_mechanisms(name, masked, mo
     card, form = registry.card(name), fla.FORMS[name]
     library = SimpleNamespace(**{called: kernel_of(function, {})})
     monkeypatch.setattr(form, "imported", classmethod(lambda cls: library))
-    monkeypatch.setattr("attnbench.peers.Kernel.try_out", lambda *_: None)
+    monkeypatch.setattr("attnbench.mechanisms.peers.Kernel.try_out", lambda *_: None)
     w = Workload(batch=B, seq_len=N, width=H * D, heads=H, level=Level.ATTENTION, causal=True)
     theirs, ours = form(card.config(), w), card.forms["eager"](card.config(), w)
     ours.load_state_dict(theirs.state_dict())

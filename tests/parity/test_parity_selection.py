@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from attnbench.attention.selection import allowed_tokens
-from attnbench.catalogue.registry import card
+from attnbench.attention.kernels.selection import allowed_tokens
+from attnbench.mechanisms.catalogue.registry import card
 from attnbench.records import Level, Workload
 from tests.oracles.plain import naive
 

@@ -38,8 +38,8 @@ from attnbench.records.messages import (
     read_question,
     written,
 )
-from attnbench.run import process
-from attnbench.run.process import Process
+from attnbench.running import process
+from attnbench.running.process import Process
 
 WORKLOAD = Workload(batch=1, seq_len=8, level=Level.ATTENTION)
 CASE = of_case(Case(mechanism="linear", form="eager", workload=WORKLOAD))

@@ -9,7 +9,7 @@ from attnbench.analysis.warnings import WARNINGS
 from attnbench.records import MISSING, Cause, Outcome
 from attnbench.records.notes import NOTES, Note, Severity, column_notes, left_running
 from attnbench.records.outcomes import OUTCOMES, ending
-from tests.measure.cases import measured
+from tests.measuring.cases import measured
 
 ROOT = Path(__file__).parents[2] / "attnbench"
 

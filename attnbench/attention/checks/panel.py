@@ -1,0 +1,510 @@
+"""Whether a form keeps its digits: on usual inputs, and on those that break kernels.
+
+Every row of a panel has the inputs of one stress, which replace tensors of the core by name
+(`attention.core`), at sizes of its own. Errors are against the mechanism's default form in float64,
+which the contract compares with the equations; where memory does not allow that, in the number type
+that is judged. They are relative to the largest output and, on usual inputs, of each row of the
+output to the largest number of that row, so that large rows hide no small ones; of each gradient to
+its own largest number, or to a `FLOOR` of the largest of all.
+
+What a kernel may err by follows from what sound arithmetic costs on the same inputs (`allowed`): a
+`FACTOR` times the error of the mechanism's own forms in the same number type, on top of what the
+contract allows a form on short sequences. A factor, since of one recurrence a loop over tokens and
+chunks differed up to 4.5 times. Kernels sum logs of decays in float32 where ours do not; what these
+sums cost is computed too (`summed`), and `TWICE` as much allowed. None of it grows with the length
+but by these errors. Under stress a form may have `fewer digits`, down to half of them, and is still
+steady.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite, sqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from attnbench.attention.arguments import from_logits
+from attnbench.attention.card import Card, Tolerance
+from attnbench.attention.checks.equations import Values, relative, values
+from attnbench.attention.checks.stress import BFLOAT16, LONG, MASKED, NAMED, Stress
+from attnbench.attention.checks.trial import (
+    NotApplicable,
+    Trial,
+    core_inputs,
+    in_dtype,
+    masks,
+    same_draws,
+    tokens,
+    trials,
+)
+from attnbench.attention.core import LAYER, computed, tensor_names, usual
+from attnbench.devices.finding import find
+from attnbench.devices.out_of_memory import is_out_of_memory
+from attnbench.errors import one_line
+from attnbench.records import Aspect, Attempt, Finding, Level, Row, Workload
+from attnbench.records.units import few
+
+FACTOR, TWICE = 10.0, 2.0
+CHUNK = 128  # tokens over which kernels of recurrences sum logs of decays; most take 64
+PAIRS = frozenset({"g", "q", "k", "v"})  # of a core without a delta rule
+AFFORDABLE = 1 << 26  # elements of `eager`'s largest tensor, for a second opinion
+ROUNDED = 1e-2  # a larger error is no matter of rounding
+# of the largest gradient, below which the errors of another are of the terms that cancelled in it
+FLOOR = 0.1
+ROW_FLOOR = 1e-3  # of the largest output: the rows of 65,536 tokens are 1/100 of the first
+EXACT = 1e-3  # what a constant factor explains of an output may err by this
+OUTPUT, A_ROW = "output", "a row"
+Core = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None
+PRECISE = frozenset({"g", "w", "gk", "dt", "A"})  # logs of decays, and what they are made of
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A form and its rivals beside what is exact, by what errs.
+
+    `ours`: the largest error of our forms. `summing`: what sums of logs of decays cost; both are
+    known in full only of what the default form's error does not explain.
+    `reason`: why the form gives nothing to compare; `out_of_memory`: whether memory ran out.
+    `note`: what else is to be said. `reference`: the number type of what is exact. `head_width`: of
+    the first tensor.
+    """
+
+    errors: Mapping[str, float]
+    ours: Mapping[str, float]
+    summing: Mapping[str, float]
+    reason: str
+    out_of_memory: bool
+    gave: str
+    changed: tuple[str, ...]
+    factor: str
+    reference: str
+    head_width: int
+
+
+def row(trial: Trial, attempt: Attempt) -> Row:
+    """What is found of an attempt.
+
+    Raises `NotApplicable` where a form refuses the size, or the stress changes no input.
+    """
+    begun = time.perf_counter()
+    trial = placed(trial, attempt)
+    shown = compared(trial, attempt)
+    limits = allowed(shown, attempt)
+    worst = max(shown.errors, key=lambda name: shown.errors[name] / limits[name], default="")
+    finding, reason = concluded(attempt, shown, limits, worst)
+    return Row(
+        attempt=attempt,
+        finding=finding,
+        head_width=shown.head_width,
+        errors=dict(shown.errors),
+        ours=dict(shown.ours),
+        allowed=limits,
+        worst=worst,
+        reason=reason,
+        note=f"gives {shown.gave}" if shown.gave else "",
+        reference=shown.reference,
+        took_s=time.perf_counter() - begun,
+    )
+
+
+def allowed(shown: Comparison, attempt: Attempt) -> dict[str, float]:
+    """How much each of the errors of a form may be, by its name."""
+    dtype = getattr(torch, attempt.dtype)
+    tolerance = getattr(Tolerance(), attempt.dtype)
+    limits = dict[str, float]()
+    for name in shown.errors:
+        ours = min(shown.ours.get(name, 0.0), 1.0)
+        if shown.reference != "float64":
+            # nothing is exact: the errors of sums of so many terms, of either side
+            ours = max(ours, 2 * torch.finfo(dtype).eps * sqrt(attempt.tokens))
+        costs = max(FACTOR * ours, TWICE * min(shown.summing.get(name, 0.0), 1.0))
+        # what has 16 bits errs by rounding its output, in whatever order it sums
+        limits[name] = tolerance + costs if dtype.itemsize >= 4 else max(tolerance, costs)
+    return limits
+
+
+def concluded(
+    attempt: Attempt, shown: Comparison, limits: Mapping[str, float], worst: str
+) -> tuple[Finding, str]:
+    """The finding of a comparison within these limits, with its reason."""
+    if not shown.errors and shown.changed:
+        return Finding.CHANGES_INPUTS, f"{few(shown.changed, 3)}; then {shown.reason}"
+    if not shown.errors:
+        if shown.out_of_memory:
+            return Finding.UNTRIED, shown.reason
+        # few kernels take any length and any number type
+        special = attempt.inputs in (BFLOAT16, MASKED) or attempt.tokens % 512 or attempt.batch == 1
+        return (Finding.REFUSED if special else Finding.FAILED), shown.reason
+    half = sqrt(torch.finfo(getattr(torch, attempt.dtype)).eps)
+    finding = judged(
+        shown.errors[worst], limits[worst], half if attempt.aspect is Aspect.STEADY else 0.0
+    )
+    exceeding = few((name for name in shown.errors if shown.errors[name] > limits[name]), 3)
+    if finding in (Finding.PASSED, Finding.FEWER_DIGITS):
+        if shown.changed:
+            return Finding.CHANGES_INPUTS, few(shown.changed, 3)
+        # plain forms of a package in float32 are no errors of a kernel judged in that
+        if shown.gave and attempt.inputs != BFLOAT16:
+            return Finding.OTHER_TYPE, f"{shown.gave} for {attempt.dtype}"
+        return finding, exceeding
+    changed = f"; it changes its inputs: {few(shown.changed, 3)}" if shown.changed else ""
+    changed += f"; it gives {shown.gave} for {attempt.dtype}" if shown.gave else ""
+    factor = f"; its output is {shown.factor} times ours" if shown.factor else ""
+    return finding, exceeding + factor + changed
+
+
+def judged(error: float, allowed: float, half: float) -> Finding:
+    """The finding of an error, where under stress `half` of the digits may be lost."""
+    if error <= allowed:
+        return Finding.PASSED
+    if error <= half:
+        return Finding.FEWER_DIGITS
+    if not isfinite(error):
+        return Finding.NOT_FINITE
+    return Finding.IMPRECISE if error < ROUNDED else Finding.WRONG
+
+
+def placed(trial: Trial, attempt: Attempt) -> Trial:
+    """The trial with the sizes, options and causality of an attempt."""
+    return replace(
+        trial,
+        config=replace(trial.config, **dict(attempt.options)),
+        causal=attempt.causal,
+        width=attempt.width,
+        heads=attempt.heads,
+    )
+
+
+def panel(trial: Trial, attempts: Iterator[Attempt]) -> Iterator[Row]:
+    """The rows of those attempts that apply to a trial."""
+    for attempt in attempts:
+        with suppress(NotApplicable):
+            yield row(trial, attempt)
+
+
+@dataclass
+class Comparing:
+    """One attempt in the making: the mechanism's forms and a user's function on the same inputs.
+
+    `names` are those of the core's tensors, or of the whole layer's. `default`: the form that is
+    exact in float64. Raises `NotApplicable`.
+    """
+
+    trial: Trial
+    attempt: Attempt
+
+    def __post_init__(self) -> None:
+        trial, attempt = self.trial, self.attempt
+        self.mechanism: Card = trial.card.mechanism or trial.card
+        self.w = trial.workload(attempt.tokens, attempt.batch)
+        self.names = tensor_names(self.mechanism.forms["eager"])
+        self.dtype = getattr(torch, attempt.dtype)
+        core = replace(self.w, level=Level.CORE)
+        if not self.names or trial.refusal(in_dtype(core, self.dtype)):
+            self.names, core = LAYER, self.w
+        self.default = self.mechanism.usual_form(trial.config, core)
+        self.mask = masks(self.w) if attempt.masked else None
+        self.reference = replace(trial, card=self.mechanism)
+        self.exact: Any = self.reference.build(self.w, form=self.default)
+
+    def ordinary(self) -> dict[str, Tensor]:
+        """The core's tensors in float64, changed by the stress. Raises `NotApplicable`."""
+        stress = NAMED.get(self.attempt.inputs, Stress(self.attempt.inputs))
+        inputs = [tokens(self.w)] if self.names == LAYER else core_inputs(self.exact, self.w)
+        usual_ones = usual(self.exact, self.names, inputs)
+        changed = stress.changed(usual_ones)
+        idle = all(changed[name] is usual_ones[name] for name in self.names)
+        if stress.changes and stress is not LONG and idle:
+            raise NotApplicable(f"no input has {stress.name}")
+        bounds = (getattr(self.exact, "least_decay", None), self.bound)
+        for least in (each for each in bounds if each is not None):
+            changed["g"] = changed["g"].clamp(min=least)
+        return changed
+
+    @property
+    def bound(self) -> float | None:
+        """The least log of a decay that the function is to take."""
+        return getattr(self.trial.config, "lower_bound", None)
+
+    def started(self, form: str, card: Card) -> Any:
+        """A form in the number type that is judged, with the parameters of the exact one."""
+        # what a package's layer computes for itself is not rounded as in `Trial.build`
+        trial = replace(self.trial, card=card)
+        module = trial.start(in_dtype(self.w, self.dtype), form).eval()
+        module.to(find(self.w.device).torch_name, self.dtype)
+        module.load_state_dict(self.exact.state_dict())
+        return module
+
+    @property
+    def takes_eager(self) -> bool:
+        """Whether the equations as written need little memory."""
+        eager = self.mechanism.forms["eager"]
+        return eager.elements(self.trial.config, self.w) <= AFFORDABLE
+
+    def errors_of_form(
+        self,
+        form: str,
+        given: Mapping[str, Tensor],
+        core: Core,
+        errors_of: Callable[[Values], dict[str, float]],
+    ) -> dict[str, float]:
+        """The errors of a form of the mechanism; none where it does not run in this number type."""
+        with suppress(Exception):
+            return errors_of(self.evaluated(self.started(form, self.mechanism), given, core))
+        return {}
+
+    def summing(
+        self,
+        given: Mapping[str, Tensor],
+        core: Core,
+        errors_of: Callable[[Values], dict[str, float]],
+    ) -> dict[str, float]:
+        """What it costs to sum logs of decays in float32, all else in float64."""
+        learned = {f"learned {name}": p.detach() for name, p in self.exact.named_parameters()}
+
+        def by_sums(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+            return summed(tensors if core is None else core(tensors), learned)
+
+        if {"g", "f"}.isdisjoint(self.names):
+            return {}
+        wide = {name: tensor.double() for name, tensor in given.items()}
+        return errors_of(self.evaluated(self.exact, wide, by_sums))
+
+    def evaluated(self, module: Any, tensors: Mapping[str, Tensor], core: Any = None) -> Values:
+        """Output and gradients; `core`: what makes the core's tensors of those of a function."""
+        backward = self.attempt.gradients
+        leaves = {name: t.clone().requires_grad_(backward) for name, t in tensors.items()}
+        with torch.set_grad_enabled(backward):
+            taken = leaves if core is None else core(leaves)
+            own = getattr(module, "called", None)
+            if own and backward:  # what changes a leaf raises, and would not be seen to change it
+                taken = {name: t.clone() for name, t in taken.items()}
+            call = partial(own or partial(computed, module), taken, self.mask)
+            y = same_draws(call)
+        if self.mask is not None and self.names != LAYER:
+            y = y.transpose(1, 2)
+        if not y.requires_grad:
+            y = y if self.mask is None else y[self.mask]
+            return Values(y.double().cpu(), {})
+        # under stress sums over all tokens, as of parameters, cancel
+        stressed_ones = self.attempt.aspect is Aspect.STEADY
+        learned = {} if stressed_ones else dict(module.named_parameters())
+        return values(learned | leaves, y, self.mask)
+
+
+def compared(trial: Trial, attempt: Attempt) -> Comparison:
+    """A form beside its rivals and what is exact. Raises `NotApplicable`."""
+    comparing = Comparing(trial, attempt)
+    changed, claims = comparing.ordinary(), trial.card.mechanism is not None
+    module: Any = comparing.started(trial.form, trial.card)
+    core = module.of_core if claims else None
+    offered = module.offered(changed) if claims else changed
+    given = {name: rounded(name, tensor, comparing.dtype) for name, tensor in offered.items()}
+    taken = {*module.binding.parameters, *module.learned} if claims else None
+    expected, reference = exact_values(comparing, given, core)
+
+    def errors_of(found: Values) -> dict[str, float]:
+        known = expected if found.gradients else Values(expected.output, {})
+        return deviations(found, known, attempt, taken)
+
+    # of a function the default form is the rival; of that form, the equations as written
+    rival = "eager" if trial.form == comparing.default and not claims else comparing.default
+    ours = comparing.errors_of_form(rival, given, core, errors_of)
+    first = next(iter(given.values()))
+    errors, reason, gave, factor = dict[str, float](), "", "", ""
+    out_of_memory = False
+    if claims:
+        module.watched = []
+    try:
+        found = comparing.evaluated(module, given)
+        errors = errors_of(found)
+        factor = constant_factor(found.output, expected.output, int(first.shape[-1]))
+    except Exception as error:  # a user's function raises anything
+        reason = one_line(error)
+        out_of_memory = is_out_of_memory(error)
+    if claims and module.gave not in (None, comparing.dtype):
+        gave = str(module.gave).removeprefix("torch.")
+    shown = Comparison(
+        errors=errors,
+        ours=ours,
+        summing={},
+        reason=reason,
+        out_of_memory=out_of_memory,
+        gave=gave,
+        changed=tuple(getattr(module, "watched", None) or ()),
+        factor=factor,
+        reference=reference,
+        head_width=head_width(comparing, comparing.w),
+    )
+    return explained(comparing, shown, given, core, errors_of)
+
+
+def explained(
+    comparing: Comparing,
+    shown: Comparison,
+    given: Mapping[str, Tensor],
+    core: Core,
+    errors_of: Callable[[Values], dict[str, float]],
+) -> Comparison:
+    """The comparison with all that sound arithmetic costs, where an error exceeds what is allowed.
+
+    given: the tensors, as the form takes them
+    core: what makes the core's tensors of those; None: they are the core's
+    errors_of: errors by name, of values
+    """
+    attempt = comparing.attempt
+
+    def exceeds(shown: Comparison) -> bool:
+        limits = allowed(shown, attempt)
+        # what is far off is wrong, whatever sums cost; under stress ours may be far off too
+        most = 1.0 if attempt.aspect is Aspect.STEADY else ROUNDED
+        return any(limits[name] < error < most for name, error in shown.errors.items())
+
+    form = comparing.trial.form if comparing.trial.card.mechanism is None else ""
+    if exceeds(shown) and "eager" not in (form, comparing.default) and comparing.takes_eager:
+        eager = comparing.errors_of_form("eager", given, core, errors_of)
+        most = {name: max(shown.ours.get(name, 0.0), error) for name, error in eager.items()}
+        shown = replace(shown, ours={**shown.ours, **most})
+    if exceeds(shown) and shown.reference == "float64":
+        shown = replace(shown, summing=comparing.summing(given, core, errors_of))
+    return shown
+
+
+def exact_values(
+    comparing: Comparing, given: Mapping[str, Tensor], core: Any
+) -> tuple[Values, str]:
+    """What is exact for these tensors, and its number type: float64, where memory allows it."""
+    wide = {name: tensor.double() for name, tensor in given.items()}
+    try:
+        return comparing.evaluated(comparing.exact, wide, core), "float64"
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    narrow = comparing.started(comparing.default, comparing.mechanism)
+    return comparing.evaluated(narrow, given, core), comparing.attempt.dtype
+
+
+def head_width(comparing: Comparing, w: Workload) -> int:
+    """The last dimension of a core's first tensor; of a layer, d."""
+    if comparing.names == LAYER:
+        return w.head_width
+    return int(comparing.exact.core_inputs(comparing.exact.config, w)[0][-1])
+
+
+def deviations(
+    ours: Values, expected: Values, attempt: Attempt, taken: set[str] | None
+) -> dict[str, float]:
+    """The errors by what errs: the output, a row of it, and each gradient as `dq`.
+
+    ours, expected: outputs [B, H, N, d] or [tokens, …], and gradients by name
+    attempt: only on usual inputs and raced ones rows are compared by themselves
+    taken: tensors and parameters that a function takes, whose gradients alone count; None: all
+    Raises `ValueError` where the output has another shape.
+    """
+    if ours.output.shape != expected.output.shape:
+        shapes = (list(values.output.shape) for values in (ours, expected))
+        raise ValueError("the output has shape {}, not {}".format(*shapes))
+    largest = expected.output.abs().max()
+    found = {OUTPUT: relative(ours.output, expected.output, largest)}
+    if attempt.aspect is Aspect.RIGHT or attempt.inputs == LONG.name:
+        found[A_ROW] = of_rows(ours.output, expected.output, float(largest))
+    zero = torch.zeros(())
+    known = {n: g for n, g in expected.gradients.items() if taken is None or n in taken}
+    # those of fixed decays and of parameters are sums over all tokens, and would hide the others
+    of_tokens = {n for n, g in known.items() if g.dim() > 2 and attempt.tokens in g.shape[1:3]}
+    most = {
+        only: max((known[n].abs().max() for n in known if n in of_tokens or not only), default=zero)
+        for only in (False, True)
+    }
+    for name in {**known, **ours.gradients}:
+        if taken is not None and name not in taken:
+            continue
+        a, b = (values.gradients.get(name, zero) for values in (ours, expected))
+        # under stress gradients cancel, and what is left of one is no measure of its terms
+        floor = FLOOR if attempt.aspect is Aspect.RIGHT else 1.0
+        found[f"d{name}"] = relative(
+            a, b, torch.maximum(b.abs().max(), floor * most[name in of_tokens])
+        )
+    return found
+
+
+def of_rows(ours: Tensor, expected: Tensor, largest: float) -> float:
+    """The largest error of a row, relative to the largest number of the row in any sequence."""
+    if ours.dim() != 4:
+        return 0.0
+    scale = expected.abs().amax((0, 3)).clamp(min=ROW_FLOOR * largest or 1.0)  # [H, N]
+    worst = ((ours - expected).abs().amax((0, 3)) / scale).max()
+    return relative(worst, torch.zeros(()), torch.ones(()))
+
+
+def constant_factor(ours: Tensor, expected: Tensor, d: int) -> str:
+    """By which factor an output differs from the expected one: `0.25 (d^-0.5)`; or nothing."""
+    size = expected.square().sum()
+    if not (size > 0 and ours.isfinite().all()):
+        return ""
+    factor = float((ours * expected).sum() / size)
+    left = (ours - factor * expected).abs().max() / (abs(factor) * expected.abs().max() or 1.0)
+    if left > EXACT or abs(factor - 1) < EXACT:
+        return ""
+    powers = {"d^-0.5": d**-0.5, "d^0.5": d**0.5, "1 / d": 1 / d, "d": float(d)}
+    named = (text for text, value in powers.items() if abs(factor / value - 1) < EXACT)
+    text = next(named, "")
+    return f"{factor:.4g}" + (f" ({text})" if text else "")
+
+
+def summed(tensors: Mapping[str, Tensor], learned: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The core's tensors with logs of decays that are differences of their sums in float32.
+
+    Over a chunk; over all tokens where kernels compare all pairs of them, as in softmax attention,
+    and as a decay of the whole head allows without a delta rule. Of logits f with a bias, which is
+    `learned`, the logs are those of their sigmoid.
+    """
+    if "f" in tensors:
+        g = logsigmoid(tensors["f"] + learned["learned b"].to(tensors["f"].dtype)[:, None])
+        sums = {**tensors, **learned, "g": differences(g, g.shape[2])}
+        return {**tensors, "f": from_logits(sums)["f"]}
+    g = tensors["g"]
+    if g.shape[2] == 1:
+        return dict(tensors)
+    pairs = tensors.keys() == PAIRS and g.dim() == 3
+    return {**tensors, "g": differences(g, g.shape[2] if pairs else CHUNK)}
+
+
+def differences(g: Tensor, chunk: int) -> Tensor:
+    """Logs of decays [B, H, N, …] from their sums over each chunk of tokens, kept in float32."""
+    parts = []
+    for part in g.split(chunk, 2):
+        sums = part.cumsum(2).float().to(part.dtype)
+        parts.append(sums - torch.cat([torch.zeros_like(sums[:, :, :1]), sums[:, :, :-1]], 2))
+    return torch.cat(parts, 2)
+
+
+def rounded(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in the number type that is judged; logs of decays are float32 at least."""
+    return tensor.to(torch.float32 if name in PRECISE and dtype.itemsize < 4 else dtype)
+
+
+def stressed(card: Card) -> Iterator[dict[str, str]]:
+    """The panel of each form with the usual options, as rows of `checks.verify`."""
+    from attnbench.attention.checks.plan import of_form
+
+    usual_ones = ((label, trial) for label, trial in trials(card) if label.startswith("0-"))
+    for label, trial in usual_ones:
+        usual_trial = replace(trial, config=card.config())
+        for found in panel(usual_trial, of_form(usual_trial)):
+            worst, attempt = found.worst, found.attempt
+            passed = "passed" if found.passes else "failed"
+            error = found.errors.get(worst)
+            said = f"{found.finding}: error {error:.1e} of {worst}" if worst else found.reason
+            sizes = f"N = {attempt.tokens:,}, d = {found.head_width}"
+            yield {
+                "check": f"{attempt.aspect} {attempt.inputs}, {sizes}",
+                "trial": label.removeprefix("0-"),
+                "result": passed if found.tried else "skipped",
+                "reason": said,
+            }

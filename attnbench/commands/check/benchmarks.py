@@ -1,0 +1,94 @@
+"""Benchmarks that a change itself changes: both sides run head's, so that only its code differs.
+
+A function is a benchmark if its file is one of tests or benchmarks by its name or folder. What base
+alone has must be asked for before head's files are laid over base's.
+"""
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from attnbench.commands.check.cases import BASE, HEAD, Trees
+from attnbench.commands.check.measuring import Runner
+from attnbench.commands.check.reach import file_of
+from attnbench.records.messages import CollectTests, Done, HasFunction, TestNames
+from attnbench.records.units import few
+
+FIND_TIMEOUT_S = 120.0  # to import a module, or to collect all tests
+
+FOLDER = re.compile(r"(?:[^/]+/)*?(?:tests?|benchmarks?)(?=/)")
+FILE = re.compile(r"(?:.*/)?(?:(?:test|bench|benchmark)_[^/]*|[^/]*_(?:test|bench|benchmark))\.py")
+
+
+def to_lay_over(
+    names: Iterable[str], trees: Trees, folder: str, changes: Sequence[str]
+) -> tuple[str, ...]:
+    """The changed files of the benchmarks that these functions are.
+
+    `folder`, relative to the tree, is where the names were given; `changes` are paths of files that
+    differ.
+    """
+    tops = {
+        belongs
+        for name in names
+        for tree in (trees[HEAD], trees[BASE])
+        if (belongs := benchmark(file_of(name, tree, folder)))
+    }
+    return tuple(
+        path
+        for path in changes
+        if "__pycache__" not in path
+        and any(path == top or path.startswith(f"{top}/") for top in tops)
+    )
+
+
+def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
+    """Copy these files from head's tree to base's; a sentence on those that were, if any."""
+    copied = [path for path in paths if copy(trees[HEAD] / path, trees[BASE] / path, trees[BASE])]
+    if not copied:
+        return ()
+    return (
+        f"the benchmark itself differs: both sides ran head's {few(copied, 3)}, whose own changes"
+        " are not compared",
+    )
+
+
+def functions_on_base(
+    names: Iterable[str], paths: Sequence[str], trees: Trees, folder: str, runner: Runner
+) -> frozenset[str]:
+    """Those of these functions that base has, of which a file will be laid over.
+
+    Head may have them no more, which base with head's files could not tell.
+    """
+    asked = [name for name in names if file_of(name, trees[BASE], folder) in paths]
+    if not asked:
+        return frozenset()
+    with runner.loaded(BASE, trees[BASE]) as worker:
+        answers = {name: worker.ask(HasFunction(mechanism=name), FIND_TIMEOUT_S) for name in asked}
+    return frozenset(name for name, answer in answers.items() if isinstance(answer, Done))
+
+
+def tests_on_base(trees: Trees, runner: Runner) -> tuple[str, ...]:
+    """The names of the tests that base's own files have, as the user's options choose them."""
+    with runner.loaded(BASE, trees[BASE]) as worker:
+        answer = worker.ask(CollectTests(), FIND_TIMEOUT_S)
+    return answer.tests if isinstance(answer, TestNames) else ()
+
+
+def benchmark(file: str) -> str:
+    """The folder of benchmarks that holds a file, or the file, if it is one; else nothing."""
+    if within := FOLDER.match(file):
+        return within[0]
+    return file if FILE.fullmatch(file) else ""
+
+
+def copy(source: Path, target: Path, tree: Path) -> bool:
+    """Copy a file into a tree, if it is one and lands there."""
+    existing = next(path for path in (target.parent, *target.parents) if path.exists())
+    if not source.is_file() or not existing.is_dir() or not existing.resolve().is_relative_to(tree):
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    shutil.copyfile(source, target)
+    return True

@@ -1,0 +1,482 @@
+"""The findings of a check, one for each case and metric, and the report that holds them."""
+
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain, starmap
+from types import MappingProxyType
+from typing import Any
+
+from attnbench.analysis.statistics.verdict import Verdict, count_verdict
+from attnbench.commands.check import rule
+from attnbench.commands.check.cases import (
+    AGAIN,
+    BASE,
+    HEAD,
+    MISSING,
+    CheckedCase,
+    CheckPlan,
+    Counted,
+)
+from attnbench.commands.check.measuring import Looks
+from attnbench.devices.cgroups import Stops, quota_cores
+from attnbench.devices.finding import find
+from attnbench.records import Cause, Outcome
+from attnbench.records.messages import Compared
+from attnbench.records.metrics import COUNTED, TABLE, TIME
+from attnbench.records.units import many, percent
+
+# metrics of findings, in addition to the keys of `metrics.TABLE`; outputs only where they differ
+RUNS, OUTPUTS = "runs", "outputs"
+
+RARELY = 0.05  # of the periods of a quota
+LEAST_MINUTES_S = 150.0  # from which a budget is advised in whole minutes
+
+TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
+
+
+class Question(StrEnum):
+    """What is asked of a case, head against base."""
+
+    RUNS = "does it run on both sides"
+    OUTPUTS = "does it compute the same"
+    COUNTS = "does it count more"
+    TIME = "does it take longer"
+
+
+class Answer(StrEnum):
+    """All answers to these questions."""
+
+    # both sides were compared
+    SLOWER = "slower"  # or larger
+    FASTER = "faster"  # or smaller
+    SAME = "same"
+    DIFFERENT = "different"  # of what is computed, or of a count of which neither is better
+    # both sides ran, and what was measured does not decide
+    SUSPECTED = "suspected"  # seems slower or faster; there was no time to confirm it
+    NOT_KNOWN = "not known"
+    # not both sides ran, so that nothing was compared
+    ADDED = "added"  # base has no such case, and head runs
+    GONE = "gone"  # head has no such case
+    BREAKS = "breaks"  # head fails, and base does not, or has no such case
+    LOST = "lost"  # base alone fails, or a side ran what is not its own
+    UNSUPPORTED = "unsupported"  # on both sides
+    NEITHER = "neither"  # it fails on both sides, or neither has it
+    KILLED = "killed"  # a side was killed, perhaps by no fault of its code
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says how the two sides differ."""
+        return self in COMPARED
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict that this answer amounts to."""
+        return VERDICTS[self]
+
+
+COMPARED = frozenset({Answer.SLOWER, Answer.FASTER, Answer.SAME, Answer.DIFFERENT})
+FAILING = frozenset({Answer.SLOWER, Answer.DIFFERENT, Answer.BREAKS})
+VERDICTS: Mapping[Answer, Verdict] = MappingProxyType({
+    **dict.fromkeys(Answer, Verdict.MISSING),
+    **{answer: Verdict(answer.value) for answer in COMPARED},
+    Answer.SUSPECTED: Verdict.UNSURE,
+    Answer.NOT_KNOWN: Verdict.UNSURE,
+    Answer.KILLED: Verdict.UNSURE,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The answer to one question about one case, head against base; `ratio` is head over base.
+
+    Its scope is the `case`: times are seconds of one iteration of `batch` sequences, compared in
+    `pairs` pairs of processes; the batch in the label of the case is the counted one. `reason` says
+    why, and `decided_by` what would probably decide what is not known. What is `excused` does not
+    fail. `file` holds the mechanism or function.
+    """
+
+    mechanism: str
+    case: str
+    metric: str
+    base: float | None = None
+    head: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    answer: Answer
+    reason: str = ""
+    decided_by: str = ""
+    excused: bool = False
+    file: str = ""
+    batch: int | None = None
+    pairs: int | None = None
+
+    @property
+    def question(self) -> Question:
+        """What it answers."""
+        return QUESTIONS.get(self.metric, Question.COUNTS)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The answer as a verdict on the two sides."""
+        return self.answer.verdict
+
+    @property
+    def fails(self) -> bool:
+        """Whether it fails the check."""
+        return self.answer in FAILING and not self.excused
+
+    @property
+    def decided(self) -> bool:
+        """Whether the answer says how the two sides differ."""
+        return self.answer.is_known
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares base and head, however sure it is."""
+        return self.question is not Question.RUNS and (self.decided or self.ratio is not None)
+
+    @property
+    def probably_slower(self) -> bool:
+        """Whether it is suspected to be slower."""
+        return self.answer is Answer.SUSPECTED and self.ratio is not None and self.ratio > 1
+
+    @property
+    def why(self) -> str:
+        """The reason, and what would probably decide what is not known."""
+        return "; ".join(filter(None, (self.reason, self.decided_by)))
+
+
+QUESTIONS: Mapping[str, Question] = MappingProxyType(
+    {RUNS: Question.RUNS, OUTPUTS: Question.OUTPUTS, TIME: Question.TIME}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """How a check measured; what does not apply is None or empty."""
+
+    plan: CheckPlan
+    clock: str = ""  # that took the times
+    worst_floor: float | None = None  # the largest noise of base against base, a log ratio
+    elapsed_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A whole check; `uncovered` are changed files that no checked mechanism loads.
+
+    `named` says whether someone named what is checked, so that it must be there.
+    """
+
+    base: str
+    head: str
+    named: bool = False
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    conditions: Conditions | None = None
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that fail the check."""
+        return tuple(finding for finding in self.findings if finding.fails)
+
+    @property
+    def unsure(self) -> tuple[Finding, ...]:
+        """The findings that could not be decided."""
+        return tuple(finding for finding in self.findings if finding.verdict is Verdict.UNSURE)
+
+    def answered(self, *answers: Answer) -> tuple[Finding, ...]:
+        """The findings with one of these answers."""
+        return tuple(finding for finding in self.findings if finding.answer in answers)
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """The names of all cases, each once."""
+        return tuple(dict.fromkeys(f.case for f in self.findings))
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The names of the cases of which base and head were compared, each once."""
+        return tuple(dict.fromkeys(f.case for f in self.findings if f.compares))
+
+    @property
+    def not_compared(self) -> tuple[Finding, ...]:
+        """The first finding of each other case, which says why it was not compared."""
+        compared = {*self.compared}
+        others = {f.case: f for f in reversed(self.findings) if f.case not in compared}
+        return tuple(others[case] for case in self.cases if case in others)
+
+    @property
+    def lost(self) -> tuple[Finding, ...]:
+        """What should have been compared and could not be, or was named and is gone."""
+        gone = (Answer.GONE,) if self.named else ()
+        return self.answered(Answer.LOST, *gone)
+
+    @property
+    def unchecked(self) -> tuple[Finding, ...]:
+        """What ran on neither side; if nothing was compared or no time taken, what is undecided.
+
+        What only one side can run, or neither can, counts only if nothing was compared; what a
+        change adds or removes, only if it was named.
+        """
+        neither = self.answered(Answer.NEITHER)
+        times = tuple(f for f in self.findings if f.question is Question.TIME)
+        untimed = () if any(f.ratio or f.decided for f in times) else times
+        if neither or untimed or self.compared:
+            return neither or untimed
+        if undecided := self.answered(Answer.SUSPECTED, Answer.NOT_KNOWN):
+            return undecided
+        left = self.answered(Answer.UNSUPPORTED, Answer.LOST)
+        named = tuple(f for f in self.findings if f.answer is not Answer.KILLED)
+        return left or (named if self.named else ())
+
+    def exit_code(self, strict: bool) -> int:
+        """1 if something fails, 2 if something was not checked or nothing was compared.
+
+        3 if something was killed, or if `strict` and something is uncertain or lost; else 0.
+        """
+        if self.failures:
+            return 1
+        if self.unchecked:
+            return 2
+        if self.answered(Answer.KILLED):
+            return 3
+        # what pytest collects is not expected to be covered
+        untested = [path for path in self.uncovered if not TESTS.search(path)]
+        return 3 if strict and (self.unsure or self.lost or untested) else 0
+
+
+def reported(report: Report, looks: Looks) -> Report:
+    """The report with the findings and conditions of what was measured."""
+    plan, due = looks.plan, looks.due
+    times = [case.views(plan.threshold) for case in due]
+    floors = [typical.floor for typical, _ in times if len(typical.again) >= rule.FEWEST]
+    sides = ((case, *map(case.counted.__getitem__, (BASE, HEAD))) for case in looks.cases)
+    raced = zip(due, times, rule.judge(times), strict=True)
+    conditions = Conditions(
+        plan=plan,
+        clock=clock_of(due, find(plan.device).clock),
+        worst_floor=max(floors, default=None),
+        elapsed_s=time.monotonic() - looks.begun,
+    )
+    findings = (*chain.from_iterable(starmap(counted, sides)), *(judged(looks, *r) for r in raced))
+    notes = (*report.notes, *not_returned(looks.cases), *slowed(looks.stopped, quota_cores()))
+    return replace(report, findings=findings, notes=notes, conditions=conditions)
+
+
+def slowed(stopped: Stops, quota: float | None) -> Iterator[str]:
+    """What a CPU quota has done to a check, in words; nothing if it rarely stopped a process."""
+    if quota is not None and stopped.share > RARELY:
+        yield (
+            f"a CPU quota of {quota:g} cores (of this container or service) stopped these processes"
+            f" in {percent(stopped.share)} of its periods: CPU time does not count that, and the"
+            " check takes longer; raise the quota, or --budget"
+        )
+
+
+def clock_of(cases: Sequence[CheckedCase], clock: str) -> str:
+    """What the times of these cases are, in words; empty without any."""
+    waiting = sum(case.waits for case in cases)
+    if not waiting:
+        return clock if cases else ""
+    if waiting == len(cases):
+        return f"{clock} and waiting time"
+    return f"{clock}, and waiting time where a case waits,"
+
+
+def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
+    """One finding for each metric that either side counted, or that not both ran."""
+    if not_both := runs(case.name, case.label, base, head, case.apart):
+        yield not_both
+        return
+    yield from computed(case)
+    for name in COUNTED:
+        a, b = base.values.get(name), head.values.get(name)
+        if a is not None or b is not None:
+            verdict = count_verdict(a, b, TABLE[name])
+            yield Finding(
+                mechanism=case.name,
+                case=case.label,
+                metric=name,
+                base=a,
+                head=b,
+                ratio=b / a if a and b is not None else None,
+                answer=Answer.ADDED if a is None else answer_of(verdict),
+            )
+
+
+def answer_of(verdict: Verdict) -> Answer:
+    """The answer that a verdict on a count or a time is."""
+    if verdict in (Verdict.UNSURE, Verdict.MISSING):
+        return Answer.NOT_KNOWN
+    return Answer(verdict.value)
+
+
+def computed(case: CheckedCase) -> Iterator[Finding]:
+    """The finding where the outputs or gradients of the two sides differ, or were not compared."""
+    base = case.compared(BASE)
+    head = case.compared(HEAD)
+    about: dict[str, Any] = {"mechanism": case.name, "case": case.label, "metric": OUTPUTS}
+    if case.workload is None:
+        yield from returned(case, head, about)
+    elif why := case.uncompared(BASE, HEAD):
+        reason = f"outputs were not compared: {why}"
+        yield Finding(answer=Answer.NOT_KNOWN, reason=reason, **about)
+    elif base and head and head.differs:
+        reason = f"{head.what} differs by {head.error:.2g} of its largest value"
+        reason += f"; {head.allowed:.2g} is allowed"
+        if base.drawn > head.allowed:
+            reason += ", but random draws may have come in another order"
+            yield Finding(answer=Answer.NOT_KNOWN, reason=reason, **about)
+        else:
+            yield Finding(answer=Answer.DIFFERENT, reason=reason, **about)
+
+
+def returned(
+    case: CheckedCase, head: Compared | None, about: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """The finding where a function returns something else than base, which is always the same."""
+    again = case.compared(AGAIN)
+    if head and head.differs and again and not again.error:
+        reason = f"it returns something else: {head.what}"
+        yield Finding(answer=Answer.DIFFERENT, reason=reason, **about)
+
+
+def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
+    """Why what functions return was not compared, in words."""
+    for case in cases:
+        if case.workload is not None:
+            continue
+        again = case.compared(AGAIN)
+        why = case.uncompared(BASE, HEAD, AGAIN)
+        if not why and again and again.error:
+            why = "base returns something else each time"
+        if why:
+            yield f"what {case.label} returns was not compared: {why}"
+
+
+def judged(
+    looks: Looks, case: CheckedCase, views: Sequence[rule.View], ruling: rule.Ruling
+) -> Finding:
+    """The verdict on the time of a case; what is unsure says what would probably decide it."""
+    verdict, effect, reason, statistic = ruling
+    far = rule.evident(case.pairs) if verdict is Verdict.UNSURE else None
+    answer = answer_of(far or verdict)
+    if answer is Answer.NOT_KNOWN and views[0].lacks_second and rule.suspected(views):
+        answer = Answer.SUSPECTED
+    known = effect.low > -math.inf
+    ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
+    if far is not None:
+        # the interval of so few pairs would say nothing
+        logs = views[0].first + views[0].second
+        ratio, low, high = math.exp(sum(logs) / len(logs)), None, None
+        reason = f"in each sample of {many(len(logs), 'pair')}; {rule.UNCONFIRMED}"
+    elif answer is Answer.NOT_KNOWN and len(views[0].first) < rule.FEWEST:
+        reason = "no time was left"
+    return Finding(
+        mechanism=case.name,
+        case=case.label,
+        metric=TIME,
+        base=case.seconds(BASE, statistic),
+        head=case.seconds(HEAD, statistic),
+        ratio=ratio,
+        low=low,
+        high=high,
+        answer=answer,
+        reason=reason,
+        decided_by="" if answer.is_known else what_decides(looks, case),
+        batch=case.batch,
+        pairs=len(case.visits),
+    )
+
+
+def what_decides(looks: Looks, case: CheckedCase) -> str:
+    """What would probably decide a case that is unsure, in words; empty where nothing is known to.
+
+    The budget is an estimate for all cases of the check, from how noisy each was.
+    """
+    need = looks.needs[case]
+    if need.is_met:
+        return ""
+    if math.isinf(need.pairs):
+        return (
+            f"as noisy as it is so far, it needs more than {looks.plan.most} pairs of processes:"
+            " measure when less else runs, or let one call do more"
+        )
+    return f"needs about --budget {budget(looks.enough_s)}"
+
+
+def budget(seconds: float) -> str:
+    """A time as `--budget` takes it, rounded up: `90s`, `6m`."""
+    if seconds < LEAST_MINUTES_S:
+        return f"{10 * math.ceil(seconds / 10)}s"
+    return f"{math.ceil(seconds / 60)}m"
+
+
+def runs(
+    mechanism: str, case: str, base: Counted, head: Counted, apart: str = ""
+) -> Finding | None:
+    """The finding for a case that did not run on both sides, or not by the code of its own side.
+
+    None where it did. `apart` says why the sides cannot be compared. What is new and does not run
+    fails, as does what no longer runs.
+    """
+    if base.ran and head.ran and not apart:
+        return None
+    answer, how, why = one_sided(base, head, apart)
+    return Finding(
+        mechanism=mechanism,
+        case=case,
+        metric=RUNS,
+        answer=answer,
+        reason="; ".join(filter(None, (how + why, apart))),
+    )
+
+
+def one_sided(base: Counted, head: Counted, apart: str) -> tuple[Answer, str, str]:
+    """What a case is that was not compared: the answer, the sides in words, and the reason."""
+    sides = (base.outcome, head.outcome)
+    added = base.outcome == MISSING
+    if Outcome.SKIPPED in sides:
+        is_killed = Cause.KILLED in (base.cause, head.cause)
+        answer = Answer.KILLED if is_killed else Answer.NOT_KNOWN
+        return answer, "", head.reason or base.reason
+    if added and head.outcome == MISSING:
+        return Answer.NEITHER, "on neither side: ", head.reason
+    if head.outcome == MISSING:
+        return Answer.GONE, "gone from head: ", head.reason
+    if base.ran and head.ran:
+        return Answer.LOST, "", ""
+    if head.ran and added and not apart:
+        return Answer.ADDED, "added: ", base.reason
+    if head.ran:
+        return Answer.LOST, f"{base.outcome} on base only: ", base.reason
+    if base.ran or added:
+        how = f"added, but {head.outcome}: " if added else f"{head.outcome} on head only: "
+        return Answer.BREAKS, how, head.reason
+    if sides == (Outcome.UNSUPPORTED, Outcome.UNSUPPORTED):
+        return Answer.UNSUPPORTED, "unsupported on both: ", head.reason
+    return Answer.NEITHER, f"{base.outcome} on base, {head.outcome} on head: ", head.reason
+
+
+def traded(report: Report) -> Report:
+    """The report in which counts do not fail where the time of their case fell.
+
+    Counts stand in for time; where both are known and disagree, time decides.
+    """
+    times = (f for f in report.findings if f.question is Question.TIME)
+    fell = {f.case for f in times if f.answer is Answer.FASTER}
+    reason = "not a failure, since the time of this case fell"
+    findings = tuple(
+        replace(f, excused=True, reason=reason)
+        if f.fails and f.metric in COUNTED and f.case in fell
+        else f
+        for f in report.findings
+    )
+    return replace(report, findings=findings)

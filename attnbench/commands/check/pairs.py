@@ -1,0 +1,210 @@
+"""How many pairs of processes each case needs, and which case is timed next.
+
+Every case gets one pair first. What more it needs follows from how noisy its pairs are: base
+against base is measured in each of them, so that already the first one tells something. Then what
+seems to have changed is timed until that is confirmed or refuted, and of the rest first what is
+nearest to a verdict, so that a budget gives as many verdicts as it can.
+
+Where the budget is enough for all pairs that are planned, every case gets those of a first look
+before anything is decided. Where it is not, a case that is the same beyond doubt needs no more.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from attnbench.analysis.statistics.estimate import student_quantile
+from attnbench.commands.check import rule
+from attnbench.commands.check.cases import CheckedCase, CheckPlan
+from attnbench.commands.check.rule import Logs, Statistic, View
+
+# pairs before anything is decided early: two in each memory layout
+EARLIEST = 4
+# pairs in a second look before it can confirm a suspicion early
+EARLIEST_SECOND = 5
+# of the budget, that what every case gets before anything is decided may take
+FIRST_SHARE = 0.5
+# pairs' worth of other cases that the spread of one case is mixed with: a few pairs alone tell
+# their spread within a factor of three
+PRIOR = 4.0
+USUAL = 0.01  # spread of a pair's log ratio on a shared machine, until something is measured
+# standard errors from 0 beyond which a change is likely; of few pairs more, since tails are heavy
+LIKELY, LIKELY_OF_FEW = 3.0, 6.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What a case needs until a verdict: pairs, and the look (0 or 1) of the next of them.
+
+    `pairs` is infinite if as many as the plan allows would probably give none. `changed` says
+    whether a change is likely, by `size`, a log ratio.
+    """
+
+    pairs: float
+    look: int
+    changed: bool = False
+    size: float = 0.0
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the case has its verdict, or all pairs that it may have."""
+        return self.pairs <= 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allotment:
+    """By which numbers of pairs a check decides.
+
+    `earliest` pairs come before anything is decided; a suspicion is confirmed by as many as are
+    planned if it is `whole`, else by as many as it probably takes.
+    """
+
+    plan: CheckPlan
+    earliest: int
+    whole: bool
+
+    @classmethod
+    def within(cls, plan: CheckPlan, pairs: float) -> "Allotment":
+        """The allotment where there is time for that many pairs of every case."""
+        first, second = plan.looks
+        affordable = first if math.isinf(pairs) else int(FIRST_SHARE * pairs)
+        earliest = min(first, max(EARLIEST, affordable))
+        return cls(plan=plan, earliest=earliest, whole=pairs >= first + second / 2)
+
+    def need(self, case: CheckedCase, usual: Mapping[Statistic, float]) -> Need:
+        """What a case needs; `usual` is the spread of the pairs of all cases, by statistic."""
+        views = case.views(self.plan.threshold)
+        changed, size = seeming(views, usual)
+        first, second = map(len, case.looks)
+        if first < min(self.earliest, self.plan.looks[0]):
+            wanted = max(self.earliest, needed(views, usual, self.plan.most)) - first
+            return Need(pairs=wanted, look=0, changed=changed, size=size)
+        if rule.suspected(views):
+            return self.confirming(views, usual)
+        level = rule.SAMENESS if first >= self.plan.looks[0] and not second else rule.EARLY
+        if rule.settled(views, level) or first + second >= self.plan.most:
+            return Need(pairs=0, look=1)
+        look = 0 if first < self.plan.looks[0] else 1
+        wanted = max(1.0, needed(views, usual, self.plan.most) - first - second)
+        return Need(pairs=wanted, look=look, changed=changed, size=size)
+
+    def confirming(self, views: Sequence[View], usual: Mapping[Statistic, float]) -> Need:
+        """What a case still needs that the first look made a suspect."""
+        planned = self.plan.looks[1]
+        done = len(views[0].second)
+        size = max(abs(view.change.point) for view in views if view.is_suspect)
+        wanted = planned if self.whole else min(planned, to_confirm(views, usual, planned))
+        decided = rule.confirmed(views) or all(view.is_same(view.deciding) for view in views)
+        if done >= planned or (done == wanted and decided):
+            return Need(pairs=0, look=1)
+        left = wanted - done if done < wanted else planned - done
+        return Need(pairs=left, look=1, changed=True, size=size)
+
+
+def spread_of(view: View) -> tuple[float, int]:
+    """The sum of squares of the log ratios of one statistic, and its degrees of freedom.
+
+    Those of each look count about their mean, those of base against base about 0.
+    """
+    total, freedom = sum(log * log for log in view.again), len(view.again)
+    for look in (view.first, view.second):
+        if len(look) > 1:
+            middle = sum(look) / len(look)
+            total += sum((log - middle) ** 2 for log in look)
+            freedom += len(look) - 1
+    return total, freedom
+
+
+def usual_spread(cases: Sequence[Sequence[View]]) -> dict[Statistic, float]:
+    """The spread (standard deviation) of a pair's log ratio, in the middle of all cases."""
+    spreads = dict[Statistic, float]()
+    for statistic in Statistic:
+        known = [
+            math.sqrt(total / freedom)
+            for views in cases
+            for view in views
+            if view.statistic is statistic
+            for total, freedom in [spread_of(view)]
+            if freedom
+        ]
+        spreads[statistic] = median(known) if known else USUAL
+    return spreads
+
+
+def deviation(view: View, usual: Mapping[Statistic, float]) -> float:
+    """The spread of a case's log ratios, mixed with the usual one as far as it is little known."""
+    total, freedom = spread_of(view)
+    return math.sqrt((PRIOR * usual[view.statistic] ** 2 + total) / (PRIOR + freedom))
+
+
+def probable(logs: Logs, spread: float) -> float:
+    """By how much head probably differs: their mean, less what its noise alone would make of 0."""
+    if not logs:
+        return 0.0
+    middle = sum(logs) / len(logs)
+    noise = spread * spread / len(logs)
+    return middle * max(0.0, 1.0 - noise / (middle * middle)) if middle else 0.0
+
+
+def seeming(views: Sequence[View], usual: Mapping[Statistic, float]) -> tuple[bool, float]:
+    """Whether a case has probably changed, and by how much, a log ratio without sign."""
+    size, changed = 0.0, False
+    for view in views:
+        logs = view.first + view.second
+        if not logs:
+            continue
+        spread = deviation(view, usual)
+        point = abs(sum(logs) / len(logs))
+        size = max(size, abs(probable(logs, spread)))
+        factor = LIKELY if len(logs) >= rule.FEWEST else LIKELY_OF_FEW
+        changed |= point > max(math.log1p(view.threshold), factor * spread / math.sqrt(len(logs)))
+    return changed, size
+
+
+def needed(views: Sequence[View], usual: Mapping[Statistic, float], most: int) -> float:
+    """Pairs of both looks, with those there are, after which a case probably has a verdict.
+
+    Infinite if more than `most` would be needed.
+    """
+    same = max(to_exclude(view, deviation(view, usual), most) for view in views)
+    changed = min(to_suspect(view, deviation(view, usual), most) for view in views)
+    return min(same, changed + to_confirm(views, usual, most))
+
+
+def to_exclude(view: View, spread: float, most: int) -> float:
+    """Pairs after which one statistic probably excludes a change; infinite if beyond `most`."""
+    point = abs(probable(view.first + view.second, spread))
+    usable = math.log1p(max(view.threshold, rule.MAX_USABLE_LIMIT))
+    for pairs in range(EARLIEST, most + 1):
+        error = spread / math.sqrt(pairs)
+        limit = max(math.log1p(view.threshold), rule.FLOORS * error)
+        widest = usable if view.statistic is Statistic.AVERAGE else limit
+        half = student_quantile(rule.SAMENESS, pairs - 1) * error
+        if limit <= usable and point + half <= widest:
+            return pairs
+    return math.inf
+
+
+def to_suspect(view: View, spread: float, most: int) -> float:
+    """Pairs after which one statistic is probably suspected; infinite if beyond `most`."""
+    point = abs(probable(view.first + view.second, spread))
+    for pairs in range(EARLIEST, most + 1):
+        error = spread / math.sqrt(pairs)
+        limit = max(math.log1p(view.threshold), rule.FLOORS * error)
+        if point > max(limit, student_quantile(rule.LEVEL, pairs - 1) * error):
+            return pairs
+    return math.inf
+
+
+def to_confirm(views: Sequence[View], usual: Mapping[Statistic, float], most: int) -> float:
+    """Pairs of a second look after which a change as large as the first look's is confirmed."""
+    fewest = math.inf
+    for view in views:
+        spread = deviation(view, usual)
+        point = abs(probable(view.first, spread)) - math.log1p(view.threshold)
+        for pairs in range(EARLIEST_SECOND, most + 1):
+            if point > student_quantile(rule.LEVEL, pairs - 1) * spread / math.sqrt(pairs):
+                fewest = min(fewest, pairs)
+                break
+    return fewest

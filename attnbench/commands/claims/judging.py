@@ -1,0 +1,326 @@
+"""How a sweep judges claims, by the 95 % confidence intervals of what it measured.
+
+A claim is reproduced only if the whole interval lies where the claim says, and contradicted only if
+all of it lies elsewhere; what holds for counts alone agrees by count. Everything else is not known,
+with the options of a sweep that would decide it. Costs are per sequence.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import exp, inf, nan
+
+from attnbench.analysis.concluding import LENGTHS, Plan, direction
+from attnbench.analysis.conclusions import (
+    FEWEST,
+    Answer,
+    Basis,
+    Conclusion,
+    Question,
+    Scope,
+    Value,
+)
+from attnbench.analysis.report import Analysis
+from attnbench.analysis.scaling import FEWEST as FEWEST_OF_A_SLOPE
+from attnbench.analysis.scaling import Tail, scaling
+from attnbench.analysis.statistics.curves import LogCurve, cost_curve
+from attnbench.analysis.statistics.estimate import IntervalKind
+from attnbench.analysis.summary import Frame
+from attnbench.commands.claims.claim import Check, Claim, Range
+from attnbench.records import PASSES, Selection, units
+from attnbench.records.metrics import TABLE, TIME, Unit
+from attnbench.report.grid import quantity
+
+# of the answers to the checks of a claim the last of these decides
+ORDER = (Answer.REPRODUCED, Answer.COUNTED, Answer.NOT_KNOWN, Answer.CONTRADICTED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The conclusion on a claim, and those on its checks in each mode, of each pair of series.
+
+    The scope of the conclusion are the lengths that the checks which decide it have in common.
+    """
+
+    conclusion: Conclusion
+    checks: tuple[Conclusion, ...]
+
+    @property
+    def deciding(self) -> tuple[Conclusion, ...]:
+        """The conclusions on the checks that have the answer of the claim."""
+        return tuple(one for one in self.checks if one.answer is self.conclusion.answer)
+
+
+def judge(analysis: Analysis, claim: Claim) -> Judgement:
+    """All checks of the claim, each in every mode that it is about, must hold."""
+    found = tuple(one for check in claim.checks for one in _conclusions(analysis, check))
+    answer = max((one.answer for one in found), key=ORDER.index)
+    own = [one for one in found if one.answer is answer]
+    said = [*dict.fromkeys(one.reason for one in own)]
+    more = f"; and {len(said) - 1} more" if len(said) > 1 else ""
+    first = own[0]
+    common = set.intersection(*({*one.scope.lengths} for one in own))
+    every = {n for one in own for n in one.scope.of_sweep}
+    conclusion = replace(
+        first,
+        mode=" and ".join(dict.fromkeys(one.mode for one in own)),
+        scope=replace(first.scope, lengths=tuple(sorted(common)), of_sweep=tuple(sorted(every))),
+        series=tuple(dict.fromkeys(name for one in own for name in one.series)),
+        against=tuple(dict.fromkeys(name for one in own for name in one.against)),
+        missing=tuple(sorted({n for one in own for n in one.missing})),
+        reason=said[0] + more,
+        decided_by=next(filter(None, (one.decided_by for one in own)), ""),
+    )
+    return Judgement(conclusion=conclusion, checks=found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a check asks of series A, over B unless it is about A alone, in one mode of a sweep."""
+
+    check: Check
+    plan: Plan
+    a: str
+    b: str = ""
+
+    @property
+    def label(self) -> str:
+        """What the number behind an answer is called."""
+        name, mode = TABLE[self.check.quantity].name, self.plan.mode
+        if self.check.predicate == "exponent":
+            return f"exponent of {name} of {self.a}, {mode}"
+        return f"{name} of {self.a} over {self.b}, {mode}"
+
+    def concluded(
+        self,
+        answer: Answer,
+        evidence: str,
+        lengths: Iterable[int] = (),
+        value: Value | None = None,
+        missing: Iterable[int] = (),
+        decided_by: str = "",
+    ) -> Conclusion:
+        """The conclusion with this answer; its evidence follows the label.
+
+        lengths: at which all that it speaks of was measured.
+        value: the number that was held against the claim, if there is one.
+        missing: planned lengths of the claim at which it was not measured.
+        decided_by: options of a sweep that would decide what is not known.
+        """
+        basis = Basis.COUNTED if self.check.counted else Basis.MEASURED
+        return Conclusion(
+            question=Question.CLAIM,
+            answer=answer,
+            mode=self.plan.mode,
+            scope=self.plan.scope(lengths),
+            basis=basis,
+            series=(self.a,),
+            against=(self.b,) if self.b else (),
+            value=value or Value(),
+            quantity=self.check.quantity,
+            missing=tuple(missing),
+            reason=f"{self.label}{evidence}",
+            decided_by=decided_by if answer is Answer.NOT_KNOWN else "",
+        )
+
+    def reaching(self, fewest: int, meant: Range, known: Iterable[int]) -> tuple[list[int], str]:
+        """The planned lengths that a claim needs and that are not known, and what measures them.
+
+        `fewest` lengths that are `meant` are needed; these options are empty where none helps.
+        """
+        planned = meant.among([n for n in self.plan.lengths if self._is_planned(n)])
+        lost = [n for n in planned if n not in {*known}]
+        names = [name for name in (self.a, self.b) if name]
+        endings = [self.plan.endings[name, n] for n in lost for name in names]
+        if len(planned) >= fewest and (option := self.plan.reaching(endings)):
+            return lost, option
+        return lost, "" if len(planned) >= fewest else _lengths(meant)
+
+    def _is_planned(self, seq_len: int) -> bool:
+        names = (name for name in (self.a, self.b) if name)
+        return all((name, seq_len) in self.plan.endings for name in names)
+
+
+def _lengths(meant: Range) -> str:
+    """The option of a sweep at lengths that a claim is about."""
+    if meant.low == meant.high or (meant.longest and meant.low > 0):
+        return f"--lengths {meant.low:.0f}"
+    return LENGTHS
+
+
+def _conclusions(analysis: Analysis, check: Check) -> Iterator[Conclusion]:
+    """What a check finds in each mode that it is about, and for each of several sizes."""
+    wanted = [check.mode] if check.mode else [*PASSES]
+    modes = [mode for mode in analysis.modes if mode in wanted]
+    if not modes:
+        mode = wanted[0] if len(wanted) == 1 else "both"
+        yield _absent(check, " or ".join(wanted), "no case of this mode", f"--mode {mode}")
+    cases = analysis.judged[analysis.judged["mode"].isin(modes[-1:] if check.counted else modes)]
+    for _, block in cases.groupby(["mode", "sizes"], sort=False):
+        plan = Plan(block, analysis.sweep.request)
+        every = [(one, series(analysis, one, block)) for one in (*check.a, *check.b)]
+        if lost := [str(one) for one, own in every if own is None]:
+            option = f"--models {','.join(str(one) for one, _ in every)}"
+            yield _absent(check, plan.mode, f"not in the sweep: {', '.join(lost)}", option)
+        honest = {one: own for one, own in every if own is not None}
+        for one, own in [*honest.items()]:
+            if sign := own["suspect"].iloc[0]:
+                name = own["series"].iloc[0]
+                yield _absent(check, plan.mode, f"{name} is suspect and not judged: {sign}", "")
+                del honest[one]
+        a, b = ([honest[one] for one in side if one in honest] for side in (check.a, check.b))
+        yield from _of_block(analysis, check, plan, a, b)
+
+
+def _of_block(
+    analysis: Analysis, check: Check, plan: Plan, a: Sequence[Frame], b: Sequence[Frame]
+) -> Iterator[Conclusion]:
+    """The conclusions in one mode; `a` and `b` are the rows of the series on each side.
+
+    What comes closest to refuting that A costs less comes first.
+    """
+    if check.predicate == "exponent":
+        for own in a:
+            asked = Asked(check=check, plan=plan, a=str(own["series"].iloc[0]))
+            yield _exponent(asked, own)
+    judged = _crossover if check.predicate == "crossover" else _ratios
+    pairs = [
+        (
+            Asked(check=check, plan=plan, a=str(x["series"].iloc[0]), b=str(y["series"].iloc[0])),
+            _log_ratio(analysis, check, x, y),
+        )
+        for x, y in product(a, b)
+    ]
+    for asked, curve in sorted(pairs, key=lambda pair: -max(pair[1].high, default=inf)):
+        yield from judged(asked, curve)
+
+
+def _absent(check: Check, mode: str, reason: str, option: str) -> Conclusion:
+    """What a sweep cannot judge, since it has no case of it; `option` would."""
+    return Conclusion(
+        question=Question.CLAIM,
+        answer=Answer.NOT_KNOWN,
+        mode=mode,
+        scope=Scope(lengths=(), of_sweep=()),
+        basis=Basis.COUNTED if check.counted else Basis.MEASURED,
+        series=(),
+        quantity=check.quantity,
+        reason=reason,
+        decided_by=option,
+    )
+
+
+def series(analysis: Analysis, chosen: Selection, cases: Frame) -> Frame | None:
+    """The rows of the series that a claim means: of several the one timed at the most lengths."""
+    plan = {planned.case.key: planned.case for planned in analysis.sweep.plan}
+    defaults = {card.mechanism: card.options for card in analysis.sweep.cards}.get(chosen.name, {})
+    fitting = []
+    for _, own in cases[cases["mechanism"] == chosen.name].groupby("series", sort=False):
+        options = {**defaults, **dict(plan[own["key"].iloc[0]].options)}
+        in_form = chosen.form is None or {*own["form"]} == {chosen.form}
+        if in_form and all(options.get(name, ...) == value for name, value in chosen.options):
+            fitting.append(own)
+    return max(fitting, key=lambda own: int(own[TIME].count()), default=None)
+
+
+def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> LogCurve:
+    """The logarithms of the costs of A over those of B by length.
+
+    Of a single round the error of times is not known.
+    """
+    mode, x, y = str(a["mode"].iloc[0]), str(a["series"].iloc[0]), str(b["series"].iloc[0])
+    curve = cost_curve(a, check.quantity).minus(cost_curve(b, check.quantity))
+    if check.quantity == TIME:
+        curve, _ = analysis.ratios.in_turns(curve, x, y, mode)
+        if IntervalKind.ROUNDS not in {*a["interval_kind"], *b["interval_kind"]}:
+            curve = replace(curve, errors=nan * curve.errors)
+    return curve
+
+
+def _ratios(asked: Asked, curve: LogCurve) -> Iterator[Conclusion]:
+    """The ratio is `value` at each length of the claim."""
+    meant = asked.check.lengths
+    curve = curve.at(meant.among(curve.whole))
+    few = meant.longest or meant.low == meant.high
+    fewest = 1 if few else FEWEST
+    if len(curve) < fewest:
+        lost, option = asked.reaching(fewest, meant, curve.whole)
+        evidence = f": measured at {len(curve)} of these lengths"
+        yield asked.concluded(
+            Answer.NOT_KNOWN, evidence, curve.whole, missing=lost, decided_by=option
+        )
+    for n, log, low, high in zip(curve.whole, curve.logs, curve.low, curve.high, strict=True):
+        value = Value(point=exp(log), low=exp(low), high=exp(high))
+        yield _placed(asked, " ", Unit.RATIO, value, n)
+
+
+def _exponent(asked: Asked, cases: Frame) -> Conclusion:
+    """The cost grows as N to the power of `value`, at the longest lengths."""
+    cost = asked.check.quantity
+    row = scaling(cases, (cost,)).iloc[0]
+    known = [*map(int, cases.loc[cases[cost] > 0, "seq_len"])]
+    at = sorted(n for n in known if row["from_len"] <= n <= row["to_len"])
+    if row["tail"] == Tail.SHORT:
+        lost, option = asked.reaching(FEWEST_OF_A_SLOPE, Range(), known)
+        return asked.concluded(
+            Answer.NOT_KNOWN, f": {row['tail']}", at, missing=lost, decided_by=option
+        )
+    value = Value(point=row["exponent"], low=row["low"], high=row["high"])
+    one = _placed(asked, " ", Unit.EXPONENT, value, *at)
+    if row["tail"] == Tail.STRAIGHT or one.answer in (Answer.REPRODUCED, Answer.COUNTED):
+        return one
+    lost, option = asked.reaching(FEWEST_OF_A_SLOPE, Range(), known)
+    return asked.concluded(Answer.NOT_KNOWN, f": {row['tail']}", at, value, lost, option)
+
+
+def _crossover(asked: Asked, curve: LogCurve) -> Iterator[Conclusion]:
+    """The length from which the ratio is above 1, for good, is `value`.
+
+    That it is, needs `FEWEST` lengths; that it is not at the longest is seen there.
+    """
+    at = curve.whole
+    over = replace(curve, logs=-curve.logs)  # of B over A
+    answer, length = direction(over, asked.plan.scope(at))
+    lost, option = asked.reaching(FEWEST, Range(), at)
+    match answer:
+        case Answer.FROM:
+            low = length.low if length.low > 0 else 0.0  # it may begin before
+            point = length.point if length.point > 0 else length.high
+            said = ": above 1 from "
+            ends = Value(point=point, low=low, high=length.high)
+        case Answer.ALL | Answer.FASTER_AT:
+            said = ": above 1 already at "
+            ends = Value(point=at[0], low=0.0, high=at[0])
+        case Answer.NOT_KNOWN:
+            evidence = ": cannot tell from which length above 1"
+            option = asked.plan.repeating() if at else option
+            yield asked.concluded(answer, evidence, at, missing=lost, decided_by=option)
+            return
+        case _:
+            said = ": not above 1 up to "
+            ends = Value(point=at[-1], low=at[-1], high=inf)
+    found = _placed(asked, said, Unit.COUNT, ends, *at)
+    if found.answer is Answer.NOT_KNOWN or (len(at) < FEWEST and ends.high < inf):
+        yield asked.concluded(
+            Answer.NOT_KNOWN, found.reason.removeprefix(asked.label), at, ends, lost, option
+        )
+    else:
+        yield found
+
+
+def _placed(asked: Asked, said: str, unit: Unit, value: Value, *at: int) -> Conclusion:
+    """Whether a number with its interval lies where a claim says; `said` comes before it."""
+    meant = asked.check.value
+    answer = Answer.NOT_KNOWN
+    if meant.low <= value.low and value.high <= meant.high:
+        answer = Answer.COUNTED if asked.check.counted else Answer.REPRODUCED
+    elif value.high < meant.low or value.low > meant.high:
+        answer = Answer.CONTRADICTED
+    text = quantity(value.point, unit)
+    if 0 < value.low < value.high < inf:
+        low, high = (quantity(end, unit).removesuffix("×") for end in (value.low, value.high))
+        text = units.interval(text, low, high)
+    if unit is not Unit.COUNT:
+        text += f" at {units.between(at[0], at[-1])}"
+    option = "" if asked.check.counted else asked.plan.repeating()
+    return asked.concluded(answer, f"{said}{text}", at, value, decided_by=option)

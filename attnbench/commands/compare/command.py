@@ -1,0 +1,32 @@
+"""`attnbench compare`: what changed between two stored sweeps."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from attnbench.commands import console, options
+from attnbench.commands.options import argument
+from attnbench.commands.publishing import analysed
+from attnbench.report.names import named
+
+if TYPE_CHECKING:
+    pass
+
+
+def compare(
+    first: Annotated[Path, argument("SWEEP_A", "Folder of the earlier sweep.")],
+    second: Annotated[Path, argument("SWEEP_B", "Folder of the later sweep.")],
+    json_: bool = options.as_json(),
+) -> None:
+    """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
+    from attnbench.commands.compare.analysis import compare
+    from attnbench.commands.compare.table import changes
+
+    found = compare(*(analysed(folder, of=str(folder)) for folder in (first, second)))
+    if found.differs:
+        console.warn([f"the sweeps differ in {'; '.join(found.differs)}"])
+    if json_:
+        conclusions = [asdict(each) for each in found.conclusions]
+        console.data({"differs": found.differs, "conclusions": conclusions, "cases": found.rows})
+    else:
+        console.show(*named([changes(found)], found.rows["series"], found.suspects))

@@ -1,0 +1,126 @@
+"""Two sweeps in one table: what changed, the largest changes first."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from attnbench.analysis.conclusions import Answer, Conclusion
+from attnbench.analysis.statistics.verdict import Verdict
+from attnbench.commands.compare.analysis import Comparison
+from attnbench.records import units
+from attnbench.records.metrics import TABLE
+from attnbench.report.conclusions import between, in_order
+from attnbench.report.grid import Column, Table, bounded, table, words
+from attnbench.report.names import suspects_last
+from attnbench.report.verdicts import verdict_label
+
+NOTE = (
+    "N are lengths at which both sweeps measured it, or one lacks it for the reason; the ratio of"
+    " several is that with the median change. After one round no time is called slower or faster."
+    " If the machine was slower during one sweep, every ratio is shifted and no interval shows it:"
+    " attnbench check --base measures two revisions in turns."
+)
+VERDICTS: Mapping[Answer, Verdict] = MappingProxyType({
+    Answer.COSTS_MORE: Verdict.SLOWER,
+    Answer.COSTS_LESS: Verdict.FASTER,
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row: a conclusion, and the metrics that have it in common."""
+
+    conclusion: Conclusion
+    metrics: tuple[str, ...]
+
+
+def changes(comparison: Comparison) -> Table:
+    """A row for lengths at which a series changed alike, or is missing in one sweep."""
+    shown = table(
+        _rows(comparison.conclusions),
+        [
+            Column("Mechanism", lambda row: words(row.conclusion.series[0]), "series"),
+            Column("Mode", lambda row: words(row.conclusion.mode)),
+            Column("N", lambda row: words(_lengths(row.conclusion)), "n"),
+            Column("Metric", lambda row: words(", ".join(row.metrics)), "metrics"),
+            Column("Ratio", lambda row: bounded(*ends(row.conclusion))),
+            Column("Verdict", lambda row: words(verdict(row.conclusion))),
+            Column("Reason", lambda row: words(row.conclusion.reason)),
+        ],
+        name="comparison",
+        title="Changes from the first sweep to the second",
+        note=" ".join([*_tally(comparison), NOTE]),
+    )
+    return suspects_last(shown, comparison.suspects)
+
+
+def _rows(conclusions: Iterable[Conclusion]) -> Iterator[Change]:
+    """What changed or is missing; several metrics that lack the same lengths have one row."""
+    rows: dict[object, Change] = {}
+    for one in conclusions:
+        if not (one.missing or one.answer in VERDICTS):
+            continue
+        metric = "" if one.missing else one.quantity
+        alike = one.series, one.mode, one.missing or one.scope.lengths, metric, one.reason
+        label = TABLE[one.quantity].label
+        known = rows[alike].metrics if alike in rows else ()
+        rows[alike] = Change(one, (*known, label))
+    yield from rows.values()
+
+
+def ends(conclusion: Conclusion) -> tuple[float, float, float]:
+    """The ratio with its interval; NaN where unknown."""
+    value = conclusion.value
+    return value.point, value.low, value.high
+
+
+def _lengths(conclusion: Conclusion) -> str:
+    lengths = conclusion.missing or conclusion.scope.lengths
+    return ", ".join(between(lengths, conclusion.scope.of_sweep))
+
+
+def verdict(conclusion: Conclusion) -> str:
+    """`slower`, `larger`, `same`, `missing`, or `unsure` with what would decide it."""
+    if conclusion.missing:
+        return str(Verdict.MISSING)
+    if conclusion.answer is Answer.SAME:
+        return str(Verdict.SAME)
+    usual = VERDICTS.get(conclusion.answer, Verdict.UNSURE)
+    return verdict_label(usual, TABLE[conclusion.quantity])
+
+
+def _tally(comparison: Comparison) -> Iterator[str]:
+    """`Time: 3 slower, 40 same, of training at 128 to 512.` for each metric.
+
+    With what would decide what is not sure, and what else differs.
+    """
+    by_metric: dict[str, list[Conclusion]] = {}
+    for one in comparison.conclusions:
+        by_metric.setdefault(one.quantity, []).append(one)
+    for metric in dict.fromkeys(comparison.rows["metric"]):
+        own = by_metric[str(metric)]
+        counts: Counter[str] = Counter()
+        for one in own:
+            counts[verdict(one)] += len(one.missing or one.scope.lengths)
+        parts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+        where = in_order([*_where(own)])
+        scope = f"; both sweeps have it in {where}" if where else ""
+        yield f"{units.capitalised(TABLE[str(metric)].label)}: {parts}{scope}."
+    open_ = [one.decided_by for one in comparison.conclusions if not one.missing]
+    if options := [*dict.fromkeys(filter(None, open_))]:
+        yield f"What is unsure may be decided by sweeps with {' or '.join(options)}."
+    if comparison.differs:
+        yield f"What changed may come from this: {'; '.join(comparison.differs)}."
+
+
+def _where(conclusions: Iterable[Conclusion]) -> Iterator[str]:
+    """`training at 128 to 512`: the lengths of each mode at which a cost was compared."""
+    lengths: dict[str, set[int]] = {}
+    every: dict[str, tuple[int, ...]] = {}
+    for one in conclusions:
+        if one.scope.lengths:
+            lengths.setdefault(one.mode, set()).update(one.scope.lengths)
+            every[one.mode] = one.scope.of_sweep
+    for mode, own in lengths.items():
+        yield f"{mode} at {', '.join(between(sorted(own), every[mode]))}"

@@ -1,0 +1,114 @@
+"""Why one mechanism takes longer than another: a paragraph and a table."""
+
+from collections.abc import Iterator, Sequence
+from math import nan
+
+from attnbench.analysis.summary import Row
+from attnbench.commands.explain.analysis import COUNTS, LevelCosts
+from attnbench.records import units
+from attnbench.records.metrics import TABLE, TIME
+from attnbench.report.cost_tables import INTERVALS, factor, measured_or_why, milliseconds, timed_by
+from attnbench.report.grid import Cell, Column, Table, bounded, number, quantity, table, words
+from attnbench.report.names import MARK
+from attnbench.report.styles import SUSPECT
+
+
+def title(levels: Sequence[LevelCosts]) -> str:
+    """`B = 2, N = 3,072, D = 256, H = 16; inference, float32, cpu`."""
+    a, b = levels[-1].a, levels[-1].b
+    sizes = f"B = {a['batch']}, N = {units.count(a['seq_len'])}, D = {a['width']}, H = {a['heads']}"
+    causal = "".join(f", {row['series']} causal" for row in (a, b) if row["causal"])
+    return f"{sizes}; {a['mode']}, {a['dtype']}, {a['device']}{causal}"
+
+
+def sentences(levels: Sequence[LevelCosts]) -> Iterator[str]:
+    """Whether the first takes longer at the highest level that timed both, and at each level.
+
+    Every sentence names the forms that ran.
+    """
+    timed = [level for level in levels if level.conclusion.scope.lengths]
+    last = timed[-1]
+    times = " against ".join(units.seconds(row[TIME]) for row in (last.a, last.b))
+    yield f"At level {last.level}, {_compared(last)}: {times}."
+    more = [_apart(one, last) for one in timed]
+    yield f"The difference is {'; '.join(more)}."
+    for one in levels:
+        if one not in timed:
+            decided = one.conclusion.decided_by
+            option = f"; {decided} may decide it" if decided else ""
+            reason = one.conclusion.reason.rstrip(".")
+            yield f"Not known at level {one.level} ({reason}{option})."
+
+
+def _compared(level: LevelCosts) -> str:
+    """`a:eager takes 2.10× [1.90, 2.30] the time of b:eager`, with what makes it doubtful."""
+    conclusion = level.conclusion
+    value = conclusion.value
+    ratio = factor(value.point, value.low, value.high)
+    a, b = (_marked(row) for row in (level.a, level.b))
+    said = f"{a} takes {ratio} the time of {b}"
+    if conclusion.is_known:
+        return said
+    option = f"; {conclusion.decided_by} may decide it" if conclusion.decided_by else ""
+    return f"{said}, which is not known to be a difference ({conclusion.reason}{option})"
+
+
+def _apart(level: LevelCosts, titled: LevelCosts) -> str:
+    """`+1.2 ms at level core`, and whether that is not shown."""
+    doubt = "" if level.conclusion.is_known or level is titled else ", not shown to differ"
+    milliseconds = 1e3 * (level.a[TIME] - level.b[TIME])
+    return f"{milliseconds:+.3g} ms at level {_level(level, titled)}{doubt}"
+
+
+def _marked(row: Row) -> str:
+    """The series of a row, with a dagger if it is suspect."""
+    return f"{row['series']} {SUSPECT}" if row["suspect"] else str(row["series"])
+
+
+def costs(levels: Sequence[LevelCosts]) -> Table:
+    """A row for each metric at each level, with both values and the first over the second."""
+    a, b = (_marked(row) for row in (levels[-1].a, levels[-1].b))
+    known = [key for key in COUNTS if any(each.cases[key].notna().any() for each in levels)]
+    cases = next(level.cases for level in reversed(levels) if level.conclusion.scope.lengths)
+    suspects = f" {MARK}" if any(cases["suspect"]) else ""
+    return table(
+        [(key, level) for key in (TIME, *known) for level in levels],
+        [
+            Column(
+                "Cost", lambda row: words(TABLE[row[0]].label + (", ms" if row[0] == TIME else ""))
+            ),
+            Column("Level", lambda row: words(_level(row[1], levels[-1]))),
+            Column("A", lambda row: _cell(row[0], row[1].a)),
+            Column("B", lambda row: _cell(row[0], row[1].b)),
+            Column("A over B", lambda row: _ratio(*row)),
+        ],
+        name="explain",
+        title=f"A {a}, B {b}",
+        note=f"Times are {timed_by(cases)}; the two took turns. Core: q, k, v to output; attention:"
+        " with projections; model: the classifier of a sweep. FLOPs are matrix products of the"
+        f" forward pass. {INTERVALS}{suspects}",
+        leading=2,
+    )
+
+
+def _level(level: LevelCosts, titled: LevelCosts) -> str:
+    """The level, and the forms that ran at it where these are not the `titled` ones."""
+    ran = [
+        one["series"]
+        for one, usual in ((level.a, titled.a), (level.b, titled.b))
+        if one["series"] != usual["series"]
+    ]
+    return f"{level.level} ({', '.join(ran)})" if ran else level.level
+
+
+def _cell(key: str, row: Row) -> Cell:
+    def count(row: Row) -> Cell:
+        return number(row[key], lambda value: quantity(value, TABLE[key].unit))
+
+    return measured_or_why(row, key, milliseconds if key == TIME else count)
+
+
+def _ratio(key: str, level: LevelCosts) -> Cell:
+    if key == TIME:
+        return bounded(level.ratio, level.low, level.high)
+    return number(level.a[key] / (level.b[key] or nan), units.ratio)

@@ -1,0 +1,206 @@
+"""How a user's function is called as a mechanism, and what is then to be tried of it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from operator import itemgetter
+from typing import Any
+
+from attnbench.attention.arguments import MASKS
+from attnbench.attention.card import Card
+from attnbench.attention.checks.panel import A_ROW, OUTPUT, row
+from attnbench.attention.checks.plan import BATCHES, HEAD_WIDTHS, PADDED, Sizes, attempts, modes_of
+from attnbench.attention.checks.stress import MASKED, USUAL
+from attnbench.attention.checks.trial import NotApplicable, Trial, causal_values
+from attnbench.attention.contract import Unusable
+from attnbench.attention.core import AXES, CAUSAL
+from attnbench.records import Aspect, Attempt, Causality, Kernel, Option
+
+TOKENS = 64
+AGREES = 1e-2  # an error below which a way to call is a function's own
+
+Way = tuple[float, Trial, str]  # the error, how it was called, and what it raised
+
+
+def fitted(
+    card: Card,
+    form: str,
+    options: Mapping[str, Option],
+    dtype: str,
+    device: str,
+    width: int,
+    heads: int,
+    lengths: tuple[tuple[int, int], ...] = (),
+    causal: bool | None = None,
+    chosen: bool = False,
+) -> Kernel:
+    """How a function errs least, and what is to be tried of it. Raises `Unusable`.
+
+    options: of the mechanism and of the function's form; those that are given are kept
+    width, heads: of the race; others are tried where the function refuses these, unless `chosen`
+    lengths: of the race, each with its batch
+    causal: whether it is to be causal; None: as it is, or both where it takes that
+    """
+    if form not in card.forms:
+        raise Unusable(f"there is no function {form!r}; the file has {', '.join(card.forms)}")
+    trial = Trial(card, card.configure(options), form, False, device, width, heads)
+    known, refused = working(trial, options, dtype, causal, chosen)
+    _, best, _ = known[0]
+    module: Any = best.build(best.workload(TOKENS))
+    takes_causal = not module.accepted.keys().isdisjoint(CAUSAL)
+    modes = modes_of(card, takes_causal, causal) or (best.causal,)
+    mask, meaning = with_mask(best, module.binding.mask, dtype, modes[0])
+    untaken = list(module.binding.untaken)
+    if card.causality is Causality.OPTIONAL and not takes_causal:
+        untaken.append(CAUSAL[0])
+    sizes = Sizes(
+        width=best.width,
+        heads=best.heads,
+        dtype=dtype,
+        modes=modes,
+        lengths=lengths,
+        taken=frozenset(module.accepted),
+        mask=bool(mask),
+    )
+    settled = dict(card.options(replace(best.config, **meaning)))
+    return Kernel(
+        form=form,
+        options={**settled, "axes": best.config.axes},
+        ways={way_text(each): error for error, each, _ in known},
+        taken=tuple(module.binding.parameters.values()),
+        untaken=tuple(untaken),
+        modes=modes,
+        mask=mask,
+        width=best.width,
+        heads=best.heads,
+        head_width=module.head_width,
+        refused=refused,
+        attempts=tuple(attempts(card, best.config, sizes)),
+    )
+
+
+def working(
+    trial: Trial,
+    options: Mapping[str, Option],
+    dtype: str,
+    causal: bool | None,
+    chosen: bool,
+) -> tuple[list[Way], dict[str, str]]:
+    """The ways to call a function that give an output, the one that errs least first.
+
+    Also the head widths that it refuses, with what it raised. Raises `Unusable` if there is none.
+    """
+    refused = dict[str, str]()
+    first = list[Way]()
+    sizes = [(trial.width, trial.heads), *(() if chosen else other_sizes(trial.width))]
+    for width, heads in sizes:
+        ways = tried(replace(trial, width=width, heads=heads), options, dtype, causal)
+        known = sorted((way for way in ways if not way[2]), key=itemgetter(0))
+        if known:
+            return known, refused
+        refused[str(width // heads)] = ways[-1][2]
+        first = first or ways
+    raise Unusable(unusable(first))
+
+
+def other_sizes(width: int) -> Iterator[tuple[int, int]]:
+    """Widths and heads, for a function that takes heads of one width alone."""
+    for d in (*HEAD_WIDTHS, 32, 16, 256):
+        yield (width if width % d == 0 else d * 4), max(1, width // d) if width % d == 0 else 4
+
+
+def tried(
+    trial: Trial, options: Mapping[str, Option], dtype: str, causal: bool | None
+) -> list[Way]:
+    """The error of the output on a short sequence in each way to call the function."""
+    config = trial.config
+    axes = (config.axes,) if "axes" in options else AXES
+    scales = (False, True) if hasattr(config, "scales") and "scales" not in options else ()
+    known = causal_values(trial.card.causality)
+    causals = known if causal is None else (causal,)
+    found = list[Way]()
+    for axis, scaled, is_causal in product(axes, scales or (None,), reversed(causals)):
+        scaling = {} if scaled is None else {"scales": scaled}
+        way = replace(trial, config=replace(config, axes=axis, **scaling), causal=is_causal)
+        module: Any = way.build(way.workload(TOKENS)) if usable(way) else None
+        if module is not None and module.unknown:
+            raise Unusable(unknown_text(module))
+        if scaled and "scale" in module.accepted:
+            continue  # it is told how to scale
+        found.append(one_way(way, dtype))
+    return found
+
+
+def usable(trial: Trial) -> bool:
+    """Whether the mechanism takes the sizes. Raises `Unusable` where it does not."""
+    if reason := trial.refusal(trial.workload(TOKENS)):
+        raise Unusable(reason)
+    return True
+
+
+def one_way(trial: Trial, dtype: str, masked: bool = False) -> Way:
+    """The error of one way to call the function, on a short sequence."""
+    attempt = Attempt(
+        aspect=Aspect.RIGHT,
+        inputs=MASKED if masked else USUAL.name,
+        tokens=PADDED if masked else TOKENS,
+        batch=BATCHES if masked else 2,
+        width=trial.width,
+        heads=trial.heads,
+        dtype=dtype,
+        causal=trial.causal,
+        masked=masked,
+        gradients=False,
+    )
+    try:
+        found = row(trial, attempt)
+    except NotApplicable as error:
+        raise Unusable(str(error)) from error
+    if not found.errors:
+        return 0.0, trial, found.reason
+    return max(found.errors[name] for name in (OUTPUT, A_ROW)), trial, ""
+
+
+def with_mask(
+    trial: Trial, parameter: str, dtype: str, causal: bool
+) -> tuple[str, dict[str, Option]]:
+    """The mask that a function takes, with its meaning in words, and as an option of its form.
+
+    Of the meanings that are usual for its name, the one by which it errs least.
+    """
+    if not parameter or not hasattr(trial.config, "mask_as"):
+        return "", {}
+    given = trial.config.mask_as
+    meanings = (given,) if given else MASKS[parameter]
+    known = list[tuple[float, str]]()
+    for meaning in meanings:
+        way = replace(trial, config=replace(trial.config, mask_as=meaning), causal=causal)
+        error, _, reason = one_way(way, dtype, masked=True)
+        if not reason:
+            known.append((error, meaning))
+    # one that passes wins by its place: a mask may be given as numbers to add, or as booleans
+    best = next((pair for pair in known if pair[0] < AGREES), min(known, default=(0.0, "")))
+    chosen = best[1] or meanings[0]
+    return f"{parameter} ({chosen})", {"mask_as": chosen}
+
+
+def unusable(ways: list[Way]) -> str:
+    """Why a function gives nothing to compare, each reason once."""
+    reasons = dict.fromkeys(reason for _, _, reason in ways)
+    if len(reasons) == 1:
+        return f"it gives nothing to compare: {ways[0][2]}"
+    by_axes = {way.config.axes: reason for _, way, reason in ways}
+    said = "; ".join(f"with {axes} {why}" for axes, why in by_axes.items())
+    return f"it gives nothing to compare: {said}"
+
+
+def unknown_text(module: Any) -> str:
+    """That a function takes what nothing gives, and what it may take."""
+    takes = ", ".join((*module.names, *MASKS, *sorted(module.known)))
+    return f"it takes {', '.join(module.unknown)}, which nothing gives; it may take {takes}"
+
+
+def way_text(trial: Trial) -> str:
+    """`bnhd, causal`."""
+    scales = ", scaling q" if getattr(trial.config, "scales", False) else ""
+    return f"{trial.config.axes}{', causal' if trial.causal else ''}{scales}"

@@ -1,0 +1,491 @@
+"""Judges a user's function as a mechanism: is it right, steady, and faster than the form here?"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attnbench.analysis.concluding import longer
+from attnbench.analysis.report import Analysis, analyse
+from attnbench.errors import AttnbenchError, CannotRun, OverBudget, UsageError
+from attnbench.mechanisms.catalogue.presets import expand
+from attnbench.records import (
+    Attempt,
+    Finding,
+    Kernel,
+    Level,
+    Option,
+    Outcome,
+    Planned,
+    Request,
+    Row,
+    Selection,
+)
+from attnbench.records.messages import Attempted, Failure, Fit, MakeAttempt
+from attnbench.records.storage.temporary import TemporaryFolder
+from attnbench.running import session as measuring
+from attnbench.running.plan import plan
+from attnbench.running.pool import Pool
+from attnbench.running.process import Process
+from attnbench.running.request.options import read
+from attnbench.running.request.requests import request
+from attnbench.running.session import own_server
+from attnbench.running.sweep import Progress
+
+JUDGING = "attnbench.commands.judge.worker"  # the module of its processes
+LENGTHS = "512..8k:x4"
+LIMIT_S = 900.0  # of all attempts, without a budget
+PANEL = 0.5  # share of the budget that attempts may take; the race gets the rest
+# an attempt may take this many times the longest before it, and at least
+OVERTIME, AT_LEAST_S = 50.0, 10.0
+TOO_LONG = 10.0  # times what an attempt was expected to take, after which it hangs
+HANGS = 2  # attempts without an answer, after which no more are made
+COMPARED = "it is not causal"  # a failure of a race that attempts have refuted
+LONG_S = 4.0  # that an attempt beyond the race may take
+GRADIENTS = 4.0  # times what an output takes, at most
+OF_FUNCTIONS = frozenset({"axes", "scales", "lower_bound", "mask_as"})  # not of the mechanism
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A user's function and the mechanism that it is to compute."""
+
+    function: str
+    own: Selection
+    mechanism: Selection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What was found of a function.
+
+    `error`: why it could not be judged; the other fields are empty then. `changed`: settings of
+    torch that it changed. `suspect`: what its race showed that makes times meaningless; `failed`:
+    how it failed in its race. `race`: against the mechanism's form; None where it was not raced,
+    for the reason `unraced`. `raced_as`: the value of `causal` in the race. `untrained`: lengths
+    that were not raced in training, as gradients were not compared there. `more_time`: the option
+    by which what the budget left open is decided; empty without a budget.
+    """
+
+    question: Question
+    error: str = ""
+    dtype: str = ""
+    device: str = ""
+    kernel: Kernel | None = None
+    rows: tuple[Row, ...] = ()
+    changed: str = ""
+    suspect: str = ""
+    failed: str = ""
+    race: Analysis | None = None
+    unraced: str = ""
+    raced_as: bool = False
+    raced: tuple[int, ...] = ()
+    untrained: tuple[int, ...] = ()
+    more_time: str = ""
+
+    def passes(self, aspect: str) -> bool:
+        """Whether all attempts of an aspect passed that were made."""
+        return all(row.passes for row in self.rows if row.attempt.aspect == aspect)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was tried but what is beyond the race; of its lengths, one at least."""
+        of_race = [row for row in self.rows if row.attempt.raced]
+        return not any(
+            row.finding is Finding.UNTRIED for row in self.rows if not beyond(row.attempt)
+        ) and (not of_race or any(row.finding is not Finding.UNTRIED for row in of_race))
+
+    @property
+    def faulty(self) -> bool:
+        """Whether something was found that is not right, not steady, or makes it suspect."""
+        passes = self.passes("right") and self.passes("steady")
+        return bool(self.suspect or self.failed or self.changed) or not passes
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is right and steady in all that was to be tried."""
+        return not (self.error or self.faulty) and self.complete
+
+
+def beyond(attempt: Attempt) -> bool:
+    """Whether an attempt is at lengths of the race or beyond them, which time and memory limit."""
+    return attempt.raced or attempt.batch == 1
+
+
+def claim(function: str, mechanism: str) -> Question:
+    """A function of a file as a form of the mechanism, and the mechanism. Raises `UsageError`."""
+    path, _, form = function.rpartition(":")
+    if not (path.endswith(".py") and form.isidentifier()):
+        raise UsageError(f"{function!r} is not of the form path/to/file.py:FUNCTION")
+    asked = expand(mechanism)
+    if len(asked) != 1 or asked[0].form or ".py" in asked[0].name:
+        raise UsageError(f"--as {mechanism!r} is not one mechanism; attnbench models lists all")
+    if not Path(path).is_file():
+        raise UsageError(f"no file {path!r}")
+    if marks := sorted(set("[],") & set(path)):
+        raise UsageError(
+            f"{path!r} has {' '.join(marks)} in its name, which name options; rename it, or give"
+            " a link to it"
+        )
+    options = tuple(pair for pair in asked[0].options if pair[0] not in OF_FUNCTIONS)
+    own = replace(asked[0], name=f"{asked[0].name}:{path}", form=form)
+    return Question(function=function, own=own, mechanism=replace(asked[0], options=options))
+
+
+def judge(
+    questions: tuple[Question, ...],
+    given: Mapping[str, Any],
+    announce: Announce = lambda text: None,
+    observe: Callable[[Progress], None] = lambda progress: None,
+) -> tuple[Verdict, ...]:
+    """The verdict on each function, and if it is right, a race against the mechanism's form.
+
+    questions: of `claim`
+    given: options of a sweep; the budget is that of all functions
+    announce: called with what is being tried, in words
+    observe: called as a race goes on
+    Raises `UsageError`, `CannotRun` if no process can be started.
+    """
+    asked = read({"level": Level.CORE, "lengths": LENGTHS, **given})
+    first = request({**asked, "models": tuple(str(q.own) for q in questions)})
+    settings = first.settings
+    verdicts = list[Verdict]()
+    with own_server(settings.threads, settings.seed) as server:
+        server.wait()
+        begun = time.monotonic()
+        for number, question in enumerate(questions):
+            budget_s = math.inf if first.budget_s is None else first.budget_s
+            left_s = budget_s - (time.monotonic() - begun)
+            judging = Judging(
+                question=question,
+                request=first,
+                options=asked,
+                chosen=bool({"width", "heads"} & given.keys()),
+                server=server,
+                end_s=time.monotonic() + left_s / (len(questions) - number),
+                announce=announce,
+            )
+            try:
+                verdicts.append(judging.verdict(observe))
+            except (AttnbenchError, OSError) as error:
+                verdicts.append(Verdict(question=question, error=str(error)))
+    return tuple(verdicts)
+
+
+@dataclass(kw_only=True)
+class Judging:
+    """One function being judged until `end_s` of `time.monotonic`.
+
+    `options` are those that someone gave, `chosen` whether sizes of heads are among them.
+    """
+
+    question: Question
+    request: Request
+    options: Mapping[str, Any]
+    chosen: bool
+    server: Pool
+    end_s: float
+    announce: Announce
+
+    def verdict(self, observe: Callable[[Progress], None]) -> Verdict:
+        """What is found of it. Raises `CannotRun` where it cannot be judged."""
+        own, first = self.question.own, self.request
+        self.announce(f"trying how {own.form} is called")
+        kernel = self.fitted()
+        attempts = Attempts(self, kernel)
+        rows, changed = attempts.made()
+        found = Verdict(
+            question=self.question,
+            dtype=first.dtype,
+            device=first.device,
+            kernel=kernel,
+            rows=rows,
+            changed=changed,
+            more_time=self.more_time(attempts.needed_s),
+        )
+        if not found.passes("right"):
+            return replace(found, unraced="what is not right has no speed")
+        lengths = self.compared_lengths(kernel, rows)
+        if not lengths:
+            return replace(found, unraced="no length of the race could be compared")
+        return self.with_race(replace(found, raced=lengths), kernel, observe)
+
+    def more_time(self, needed_s: float) -> str:
+        """The option for a budget in which attempts that need so long, and a race, have time."""
+        budget_s = self.request.budget_s
+        if budget_s is None:
+            return ""
+        least_s = max(budget_s, needed_s / PANEL / 2)
+        return longer("--budget", 30 * math.ceil(least_s / 30))
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left for this function."""
+        return max(0.0, self.end_s - time.monotonic())
+
+    def fitted(self) -> Kernel:
+        """How the function is called. Raises `CannotRun`."""
+        own, first = self.question.own, self.request
+        limit_s = min(LIMIT_S, self.left_s)
+        question = Fit(
+            mechanism=own.name,
+            form=str(own.form),
+            options=dict(own.options),
+            dtype=first.dtype,
+            device=first.device,
+            width=first.width,
+            heads=first.heads,
+            lengths=tuple((length, self.batch(length)) for length in first.lengths),
+            causal=self.options.get("causal"),
+            chosen=self.chosen,
+        )
+        with self.process() as process:
+            answer = process.ask(question, limit_s)
+        if not isinstance(answer, Failure):
+            return answer.kernel
+        if answer.is_timeout:
+            raise CannotRun(f"{own} cannot be judged: it gave no answer within {limit_s:.0f} s")
+        raise CannotRun(f"{own} cannot be judged: {answer.reason}")
+
+    def process(self) -> Process:
+        """A fresh process, which runs code of the function."""
+        limit_bytes = self.request.settings.memory_limit_bytes
+        return self.server.process(module=JUDGING, limit_bytes=limit_bytes)
+
+    def batch(self, length: int) -> int:
+        """The sequences of a batch in the race."""
+        return self.request.batch or max(1, (self.request.tokens or length) // length)
+
+    def compared_lengths(self, kernel: Kernel, rows: tuple[Row, ...]) -> tuple[int, ...]:
+        """Lengths of the race at which the output was compared in the mode that is raced."""
+        causal = kernel.modes[0]
+        return tuple(
+            row.attempt.tokens
+            for row in rows
+            if row.attempt.raced and row.tried and row.attempt.causal == causal
+        )
+
+    def with_race(
+        self, found: Verdict, kernel: Kernel, observe: Callable[[Progress], None]
+    ) -> Verdict:
+        """The verdict with a race at the lengths that are to be `raced`."""
+        own, mechanism = self.question.own, self.question.mechanism
+        raced = replace(own, options=tuple(sorted(kernel.options.items())))
+        causal = kernel.modes[0]
+        graded = graded_lengths(found.rows, causal)
+        asked = {
+            **self.options,
+            "models": (str(raced), str(mechanism)),
+            "causal": causal,
+            "lengths": found.raced,
+            "width": (kernel.width,),
+            "heads": (kernel.heads,),
+        }
+        if not trains(found.rows):
+            asked["mode"] = ("inference",)
+        if self.request.budget_s is not None:
+            asked["budget"] = self.left_s
+        race_request = request(asked)
+        self.announce(f"racing {own.form}")
+        with TemporaryFolder() as folder:
+            whole = plan(race_request, self.server)
+            planned = replace(whole, cases=comparable(whole.cases, graded))
+            if not planned.cases:
+                return replace(found, raced=(), unraced="its gradients were compared nowhere")
+            with measuring.measure(
+                race_request, planned, self.server, folder, observe=observe
+            ) as journal:
+                sweep = journal.held()
+        (baseline,) = {p.case.series for p in sweep.plan if p.case.mechanism == mechanism.name}
+        race = analyse(sweep, baseline)
+        mine = race.cases[race.cases["mechanism"] == own.name]
+        reasons = dict.fromkeys(reason for reason in mine["suspect"] if reason)
+        timed = sorted({p.case.workload.seq_len for p in sweep.plan} & timed_lengths(sweep))
+        unraced = "" if timed else f"the budget ended before it was raced; {found.more_time}"
+        return replace(
+            found,
+            race=race if timed else None,
+            unraced=unraced,
+            raced_as=causal,
+            raced=tuple(timed),
+            suspect="; ".join(reasons),
+            failed="; ".join(failures(mine)),
+            untrained=tuple(
+                sorted({one.case.workload.seq_len for one in {*whole.cases} - {*planned.cases}})
+            ),
+        )
+
+
+def graded_lengths(rows: tuple[Row, ...], causal: bool) -> frozenset[int]:
+    """Lengths of the race at which gradients were compared, in the mode that is raced."""
+    return frozenset(
+        row.attempt.tokens
+        for row in rows
+        if row.attempt.raced
+        and row.attempt.causal == causal
+        and any(name.startswith("d") for name in row.errors)
+    )
+
+
+def comparable(cases: tuple[Planned, ...], graded: frozenset[int]) -> tuple[Planned, ...]:
+    """The cases of what was compared: training only at lengths whose gradients are `graded`."""
+    return tuple(
+        one for one in cases if one.case.workload.seq_len in graded or not one.case.workload.trains
+    )
+
+
+def failures(cases: Any) -> dict[str, None]:
+    """How cases of a race failed that ran with the same inputs before, each reason once."""
+    ended = cases[cases["outcome"].isin([Outcome.FAILED, Outcome.CRASHED])]
+    rows = zip(ended["seq_len"], ended["mode"], ended["reason"], strict=True)
+    return dict.fromkeys(
+        f"{mode} at N = {int(n):,}: {reason}"
+        for n, mode, reason in rows
+        if COMPARED not in reason  # the attempts compare that with float64, token by token
+    )
+
+
+def timed_lengths(sweep: Any) -> set[int]:
+    """Lengths at which anything was timed."""
+    lengths = {planned.case.key: planned.case.workload.seq_len for planned in sweep.plan}
+    return {lengths[run.case] for run in sweep.runs if run.elapsed_s}
+
+
+def trains(rows: tuple[Row, ...]) -> bool:
+    """Whether a function has a backward pass, by the errors that were found."""
+    return any(name.startswith("d") for row in rows for name in row.errors)
+
+
+@dataclass
+class Attempts:
+    """The attempts of one function, one after the other, within their share of its budget."""
+
+    judging: Judging
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        left_s = self.judging.left_s
+        self.end_s = time.monotonic() + (LIMIT_S if math.isinf(left_s) else PANEL * left_s)
+        self.rows = list[Row]()
+        self.longest_s = 0.0
+        self.raced_s = 0.0  # of the last attempt at a length of the race
+        self.raced_work = 0
+        self.hangs = 0
+        self.changed = ""
+        self.expected_s = 0.0  # of the attempt that is being made, where known
+        self.begun = time.monotonic()
+        self.needed_s = 0.0  # by what was not made in time too
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left for attempts."""
+        return max(0.0, self.end_s - time.monotonic())
+
+    def made(self) -> tuple[tuple[Row, ...], str]:
+        """What is found of each, and what the function changed in torch."""
+        todo = list(self.kernel.attempts)
+        while todo:
+            with self.judging.process() as process:
+                while todo and self.attempt(process, todo.pop(0)):
+                    pass
+        self.needed_s += time.monotonic() - self.begun
+        return tuple(self.rows), self.changed
+
+    def attempt(self, process: Process, attempt: Attempt) -> bool:
+        """Make one attempt; returns whether the process can make another."""
+        attempt, reason = self.affordable(attempt)
+        if reason:
+            self.rows.append(without(attempt, Finding.UNTRIED, reason))
+            if attempt.raced or not beyond(attempt):
+                self.needed_s += max(self.expected_s, self.longest_s)
+            return True
+        self.judging.announce(
+            f"trying {self.judging.question.own.form} {attempt.inputs}, N = {attempt.tokens:,}"
+        )
+        limit_s = min(self.left_s, max(AT_LEAST_S, OVERTIME * self.longest_s))
+        answer = self.asked(process, attempt, limit_s)
+        if isinstance(answer, Failure):
+            self.learn(self.unanswered(attempt, answer, limit_s))
+            return False
+        row = answer.row
+        if row is None:
+            return True
+        self.changed = answer.changed or self.changed
+        if row.finding is Finding.UNTRIED and attempt.gradients:  # memory ran out
+            return self.attempt(process, replace(attempt, gradients=False))
+        self.learn(row)
+        return True
+
+    def asked(self, process: Process, attempt: Attempt, limit_s: float) -> Attempted | Failure:
+        """The answer of a process about an attempt."""
+        own, first = self.judging.question.own, self.judging.request
+        options: dict[str, Option] = {**dict(own.options), **self.kernel.options}
+        question = MakeAttempt(
+            mechanism=own.name,
+            form=str(own.form),
+            options=options,
+            device=first.device,
+            attempt=attempt,
+            left_s=limit_s / 4,
+        )
+        try:
+            return process.ask(question, limit_s)
+        except OverBudget:
+            return Failure(outcome=Outcome.TIMEOUT)
+
+    def learn(self, row: Row) -> None:
+        """Keep a row, and what it took."""
+        self.rows.append(row)
+        if row.tried:
+            self.longest_s = max(self.longest_s, row.took_s)
+        if beyond(row.attempt) or row.attempt.inputs == "as usual":
+            self.raced_s, self.raced_work = row.took_s, work(row.attempt)
+
+    def affordable(self, attempt: Attempt) -> tuple[Attempt, str]:
+        """The attempt, perhaps without gradients, and why it is not made, or nothing."""
+        self.expected_s = 0.0
+        if self.hangs >= HANGS:
+            return attempt, "it hung before"
+        left_s = self.left_s
+        known = beyond(attempt) and self.raced_work
+        if known:
+            self.expected_s = self.raced_s * work(attempt) / self.raced_work
+        if left_s <= 0:
+            return attempt, "the budget ended"
+        if not known:
+            return attempt, ""
+        share_s = left_s / 2
+        if attempt.gradients and self.expected_s * GRADIENTS > share_s:
+            attempt = replace(attempt, gradients=False)
+        most_s = left_s if attempt.raced else min(LONG_S, share_s)
+        if not attempt.gradients:
+            self.expected_s /= 2
+        if self.expected_s > most_s:
+            return attempt, f"it would take about {self.expected_s:.0f} s"
+        return attempt, ""
+
+    def unanswered(self, attempt: Attempt, failure: Failure, limit_s: float) -> Row:
+        """The row of an attempt whose process gave no answer, or ended."""
+        if failure.is_timeout:
+            self.hangs += 1
+            if limit_s < max(AT_LEAST_S, TOO_LONG * self.expected_s):
+                self.needed_s += AT_LEAST_S if attempt.raced or not beyond(attempt) else 0.0
+                return without(attempt, Finding.UNTRIED, f"no answer after {limit_s:.0f} s")
+            return without(attempt, Finding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
+        if failure.is_out_of_memory:
+            return without(attempt, Finding.UNTRIED, failure.reason)
+        return without(attempt, Finding.FAILED, failure.reason)
+
+
+def work(attempt: Attempt) -> int:
+    """Steps of a kernel that compares all pairs of tokens, of an attempt."""
+    return attempt.batch * attempt.tokens**2 * attempt.width
+
+
+def without(attempt: Attempt, finding: Finding, reason: str) -> Row:
+    """A row that compared nothing."""
+    return Row(attempt=attempt, finding=finding, errors={}, ours={}, allowed={}, reason=reason)

@@ -1,0 +1,211 @@
+"""Which registered mechanism computes each kind of layer of a configuration, at its true sizes."""
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from attnbench.commands.model import orders
+from attnbench.commands.model.configuration import Fields, fields
+from attnbench.commands.model.configured_layers import (
+    KEYS_ARE_VALUES,
+    MAMBA_1,
+    head_counts,
+    layers,
+    state_shape,
+)
+from attnbench.commands.model.context import CachePart, Layer
+from attnbench.commands.model.orders import FULL, SLIDING
+from attnbench.records import Option, Selection
+
+Options = dict[str, Option]
+
+GATED = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")  # whose attention always has a gate
+SINKS = ("gpt_oss",)
+NOT_HERE = MappingProxyType(
+    {
+        orders.CHUNKED: "no mechanism here reads causal chunks of keys",
+        orders.SPARSE: "no mechanism here reads gated pools",
+        orders.HEAVY: "no mechanism here reads gated pools",
+        orders.CONV: "no mechanism here is a convolution alone",
+    }
+)
+
+
+class Kind(NamedTuple):
+    """The layers of one kind: in words, their number, and what each keeps of the context.
+
+    `mechanism` computes one of them, as `--models` has it; without one, `reason` says why, or is
+    empty for layers without attention.
+    """
+
+    words: str
+    layers: int
+    parts: tuple[CachePart, ...]
+    mechanism: str
+    reason: str
+
+
+class Measurable(NamedTuple):
+    """The kinds of layers of a model, its width, and heads that divide the width."""
+
+    width: int
+    heads: int
+    kinds: tuple[Kind, ...]
+
+
+class CannotExpress(Exception):
+    """No mechanism here computes a kind of layer at its sizes; the message says why."""
+
+
+def measurable(path: Path) -> Measurable:
+    """What of the model of a file such as `config.json` can be measured. Raises `UsageError`."""
+    config = fields(path)
+    width = config.size("hidden_size")
+    heads = config.size("num_attention_heads", usual=1)
+    heads = heads if width % heads == 0 else 1
+    found: dict[str, Kind] = {}
+    for name, layer in layers(config):
+        earlier = found.get(layer.kind)
+        if earlier is None:
+            mechanism, reason = "", ""
+            try:
+                mechanism = _mechanism(config, name, layer, width, heads)
+            except CannotExpress as error:
+                reason = str(error)
+            earlier = Kind(layer.kind, 0, layer.parts, mechanism, reason)
+        found[layer.kind] = earlier._replace(layers=earlier.layers + 1)
+    return Measurable(width, heads, tuple(found.values()))
+
+
+def _mechanism(config: Fields, kind: str, layer: Layer, width: int, heads: int) -> str:
+    """The mechanism of a kind of layer; empty without attention. Raises `CannotExpress`."""
+    if kind in (orders.MOE, orders.MLP):
+        return ""
+    if kind in NOT_HERE:
+        raise CannotExpress(NOT_HERE[kind])
+    if not layer.parts:
+        raise CannotExpress("it reads what an earlier layer keeps")
+    if "index of an earlier layer" in layer.kind:
+        raise CannotExpress("no mechanism here reads by the index of an earlier layer")
+    name, options = (_linear if kind == orders.LINEAR else _attention)(config, kind)
+    sizes = options.get("heads"), options.get("head_width")
+    if sizes == (heads, width // heads) and name not in OTHER_HEADS:
+        options = {key: value for key, value in options.items() if key not in HEADS}
+    # by identity, since a size of 0 equals False
+    known = {
+        key: value for key, value in options.items() if value is not None and value is not False
+    }
+    return str(Selection(name=name, options=tuple(sorted(known.items()))))
+
+
+HEADS = ("heads", "head_width")
+OTHER_HEADS = ("mamba2",)  # whose heads, unless they are given, are not those of the workload
+
+
+def _attention(config: Fields, kind: str) -> tuple[str, Options]:
+    bias = config.values.get("attention_bias") is True
+    if kind == orders.INDEXED:
+        return "indexed", _indexed(config) | {"bias": bias}
+    if config.has("kv_lora_rank"):
+        if kind == SLIDING:
+            raise CannotExpress("no mechanism here reads a window of latents")
+        return "latent", _latent(config) | {"bias": bias}
+    full_ones = kind != SLIDING and config.values.get("attention_k_eq_v")
+    if full_ones or config.type in KEYS_ARE_VALUES:
+        raise CannotExpress("no mechanism here has keys that are its values")
+    kv_heads, width = head_counts(config, kind)
+    options: Options = {
+        "heads": config.size("num_attention_heads"),
+        "head_width": width,
+        "kv_heads": kv_heads,
+        "bias": bias,
+        "sink_logit": config.type in SINKS,
+    }
+    gated = config.type in GATED or config.values.get("attn_output_gate") is True
+    if kind == FULL:
+        return "grouped_query", options | {"gate": gated}
+    if gated:
+        raise CannotExpress("windows with a gate are not measured here")
+    return "sliding_window", options | {"window": config.size("sliding_window")}
+
+
+def _latent(config: Fields) -> Options:
+    width = config.size("qk_nope_head_dim")
+    if (values := config.size("v_head_dim")) != width:
+        raise CannotExpress(
+            f"heads of values are {values} wide, of keys {width}; latent has one width"
+        )
+    return {
+        "heads": config.size("num_attention_heads"),
+        "head_width": width,
+        "kv_rank": config.size("kv_lora_rank"),
+        "query_rank": config.size("q_lora_rank") if config.has("q_lora_rank") else None,
+        "rope": config.size("qk_rope_head_dim", least=0),
+    }
+
+
+def _indexed(config: Fields) -> Options:
+    """Single tokens of latents by the index of DeepSeek-V3.2."""
+    read = _latent(config) if config.has("kv_lora_rank") else {}
+    rope = read.pop("rope", None)
+    if rope is None or 2 * rope != read["head_width"]:
+        raise CannotExpress("indexed reads latents whose keys have half as many rotated numbers")
+    return read | {
+        "block": 1,
+        "budget": config.size("index_topk"),
+        "index_heads": config.size("index_n_heads"),
+        "index_width": config.size("index_head_dim"),
+    }
+
+
+def _linear(config: Fields, kind: str) -> tuple[str, Options]:
+    """A recurrence by what its fields say of it, as `layers.state_shape` reads them."""
+    (heads, *widths), _ = state_shape(config)
+    if config.has("linear_num_value_heads"):
+        keys, values = config.size("linear_num_key_heads"), heads
+        key_width, value_width = widths
+        if values % keys:
+            raise CannotExpress(f"{values} heads of values cannot share {keys} of keys equally")
+        expand, rest = divmod(values * value_width, keys * key_width)
+        if rest:
+            raise CannotExpress("its values are no whole multiple as wide as its keys")
+        return "gated_delta_net", {
+            "heads": keys,
+            "head_width": key_width,
+            "value_heads": values,
+            "expand": expand,
+            "conv": config.size("linear_conv_kernel_dim"),
+        }
+    if config.has("linear_num_heads"):
+        conv = config.size("linear_conv_kernel_dim", "linear_short_conv_kernel_size")
+        return "kimi_delta", {"heads": heads, "head_width": widths[0], "conv": conv}
+    if config.type.startswith("minimax"):
+        return "lightning", {"heads": heads, "head_width": widths[0]}
+    if config.type in MAMBA_1:
+        raise CannotExpress("no mechanism here is a Mamba-1")
+    return "mamba2", _mamba2(config, heads, widths[0])
+
+
+def _mamba2(config: Fields, channels: int, state: int) -> Options:
+    """The options of a Mamba-2 whose state has so many channels and, for each, `state` numbers."""
+    heads = config.size("mamba_num_heads", "mamba_n_heads", "num_heads")
+    groups = config.size("mamba_n_groups", "n_groups")
+    if channels % heads:
+        raise CannotExpress(f"{channels:,} channels are no whole multiple of its {heads:,} heads")
+    if heads % groups:
+        raise CannotExpress(f"its {heads:,} heads are no whole multiple of its {groups:,} groups")
+    width = channels // heads
+    names = ("mamba_head_dim", "mamba_d_head", *(("head_dim",) if config.type == "mamba2" else ()))
+    # granitemoehybrid writes "auto" for the width that follows
+    written = [name for name in names if config.has(name) and config.values[name] != "auto"]
+    if written and config.size(*written) != width:
+        raise CannotExpress(
+            f"{heads:,} heads of {config.size(*written):,} are not its {channels:,} channels"
+        )
+    return {
+        "heads": heads,
+        "head_width": width,
+        "state": state,
+        "groups": groups,
+        "conv": config.size("mamba_d_conv", "conv_kernel"),
+    }

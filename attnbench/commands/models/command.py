@@ -1,0 +1,179 @@
+"""`attnbench models`: the registered mechanisms, and which of them run here."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import typer
+
+from attnbench.commands import console, options
+from attnbench.commands.options import argument, switch
+from attnbench.commands.stopping import stoppable
+from attnbench.devices.finding import AUTO, choose
+from attnbench.errors import UsageError
+from attnbench.mechanisms.catalogue.presets import expand
+from attnbench.records import units
+from attnbench.records.selection import layers
+from attnbench.report.grid import Table, words
+from attnbench.running.request.completion import mechanism_or_group
+
+CLASSES: Mapping[str, str] = MappingProxyType({
+    "full": "every token sees every other",
+    "FP": "fixed patterns",
+    "LP": "learned patterns",
+    "M": "memory",
+    "LR": "low rank",
+    "KR": "kernel",
+    "RC": "recurrence",
+    "SH": "shared or compressed keys",
+    "ST": "a state of fixed size",
+    "MX": "fixed mixing of tokens",
+})  # fmt: skip
+OF_SURVEY = ("FP", "LP", "M", "LR", "KR", "RC")
+FORMS = "Forms compute the same function in different ways; eager is as the paper writes it."
+
+
+def models(
+    pattern: Annotated[
+        str,
+        argument(
+            "NAME",
+            "A name, a pattern such as synth*, a group such as @modern, or a file of yours.",
+            mechanism_or_group,
+        ),
+    ] = "*",
+    verify: bool = switch("--verify", "Check outputs, gradients, masks and counts on small sizes."),
+    stress: bool = switch("--stress", "With --verify: errors on inputs that break kernels, too."),
+    json_: bool = options.as_json(),
+) -> None:
+    """List mechanisms with class, complexity and forms, or show one in full."""
+    console.begin("reading mechanisms")
+    from attnbench.running import plan as reading
+    from attnbench.running.session import reading_server
+
+    matches = named(pattern)
+    if stress and not verify:
+        raise UsageError("--stress has no effect without --verify")
+    if verify and any(map(layers, matches)):
+        raise UsageError("--verify checks mechanisms; name the layers of a stack one by one")
+    chosen = choose(AUTO)
+
+    with stoppable(lambda: "nothing was kept"), reading_server() as server:
+        rows = reading.describe(matches, chosen.name, server)
+        if verify:
+            show_checks({name: reading.verify(name, server, stress) for name in matches}, json_)
+            return
+    if json_:
+        console.data(rows if len(rows) > 1 else rows[0])
+    elif len(rows) == 1:
+        show_one(rows[0])
+    else:
+        show_all(rows)
+
+
+def named(pattern: str) -> list[str]:
+    """The mechanisms that a name, pattern, group or file means. Raises `UsageError`."""
+    return list(dict.fromkeys(chosen.name for chosen in expand(pattern)))
+
+
+def show_checks(checked: dict[str, list[dict[str, str]]], as_json: bool) -> None:
+    """Print one row for each check of each mechanism; exit with 1 if any failed."""
+    rows = []
+    for name, results in checked.items():
+        for check in dict.fromkeys(result["check"] for result in results):
+            trials = [result for result in results if result["check"] == check]
+            found = [trial["result"] for trial in trials]
+            outcome = next(
+                (word for word in ("failed", "noted", "passed") if word in found), "skipped"
+            )
+            first = trials[found.index(outcome)]
+            reason = f"{first['trial']}: {first['reason']}" if first["reason"] else ""
+            rows.append((name, check, outcome, f"{found.count(outcome)} of {len(trials)}", reason))
+    failures = sum(row[2] == "failed" for row in rows)
+    if as_json:
+        console.data(checked)
+    else:
+        columns = ("mechanism", "check", "result", "trials", "reason")
+        skipped = sum(row[2] == "skipped" for row in rows)
+        note = f"{failures} of {len(rows)} checks failed, {skipped} had nothing to check."
+        if any(row[2] == "noted" for row in rows):
+            note += " Noted is what a module of one's own need not do, and does not."
+        show_words("Contract", columns, rows, note)
+    if failures:
+        raise typer.Exit(1)
+
+
+def show_words(
+    title: str, columns: tuple[str, ...], rows: Sequence[Sequence[str]], note: str
+) -> None:
+    """Print a table of text."""
+    cells = tuple(tuple(map(words, row)) for row in rows)
+    console.show(Table(name=title.lower(), title=title, columns=columns, rows=cells, note=note))
+
+
+def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print one line for each mechanism, with the first of its forms."""
+    lines = [[row[key] for key in ("name", "complexity", "causal", "class")] for row in rows]
+    columns = ("mechanism", "complexity", "causal", "class", "forms")
+    for line, row in zip(lines, rows, strict=True):
+        running = " ".join(form for form, says in row["forms"].items() if says == "runs")
+        line.append(shorten(running, 30, placeholder=" …"))
+    note = "`attnbench models NAME` shows the rest, and why a form does not run here."
+    survey = [f"{code} {CLASSES[code]}" for code in OF_SURVEY]
+    others = [f"{code} {CLASSES[code]}" for code in CLASSES if code not in OF_SURVEY]
+    classes = f"Classes of the survey: {', '.join(survey)}; others: {', '.join(others)}."
+    show_words("Mechanisms", columns, lines, f"{note} {FORMS} {classes}")
+
+
+def class_in_words(family: str) -> str:
+    """`FP+M (fixed patterns, memory)` of the class `FP+M`."""
+    return f"{family} ({', '.join(CLASSES[code] for code in family.split('+'))})"
+
+
+def show_one(row: Mapping[str, Any]) -> None:
+    """Print equations, paper, parameters, forms, and options with their defaults."""
+    shown = console.out().print
+    # a terminal folds wide lines itself
+    shown((row["equations"] or row["name"]).rstrip(), soft_wrap=True)
+    paper = row["paper"]
+    cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
+    heading = "Paper" if row["declared"] or paper["authors"] else "Module"  # of a user, without one
+    shown(f"\n{heading:10} {', '.join(dict.fromkeys(filter(None, cited)))}")
+    if row["declared"]:
+        family = class_in_words(row["class"])
+        shown(f"Class      {family}; {row['complexity']}; causal: {row['causal']}")
+    else:
+        shown(f"Costs      unknown until it is measured; causal: {row['causal']}")
+    legend = []
+    for symbol, (meaning, *names) in row["symbols"].items():
+        set_by = ", ".join(f"{name}={row['options'][name]}" for name in names)
+        legend.append(f"{symbol}: {meaning} ({set_by})" if set_by else f"{symbol}: {meaning}")
+    if legend:
+        shown(f"Symbols    {'; '.join(legend)}")
+    steps = [form for form, says in row["decode"].items() if says == "runs"]
+    reasons = dict.fromkeys(row["decode"].values())
+    shown(f"Decoding   {', '.join(steps) or f'not possible: {next(iter(reasons))}'}")
+    if row["declared"]:
+        shown(f"Parameters {row['parameters']:,} at D = 256, H = 16, N = 1,024")
+    shown("Forms")
+    width = max(map(len, row["forms"]))
+    for form, says in row["forms"].items():
+        parts = [says]
+        if form == row["default"]:
+            parts.append("the default here")
+        if (known := row["packages"].get(form)) and known["version"]:
+            parts.append(f"{known['package']} {known['version']}")
+            parts += [f"departs from the equations: {known['departs']}"] if known["departs"] else []
+        if row["declared"] and (flops := row["flops"].get(form)):
+            work = " + ".join(units.flops(flops[part]) for part in ("projections", "core"))
+            parts.append(f"{work} (projections + core), one sequence of 1,024")
+        shown(f"  {form:{width}}  {'; '.join(parts)}")
+    if not row["options"]:
+        shown("Options    none")
+        return
+    shown("Options")
+    for name, default in row["options"].items():
+        shown(f"  {name} = {default}")
+    if row["options_mean"]:
+        shown(f"  {row['options_mean']}")

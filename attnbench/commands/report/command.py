@@ -1,0 +1,39 @@
+"""`attnbench report`: draws the figures and tables of a stored sweep again."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from attnbench.commands import options
+from attnbench.commands.options import argument, option
+from attnbench.commands.publishing import publish
+from attnbench.errors import UsageError
+from attnbench.running.request import axes, completion
+
+if TYPE_CHECKING:
+    pass
+
+ALWAYS = frozenset({"csv", "latex", "tex", "markdown", "md", "html", "json"})
+
+
+def report(
+    sweep: Annotated[Path, argument("SWEEP", "Folder of the sweep.")],
+    formats: str = option(
+        "FORMATS",
+        "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.",
+        default="png",
+        complete=completion.lists((*axes.FORMATS, *axes.EXPORTS)),
+    ),
+    json_: bool = options.as_json(),
+    against: str | None = option(
+        "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
+    ),
+    out: Path | None = option("FOLDER", "Folder for the report.  [default: the sweep's]"),
+) -> None:
+    """Redraw the figures and tables of a stored sweep."""
+    if always := ALWAYS & {*axes.listed(formats)}:
+        others = ", ".join((*axes.FORMATS, *axes.EXPORTS))
+        raise UsageError(
+            f"--formats {formats!r}: {min(always)} is always written; further ones are {others}"
+        )
+    chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))
+    publish(sweep, None, chosen, json_, against, out)

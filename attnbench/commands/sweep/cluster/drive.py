@@ -1,0 +1,79 @@
+"""Drives every shard to its end: submits jobs, watches them, and resubmits lost ones."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.commands.sweep.cluster.engine import Engine, JobState
+from attnbench.commands.sweep.cluster.folder import Job
+from attnbench.errors import CannotRun
+from attnbench.records.units import many
+from attnbench.running.process import last_line, tail
+
+MOST_TRIES = 3
+PAUSE_S = 5.0  # between looks at the queue
+OUTAGE_S = 900.0  # an engine that does not answer may be restarting
+SILENT = "it printed nothing; do all nodes see the folder?"
+ACTIVE = (JobState.WAITING, JobState.RUNNING)
+
+
+def drive(
+    folder: Path,
+    engine: Engine,
+    observe: Callable[[str], None] = lambda progress: None,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[int, str]:
+    """Wait until every shard is measured or given up; returns why those were that are.
+
+    `observe` is told whenever a shard has begun or ended. The wait may be interrupted, and
+    another one of the same folder continues: the stored state says which jobs still run, and the
+    journals what was measured. Raises `CannotRun`.
+    """
+    fleet = fleets.read(folder)
+    before = engine.states([job.id for job in fleet.jobs.values()]) if fleet.jobs else {}
+    jobs = {number: job for number, job in fleet.jobs.items() if before[job.id] in ACTIVE}
+    failed: dict[int, str] = {}
+
+    def poll() -> list[JobState]:
+        # first: a job that ends in between has written its journal
+        seen = engine.states([job.id for job in jobs.values()]) if jobs else {}
+        tries, states = dict[int, int](), list[JobState]()  # of what is unfinished
+        for number in range(1, fleet.shards + 1):
+            if number in failed or fleets.is_measured(folder, number):
+                continue
+            job = jobs.get(number)
+            state = seen[job.id] if job else JobState.UNSTARTED
+            if state is JobState.CANCELLED:
+                failed[number] = "was cancelled"
+            elif state is JobState.ENDED and job and job.tries >= MOST_TRIES:
+                line = last_line(tail(fleets.log(folder, number)))
+                said = f"its last line: {line}" if line else SILENT
+                failed[number] = f"was given up after it was lost {MOST_TRIES} times; {said}"
+            else:
+                states.append(state)
+                if state not in ACTIVE:
+                    tries[number] = (job.tries if job else 1) + (state is JobState.ENDED)
+        for number, id_ in engine.submit(folder, sorted(tries)) if tries else ():
+            jobs[number] = Job(id=id_, tries=tries[number])
+            fleets.write(folder, replace(fleet, jobs={**fleet.jobs, **jobs}))
+        return states
+
+    silent_s, said, states = OUTAGE_S, "", [JobState.WAITING]  # at first it must answer
+    while states:
+        try:
+            states, silent_s = poll(), 0.0
+        except CannotRun:
+            silent_s += PAUSE_S
+            if silent_s > OUTAGE_S:
+                raise
+        running, ended = states.count(JobState.RUNNING), fleet.shards - len(states)
+        waiting = len(states) - running
+        progress = f"{many(running, 'shard')} running, {waiting} waiting, {ended} ended"
+        if progress != said:
+            observe(progress)
+            said = progress
+        if states:
+            pause(PAUSE_S)
+    return failed

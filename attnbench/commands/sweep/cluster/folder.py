@@ -1,0 +1,154 @@
+"""The folder of a sweep that a cluster measures.
+
+    fleet.json     how the sweep is divided, and the last job of each shard
+    job.sh         what a node runs for a shard
+    machine.json   the kind of machine, which the first shard decides
+    logs/          the output of each shard
+    shard-1/ …     the journals
+    sweep.jsonl    all of them merged
+
+Measurements are in the journals alone: a shard is done when its journal says so, and a later
+attempt continues the same journal.
+"""
+
+import os
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from attnbench.errors import DifferentSweep, StoreError, SweepBusy
+from attnbench.records import EngineKind, Environment, Many, Sweep
+from attnbench.records.storage import journal, output
+from attnbench.records.storage.locked import LockedFile
+from attnbench.records.storage.resuming import differences, machine
+
+FILE, MACHINE, SCRIPT, LOGS = "fleet.json", "machine.json", "job.sh", "logs"
+LOCK = "fleet.lock"
+
+JOB = """\
+#!/bin/sh
+# One shard of a sweep: sh job.sh NUMBER, or a task of a Slurm array.
+number=${{1:-$SLURM_ARRAY_TASK_ID}}
+out={out}
+cd {cwd} || exit 2
+if ! [ -e "$out/fleet.json" ]; then
+    echo "attnbench: there is no $out on $(hostname): choose a folder that all nodes share" >&2
+    exit 2
+fi
+how=--out
+if [ -s "$out/shard-$number/sweep.jsonl" ]; then how=--resume; fi
+exec {command} --shard "$number/{shards}" "$how" "$out/shard-$number"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The last attempt at a shard: its id in the engine, and which one it is."""
+
+    id: str
+    tries: Many = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """A sweep divided into `shards`, and the job of each by its number."""
+
+    engine: EngineKind
+    shards: Many
+    jobs: Mapping[int, Job] = field(default_factory=dict)
+
+
+def write(folder: Path, fleet: Fleet) -> None:
+    """Store the state of the fleet. Raises `StoreError`."""
+    output.write(folder / FILE, msgspec.json.encode(fleet), then=" and --resume")
+
+
+def read(folder: Path) -> Fleet:
+    """The stored state. Raises `StoreError` if there is none that can be read."""
+    way_out = "start it without --resume in another folder"
+    with output.explained(f"cannot read the fleet of {str(folder)!r}", way_out):
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=Fleet)
+
+
+def begun(folder: Path) -> bool:
+    """Whether a fleet was started in the folder."""
+    return os.path.exists(folder / FILE)
+
+
+@contextmanager
+def driven(folder: Path) -> Iterator[None]:
+    """Only one process at a time drives a fleet. Raises `SweepBusy`, `StoreError`."""
+    with output.writing(folder, output.ELSEWHERE):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file = LockedFile(folder / LOCK)
+        except BlockingIOError:
+            raise SweepBusy(
+                f"another process drives the shards in {str(folder)!r}; wait for it, or end it"
+            ) from None
+    with closing(file):
+        yield
+
+
+def prepare(folder: Path, fleet: Fleet, command: Sequence[str]) -> None:
+    """Write what the jobs need: folders, state and script. Raises `StoreError`."""
+    with output.writing(folder):
+        (folder / LOGS).mkdir(exist_ok=True)
+    write(folder, fleet)
+    output.write(folder / SCRIPT, script(folder, fleet.shards, command).encode())
+
+
+def script(folder: Path, shards: int, command: Sequence[str]) -> str:
+    """What a node runs: the command for one shard, in this process's working directory."""
+    out, cwd = (shlex.quote(os.path.abspath(path)) for path in (folder, "."))
+    return JOB.format(out=out, cwd=cwd, command=shlex.join(command), shards=shards)
+
+
+def shard_folder(folder: Path, number: int) -> Path:
+    """Where a shard is measured."""
+    return folder / f"shard-{number}"
+
+
+def log(folder: Path, number: int | str) -> Path:
+    """The file of a shard's output; `number` may be a placeholder such as `%a`."""
+    return folder / LOGS / f"shard-{number}.log"
+
+
+def stored(folder: Path, number: int) -> Sweep | None:
+    """What a shard has measured so far; None before its journal can be read."""
+    with suppress(StoreError):
+        return journal.load(shard_folder(folder, number))
+    return None
+
+
+def is_measured(folder: Path, number: int) -> bool:
+    """Whether a shard's journal says that it is done."""
+    sweep = stored(folder, number)
+    return sweep is not None and sweep.finished
+
+
+def claim(folder: Path, here: Environment) -> None:
+    """Let the first shard decide for all. Raises `DifferentSweep` if this one differs from it.
+
+    Shards without a common folder are compared when they are merged.
+    """
+    if not begun(folder):
+        return
+    with output.writing(folder):
+        mine = folder / f".machine-{secrets.token_hex(6)}"
+        mine.write_bytes(msgspec.json.encode(here))
+        with suppress(FileExistsError):
+            os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
+        mine.unlink()
+        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Environment)
+    if found := differences(machine(first), machine(here)):
+        raise DifferentSweep(
+            f"the first shard ran on another kind of machine ({'; '.join(found)}):"
+            " allocate nodes of one kind with one attnbench, and sweep each kind into its own"
+            " folder"
+        )

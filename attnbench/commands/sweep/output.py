@@ -1,0 +1,108 @@
+"""Terminal output of a sweep while it is measured, and what an interrupted one leaves."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from attnbench.analysis.statistics.curves import series_names
+from attnbench.analysis.visits import timed
+from attnbench.commands import console
+from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.records import Block, Environment, Request, Run, Shard
+from attnbench.records.storage.journal import Journal, begun, load
+from attnbench.records.units import many
+from attnbench.report.machine import noise_warnings, timed_by
+from attnbench.report.styles import labels
+from attnbench.report.terminal import ProgressLine
+from attnbench.running import session as measuring
+from attnbench.running import shards as split
+from attnbench.running.plan import Plan
+from attnbench.running.pool import Pool
+
+
+def measure_and_show(
+    request: Request, plan: Plan, pool: Pool, folder: Path, shard: Shard | None, file: bytes
+) -> Journal:
+    """Measure a plan, or a shard of it, and show choices, warnings, first times and progress.
+
+    The journal is returned open, as `api.measuring.measure` returns it. A shard's machine must be
+    one of the kind that its fleet began on. Raises `UsageError` where there is no such shard,
+    `DifferentSweep`, and what `api.measuring.measure` raises.
+
+    request: what is asked of the sweep
+    plan:    its cases with their cards
+    pool:    the processes that measure
+    folder:  where the journal is, or begins; the fleet's is its parent
+    shard:   which part is measured; None: all
+    file:    the options as TOML, kept next to the journal of a whole sweep
+    """
+    cases = split.share(plan.cases, request, shard)
+    share = measuring.Share(shard=shard, cases=cases) if shard else None
+    series = series_names(cases)
+    names = labels(series.values())
+    depths = {series[planned.case.key]: planned.depth for planned in cases}
+    of = " per layer" if max(depths.values(), default=1) > 1 else ""
+    with ProgressLine(console.err()) as line:
+
+        def visited(block: Block, new: Sequence[str], runs: Mapping[str, tuple[Run, ...]]) -> None:
+            stage = f"N = {block.seq_len:,} {block.mode}{of}"
+            line.first_times(timed(block, new, runs, request.batch_tokens, depths), stage, names)
+
+        def claim(here: Environment) -> None:
+            if shard:
+                fleets.claim(folder.parent, here)
+
+        began = time.monotonic()
+        journal = measuring.measure(
+            request,
+            plan,
+            pool,
+            folder,
+            share=share,
+            options_file=file,
+            before=claim,
+            announce=partial(show_choices, request, plan),
+            observe=line.turn,
+            observe_block=visited,
+        )
+    console.err().print(f"finished in {time.monotonic() - began:.0f} s")
+    return journal
+
+
+def show_choices(request: Request, plan: Plan, here: Environment, journal: Journal) -> None:
+    """Print what the program chose by itself, and warnings, before it starts."""
+    from attnbench.analysis.warnings import mixed_causality  # it loads pandas, a dry run does not
+
+    show, clock = console.err().print, request.settings.clock
+    console.warn(journal.sweep.warnings)
+    shard = journal.origin.shard
+    budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
+    if shard is not None:
+        show(f"shard {shard}, attempt {journal.origin.attempt}; the budget is per shard")
+    show(
+        f"{here.device} ({here.processor}), {timed_by(here, clock)}, torch {here.torch};"
+        f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget};"
+        f" into {journal.folder}"
+    )
+    console.warn(mixed_causality(plan.cases))
+    console.warn(noise_warnings(here, clock, request.budget_s))
+
+
+def sizes(request: Request) -> str:
+    """Batch and number types: `8,192 tokens per batch, float32`."""
+    batches = dict.fromkeys(str(each.batch) for each in request.sizes)
+    batch = f"{request.tokens:,} tokens per batch"
+    if request.batch:
+        batch = f"batches of {', '.join(batches)} sequences"
+    return ", ".join((batch, *dict.fromkeys(each.dtype for each in request.sizes)))
+
+
+def interruption_message(folder: Path) -> str:
+    """What an interrupted sweep leaves in its folder, and how to continue."""
+    if not begun(folder):
+        return "nothing was measured"
+    sweep = load(folder)
+    if sweep.finished:
+        return f"what was measured is kept; attnbench report '{folder}' shows it"
+    return f"what was measured is kept; attnbench sweep --resume '{folder}' continues"

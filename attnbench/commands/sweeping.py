@@ -1,0 +1,144 @@
+"""Sweeps in the terminal, for the verbs that are one: `sweep` and `model`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from attnbench.commands import console
+from attnbench.commands.publishing import publish
+from attnbench.commands.stopping import stoppable
+from attnbench.commands.sweep.asked import Asked, request_of
+from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.devices.finding import AUTO, kinds
+from attnbench.errors import UsageError
+from attnbench.records import EngineKind, Request, Sweep
+from attnbench.records.storage.journal import load
+from attnbench.running.request import axes
+from attnbench.running.request.conflicts import Conflict, refuse
+from attnbench.running.request.requests import FILE, from_toml, to_toml
+
+
+def sweep_with(
+    given: Mapping[str, Any],
+    config: Path | None = None,
+    shard: str | None = None,
+    out: Path | None = None,
+    resume: str | None = None,
+    trace: str | None = None,
+    dry_run: bool = False,
+    show: Callable[[Path, Sweep], None] = publish,
+    plan_as_json: bool = False,
+) -> None:
+    """`sweep` with typed options.
+
+    `show` reports the folder of a sweep that was measured, and what its journal holds; a dry run
+    prints its plan as a table, or as JSON.
+    """
+    if resume and out:
+        raise UsageError("--resume FOLDER is the folder of the sweep: leave out --out")
+    folder = Path(resume or out or f"reports/{datetime.now():%Y%m%d-%H%M%S}")
+    options = {**(from_toml(config) if config else {}), **given}
+    earlier = None
+    if resume and fleets.begun(folder):  # a fleet has no journal: its options come from a file
+        options = {**from_toml(folder / FILE), **options}
+    elif resume:
+        earlier = load(folder)
+    part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
+    asked = Asked(options=options, shard=part, folder=folder, resumes=bool(resume))
+    refuse_useless(asked, trace, dry_run)
+    console.begin("reading mechanisms")
+    carry_out(asked, request_of(asked, earlier), trace, dry_run, show, plan_as_json)
+
+
+def carry_out(
+    asked: Asked,
+    request: Request,
+    trace: str | None,
+    dry_run: bool,
+    show: Callable[[Path, Sweep], None] = publish,
+    plan_as_json: bool = False,
+) -> None:
+    """Measure and report; or only trace a case, or only print the plan."""
+    # these load numpy and psutil, for which neither help nor completion waits
+    from attnbench.commands.sweep import dry_run as planning
+    from attnbench.commands.sweep import output as sweep_output
+    from attnbench.commands.sweep.cluster import command as cluster
+    from attnbench.running.plan import plan
+    from attnbench.running.session import own_server, refuse_begun, refuse_empty
+
+    folder, on = asked.folder, asked.where.on
+    measures = trace is None and not dry_run
+    if measures and not asked.resumes:
+        refuse_begun(folder)
+    fleet = cluster.fleet_of(asked) if on and measures else None
+    engine = cluster.engine_of(asked, request) if fleet else None
+    journal = None
+    # the journal stays open until it is reported, so that nothing else takes its place unnoticed
+    with stoppable(lambda: sweep_output.interruption_message(folder)), ExitStack() as held:
+        with own_server(request.settings.threads, request.settings.seed) as server:
+            planned = plan(request, server)
+            if trace is not None:
+                planning.trace(trace, planned.cases, request, server, folder)
+            elif dry_run:
+                planning.foretell(asked, request, planned.cases, plan_as_json)
+            elif not on:
+                file = to_toml(asked.options)
+                journal = held.enter_context(
+                    sweep_output.measure_and_show(
+                        request, planned, server, folder, asked.shard, file
+                    )
+                )
+        if fleet and engine:
+            cluster.run_fleet(asked, fleet, engine, request, planned.cases)
+        if measures and asked.shard is None:
+            measured = journal.held() if journal else load(folder)
+            refuse_empty(measured, folder)
+            show(folder, measured)
+
+
+def refuse_useless(asked: Asked, trace: str | None, dry_run: bool) -> None:
+    """Raises `UsageError` if options have no effect together."""
+    flags = {"shard": asked.shard, "trace": trace is not None, "dry_run": dry_run}
+    given = {name for name, value in {**asked.options, **flags}.items() if value}
+    refuse(conflicts(asked, dry_run), given)
+
+
+def conflicts(asked: Asked, dry_run: bool) -> Iterator[Conflict]:
+    """Which options that say where and what to measure do not go together."""
+    on = asked.where.on
+    device = asked.options.get("device", AUTO)
+    yield Conflict(
+        given=("shard",),
+        with_=("on",),
+        reason="--shard measures one shard here and --on all on a cluster; give one",
+    )
+    yield Conflict(
+        given=("shards",),
+        with_=("shard",),
+        reason="--shard I/N already has the number of shards; leave out --shards",
+    )
+    yield Conflict(
+        given=("shards",),
+        with_=not (on or dry_run),
+        reason="--shards needs --on or --dry-run; see also --shard",
+    )
+    yield Conflict(
+        given=("slurm",), with_=on is not EngineKind.SLURM, reason="--slurm needs --on slurm"
+    )
+    yield Conflict(
+        given=("trace",),
+        with_=("on", "shard", "dry_run", "cold"),
+        reason="--trace only profiles one case here; leave out --on, --shard, --dry-run and --cold",
+    )
+    yield Conflict(
+        given=("on",),
+        with_=device == AUTO,
+        reason=f"--on needs a --device that the nodes have: {' or '.join(kinds())}",
+    )
+    yield Conflict(
+        given=("on", "shard"),
+        with_=":" in device,
+        reason="the scheduler assigns each shard its device; leave out the number",
+    )

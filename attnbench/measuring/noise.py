@@ -1,0 +1,321 @@
+"""Whether an output responds to its input beside noise that cannot be drawn again.
+
+A mechanism may draw from a generator of its own, or from the system. Then outputs differ for the
+same input, and only means over repeats can be compared. An input and a changed one are passed in
+the order A B B A, so that what drifts from call to call cancels, and the square of the mean change
+is estimated by products of independent repeats: noise adds nothing to it on average.
+
+Each question is decided in stages. A stage has more repeats than the one before, and decides only
+what is sure by then; what none decides is said to be unknown. All stages together decide wrongly,
+where noise is normally distributed, in at most one question of a thousand.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from attnbench.measuring.called import Called
+from attnbench.measuring.inputs import Inputs, elsewhere
+
+SEQUENCES, TOKENS, CHANNELS = 0, -2, -1
+# Pairs of calls of each stage, with how many standard errors are sure: what Student's distribution
+# exceeds in one of 5,000 cases, as there are five stages.
+STAGES: Mapping[int, float] = MappingProxyType({6: 8.37, 16: 4.53, 64: 3.74, 256: 3.59, 1024: 3.56})
+LONGEST_S = 20.0  # that the repeats of a mechanism may take; what is unknown by then stays so
+GROUPS = 8  # a group is a block of an eighth of the places, or every eighth place
+MOST_NUMBERS = 1 << 13  # of an output that are compared
+LEAST = 0.05  # share of its part of the response to all input below which a group does not matter
+SAME = 0.01  # share of the output's variation that other input must explain
+IGNORED = 0.4  # share of the groups
+NAMES = MappingProxyType({SEQUENCES: "sequences", TOKENS: "tokens", CHANNELS: "channels"})
+
+
+class Decision(Enum):
+    """Whether something is above a limit."""
+
+    ABOVE = auto()
+    BELOW = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True)
+class Square:
+    """The square of a mean change, summed over all numbers, with its standard error.
+
+    `sure` is how many of these errors are.
+    """
+
+    point: float
+    error: float
+    sure: float
+
+    def decide(self, above: float, below: float) -> Decision:
+        """Whether it is surely above the first limit, or else surely below the second."""
+        if self.point - self.sure * self.error > above:
+            return Decision.ABOVE
+        if self.point + self.sure * self.error < below:
+            return Decision.BELOW
+        return Decision.UNKNOWN
+
+
+class Patience:
+    """Until when further repeats are made."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.end_s = clock, clock() + LONGEST_S
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no stage begins any more."""
+        return self.clock() > self.end_s
+
+
+class Pairs:
+    """By how much outputs of a changed input differ from those of an input, repeated.
+
+    Of large outputs only the numbers at `picked` places are compared.
+    """
+
+    def __init__(
+        self, called: Called, x: Inputs, other: Inputs, picked: Tensor, patience: Patience
+    ) -> None:
+        self.called, self.x, self.other, self.picked = called, x, other, picked
+        self.patience = patience
+        self.changes: list[Tensor] = []
+
+    def decide(self, question: Callable[["Pairs"], Decision]) -> Decision:
+        """The answer to a question, asked after each stage until it is known."""
+        for count in STAGES:
+            if self.changes and self.patience.has_ended:
+                break
+            self.repeat(count)
+            if (decision := question(self)) is not Decision.UNKNOWN:
+                return decision
+        return Decision.UNKNOWN
+
+    def repeat(self, count: int) -> None:
+        """Have at least so many pairs."""
+        while len(self.changes) < count:
+            first, second = self.x, self.other
+            a, b, b2, a2 = map(self.numbers, (first, second, second, first))
+            self.changes += [b - a, b2 - a2]
+
+    def numbers(self, x: Inputs) -> Tensor:
+        """Some numbers of the output, always the same ones."""
+        return self.called.output(x).flatten()[self.picked].double()
+
+    def changed(self) -> Tensor:
+        """By how much the same numbers of the input differ."""
+        new, old = (each[0].detach().double().flatten() for each in (self.other, self.x))
+        return (new - old)[self.picked]
+
+    def part(self, dim: int, group: Tensor) -> "Pairs":
+        """The same input, and one with a group of places taken from the changed input."""
+        mixed = tuple(map(elsewhere, self.x))
+        with torch.no_grad():
+            for each, new in zip(mixed, self.other, strict=True):
+                if each.shape[dim] == self.x[0].shape[dim]:
+                    each.index_copy_(dim, group, new.index_select(dim, group))
+        return Pairs(self.called, self.x, mixed, self.picked, self.patience)
+
+    def square(self, less: Tensor | None = None) -> Square:
+        """That of the mean change, `less` what else explains of it.
+
+        Its error is that without each pair in turn, and that of products of noise alone, which is
+        what remains where the mean change is nothing.
+        """
+        each = torch.stack(self.changes) - (0.0 if less is None else less)
+        products = each @ each.T
+        count = len(each)
+        own = products.diagonal()
+        whole = float(products.sum() - own.sum())
+        rows = 2 * (products.sum(1) - own)
+        point = whole / (count * (count - 1))
+        without = (whole - rows) / ((count - 1) * (count - 2))
+        spread = float((without - without.mean()).square().sum()) * (count - 1) / count
+        others = float(products.square().sum() - own.square().sum()) / (count * (count - 1))
+        of_noise = 2 * max(0.0, others - point**2) / (count * (count - 1))
+        sure = next(errors for least, errors in STAGES.items() if count <= least)
+        return Square(point, math.sqrt(spread + of_noise), sure)
+
+    @property
+    def varied(self) -> float:
+        """The square of what a single change varies by, summed over all numbers."""
+        each = torch.stack(self.changes)
+        return float(each.var(0).sum())
+
+    def along(self, given: Tensor) -> float:
+        """The multiple of a change of the input which is nearest to that of the output."""
+        mean = torch.stack(self.changes).mean(0)
+        return float((mean @ given) / given.square().sum())
+
+
+@dataclass
+class Signs:
+    """What was seen: signs that make a series suspect, and what could not be told."""
+
+    suspect: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of `of` groups of places, how many do not matter, and of how many that is unknown."""
+
+    silent: int
+    unknown: int
+    of: int
+
+    @property
+    def is_sign(self) -> bool:
+        """Whether so many do not matter that it is suspect."""
+        return self.silent > 0 and self.silent >= IGNORED * self.of
+
+    @property
+    def may_be_sign(self) -> bool:
+        """Whether it would be one if those that are unknown do not matter."""
+        return self.silent + self.unknown > 0 and self.silent + self.unknown >= IGNORED * self.of
+
+
+def signs(called: Called, patience: Patience | None = None) -> Signs:
+    """Signs that no mean output responds to the input, or to most groups of its places."""
+    x, other = called.fresh(), called.fresh()
+    kept = min(1, len(x[0]) - 1)
+    with torch.no_grad():  # one sequence stays, since others are not to be computed from it
+        for new, old in zip(other, x, strict=True):
+            new[:kept] = old[:kept]
+    y = called.output(x)
+    picked = torch.randperm(y.numel())[:MOST_NUMBERS]
+    whole = Pairs(called, x, other, picked, patience or Patience())
+    match whole.decide(responds):
+        case Decision.BELOW:
+            return Signs(["gave the same output for other input, but for random numbers"])
+        case Decision.UNKNOWN:
+            return Signs(unknown=[unknown("its input")])
+    found, not_told = list[str](), list[str]()
+    for dim, name in NAMES.items():
+        counts = [ignored(whole, dim, kept, kind) for kind in (block, stride)]
+        silent = [count for count in counts if count.is_sign]
+        if silent:
+            most = max(silent, key=silent_groups)
+            found.append(
+                f"did not change its output, but for random numbers, when {most.silent} of"
+                f" {most.of} parts of its {name} were replaced"
+            )
+        elif any(count.may_be_sign for count in counts):
+            not_told.append(unknown(f"all of its {name}"))
+    if found or called.is_core or y.shape != x[0].shape:
+        return Signs(found, not_told)
+    count = passed_on(whole)
+    if count.is_sign:
+        found.append(
+            f"passed {count.silent} of {count.of} parts of its tokens on as they were, but for a"
+            " factor and random numbers"
+        )
+    return Signs(found, not_told)
+
+
+def responds(whole: Pairs) -> Decision:
+    """Whether the output responds to other input."""
+    return whole.square().decide(above=0.0, below=SAME * whole.varied)
+
+
+def unknown(what: str) -> str:
+    """That it cannot be told whether the output responds to this."""
+    return f"varies by random numbers, beside which its response to {what} cannot be told"
+
+
+def silent_groups(count: Count) -> int:
+    """How many groups do not matter."""
+    return count.silent
+
+
+def ignored(whole: Pairs, dim: int, kept: int, kind: Callable[[int, int, int], Tensor]) -> Count:
+    """How many groups of places do not matter.
+
+    The first `kept` sequences are equal in both inputs, and not among them.
+    """
+    first = kept if dim == SEQUENCES else 0
+    size = whole.x[0].shape[dim] - first
+    groups = min(GROUPS, size) if dim == SEQUENCES else GROUPS
+    if size < groups or groups < 2:
+        return Count(0, 0, 0)
+
+    def matters(pairs: Pairs, share: float) -> Decision:
+        whole.repeat(len(pairs.changes))
+        least = LEAST * share * whole.square().point
+        return pairs.square().decide(above=least, below=least)
+
+    return counted(
+        whole, dim, [first + kind(size, number, groups) for number in range(groups)], matters
+    )
+
+
+def passed_on(whole: Pairs) -> Count:
+    """How many groups of tokens come out as they went in, but for a factor and random numbers."""
+    size = whole.x[0].shape[TOKENS]
+    if size < GROUPS:
+        return Count(0, 0, 0)
+
+    def is_more(pairs: Pairs, share: float) -> Decision:
+        whole.repeat(len(pairs.changes))
+        own = pairs.changed()
+        a = pairs.along(own)
+        a = 1.0 if abs(a - 1) < LEAST else a
+        rest = whole.square(a * whole.changed())
+        is_seen = rest.decide(above=0.0, below=0.0) is Decision.ABOVE
+        least = LEAST * share * rest.point if is_seen else SAME * whole.varied
+        return pairs.square(a * own).decide(above=least, below=least)
+
+    return counted(
+        whole, TOKENS, [block(size, number, GROUPS) for number in range(GROUPS)], is_more
+    )
+
+
+def counted(
+    whole: Pairs,
+    dim: int,
+    groups: list[Tensor],
+    question: Callable[[Pairs, float], Decision],
+) -> Count:
+    """For how many groups of places the answer to a question is below, and for how many unknown.
+
+    All are asked after each stage, until enough of them answer one way or the other. The question
+    is asked of the pairs of a group, and its share of all places.
+    """
+    of, silent = len(groups), 0
+    size = sum(map(len, groups))
+    pending = [(whole.part(dim, group), len(group) / size) for group in groups]
+    for count in STAGES:
+        left = list[tuple[Pairs, float]]()
+        for number, (pairs, share) in enumerate(pending):
+            others = len(left) + len(pending) - number
+            if not Count(silent, others, of).may_be_sign:
+                return Count(0, 0, of)
+            if pairs.changes and whole.patience.has_ended:
+                return Count(silent, others, of)
+            pairs.repeat(count)
+            decision = question(pairs, share)
+            silent += decision is Decision.BELOW
+            if decision is Decision.UNKNOWN:
+                left.append((pairs, share))
+        pending = left
+        if not pending or Count(silent, 0, of).is_sign:
+            break
+    return Count(silent, len(pending), of)
+
+
+def block(size: int, number: int, groups: int) -> Tensor:
+    """One of some groups of the places, which follow one another."""
+    return torch.arange(number * size // groups, (number + 1) * size // groups)
+
+
+def stride(size: int, number: int, groups: int) -> Tensor:
+    """As many places apart as there are groups, from one on."""
+    return torch.arange(number, size, groups)

@@ -1,0 +1,87 @@
+"""Several journals of one sweep, as its shards wrote them, as one journal.
+
+Lines keep their times, contents and order, one journal after the other. The result does not depend
+on the order in which journals are given, nor on how often. Lines that cannot be read stay behind.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from attnbench.errors import DifferentSweep, StoreError
+from attnbench.records import Part, Run, Sweep, canonical
+from attnbench.records.storage import output, schema
+from attnbench.records.storage.journal import FILE, Contents, load, load_results, read
+from attnbench.records.storage.resuming import asked, differences, machine
+from attnbench.records.storage.schema import Entry
+
+KEPT_APART = (
+    "only shards of one request, measured by one version of attnbench on one kind of machine, are"
+    " one sweep; report both folders"
+)
+
+
+def merge(folders: Sequence[Path], out: Path, *, again: bool = False) -> Sweep:
+    """The sweep that the journals in the folders make, which is written to `out`.
+
+    Its warnings are those of all journals. Raises `DifferentSweep` if they are not of one request,
+    kind of machine and version of attnbench, or hold different runs of the same case and round, and
+    `StoreError` if one cannot be read or written, none has cases, or `out` holds a sweep, unless it
+    is merged `again`.
+    """
+    if os.path.lexists(out / FILE) and not again:
+        raise StoreError(
+            f"{str(out)!r} already holds a sweep; choose another folder with --out, and name"
+            " this one too if it is to be merged"
+        )
+    pieces = {str(folder): read(folder) for folder in folders}
+    if not any(piece.sweep().plan for piece in pieces.values()):
+        load_results(folders[0])  # which says that it has no cases
+    then = f"{output.ELSEWHERE}; the merged journals are intact"
+    output.fill(out, {FILE: joined(pieces, out.name)}, then=then)
+    said = dict.fromkeys(line for piece in pieces.values() for line in piece.sweep().warnings)
+    return replace(load(out), warnings=tuple(said))
+
+
+def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
+    """The journal of all pieces, a sweep of this name. Raises `DifferentSweep`."""
+    places = sorted(pieces, key=lambda place: pieces[place].data)  # by when they began
+    sweeps = {place: pieces[place].sweep() for place in places}
+    _refuse_others(sweeps)
+    ran: dict[tuple[str, Part, int], tuple[str, Run]] = {}
+    for place, sweep in sweeps.items():
+        for run in (run for run in sweep.runs if run.elapsed_s):
+            before, known = ran.setdefault((run.case, run.part, run.round), (place, run))
+            if known != run:
+                raise DifferentSweep(
+                    f"cannot merge {before!r} with {place!r}: each has a different run of a case"
+                    f" ({run.part}, round {run.round + 1}); a shard is measured once: leave one out"
+                )
+    (_, head, _), kept = pieces[places[0]].lines[0], dict[tuple[str, ...], Entry]()
+    for place in places:
+        for _, entry, _ in pieces[place].lines[1:]:
+            kept.setdefault(_key(entry), entry)
+    head = replace(head, data={**head.data, "name": name})
+    return b"".join(map(schema.seal, (head, *kept.values())))
+
+
+def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
+    """Raises `DifferentSweep` unless request, machine and version are the same."""
+    (first, known), *_ = pieces.items()
+    for place, sweep in pieces.items():
+        found = differences(asked(known.request), asked(sweep.request))
+        if known.shards and sweep.shards and known.shards[0].of != sweep.shards[0].of:
+            found.append(f"shards: {known.shards[0].of} there, {sweep.shards[0].of} here")
+        sessions = [machine(session) for session in (*known.sessions, *sweep.sessions)]
+        for session in sessions[1:]:
+            found += differences(sessions[0], session)
+        if found:
+            what = "; ".join(dict.fromkeys(found))
+            raise DifferentSweep(f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}")
+
+
+def _key(entry: Entry) -> tuple[str, ...]:
+    """What identifies the entry: its contents, and unless each journal has it, its time."""
+    at = "" if entry.kind in ("card", "case") else entry.at
+    return entry.kind, at, canonical(entry.data)

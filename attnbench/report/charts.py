@@ -1,0 +1,145 @@
+"""The data of a page's interactive chart: what Vega-Lite draws, and in which styles.
+
+The specification is `web/chart.vl.json`, into which `web/page.js` puts the points that are chosen.
+Every point carries its text, so that a page shows the same digits as the tables.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnbench.analysis.report import Analysis
+from attnbench.analysis.summary import Frame, Row
+from attnbench.records import PASSES, units
+from attnbench.records.metrics import MEMORY, ROWS, STATE, TIME, Unit
+from attnbench.report.cost_tables import batch, per_layer, timed_by
+from attnbench.report.figures import points
+from attnbench.report.grid import clean, quantity
+from attnbench.report.html import WEB
+from attnbench.report.names import compared_with
+from attnbench.report.styles import labels, on_dark, series_styles
+
+# what people compare, in the order of the menu, which has the rest below them
+COMPARED = (
+    *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
+    *(STATE, "flops", "parameters", "over_bound"),
+)
+INTERVALS = "Bars are 95 % confidence intervals."
+
+# the units in which an axis counts, from small to large
+STEPS = MappingProxyType({
+    Unit.SECONDS: tuple(step for step in units.TIMES if step[1] <= 1),  # ticks: powers of ten
+    Unit.BYTES: units.SIZES,
+    Unit.FLOPS: tuple((f"{prefix}FLOP", size) for prefix, size in units.PREFIXES),
+})  # fmt: skip
+
+
+def charts(analysis: Analysis) -> dict[str, Any] | None:
+    """Everything that the chart of one sweep can show; None if nothing is known of any case."""
+    cases, every = analysis.cases, (*_costs(analysis), *_speedup(analysis))
+    if not (made := {one["key"]: one for one in every if one["points"]}):
+        return None
+    suspects = analysis.suspects
+    names = labels(cases["series"], suspects)
+    styles = series_styles(cases["series"], suspects)
+    spec = json.loads(WEB.joinpath("chart.vl.json").read_text())
+    lengths = {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))}
+    spec["encoding"]["x"]["axis"] |= {
+        "values": [int(n) for n in lengths],
+        "labelExpr": f"{json.dumps(lengths)}[datum.value]",
+    }
+    return {
+        "spec": spec,
+        "modes": analysis.modes,
+        "series": {name: _look(name, names[name], styles[name]) for name in names},
+        "quantities": [made[key] for key in dict.fromkeys((*COMPARED, *made)) if key in made],
+    }
+
+
+def _costs(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    """Every metric that people compare; the time is of a batch, in decode of a step."""
+    cases, of = analysis.cases, per_layer(analysis.cases)
+    whole = f"batch of {batch(cases, analysis.sweep.request.batch_tokens)}"
+    per = dict.fromkeys(whole if mode in PASSES else "decoding step" for mode in analysis.modes)
+    for metric in ROWS:
+        if not metric.offered:
+            continue
+        label = metric.label + (of if metric.of_a_layer else "")
+        if metric.key == TIME:
+            label = f"{timed_by(cases)} per {' or '.join(per)}{of}"
+        note = f"{units.capitalised(metric.description)}."
+        drawn = points(cases, metric, cases["batch_scale"] if metric.key == TIME else 1.0)
+        yield _quantity(metric.key, label, drawn, note, metric.unit)
+
+
+def _speedup(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    """How many times faster than the baseline each series is, if there is one."""
+    if (found := analysis.speedups) is None:
+        return
+    base = compared_with(analysis.cases["series"], analysis.baselines, analysis.suspects)
+    label, ratios = f"speed-up over {base}{per_layer(analysis.cases)}", found["ratio"]
+    drawn = found.assign(value=ratios, height=ratios, reason="").sort_values("seq_len")
+    yield _quantity("speedup", label, drawn, f"Above 1 is faster than {base}.", Unit.RATIO)
+
+
+def _quantity(key: str, label: str, drawn: Frame, note: str, unit: Unit) -> dict[str, Any]:
+    """A quantity against length, from its `points`; `key` names it in links."""
+    drawn = drawn.dropna(subset="height")
+    return {
+        "key": key,
+        "more": key not in COMPARED,
+        "label": label,
+        "text": _tick_text(unit),
+        "base": 2 if unit is Unit.BYTES else 10,
+        "note": f"{note} {INTERVALS}" if drawn["low"].notna().any() else note,
+        "log": bool((drawn["height"] > 0).all()),
+        "points": [_point(row, unit) for _, row in drawn.iterrows()],
+    }
+
+
+def _point(row: Row, unit: Unit) -> dict[str, Any]:
+    """What is drawn of a case, and its text."""
+    low, high, text = row["low"], row["high"], quantity(row["height"], unit)
+    point = {name: row[name] for name in ("series", "mode")}
+    point |= {"n": row["seq_len"], "value": row["height"]}
+    if low < high:
+        point |= {"low": low, "high": high}
+        text = units.interval(text, quantity(low, unit), quantity(high, unit))
+    if math.isnan(row["value"]):
+        return point | {"predicted": True, "text": f"predicted {text}; {row['reason']}"}
+    return point | {"text": text}
+
+
+def _tick_text(unit: Unit) -> str:
+    """The expression of a tick's text in the largest unit that it reaches: `300 ms`, `1 GiB`."""
+    text = "format(datum.value, ',~r')" + (" + ' J'" if unit is Unit.JOULES else "")
+    for name, size in STEPS.get(unit, ()):
+        larger = f"format(datum.value / {size}, ',~r') + ' {name}'"
+        text = f"datum.value >= {0.999 * size} ? {larger} : {text}"
+    return f"datum.label && ({text})"
+
+
+def _look(name: str, label: str, style: Mapping[str, Any]) -> dict[str, Any]:
+    stroke = style["linestyle"]
+    return {
+        "name": label,
+        "title": clean(name),
+        "colour": f"light-dark({style['color']}, {on_dark(style['color'])})",
+        "shape": marker_path(style["marker"]),
+        "dash": [] if isinstance(stroke, str) else [2 * length for length in stroke[1]],
+    }
+
+
+def marker_path(marker: Any) -> str:
+    """A marker of matplotlib as an SVG path within -1 to 1."""
+    from matplotlib.markers import MarkerStyle
+
+    style = MarkerStyle(marker)
+    (corners,) = style.get_path().transformed(style.get_transform()).to_polygons()
+    points = corners @ np.array([1, -1j])
+    points /= abs(points).max()
+    return f"M{'L'.join(f'{z.real:.3f},{z.imag:.3f}' for z in points)}Z"

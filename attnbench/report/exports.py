@@ -1,0 +1,60 @@
+"""A sweep in the formats of other tools: Bencher's metrics, and the suites of pyperf.
+
+Cases are named `fastformer/training/N8192`.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from attnbench.analysis.report import Analysis
+from attnbench.analysis.summary import Row
+from attnbench.records import Outcome
+from attnbench.records.metrics import MEMORY, STATE, TABLE, TIME
+from attnbench.records.units import has_value
+
+
+def bmf(analysis: Analysis) -> dict[str, Any]:
+    """For `bencher run --adapter json`: latency [ns] with its 95 % interval; memory, state [bytes].
+
+    What was not measured is left out. Source: bencher.dev/docs/reference/bencher-metric-format.
+    """
+    found = {_name(row): _measures(row) for _, row in analysis.cases.iterrows()}
+    return {name: measures for name, measures in found.items() if measures}
+
+
+def _measures(row: Row) -> dict[str, dict[str, float]]:
+    keys = ("value", "lower_value", "upper_value")
+    times = zip(keys, TABLE[TIME].estimate, strict=False)
+    measures = {"latency": {key: 1e9 * row[name] for key, name in times if has_value(row[name])}}
+    measures |= {TABLE[key].name: {"value": row[key]} for key in (MEMORY, STATE)}
+    return {name: own for name, own in measures.items() if has_value(own.get("value"))}
+
+
+def pyperf(analysis: Analysis) -> dict[str, Any]:
+    """For `pyperf compare_to`: seconds of an iteration; each process is a run of its samples.
+
+    Its test does not know that series took turns: it is less certain than `compare`.
+    """
+    runs: dict[str, list[dict[str, Any]]] = {}
+    cases = {row["key"]: row for _, row in analysis.cases.iterrows()}
+    for run in analysis.sweep.runs:
+        values = [sample.seconds / cases[run.case]["depth"] for sample in run.samples]
+        if run.outcome is Outcome.OK and values:
+            runs.setdefault(_name(cases[run.case]), []).append({"values": values})
+    benchmarks = [{"metadata": {"name": name}, "runs": own} for name, own in runs.items()]
+    return {"version": "1.0", "metadata": {"unit": "second"}, "benchmarks": benchmarks}
+
+
+def _name(row: Row) -> str:
+    return f"{row['series']}/{row['mode']}/N{row['seq_len']}"
+
+
+FORMATS: Mapping[str, Callable[[Analysis], Any]] = MappingProxyType({"bmf": bmf, "pyperf": pyperf})
+
+
+def files(analysis: Analysis, formats: Sequence[str]) -> dict[str, bytes]:
+    """`bmf.json` and `pyperf.json`, if they are among `formats`."""
+    made = {name: FORMATS[name](analysis) for name in formats if name in FORMATS}
+    return {f"{name}.json": json.dumps(each, indent=1).encode() for name, each in made.items()}

@@ -1,0 +1,309 @@
+"""Fig. 2 of the Fastformer paper from a sweep, the same figure of other costs, and of decoding.
+
+Both axes are logarithmic. Where a case was not measured the curve continues, light and dotted, to
+an open marker at the predicted cost. A case that cannot run has no predicted cost and no marker; a
+note says so.
+"""
+
+import io
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import log2
+from textwrap import fill
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import matplotlib
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import CARETUP
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from attnbench.analysis.summary import Frame
+from attnbench.records import PASSES, units
+from attnbench.records.metrics import PREDICTED, STATE, TABLE, TIME, Metric, Unit
+from attnbench.records.modes import find
+from attnbench.report.cases import outcome_phrase
+from attnbench.report.cost_tables import batch, per_layer, per_step, timed_by
+from attnbench.report.grid import quantity
+from attnbench.report.styles import SUSPECT, labels, series_styles, tinted
+
+# The narrowest text width of the usual one-column styles (NeurIPS), in inches: no style has to
+# shrink a figure below its type size.
+WIDTH = 5.5
+DPI = 300  # of PNG
+
+# in points
+TYPE, SMALL = 7.0, 6.5  # labels; ticks and notes
+HEIGHT = 177.0  # of axes with title, ticks and label
+BESIDE, SCALE = 112.0, 49.0  # widths of a typical legend, and of a vertical scale
+LETTER, APART = 4.2, 5.6  # width of a letter of a tick, and least distance of two ticks
+EDGE = 3.0
+WIDEST = 23  # letters in a line of the legend
+
+# multiples of the powers of each base at which an axis may have ticks, from coarse to fine
+MULTIPLES: Mapping[int, tuple[tuple[float, ...], ...]] = MappingProxyType({
+    10: ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8),
+         (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)),
+    2: ((1,), (1, 1.5), (1, 1.25, 1.5, 1.75)),
+})  # fmt: skip
+FEWEST, MOST = 4, 8  # ticks, where multiples allow it
+
+LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
+ROOM = 1.15  # margin below the least and above the greatest value, as a factor
+# predictions beyond what was measured leave the panel after this factor, so that curves keep room
+BEYOND = 4.0
+LIGHTER = 0.35  # how far predictions are moved towards white
+
+STYLE: Mapping[Any, Any] = MappingProxyType({
+    "font.size": TYPE, "text.parse_math": False, "legend.fontsize": TYPE,
+    "axes.titlesize": TYPE + 1, "axes.titlelocation": "left", "axes.linewidth": 0.6,
+    "axes.spines.top": False, "axes.spines.right": False,
+    "axes.axisbelow": True, "axes.grid": True, "grid.color": "0.88", "grid.linewidth": 0.3,
+    "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
+    "xtick.major.size": 2.3, "xtick.minor.size": 2.3, "ytick.major.size": 2.3,
+    "legend.frameon": False, "legend.labelspacing": 0.25, "legend.borderpad": 0.2,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": EDGE / 72, "figure.constrained_layout.h_pad": EDGE / 72,
+    "pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "attnbench",
+})  # fmt: skip
+
+
+class Panel(NamedTuple):
+    """The points of one panel, and what its vertical axis counts."""
+
+    title: str
+    points: Frame
+    axis: str
+    unit: Unit
+
+
+def cost_figure(cases: Frame, metric: Metric, tokens: int | None) -> Figure:
+    """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
+
+    The panels, one per mode, have one vertical axis.
+    """
+    axis = f"{metric.title or metric.label}{per_layer(cases)} per"
+    axis += f" {'token' if metric.per_token else batch(cases, tokens)}"
+    scale = 1 / cases["tokens"] if metric.per_token else cases["batch_scale"]
+    drawn = dict(iter(points(cases, metric, scale).groupby("mode")))
+    panels = [
+        Panel(find(mode).title, drawn[mode], axis, metric.unit) for mode in PASSES if mode in drawn
+    ]
+    return _figure(panels, _clock(cases) if metric.key == TIME else "", shared=True)
+
+
+def decode_figure(cases: Frame, mode: str) -> Figure:
+    """Time per output token, and beside it the size of the state, in a mode that steps."""
+    own, of = cases[cases["mode"] == mode], per_layer(cases)
+    panels = [
+        Panel(f"{title}{of}", points(own, TABLE[key]), axis, TABLE[key].unit)
+        for title, key, axis in (
+            ("Time per decoding step", TIME, f"time per {per_step(own)}"),
+            ("Size of the state", STATE, "bytes"),
+        )
+    ]
+    said = _clock(cases)
+    if len(filled := own[own["filled"] & own[TIME].notna()]):
+        said += f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}. "
+    return _figure(panels, said, across="context")
+
+
+def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
+    """A metric of each case, times `scale`, from short to long.
+
+    Columns: series, mode, seq_len, suspect; `value` with its interval `low` to `high`, NaN where
+    nothing was measured, for this `reason`; `guess`, a prediction there, if any; `height`, what is
+    drawn of the two.
+    """
+    columns = [*metric.estimate[:3], PREDICTED.get(metric.key, "")]
+    found = cases.reindex(columns=columns).astype(float)
+    found = found.mul(scale, axis=0).set_axis(["value", "low", "high", "guess"], axis=1)
+    guess = found["guess"].mask(found["value"].notna())
+    made = cases[["series", "mode", "seq_len", "suspect"]].assign(
+        value=found["value"],
+        guess=guess,
+        height=found["value"].fillna(guess),
+        low=found["low"],
+        high=found["high"],
+        reason=[*map(outcome_phrase, cases["outcome"], cases["cause"])],
+    )
+    return made.sort_values("seq_len", kind="stable")
+
+
+def _clock(cases: Frame) -> str:
+    """`CPU time on one core. `: what times are, where it is not the time of a device."""
+    how = timed_by(cases)
+    return f"{units.capitalised(how)}. " if how != "time" else ""
+
+
+def _figure(
+    panels: Sequence[Panel], said: str, *, shared: bool = False, across: str = "sequence length"
+) -> Figure:
+    """The panels side by side, with what is `said` of them below; `shared` is the vertical axis.
+
+    The legend has the order in which curves end in the last panel that has them.
+    """
+    every = pd.concat([panel.points for panel in panels])
+    ends = every[every["height"] > 0].groupby("series", sort=False)["height"].last()
+    order = dict.fromkeys(
+        (*ends.sort_values(ascending=False, kind="stable").index, *every["series"])
+    )
+    suspects = {*every.loc[every["suspect"] != "", "series"]}
+    names, styles = labels(order, suspects), series_styles(order, suspects)
+    short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
+    with styled():
+        figure, above = Figure(figsize=(WIDTH, WIDTH), dpi=DPI), False
+        grid = figure.subplots(1, len(panels), sharey=shared, squeeze=False)[0]
+        for axes, panel in zip(grid, panels, strict=True):
+            low, high = limits(every if shared else panel.points)
+            above |= bool((panel.points["guess"] > high).any())
+            axes.set_title(panel.title)
+            axes.set_yscale("log")
+            for name, curve in panel.points.groupby("series", sort=False):
+                _draw(axes, curve, styles[str(name)], high)
+            length_axis(axes, map(int, panel.points["seq_len"]), len(panels))
+            axes.set_xlabel(f"{across}{short}")
+            axes.set_ylim(low, high)
+            ticks = log_ticks(low, high, 2 if panel.unit is Unit.BYTES else 10)
+            texts = {tick: units.round_tick(quantity(tick, panel.unit)) for tick in ticks}
+            fixed_ticks(axes.yaxis, texts)
+            if not (shared and axes is not grid[0]):
+                axes.set_ylabel(panel.axis)
+        said += " ".join(_notes(every, names, above))
+        lay_out(figure, {names[name]: styles[name] for name in order}, said)
+    return figure
+
+
+def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> None:
+    """A curve with its intervals; predictions are light and open, and arrows if above `high`."""
+    light, thin = tinted(style["color"], LIGHTER), 0.7 * style["linewidth"]
+    length, known = curve["seq_len"], curve["guess"].isna()
+    axes.plot(length, curve["value"], **style)
+    bars = {"color": style["color"], "linewidth": thin, "alpha": 0.6, "zorder": 1}
+    axes.vlines(length, curve["low"], curve["high"], **bars)
+    if known.all():
+        return
+    joined = ~(known & known.shift(fill_value=True) & known.shift(-1, fill_value=True))
+    marked: dict[str, Any] = {"color": light, "zorder": 2, "linestyle": "none"}
+    heights = curve["height"].where(joined)
+    axes.plot(length, heights, **marked | {"linestyle": ":", "linewidth": thin})
+    axes.plot(
+        length, curve["guess"], **marked, marker=style["marker"], markerfacecolor="white",
+        markersize=0.85 * style["markersize"], markeredgewidth=0.7 * style["markeredgewidth"],
+    )  # fmt: skip
+    above = length[curve["guess"] > high]
+    size = 1.2 * style["markersize"]
+    axes.plot(above, [high] * len(above), **marked, marker=CARETUP, markersize=size)
+
+
+def _notes(every: Frame, names: Mapping[str, str], above: bool) -> Iterator[str]:
+    """What is missing in panels, and what open markers, arrows and bars are, if any."""
+    if (every["suspect"] != "").any():
+        yield f"{SUSPECT} suspect, not ranked."
+    lost = every[every["height"].isna()]
+    for why, own in lost.groupby(lost["mode"] + ", " + lost["reason"], sort=False):
+        which = ", ".join(names[name] for name in own["series"].unique())
+        yield f"{units.capitalised(str(why))}: {which}."
+    guessed = every[every["guess"].notna()]
+    if len(guessed):
+        yield f"Open markers: predicted ({', '.join(guessed['reason'].unique())})."
+    if above:
+        yield "Arrows: predictions above the axis."
+    if every["low"].notna().any():
+        yield "Bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
+
+
+def limits(drawn: Frame) -> tuple[float, float]:
+    """The ends of a vertical axis for what was measured and predictions close to it."""
+    shown = drawn[["value", "guess", "low", "high"]]
+    shown = shown.where(shown > 0)  # what a logarithmic axis can show
+    known = shown["value"] if shown["value"].notna().any() else shown["guess"]
+    if known.isna().all():
+        return 1 / LEAST, LEAST
+    near = shown.clip(known.min() / BEYOND, known.max() * BEYOND)
+    low, high = float(near.min().min()), float(near.max().max())
+    # a flat curve looks flat, and there is room for distinct tick labels
+    wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
+    return low / wider, high * wider
+
+
+def length_axis(axes: Axes, lengths: Iterable[int], columns: int) -> None:
+    """Lengths along the bottom of one of `columns` panels side by side, with a tick for each.
+
+    The last and first have texts, and as many others as there is room for, the longest first.
+    """
+    whole = sorted(set(lengths))
+    texts = {n: units.tick(n) for n in whole}
+    width = (72 * WIDTH - BESIDE) / columns - SCALE
+    apart = (LETTER * max(map(len, texts.values())) + APART) / width
+    octaves = log2(whole[-1] / whole[0]) or 1
+    shown = [*dict.fromkeys((whole[-1], whole[0]))]
+    for n in whole[::-1]:
+        if all(abs(log2(n / other)) > apart * octaves for other in shown):
+            shown.append(n)
+    # limits first: an axis with nothing to show has none of its own
+    axes.set_xlim(whole[0] / 1.15, whole[-1] * 1.15)
+    axes.set_xscale("log", base=2)
+    fixed_ticks(axes.xaxis, {n: texts[n] for n in shown})
+    axes.xaxis.set_minor_locator(FixedLocator(whole))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def fixed_ticks(axis: Any, texts: Mapping[Any, str]) -> None:
+    """Ticks at these values alone, with these texts."""
+    axis.set_major_locator(FixedLocator([*texts]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: texts.get(value, "")))
+
+
+def log_ticks(low: float, high: float, base: int) -> list[float]:
+    """Round values within the bounds, the coarsest of which there are at least `FEWEST`.
+
+    With base 2 all are sums of few powers of two, so that sizes are round in binary units.
+    """
+    ticks: list[float] = []
+    for subs in MULTIPLES[base]:
+        values = LogLocator(base, subs, numticks=MOST).tick_values(low, high)
+        ticks = [float(tick) for tick in values if low <= tick <= high]
+        if len(ticks) >= FEWEST:
+            break
+    return ticks
+
+
+def lay_out(figure: Figure, keys: Mapping[str, Mapping[str, Any]], note: str) -> None:
+    """Add a legend of `keys`, styles of lines by their texts, and a note, and make room for both.
+
+    The axes have scales and ticks.
+    """
+    legend = figure.legend(
+        [Line2D([], [], **style) for style in keys.values()],
+        [fill(text, WIDEST) for text in keys],
+        loc="outside right upper",
+    )
+    said = figure.supxlabel(
+        note, x=EDGE / 72 / WIDTH, ha="left", wrap=True, fontsize=SMALL, color="0.25"
+    )
+    beside, below = (72 * each.get_window_extent().height / DPI for each in (legend, said))
+    figure.set_figheight((below + max(HEIGHT, beside + TYPE)) / 72)
+
+
+def saved(figure: Figure, suffix: str) -> bytes:
+    """The figure as a file without dates, so that equal sweeps give equal bytes."""
+    none = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    target = io.BytesIO()
+    with styled():
+        figure.savefig(target, format=suffix, metadata=none[suffix])
+    return target.getvalue()
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The context in which every figure is made and saved."""
+    with matplotlib.rc_context({**STYLE}), warnings.catch_warnings():
+        # names may use letters that the font lacks; they show as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield

@@ -1,0 +1,141 @@
+"""Everything that `attnbench report` writes, from the analysis of a sweep."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from attnbench.analysis.conclusions import Question
+from attnbench.analysis.report import Analysis
+from attnbench.analysis.summary import Frame
+from attnbench.records import PASSES, Sweep, units
+from attnbench.records.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
+from attnbench.report import charts, cost_tables, delimited, exports, html, latex, markdown
+from attnbench.report.answers import answer, not_measured, sentences
+from attnbench.report.conclusions import listed
+from attnbench.report.conditions import conditions
+from attnbench.report.cost_tables import per_step, timed_by
+from attnbench.report.figures import cost_figure, decode_figure, saved
+from attnbench.report.grid import Report, Table
+from attnbench.report.growth_tables import complexity, crossovers, paper_tables
+from attnbench.report.names import named, suspects_last
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ANSWER = "answer_"  # with which the names of the tables of answers begin
+# columns of the summary that only the program needs
+INTERNAL = ("key", "match", "sizes", "batch_scale")
+
+
+def report_files(
+    analysis: Analysis,
+    formats: Sequence[str] = ("png",),
+    tables: Sequence[Table] = (),
+) -> dict[str, bytes]:
+    """File name to content: figures and exports in each of `formats`, tables, all cases.
+
+    The formats are png, svg and pdf, and those of `exports`. `tables` are those of `report_tables`
+    unless given.
+    """
+    sweep, cases = analysis.sweep, analysis.cases
+    tables, suspects = tables or [*report_tables(analysis)], analysis.suspects
+    recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
+    described = captions(cases, sweep)
+    pictures = {
+        f"{stem}.{end}": saved(figure, end)
+        for stem, figure in ((stem, drawn(stem, analysis)) for stem in described)
+        for end in dict.fromkeys((*formats, "png"))  # a page shows the PNG
+        if end not in exports.FORMATS
+    }
+    files = {file: content for file, content in pictures.items() if file[-3:] in formats}
+    labelled = named(tables, cases["series"], suspects)
+    leading = [table for table in labelled if table.name.startswith(ANSWER)]
+    report = Report(
+        name=sweep.name,
+        answers=sentences(analysis),
+        warnings=analysis.warnings,
+        conditions=conditions(analysis),
+        leading=leading,
+        tables=[table for table in labelled if table not in leading],
+    )
+    by_caption = {text: pictures[f"{stem}.png"] for stem, text in described.items()}
+    files |= exports.files(analysis, formats)
+    files["tables.md"] = markdown.page(report, [name for name in files if name.endswith(".png")])
+    files["report.html"] = html.page(report, by_caption, charts.charts(analysis))
+    files |= {f"{one.name}.tex": latex.table(one).encode() for one in labelled if one.rows}
+    files |= {f"{one.name}.csv": delimited.table(one, suspects) for one in tables}
+    files["conclusions.csv"] = delimited.table(listed(analysis.conclusions), suspects)
+    return files | {"cases.csv": delimited.frame(recorded)}
+
+
+def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
+    """What each figure of these cases shows, by the stem of its file, and how it was measured."""
+    passes, timed = cases["mode"].isin(PASSES), cases[TIME].notna()
+    texts = {
+        row.figure: f"{row.heading}{' per token' if row.per_token else ''} against length"
+        for row in DRAWN
+        if passes.any() and (row.key == TIME or cases.loc[passes, row.key].notna().any())
+    }
+    for mode in cases.loc[timed & ~passes, "mode"].unique():
+        step = per_step(cases[cases["mode"] == mode])
+        texts[str(mode)] = f"Time per {step} and size of the state against context"
+    lengths, rounds = cases["seq_len"], cases.loc[timed, "rounds"]
+    how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
+    if len(rounds):
+        most = units.many(int(rounds.max()), "round")
+        how.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
+    how += dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sweep.sessions)
+    return {stem: f"{text}. {'; '.join(how)}." for stem, text in texts.items()}
+
+
+def drawn(stem: str, analysis: Analysis) -> "Figure":
+    """The figure of this stem of `captions`: of a metric, or of a mode that steps."""
+    for metric in DRAWN:
+        if metric.figure == stem:
+            return cost_figure(analysis.cases, metric, analysis.sweep.request.batch_tokens)
+    return decode_figure(analysis.cases, stem)
+
+
+def report_tables(analysis: Analysis) -> Iterator[Table]:
+    """Every table of the report, in reading order: the answers first, suspects last in each."""
+    return (suspects_last(table, analysis.suspects) for table in _tables(analysis))
+
+
+def _tables(analysis: Analysis) -> Iterator[Table]:
+    cases, request, found = analysis.cases, analysis.sweep.request, analysis.answers
+    modes, cards = analysis.modes, analysis.sweep.cards
+    yield from answer(analysis)
+    for mode in modes:
+        fastest = analysis.about(Question.FASTEST, mode)
+        yield cost_tables.latency(cases, mode, request.batch_tokens, fastest)
+        if (cases.loc[cases["mode"] == mode, "step"] > 1).any():
+            yield cost_tables.per_token(cases, mode)
+    if analysis.speedups is not None:
+        for mode in modes:
+            bases = analysis.baselines_by_mode[mode]
+            yield cost_tables.speedup(cases, mode, bases, analysis.speedups)
+    for key, question in {MEMORY: Question.LEAST_MEMORY, STATE: Question.SMALLEST_STATE}.items():
+        for mode in dict.fromkeys(cases.loc[cases[key].notna(), "mode"]):
+            least = analysis.about(question, mode)
+            yield cost_tables.measured(cases, mode, TABLE[key], least)
+    exponents = analysis.about(Question.EXPONENT)
+    yield complexity(cases, exponents, cards)
+    yield from paper_tables(cases, exponents, cards)
+    yield crossovers(
+        analysis.about(Question.FASTER_FROM), analysis.baselines, cost_tables.per_layer(cases)
+    )
+    for row in (row for row in ROWS if row.table and cases[row.key].notna().any()):
+        for mode in modes:
+            yield cost_tables.measured(cases, mode, row)
+    if len(analysis.precision):
+        dtypes = " and ".join(dict.fromkeys(cases["dtype"]))
+        yield cost_tables.precision(analysis.precision, dtypes)
+    yield not_measured(found.missing, found.lengths)
+
+
+def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
+    """Of the tables of a report, those that a terminal shows: times, and what was not measured.
+
+    If a series was chosen to compare with, crossovers with it are included.
+    """
+    shown = (ANSWER, "latency_", "not_measured", *(["crossovers"] if analysis.against else ()))
+    return [table for table in tables if table.name.startswith(shown) and table.rows]

@@ -1,0 +1,62 @@
+"""Which cases fit into memory together: the races of a block, and what idle processes may keep."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from attnbench.analysis.costs import Cost
+from attnbench.records import Planned
+from attnbench.running.agenda import Agenda
+
+KEPT = 0.2  # share of memory that the processes of a race may keep for the next one
+
+
+def races(agenda: Agenda, cases: Sequence[Planned]) -> list[list[Planned]]:
+    """The races of some cases of a block: one if memory allows, otherwise several.
+
+    Processes of one race need not end for another.
+    """
+    contexts = len(set(agenda.costs.series.values()))
+    room = agenda.device.shared * agenda.memory_bytes
+    room -= contexts * agenda.costs.context_bytes
+    link = agenda.link(cases[0].block)
+    return groups(cases, agenda.costs.needed_bytes, room, agenda.memory_bytes, link)
+
+
+def groups(
+    cases: Sequence[Planned],
+    needed: Callable[[Planned], float],
+    room: float,
+    memory_bytes: float,
+    link: Planned | None = None,
+) -> list[list[Planned]]:
+    """The races of a block: one if memory allows, otherwise several that share the link.
+
+    cases:        of the block
+    needed:       bytes that a case needs
+    room:         bytes that the cases of a race may need together
+    memory_bytes: all that there is; what does not fit into it beside the link runs alone
+    link:         the case that has raced before; None: the one that needs least
+    """
+    rest = sorted(cases, key=needed)
+    has_raced = link is not None
+    if link is None:
+        link, *rest = rest
+    chosen = [[link]]
+    for planned in rest:
+        if needed(link) + needed(planned) > memory_bytes:
+            chosen.append([planned])
+        elif len(chosen[-1]) > 1 and sum(map(needed, chosen[-1])) + needed(planned) > room:
+            chosen.append([link, planned])
+        else:
+            chosen[-1].append(planned)
+    return [group for group in chosen if not has_raced or group != [link]]
+
+
+def is_crowded(agenda: Agenda, planned: Planned) -> bool:
+    """Whether a case needs the memory that idle processes may keep, contexts included."""
+    return agenda.costs.needed_bytes(planned) > (1 - KEPT) * agenda.memory_bytes
+
+
+def keep_too_much(agenda: Agenda, cases: Iterable[Planned]) -> bool:
+    """Whether the heaps that these cases leave are more than their processes may keep."""
+    kept_bytes = sum(agenda.costs.predicted(Cost.BYTES, planned) for planned in cases)
+    return not agenda.device.gpus and kept_bytes > KEPT * agenda.memory_bytes

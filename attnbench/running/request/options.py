@@ -1,0 +1,224 @@
+"""The options of a sweep by their names, and their values read from text.
+
+`given` is everywhere the typed values of those options that someone gave, by name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from attnbench.devices.finding import AUTO, find
+from attnbench.errors import UsageError
+from attnbench.mechanisms.catalogue import presets
+from attnbench.mechanisms.catalogue.declared import with_module
+from attnbench.mechanisms.catalogue.registry import unknown_name_message
+from attnbench.records import (
+    SHORT_DTYPES,
+    SIZES,
+    Cluster,
+    EngineKind,
+    HelpPanel,
+    Level,
+    Mode,
+    Request,
+    Settings,
+)
+from attnbench.records.modes import BOTH as BOTH_MODES
+from attnbench.records.selection import parts
+from attnbench.running.request import axes, completion
+from attnbench.running.request.cells import file_of
+from attnbench.running.request.completion import Complete
+
+# takes a text and, for errors, the name of the option
+Reader: TypeAlias = Callable[[str, str], Any]
+
+BOTH = "both"
+LARGEST_SEED = (1 << 32) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option by the name that users write, and the field of a record that holds its value."""
+
+    name: str
+    field: str
+    record: type[Any]
+    flag: bool  # on or off
+    default: Any  # which what the program chooses replaces
+    panel: HelpPanel
+    help: str
+    chosen: str  # what the program chooses where the option is left out
+    metavar: str
+    reader: Reader
+    complete: Complete  # the values that a shell offers
+
+    @property
+    def crossed(self) -> bool:
+        """Whether a list means every combination with the other sizes."""
+        return self.field in SIZES
+
+    def read(self, value: Any) -> Any:
+        """The typed value of a text, number or list; of a flag True or False.
+
+        Raises `UsageError`.
+        """
+        if not self.flag:
+            return self.reader(_as_text(value, flag(self.name)), flag(self.name))
+        if not isinstance(value, bool):
+            raise UsageError(f"{flag(self.name)} is true or false, not {value!r}")
+        return value
+
+
+@cache
+def options() -> Mapping[str, Option]:
+    """Every option by its name in Python, in the order of the help."""
+    found = []
+    for record in (Request, Settings, Cluster):
+        for each in (each for each in fields(record) if "panel" in each.metadata):
+            default = None if each.default is MISSING else each.default
+            name = each.metadata.get("name", each.name)
+            kind = KINDS.get(name, SIZE)
+            option = Option(
+                name=name,
+                field=each.name,
+                record=record,
+                flag=each.type in (bool, bool | None),
+                default=(default,) if default and each.name in SIZES else default,
+                panel=each.metadata["panel"],
+                help=each.metadata["help"],
+                chosen=each.metadata.get("chosen", ""),
+                metavar=kind.metavar,
+                reader=kind.reader,
+                complete=kind.complete,
+            )
+            found.append(option)
+    found.sort(key=lambda option: [*HelpPanel].index(option.panel))
+    return MappingProxyType({option.name: option for option in found})
+
+
+def flag(name: str) -> str:
+    """An option as the command line has it: `--case-timeout`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def read(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The typed values of options that are given by name; None is left out.
+
+    Names may be written with hyphens; values are text, numbers, booleans or lists. Raises
+    `UsageError` at an unknown name, or a value that has another type or cannot be read.
+    """
+    known, given = options(), {}
+    for written, value in values.items():
+        if (name := written.replace("-", "_")) not in known:
+            names = tuple(flag(other).removeprefix("--") for other in known)
+            raise UsageError(unknown_name_message(written, names, "option"))
+        if value is not None:
+            given[name] = known[name].read(value)
+    return given
+
+
+def _as_text(value: Any, option: str) -> str:
+    """`128,256` of `[128, 256]`. Raises `UsageError`."""
+    if hasattr(value, "tolist"):  # an array, or a number of one
+        value = value.tolist()
+    if isinstance(value, list | tuple | range):
+        return ",".join(_as_text(part, option) for part in value)
+    if callable(value) and option == flag("models"):
+        return file_of(value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"{option} is text, a number or a list of them, not {value!r}")
+    return str(value)
+
+
+def models(text: str, option: str) -> tuple[str, ...]:
+    """The parts of a list of mechanisms; a file alone means the one module that it has.
+
+    Raises `UsageError` at a misspelt name, or at a file with none or several modules.
+    """
+    found = tuple(map(with_module, parts(text, option)))
+    for part in found:
+        presets.expand(part)
+    return found
+
+
+def modes(text: str, option: str) -> tuple[Mode, ...]:
+    """A mode, `both` (training and inference), or a list of modes. Raises `UsageError`."""
+    if text == BOTH:
+        return BOTH_MODES
+    if not set(words := axes.listed(text)) <= set(Mode):
+        raise UsageError(f"{option} {text!r} is not {', '.join(Mode)} or {BOTH}")
+    return tuple(map(Mode, words))
+
+
+def dtypes(text: str, option: str) -> tuple[str, ...]:
+    """The full names of floating-point types: `bfloat16` of `bf16`. Raises `UsageError`."""
+    full = {word: SHORT_DTYPES.get(word, word) for word in axes.listed(text)}
+    if wrong := [word for word in full if full[word] not in SHORT_DTYPES.values()]:
+        known = ", ".join(f"{full} or {short}" for short, full in SHORT_DTYPES.items())
+        raise UsageError(f"{option} {wrong[0]!r} is not one of {known}")
+    return tuple(dict.fromkeys(full.values()))
+
+
+def preset(text: str, option: str) -> str:
+    """The name of a preset. Raises `UsageError`."""
+    presets.preset(text)
+    return text
+
+
+def device(text: str, option: str) -> str:
+    """The name of a device, or `auto`. Raises `UsageError`."""
+    return text if text == AUTO else find(text).name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How the values of an option are shown, read and completed."""
+
+    metavar: str
+    reader: Reader
+    complete: Complete = completion.nothing
+
+
+def as_written(text: str, option: str) -> str:
+    """The text itself."""
+    return text
+
+
+BOTH_AND_MODES = (BOTH, *Mode)
+DTYPES = (*SHORT_DTYPES.values(), *SHORT_DTYPES)
+SIZE = Kind(metavar="N", reader=partial(axes.size, most=axes.LARGEST))
+SIZE_LIST = Kind(metavar="N[,N...]", reader=axes.lengths)
+TIME = Kind(metavar="TIME", reader=axes.seconds)
+# of the options that are not a single size
+KINDS: Mapping[str, Kind] = MappingProxyType({
+    "models": Kind(metavar="MECHANISMS", reader=models, complete=completion.mechanisms),
+    "lengths": Kind(metavar="LENGTHS", reader=axes.lengths),
+    "mode": Kind(metavar="MODE", reader=modes, complete=completion.lists(BOTH_AND_MODES)),
+    "level": Kind(
+        metavar="LEVEL",
+        reader=partial(axes.word, known=Level),
+        complete=completion.words(Level),
+    ),
+    "on": Kind(
+        metavar="CLUSTER",
+        reader=partial(axes.word, known=EngineKind),
+        complete=completion.words(EngineKind),
+    ),
+    "preset": Kind(metavar="NAME", reader=preset, complete=completion.words(presets.PRESETS)),
+    "tokens": Kind(metavar="N", reader=axes.size),
+    "width": SIZE_LIST,
+    "heads": SIZE_LIST,
+    "batch": SIZE_LIST,
+    "step": SIZE_LIST,
+    "dtype": Kind(metavar="DTYPE[,DTYPE...]", reader=dtypes, complete=completion.lists(DTYPES)),
+    "device": Kind(metavar="DEVICE", reader=device, complete=completion.devices),
+    "seed": Kind(metavar="N", reader=partial(axes.size, least=0, most=LARGEST_SEED)),
+    "padding": Kind(metavar="SHARE", reader=partial(axes.share, most=0.95)),
+    "dropout": Kind(metavar="SHARE", reader=partial(axes.share, most=0.9)),
+    "precision": Kind(metavar="SHARE", reader=partial(axes.share, most=0.5)),
+    "budget": TIME,
+    "case_timeout": TIME,
+    "slurm": Kind(metavar="OPTIONS", reader=as_written),
+})  # fmt: skip

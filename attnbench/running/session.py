@@ -1,0 +1,206 @@
+"""Measures a request into a folder's journal; the command line and Python both call this."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from attnbench.analysis.costs import peak_rates
+from attnbench.devices.host import quietest_core
+from attnbench.errors import CannotRun, SweepExists
+from attnbench.records import CardFacts, Clock, Environment, Planned, Request, Run, Shard, Sweep
+from attnbench.records.messages import DescribeMachine, Failure
+from attnbench.records.storage import output
+from attnbench.records.storage.journal import Journal, begun
+from attnbench.records.storage.resuming import done
+from attnbench.records.storage.schema import EndReason, Start
+from attnbench.records.units import many
+from attnbench.running.agenda import Agenda
+from attnbench.running.pace import Pace
+from attnbench.running.plan import READER, Plan
+from attnbench.running.pool import TORCH, Pool
+from attnbench.running.process import Process
+from attnbench.running.request.requests import FILE
+from attnbench.running.sweep import ObserveBlock, Progress, make_visits
+
+SCRIPT = Path(__file__).parents[1] / "measuring" / "server.py"
+# loaded once, before workers fork: no mechanism can then replace the code that measures memory
+SHARED = ("attnbench.measuring.worker", "attnbench.devices.memory", READER)
+
+PEAKS_TIMEOUT_S = 300.0
+
+
+def reading_server() -> Pool:
+    """The server of processes that only read cards; it starts in half the time."""
+    return Pool(SCRIPT, modules=("torch", READER))
+
+
+def own_server(threads: int, seed: int = 0) -> Pool:
+    """The server of processes that measure this package, and that read cards."""
+    return Pool(SCRIPT, modules=(*TORCH, *SHARED), threads=threads, seed=seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The cases of a plan that one of several machines measures, and which part of it they are."""
+
+    shard: Shard
+    cases: Sequence[Planned]
+
+
+def measure(
+    request: Request,
+    plan: Plan,
+    pool: Pool,
+    folder: Path,
+    *,
+    share: Share | None = None,
+    options_file: bytes = b"",
+    before: Callable[[Environment], None] = lambda here: None,
+    announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
+    observe: Callable[[Progress], None] = lambda progress: None,
+    observe_block: ObserveBlock = lambda block, series, runs: None,
+) -> Journal:
+    """Measure a plan, or a share of it, into the folder's journal, which may have begun before.
+
+    The journal is returned open: until the caller closes it nobody else writes to the folder, and
+    what happens to the file is noticed. Raises `StoreError`, `CannotRun` if no worker starts, and
+    what `before` raises.
+
+    request:       what is asked of the sweep
+    plan:          its cases with their cards
+    pool:          the processes that measure
+    folder:        where the journal is, or begins
+    share:         the cases to measure; None: all
+    options_file:  the options as TOML, kept next to the journal of a whole sweep
+    before:        called with this machine before the journal is opened: it may refuse
+    announce:      called with this machine and the journal before anything runs
+    observe:       called whenever another process has its turn
+    observe_block: called whenever series of a block have been timed
+    """
+    began_s = time.monotonic()
+    here = environment_of(request, pool)
+    before(here)
+    start = Start(request, here, share.shard if share else None)
+    with ExitStack() as unless_done, ExitStack() as stack:
+        journal = unless_done.enter_context(Journal(folder, start))
+        pace = stack.enter_context(pace_of(request, pool))
+        if share is None and options_file:
+            store_options(folder, options_file)
+        stored = add_missing_records(journal, plan)
+        announce(here, journal)
+        agenda = Agenda(
+            request=request,
+            plan=share.cases if share else plan.cases,
+            memory_bytes=here.device_memory_bytes or here.memory_bytes,
+            earlier=done(stored),
+            begun=began_s,
+            rates=peak_rates(here),
+        )
+        visits = partial(
+            make_visits, agenda, starter(pool, request, pace), journal.append, pace=pace
+        )
+        try:
+            visits(observe=observe, observe_block=observe_block)
+        except KeyboardInterrupt:
+            journal.end(EndReason.INTERRUPTED)
+            raise
+        journal.end(EndReason.BUDGET if agenda.over_budget else EndReason.FINISHED)
+        unless_done.pop_all()
+    return journal
+
+
+def starter(pool: Pool, request: Request, pace: Pace | None) -> Callable[..., Process]:
+    """What starts a process for a series in a round, as `run.sweep` asks for."""
+    spare = spare_cores(request.settings.threads, pace)
+    limit_bytes = request.settings.memory_limit_bytes
+
+    def start(series: str, *, round_: int = 0, measures_memory: bool = False) -> Process:
+        return pool.of_round(round_, request.rounds, spare).process(
+            measures_memory=measures_memory, limit_bytes=limit_bytes
+        )
+
+    return start
+
+
+def spare_cores(threads: int, pace: Pace | None) -> set[int]:
+    """Cores on which nothing is timed; none where all may be."""
+    cores = os.sched_getaffinity(0)
+    return cores - {pace.core} if pace else cores if len(cores) > threads else set()
+
+
+@contextmanager
+def pace_of(request: Request, pool: Pool) -> Iterator[Pace | None]:
+    """What tells how fast a core is, beside each lap; nothing where wall time is measured."""
+    if request.settings.clock is not Clock.CPU:
+        yield None
+        return
+    with Pace(pool.process, quietest_core()) as pace:
+        yield pace
+
+
+def environment_of(request: Request, pool: Pool) -> Environment:
+    """This machine as a request needs it described. Raises `CannotRun` if no worker answers."""
+    dtypes = dict.fromkeys(sizes.dtype for sizes in request.sizes)
+    return environment(pool, request.device, request.settings.threads, tuple(dtypes))
+
+
+def environment(
+    pool: Pool, device: str, threads: int, dtypes: tuple[str, ...] = ("float32",)
+) -> Environment:
+    """This machine as a worker sees it, with measured peak rates.
+
+    Raises `CannotRun` if no worker answers.
+
+    pool:    the processes that measure
+    device:  whose memory and rates are meant
+    threads: of each process
+    dtypes:  number types of which the rates are measured
+    """
+    question = DescribeMachine(device=device, threads=threads, dtypes=dtypes)
+    answer = pool.ask(question, PEAKS_TIMEOUT_S)
+    if isinstance(answer, Failure):
+        raise CannotRun(f"no worker process could be started: {answer.reason}")
+    return answer.environment
+
+
+def store_options(folder: Path, options_file: bytes) -> None:
+    """Write the options of a sweep into its folder; those that it began with stay."""
+    if not (folder / FILE).exists():
+        output.write(folder / FILE, options_file)
+
+
+def refuse_begun(folder: Path) -> None:
+    """Raises `SweepExists` if a sweep began in the folder."""
+    if begun(folder):
+        raise SweepExists(folder)
+
+
+def add_missing_records(journal: Journal, plan: Plan) -> Sweep:
+    """The stored sweep, after adding cases and cards that its journal lacks, as after damage."""
+    known = {planned.case.key for planned in journal.sweep.plan}
+    facts = {card.mechanism for card in journal.sweep.cards}
+    missing: list[CardFacts | Planned] = [c for c in plan.cards if c.mechanism not in facts]
+    missing += [planned for planned in plan.cases if planned.case.key not in known]
+    if missing:
+        journal.append(*missing)
+    return journal.held()  # runs whose case had been lost count again
+
+
+def refuse_empty(sweep: Sweep, folder: Path) -> None:
+    """Raises `CannotRun`, with the first of the stored reasons, if no case of the sweep ran."""
+    if not any(run.elapsed_s for run in sweep.runs):
+        raise CannotRun(
+            f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
+            f" {first_reason(sweep.plan, sweep.runs)};"
+            f" attnbench report '{folder}' lists all, and why"
+        )
+
+
+def first_reason(plan: Iterable[Planned], runs: Iterable[Run]) -> str:
+    """Why the first case did not run: `fnet:eager: no causal form`."""
+    series = {planned.case.key: planned.case.series for planned in plan}
+    return next((f"{series[run.case]}: {run.reason}" for run in runs), "nothing was planned")

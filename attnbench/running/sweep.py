@@ -1,0 +1,167 @@
+"""The loop of a sweep: it makes visits in the order of `run.order` and stores every outcome.
+
+A block is all series at one mode, length and sizes; in a visit, cases of a block race. The memory
+of a case is measured after its first race. Processes and the clock are given, so that tests can
+replace them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from attnbench.records import Block, Outcome, Part, Planned, Run
+from attnbench.records.messages import Build, Failure, MeasureMemory, of_case
+from attnbench.running import order
+from attnbench.running.agenda import Agenda
+from attnbench.running.memory import is_crowded, keep_too_much
+from attnbench.running.order import Visit
+from attnbench.running.pace import Pace
+from attnbench.running.process import Process, ask_fresh
+from attnbench.running.race import CUT_OFF, LEAST_S, Round, run_of, turns
+from attnbench.running.suspicion import is_suspicious
+
+# Called with a block, the series just timed, and the runs of each series timed so far, by round.
+ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run, ...]]], None]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is happening now; `left_s` is left of the budget, infinite without one."""
+
+    done: int  # runs that timed a case
+    mode: str
+    seq_len: int
+    running: str  # the series whose turn it is
+    round: int
+    left_s: float
+
+
+def make_visits(
+    agenda: Agenda,
+    start: Callable[..., Process],
+    store: Callable[..., None],
+    *,
+    pace: Pace | None = None,
+    observe: Callable[[Progress], None] = lambda progress: None,
+    observe_block: ObserveBlock = lambda block, series, runs: None,
+) -> None:
+    """Make every visit, then store why the cases that still wait were left out.
+
+    Ends early, without an error, when the budget is spent.
+
+    agenda:        the plan, which learns what ran
+    start:         starts a process for a series, to measure memory if `measures_memory`, otherwise
+                   time; those of the same `round_` have the same memory layout
+    store:         called with runs as they end
+    pace:          tells the speed of the core; None: it is unknown
+    observe:       called whenever another process has its turn
+    observe_block: called whenever series of a block have been timed
+    """
+    store(*(agenda.left_out(p) for p in agenda.plan if p.refusal and not agenda.is_done(p)))
+    visits = order.visits(agenda)
+    visit = next(visits, None)
+    with ExitStack() as under_way:
+        number = None
+        while visit is not None:
+            if visit.round != number:
+                under_way.close()  # the processes of a round end before those of another start
+                number = visit.round
+                starts = partial(start, round_=number)
+                processes = Round(starts, agenda.draw(), agenda.clock, pace, agenda.left_s)
+                under_way.enter_context(processes)
+            block = visit.cases[0].block
+            processes.observe = partial(shown, agenda, block, observe)
+            cases = {planned.case.key: planned for planned in visit.cases}
+            untimed = {key for key, planned in cases.items() if not agenda.is_done(planned)}
+            runs = made(agenda, processes, visit)
+            store(*(agenda.whole(cases[run.case], run) for run in runs))
+            visit = order.after(visits, runs)
+            timed = [run.case for run in runs if run.outcome is Outcome.OK and run.case in untimed]
+            if timed:
+                series = [str(agenda.series(cases[key])) for key in timed]
+                runs_so_far = {str(name): own for name, own in agenda.runs_of(block).items()}
+                observe_block(block, series, runs_so_far)
+    store(*(agenda.left_out(p) for p in agenda.waiting.values() if not agenda.is_done(p)))
+
+
+def made(agenda: Agenda, processes: Round, visit: Visit) -> list[Run]:
+    """The runs of a visit; none of a case that the budget cut off."""
+    if visit.part is Part.TIME:
+        return race(agenda, processes, visit.cases)
+    return [run for planned in visit.cases for run in weigh(agenda, processes, planned)]
+
+
+def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run]:
+    """Race cases that fit into memory together."""
+    names = {str(agenda.series(planned)): planned for planned in cases}
+    if any(is_crowded(agenda, planned) for planned in cases):
+        processes.end(processes.running.keys() - names.keys())
+    entries = processes.race(
+        {name: build(agenda, planned) for name, planned in names.items()},
+        lambda times: {name: turns(each_s, agenda.settings) for name, each_s in times.items()},
+        lambda name, wall_s: agenda.timeout_s(names[name], wall_s),
+        first_lap=agenda.next_lap(cases[0].block),
+        again_alone=True,
+    )
+    if keep_too_much(agenda, cases):
+        processes.end(processes.running)
+    return [
+        run_of(
+            names[name],
+            Part.TIME,
+            agenda.round,
+            entry.ending,
+            samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
+            elapsed_s=entry.elapsed_s,
+        )
+        for name, entry in entries.items()
+        if entry.failed is not CUT_OFF
+    ]
+
+
+def build(agenda: Agenda, planned: Planned) -> Build:
+    """What a process is to build for a case, and how it is to be measured."""
+    settings = agenda.settings
+    suspicious = is_suspicious(
+        planned,
+        [*agenda.on_curve(planned)],
+        again=agenda.round > 0,
+        iteration_s=agenda.costs.iteration_s(planned),
+        samples_s=settings.sample_s,
+    )
+    return Build(
+        **of_case(planned.case),
+        **settings.worker_settings,
+        filled=planned.filled,
+        suspicious=suspicious,
+    )
+
+
+def weigh(agenda: Agenda, processes: Round, planned: Planned) -> list[Run]:
+    """Measure peaks and counts of a case, in a process of its own, unless the budget has ended.
+
+    A profiler that has run makes a process slower.
+    """
+    begun_s = agenda.clock()
+    left_s = agenda.left_s()
+    if left_s <= 0:
+        return []
+    name = str(agenda.series(planned))
+    processes.observe(f"{name}, memory")
+    if is_crowded(agenda, planned):
+        processes.end(processes.running)
+    limit_s = min(agenda.timeout_s(planned), max(LEAST_S, left_s))
+    start = partial(processes.start, name, measures_memory=True)
+    question = MeasureMemory(**of_case(planned.case), filled=planned.filled)
+    answer = ask_fresh(start, question, limit_s)
+    if isinstance(answer, Failure) and answer.is_timeout and agenda.left_s() <= 0:
+        return []
+    return [run_of(planned, Part.MEMORY, 0, answer, elapsed_s=agenda.clock() - begun_s)]
+
+
+def shown(agenda: Agenda, block: Block, observe: Callable[[Progress], None], running: str) -> None:
+    """Report what runs now."""
+    done = sum(map(len, agenda.runs.values()))
+    observe(Progress(done, block.mode, block.seq_len, running, agenda.round, agenda.left_s()))

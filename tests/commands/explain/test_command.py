@@ -1,0 +1,56 @@
+"""`explain`: times and counts of two mechanisms at each level, from the command line."""
+
+import json
+
+import pytest
+
+from attnbench.commands.explain.analysis import by_level
+from attnbench.commands.explain.levels import at_levels
+from attnbench.running.request.options import read
+from tests.commands.commands import here, refused
+
+SMALL = {"width": 16, "heads": 2}
+
+
+def test_decoding_is_explained_at_its_only_level():
+    given = {**SMALL, "mode": "decode", "quick": True, "budget": "none"}
+    (found,) = by_level(at_levels("retention", "grouped_query", 16, read(given)))
+    assert found.level == "attention"
+    assert found.ratio > 0
+    assert found.a["operators"] > found.b["operators"] > 0
+
+
+@pytest.mark.long
+def test_a_difference_is_explained_within_the_budget():
+    small = ("--length", 16, "--width", 16, "--budget", "30s")
+    data = json.loads(here("explain", "gated_delta_net", "transformer", *small, "--json").stdout)
+    assert data["text"][0].startswith("gated_delta_net:chunked takes ")
+    assert [level["level"] for level in data["levels"]] == ["core", "attention", "model"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("fnet", "local", "--length", 0), "not between 1 and"),
+        (("fnet", "local", "--length", "x"), "not a whole number"),
+        (("fnet", "local"), "--length"),
+        (("fnet", "--length", 16), "B"),
+        (("fnet", "lokal", "--length", 16), "did you mean"),
+        (("fnet", "@fig2", "--length", 16), "compares two cases"),
+        (("fnet", "transformer:*", "--length", 16), "compares two cases"),
+        (("fnet", "fnet", "--length", 16), "compares two cases"),
+        (("fnet", "local", "--length", 16, "--mode", "both"), "one mode"),
+        (("fnet", "local", "--length", 16, "--width", "16,32"), "compares two cases"),
+        (("fnet", "local", "--length", 16, "--quick"), "explain takes no --quick"),
+        (("--width", 16, "fnet", "lokal", "--length", 16), "did you mean"),
+        (("fnet", "local", "axial", "--length", 16), "explain takes A and B: 'axial' is too much"),
+        (("fnet", "local", "--length", 16, "--causal"), "fnet"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused_in_one_line(arguments, said):
+    assert said in refused("explain", *arguments)
+
+
+def test_help_offers_nothing_that_is_refused():
+    text = here("explain", "--help").stdout
+    assert not [word for word in ("both", "crossed", "--level", "[,N") if word in text]

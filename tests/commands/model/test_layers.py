@@ -1,0 +1,299 @@
+"""What a configuration's layers keep, to the byte, beside the caches of transformers themselves."""
+
+import json
+import re
+import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnbench.commands.model.configured_layers import model
+from attnbench.commands.model.context import ContextQuery, rows
+from attnbench.commands.model.orders import ORDERS
+from attnbench.errors import UsageError
+from attnbench.mechanisms.peers.transformers.sublayer import own
+
+try:
+    RELEASE = version("transformers")
+except PackageNotFoundError:
+    RELEASE = "none"
+caches = pytest.mark.skipif(
+    int(RELEASE.partition(".")[0].replace("none", "0")) < 5,
+    reason=f"needs transformers 5, and {RELEASE} is installed",
+)
+
+DATA = Path(__file__).parents[2] / "data" / "configurations"
+PROMPTS = (3, 37)  # within a window of 8 and beyond; no pool divides them
+BATCH = 2
+# fmt: off
+SMALL = {
+    "vocab_size": 50, "hidden_size": 64, "intermediate_size": 32, "moe_intermediate_size": 16,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 2, "num_experts": 4, "num_local_experts": 4,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+}
+HEAD = {"head_dim": 16}
+WINDOW = {"head_dim": 16, "sliding_window": 8}
+LATENT = {
+    "num_key_value_heads": 4, "kv_lora_rank": 24, "q_lora_rank": 16, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4, "v_head_dim": 12,
+}
+INDEX = {**LATENT, "index_head_dim": 8, "index_n_heads": 2, "index_topk": 16}
+DELTA = {
+    "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
+}
+KIMI = {
+    "full_attn_layers": [2, 4], "kda_layers": [1, 3], "head_dim": 16, "num_heads": 4,
+    "short_conv_kernel_size": 4,
+}
+MAMBA = {
+    "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 2,
+    "mamba_d_conv": 4, "mamba_expand": 2,
+}
+V4 = {
+    "num_key_value_heads": 1, "q_lora_rank": 16, "o_groups": 2, "o_lora_rank": 8,
+    "index_head_dim": 8, "index_n_heads": 2, "index_topk": 4,
+}
+# fields as files of this type have them
+FAMILIES = {
+    "llama": {},
+    "gemma": HEAD,
+    "glm4": HEAD,
+    "granite": {},
+    "hunyuan_v1_moe": HEAD,
+    "smollm3": {},
+    "mistral": {"sliding_window": 8},
+    "mixtral": {"sliding_window": None},
+    "phi3": {},
+    "starcoder2": {},
+    "qwen2": {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3},
+    "qwen3": {"head_dim": 16, "use_sliding_window": False, "sliding_window": 8},
+    "qwen3_moe": {"head_dim": 16, "use_sliding_window": False, "sliding_window": 8},
+    "gemma2": WINDOW,
+    "gemma3_text": {**WINDOW, "num_hidden_layers": 7, "sliding_window_pattern": 3},
+    "gemma3n_text": {
+        **WINDOW, "num_hidden_layers": 6,
+        "layer_types": ["sliding_attention", "full_attention"] * 3, "num_kv_shared_layers": 2,
+        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 50, "laurel_rank": 4,
+        "altup_num_inputs": 2,
+    },
+    "gemma4_text": {
+        **WINDOW, "layer_types": ["sliding_attention", "full_attention"] * 2, "global_head_dim": 32,
+        "attention_k_eq_v": True, "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0,
+    },
+    "cohere2": {"sliding_window": 8, "sliding_window_pattern": 2},
+    "olmo3": {"sliding_window": 8},
+    "gpt_oss": WINDOW,
+    "llama4_text": {"head_dim": 16, "attention_chunk_size": 8},
+    "glm4_moe": HEAD,
+    "minimax_m2": HEAD,
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    "glm4_moe_lite": LATENT,
+    "deepseek_v32": INDEX,
+    "glm_moe_dsa": {**INDEX, "index_topk_freq": 2},
+    "deepseek_v4": {**WINDOW, **V4, "compress_ratios": [4, 128, 4, 128]},
+    "qwen3_next": {**DELTA, "full_attention_interval": 2},
+    "qwen3_5_text": DELTA,
+    "qwen3_5_moe_text": DELTA,
+    "olmo_hybrid": DELTA,
+    "kimi_linear": {**LATENT, "linear_attn_config": KIMI},
+    "minimax": {**HEAD, "block_size": 8},
+    "mamba": {"state_size": 8, "expand": 2, "conv_kernel": 4},
+    "falcon_mamba": {"state_size": 8, "expand": 2, "conv_kernel": 4},
+    "mamba2": {
+        "num_heads": 8, "head_dim": 16, "state_size": 8, "n_groups": 2, "expand": 2,
+        "conv_kernel": 4,
+    },
+    "jamba": {
+        "num_hidden_layers": 4, "attn_layer_period": 4, "attn_layer_offset": 2, "mamba_d_state": 8,
+        "mamba_d_conv": 4, "mamba_expand": 2, "use_mamba_kernels": False,
+    },
+    "granitemoehybrid": {
+        **MAMBA, "layer_types": ["mamba", "attention", "mamba", "mamba"],
+        "shared_intermediate_size": 16,
+    },
+    "nemotron_h": {
+        "head_dim": 16, "hybrid_override_pattern": "M-M*", "mamba_num_heads": 8,
+        "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "conv_kernel": 4,
+    },
+    "lfm2": {"full_attn_idxs": [1], "conv_L_cache": 3},
+}
+# fmt: on
+# types with the layers of another one that transformers has no class for
+SAME = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}
+CACHES = ("cache", "past_key_values", "cache_params")  # its names, of releases before 5.24 too
+
+
+def counted(tmp_path, fields, *lengths, item_bytes=2, memory=None):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(fields))
+    query = ContextQuery(lengths=lengths, item_bytes=item_bytes, memory=memory)
+    return rows(model(file).layers, query)
+
+
+def whole(rows):
+    return next(row for row in rows if row.kind == "all layers")
+
+
+def size(part, known):
+    """Bytes of all tensors in a cache, each once.
+
+    Not the window's length, the input of the token itself, which transformers keeps of a
+    convolution, and what it keeps in float32 of gates.
+    """
+    if isinstance(part, torch.Tensor):
+        return 0 if id(part) in known else known.setdefault(id(part), part.nbytes)
+    if isinstance(part, list):
+        return sum(size(each, known) for each in part)
+    inner = part if isinstance(part, dict) else getattr(part, "__dict__", {})
+    parts = [value for name, value in inner.items() if name != "_sliding_window_tensor"]
+    convolved = inner.get("conv_states") or {}
+    first = sum(inputs[..., :1].nbytes for inputs in convolved.values() if inputs is not None)
+    gates = (inner.get("overlap_gate") or {}).values()
+    wide = sum(gate.nbytes // 2 for gate in gates if gate is not None and gate.itemsize == 4)
+    return sum(size(each, known) for each in parts) - first - wide
+
+
+@caches
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
+    """After a prompt and one token more, with the fields of a file and with those saved again."""
+    from transformers import AutoConfig, AutoModel
+
+    fields = {**SMALL, **FAMILIES[kind], "model_type": kind}
+    config = AutoConfig.for_model(**fields, attn_implementation="eager")
+    sizes = {}
+    with torch.device("meta"), torch.no_grad():
+        built = AutoModel.from_config(config, dtype=torch.bfloat16).eval()
+        own(sys.modules[type(built).__module__])
+        for prompt in PROMPTS:
+            done = built(torch.ones(BATCH, prompt, dtype=torch.long), use_cache=True)
+            names = [name for name in CACHES if name in signature(built.forward).parameters]
+            cache = {names[0]: next(done[name] for name in CACHES if name in done)}
+            sizes[prompt] = size(cache, {})
+            built(torch.ones(BATCH, 1, dtype=torch.long), **cache, use_cache=True)
+            sizes[prompt + 1] = size(cache, {})
+    for written in (fields, json.loads(config.to_json_string(use_diff=False))):
+        assert whole(counted(tmp_path, written, *sizes)).at == tuple(
+            n // BATCH for n in sizes.values()
+        )
+
+
+# what transformers fills in by itself where a file does not say it
+LEFT_OUT = ("head_dim", "num_key_value_heads", "mamba_n_groups", "n_groups")
+
+
+@caches
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_size_that_is_left_out_is_as_in_transformers_or_refused(kind, tmp_path):
+    from transformers import AutoConfig
+
+    fields = {**SMALL, **FAMILIES[kind], "model_type": kind}
+    for name in fields.keys() & set(LEFT_OUT):
+        rest = {key: value for key, value in fields.items() if key != name}
+        try:
+            filled = json.loads(AutoConfig.for_model(**rest).to_json_string(use_diff=False))
+        except Exception:  # of huggingface_hub, where the default fits no other size of the file
+            continue
+        with suppress(UsageError):
+            found = whole(counted(tmp_path, rest, *PROMPTS))
+            assert found == whole(counted(tmp_path, filled, *PROMPTS)), name
+
+
+def test_every_type_of_model_that_is_known_was_compared():
+    assert set(ORDERS) == {*FAMILIES, *SAME}
+    assert set(SAME.values()) <= set(FAMILIES)
+
+
+def stored(name, *lengths):
+    query = ContextQuery(lengths=lengths, item_bytes=2)
+    return rows(model(DATA / f"{name}.json").layers, query)
+
+
+def test_kimi_linear_keeps_what_was_worked_out_by_hand():
+    """20 layers of delta rule, whose state is float32, and 7 of latent attention."""
+    linear, latent, all_layers, _, full = stored("kimi-linear-48b", 32 << 10, 128 << 10, 1 << 20)
+    assert linear.layers == 20
+    assert linear.at[0] == 20 * (32 * 128 * 128 * 4 + 3 * 3 * 32 * 128 * 2)  # 41.4 MiB
+    assert latent.per_token == all_layers.per_token == 7 * 576 * 2 == 8_064
+    assert full.per_token == 27 * 576 * 2 == 31_104
+
+
+def test_the_token_that_looks_back_is_the_last_of_its_window(tmp_path):
+    kept = counted(tmp_path, {**SMALL, "model_type": "mistral", "sliding_window": 8}, 7, 8, 9)
+    assert whole(kept).at == (4 * 2 * 2 * 16 * 2 * 7,) * 3
+
+
+LLAMA = {**SMALL, "model_type": "llama"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([], "is not a model's configuration: no 'model_type' or 'num_hidden_layers'; give"),
+        ({"model_type": "llama"}, "'num_hidden_layers' is missing; add it"),
+        ({**LLAMA, "num_hidden_layers": 100_000}, "write a whole number from 1 to 10,000"),
+        ({**LLAMA, "num_key_value_heads": 3}, "is 3, which does not divide the 4 heads"),
+        ({**LLAMA, "hidden_size": 66}, "'hidden_size' is 66, which the 4 heads do not divide"),
+        (
+            {**LLAMA, "model_type": "qwen2", "use_sliding_window": "false"},
+            "'use_sliding_window' is 'false'; write true or false",
+        ),
+        (
+            {**LLAMA, "model_type": "kimi_linear", "linear_full_attn_layers": [2, 9]},
+            "'linear_full_attn_layers' is [2, 9]; there are 4 layers",
+        ),
+        ({**LLAMA, "layer_types": [{}] * 4}, "; write a list with an entry for each layer"),
+        ({**LLAMA, "layer_types": ["full_attention"]}, "names 1 layers, and 'num_hidden_layers' 4"),
+        ({**LLAMA, "layer_types": ["rwkv"] * 4}, "unknown kind of layer 'rwkv'; known are full_"),
+        ({**LLAMA, "layer_types": ["linear_attention"] * 4}, "'mamba_d_state' or 'ssm_state_size'"),
+        (
+            {**LLAMA, "model_type": "new"},
+            "how model type 'new' orders its layers is not known; add",
+        ),
+        ({**LLAMA, "model_type": "granitemoehybrid"}, "'layer_types' is None; write a list with"),
+        ({**LLAMA, "v_head_dim": 8}, "values of another width than keys"),
+        ({**LLAMA, "swa_head_dim": 8}, "'swa_head_dim' is not read here"),
+        (
+            {**LLAMA, "model_type": "nemotron_h", "hybrid_override_pattern": "M*"},
+            "the order of layers names 2 layers, and 'num_hidden_layers' 4",
+        ),
+        (
+            {**LLAMA, "model_type": "nemotron_h", "hybrid_override_pattern": "M?M*"},
+            "unknown kind of layer '?'; known are full_attention",
+        ),
+        (
+            {**LLAMA, "model_type": "deepseek_v4", "compress_ratios": [4, 8, [], 4]},
+            "'compress_ratios' is [4, 8, [], 4]; write a list",
+        ),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(fields, message, tmp_path):
+    with pytest.raises(UsageError, match=re.escape(message)) as raised:
+        counted(tmp_path, fields, 1)
+    assert str(raised.value).startswith(repr(str(tmp_path / "config.json")))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"model_type": "qwen2", "sliding_window": 8},  # whose windows must be asked for
+        {"num_kv_shared_layers": 4},  # with which layer would the first share?
+    ],
+)
+def test_what_has_no_effect_in_transformers_has_none_here(more, tmp_path):
+    assert counted(tmp_path, {**LLAMA, **more}, 100) == counted(tmp_path, LLAMA, 100)
+
+
+def test_a_model_of_images_too_is_read_by_its_texts(tmp_path):
+    inner = {name: value for name, value in LLAMA.items() if name != "model_type"}
+    nested = {"model_type": "llama", "vision_config": {}, "text_config": inner}
+    assert counted(tmp_path, nested, 100) == counted(tmp_path, LLAMA, 100)

@@ -1,0 +1,157 @@
+"""The driver of a fleet against an engine that runs nothing, and real journals."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.commands.sweep.cluster.drive import MOST_TRIES, drive
+from attnbench.commands.sweep.cluster.engine import JobState
+from attnbench.commands.sweep.cluster.folder import Fleet, Job
+from attnbench.errors import CannotRun
+from attnbench.records import EngineKind, Shard
+from tests.commands.sweep.cluster.shards import measured
+
+LOST, RUNNING, WAITING = JobState.ENDED, JobState.RUNNING, JobState.WAITING
+CANCELLED, UNSTARTED = JobState.CANCELLED, JobState.UNSTARTED
+DONE = "done"
+
+
+@dataclass
+class Fake:
+    """An engine with a story for each shard: what is seen of its jobs, one look after another.
+
+    Where it is `DONE`, the shard is measured and its job has ended.
+    """
+
+    folder: object
+    stories: dict
+    alone, ends = True, "scancel"
+    submitted: list = field(default_factory=list)
+    outage: int = 0
+    breaks_off: int | None = None  # after so many jobs of a submission
+    failed: dict = field(default_factory=dict)  # what `drive` returned, was told, and paused
+    pauses: list = field(default_factory=list)
+    seen: list = field(default_factory=list)
+
+    @property
+    def jobs(self):
+        return fleets.read(self.folder).jobs
+
+    def submit(self, folder, shards):
+        assert folder == self.folder
+        self.submitted.append(tuple(shards))
+        for count, number in enumerate(shards):
+            if count == self.breaks_off:
+                raise CannotRun("Ray: the connection was lost")
+            yield number, f"{len(self.submitted)}_{number}"
+
+    def states(self, ids):
+        if self.outage:
+            self.outage -= 1
+            raise CannotRun("squeue: the controller does not answer")
+        return {id_: self.look(int(id_.partition("_")[2])) for id_ in ids}
+
+    def look(self, number):
+        story = self.stories[number]
+        now = story.pop(0) if len(story) > 1 else story[0]
+        if now is DONE:
+            shard = fleets.shard_folder(self.folder, number)
+            if not shard.exists():
+                measured(shard, Shard(number, len(self.stories)))
+            return LOST
+        return now
+
+
+@pytest.fixture
+def driven(tmp_path):
+    """Drives a fleet of stories."""
+
+    def run(*stories, jobs=None, **how):
+        engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)}, **how)
+        fleet = Fleet(engine=EngineKind.SLURM, shards=len(stories), jobs=jobs or {})
+        fleets.prepare(tmp_path, fleet, ("true",))
+        engine.failed = drive(tmp_path, engine, engine.seen.append, engine.pauses.append)
+        return engine
+
+    return run
+
+
+def test_all_shards_are_submitted_once_as_one_array(driven):
+    done = driven([WAITING, RUNNING, DONE], [RUNNING, DONE], [RUNNING, DONE])
+    assert done.submitted == [(1, 2, 3)]
+    assert not done.failed
+    assert done.seen == [
+        "0 shards running, 3 waiting, 0 ended",
+        "2 shards running, 1 waiting, 0 ended",
+        "1 shard running, 0 waiting, 2 ended",
+        "0 shards running, 0 waiting, 3 ended",
+    ]
+
+
+def test_shards_that_were_lost_together_are_submitted_together(driven):
+    done = driven([LOST, DONE], [LOST, DONE], [RUNNING, DONE])
+    assert done.submitted == [(1, 2, 3), (1, 2)]
+    assert done.jobs[1] == Job(id="2_1", tries=2)
+    assert not done.failed
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("some\nattnbench: no such device\n", "its last line: attnbench: no such device"),
+        ("", "it printed nothing; do all nodes see the folder?"),
+    ],
+)
+def test_a_shard_is_given_up_after_three_tries_with_its_last_line(printed, said, driven, tmp_path):
+    (tmp_path / "logs").mkdir()
+    fleets.log(tmp_path, 1).write_text(printed)
+    done = driven([LOST], [DONE])
+    assert done.failed == {1: f"was given up after it was lost 3 times; {said}"}
+    assert sum(1 in shards for shards in done.submitted) == MOST_TRIES
+
+
+def test_a_shard_that_the_engine_never_started_waits_on_without_a_lost_try(driven):
+    story = [LOST, *[WAITING, UNSTARTED] * MOST_TRIES, RUNNING, DONE]
+    done = driven(story, [RUNNING, DONE])
+    assert not done.failed
+    assert done.submitted[1:] == [(1,)] * (1 + MOST_TRIES)
+    assert done.jobs[1].tries == 2
+
+
+def test_a_cancelled_shard_is_not_submitted_again(driven):
+    done = driven([RUNNING, CANCELLED], [RUNNING, DONE])
+    assert done.failed == {1: "was cancelled"}
+    assert len(done.submitted) == 1
+
+
+def test_a_shard_that_was_measured_counts_whatever_became_of_its_job(driven, tmp_path):
+    measured(tmp_path / "shard-2", Shard(2, 2))
+    done = driven([RUNNING, DONE], [LOST])
+    assert done.submitted == [(1,)]
+    assert not done.failed
+
+
+def test_jobs_that_still_run_are_found_again(driven):
+    jobs = {1: Job(id="5_1"), 2: Job(id="5_2", tries=3), 3: Job(id="5_3")}
+    stories = [RUNNING, RUNNING, DONE], [LOST, DONE], [WAITING, RUNNING, DONE]
+    done = driven(*stories, jobs=jobs)
+    assert done.submitted == [(2,)]
+    assert {n: job.id for n, job in done.jobs.items()} == {1: "5_1", 2: "1_2", 3: "5_3"}
+
+
+def test_what_was_submitted_before_a_submission_broke_off_is_not_submitted_again(driven, tmp_path):
+    with pytest.raises(CannotRun, match="connection was lost"):
+        driven([RUNNING], [RUNNING], [RUNNING], breaks_off=1)
+    jobs = fleets.read(tmp_path).jobs
+    assert jobs == {1: Job(id="1_1")}
+    done = driven([RUNNING, RUNNING, DONE], [DONE], [DONE], jobs=jobs)
+    assert done.submitted == [(2, 3)]
+
+
+def test_an_engine_may_be_silent_for_a_while_but_not_for_ever(driven):
+    done = driven([RUNNING, RUNNING, DONE], outage=5)
+    assert not done.failed
+    assert len(done.pauses) > 5
+    with pytest.raises(CannotRun, match="controller does not answer"):
+        driven([RUNNING], [RUNNING], outage=10_000)

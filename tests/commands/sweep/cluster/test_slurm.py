@@ -1,0 +1,187 @@
+"""Sweeps on a real Slurm of three nodes: one report, whatever is killed on the way."""
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.commands.sweep.cluster.engine import JobState
+from attnbench.commands.sweep.cluster.slurm import Slurm, job_state
+from attnbench.errors import CannotRun, UsageError
+from attnbench.records.storage.journal import load
+from attnbench.records.units import many
+from tests.commands.sweep.cluster import cluster as clusters
+from tests.commands.sweep.cluster.cluster import Cluster, kill, processes_with, until
+from tests.commands.sweep.cluster.sweeps import LONG, LONGER, ended, start, stored, whole
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three nodes; their socket needs a short path."""
+    if reason := clusters.missing():
+        assert not os.environ.get(clusters.REQUIRED), reason
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
+    try:
+        with Cluster(folder) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def idle(cluster):
+    """The cluster without jobs of another test."""
+    yield cluster
+    cluster.asked("scancel", "--user=root")
+    until(lambda: not cluster.asked("squeue", "-h", "-o", "%i"), "the end of all jobs")
+
+
+def begun(cluster, out, *arguments, **how):
+    """A driver on Slurm that has not ended yet."""
+    return start(out, "--on", "slurm", *arguments, env=cluster.environment, **how)
+
+
+@pytest.mark.long
+def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
+    out = tmp_path / "a sweep, 5 %a"
+    printed, err = ended(begun(idle, out, "--shards", "3"))
+    sweep = whole(out, 3)
+    assert {run.origin.host for run in sweep.runs} == set(clusters.NODES)
+    assert {run.origin.attempt for run in sweep.runs} == {1}
+    assert "Inference time" in printed
+    assert (
+        "3 shards on slurm, each on cpu and alone on its node"
+        " (--slurm --oversubscribe lets it share); 64 tokens per batch, float32, 3 rounds;"
+        " predicted " in err
+    )
+    assert "3 shards merged in" in err
+    assert (out / "fig2.png").read_bytes().startswith(b"\x89PNG")
+    assert "Divided into 3 shards." in (out / "tables.md").read_text()
+    assert set(idle.jobs().values()) == {"COMPLETED"}
+    assert all("shard " in fleets.log(out, number).read_text() for number in (1, 2, 3))
+
+
+@pytest.mark.long
+def test_what_a_killed_job_measured_is_kept_and_the_rest_measured(idle, tmp_path):
+    driver = begun(idle, tmp_path, "--shards", "2", *LONG)
+    until(lambda: stored(tmp_path, 2) > 1, "runs of shard 2")
+    first = fleets.read(tmp_path).jobs[2]
+    kill(processes_with(str(tmp_path / "shard-2")))
+    kept = {(r.case, r.part, r.round) for r in fleets.stored(tmp_path, 2).runs}
+    ended(driver)
+    sweep = whole(tmp_path, 2)
+    second = fleets.read(tmp_path).jobs[2]
+    assert (first.tries, second.tries) == (1, 2)
+    origins = {
+        (r.case, r.part, r.round): r.origin for r in sweep.runs if r.origin.shard.number == 2
+    }
+    assert {origin.attempt for origin in origins.values()} == {1, 2}
+    assert {origins[key].attempt for key in kept} == {1}
+
+
+@pytest.mark.long
+def test_an_interrupt_leaves_the_jobs_resume_finds_them_and_cancelled_ones_end_the_sweep(
+    idle, tmp_path
+):
+    driver = begun(idle, tmp_path, "--shards", "2", *LONGER)
+    until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
+    jobs = fleets.read(tmp_path).jobs
+    ids = [job.id for job in jobs.values()]
+    os.kill(driver.pid, signal.SIGINT)
+    _, err = ended(driver, 130)
+    assert (
+        f"interrupted; jobs {', '.join(ids)} keep running (scancel ends them);"
+        f" attnbench sweep --resume '{tmp_path}' continues" in err
+    )
+    assert set(idle.asked("squeue", "-h", "-r", "-o", "%i").split()) == {*ids}
+    driver = begun(idle, tmp_path, *LONGER)  # the default number of shards is the stored one
+    assert next(line for line in driver.stderr if "shards running" in line)
+    idle.asked("scancel", *ids)
+    _, err = ended(driver, 4)
+    assert fleets.read(tmp_path).jobs == jobs
+    last = err.strip().splitlines()[-1]
+    merged = f"merged: {many(len(load(tmp_path).runs), 'run')}"
+    merged += f"; attnbench sweep --resume '{tmp_path}' continues"
+    assert last == f"attnbench: shard 1/2 (and 1 other) was cancelled; {merged}"
+    assert not load(tmp_path).finished
+    ended(begun(idle, tmp_path, *LONGER))
+    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1, 2}
+
+
+@pytest.mark.long
+def test_what_sbatch_refuses_is_said_and_can_be_mended(idle, tmp_path):
+    out = tmp_path / "out"
+    _, err = ended(begun(idle, out, "--shards", "2", "--slurm", "--partition=none"), 2)
+    *_, last = err.splitlines()
+    assert "sbatch: error: " in last
+    assert last.endswith(f"; attnbench sweep --resume '{out}' continues")
+    ended(begun(idle, out, "--slurm", "--partition=all"))
+    whole(out, 2)
+
+
+@pytest.mark.parametrize(
+    ("means", "states"),
+    [
+        (JobState.WAITING, "PENDING"),
+        (JobState.RUNNING, "RUNNING COMPLETING"),
+        (JobState.CANCELLED, "CANCELLED"),
+        (JobState.ENDED, "PREEMPTED COMPLETED FAILED TIMEOUT NODE_FAIL OUT_OF_MEMORY"),
+    ],
+)
+def test_states(means, states):
+    assert {job_state(state) for state in states.split()} == {means}
+
+
+def test_without_slurm_the_way_out_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotRun, match=r"no sbatch on the PATH; .* --shard I/N"):
+        Slurm()
+
+
+def test_options_that_do_not_parse_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="--slurm '\"' does not parse"):
+        Slurm('"')
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """Commands of Slurm that accept everything; sbatch writes down what it was given."""
+    for name, does in (("sinfo", ":"), ("sbatch", 'printf "%s\\n" "$@" > "$0.given"; echo 7')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "given"),
+    [
+        ("", 0, ["--cpus-per-task=2", "--exclusive"]),
+        ("-t 60 --oversubscribe", 0, ["--cpus-per-task=2", "-t", "60", "--oversubscribe"]),
+        ("--gres=gpu:h100:1", 1, ["--cpus-per-task=2", "--gres=gpu:h100:1"]),
+    ],
+)
+def test_a_shard_has_a_node_of_its_own_unless_it_has_a_gpu(
+    options, gpus, given, tmp_path, commands
+):
+    list(Slurm(options, gpus, cpus=2).submit(tmp_path, [1]))
+    words = (tmp_path / "sbatch.given").read_text().splitlines()
+    assert words[-1 - len(given) : -1] == given
+
+
+def test_a_folder_with_a_percent_sign_gets_the_logs_of_its_shards(tmp_path, commands):
+    folder = tmp_path / "5 %a"
+    assert list(Slurm().submit(folder, [1, 2])) == [(1, "7_1"), (2, "7_2")]
+    given = (tmp_path / "sbatch.given").read_text().splitlines()
+    (pattern,) = (word.partition("=")[2] for word in given if word.startswith("--output="))
+    # as Slurm does for task 2
+    named = re.sub("%([%a])", lambda sign: {"%": "%", "a": "2"}[sign[1]], pattern)
+    assert named == str(fleets.log(folder, 2))

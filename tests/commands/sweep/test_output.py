@@ -1,0 +1,107 @@
+"""What is said before a sweep measures, and of one that measured nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import attnbench
+from attnbench.commands.sweep.asked import Asked
+from attnbench.commands.sweep.dry_run import foretell
+from attnbench.commands.sweep.output import interruption_message
+from attnbench.report.machine import noise_warnings, timed_by
+from attnbench.devices.finding import find
+from attnbench.errors import CannotRun
+from attnbench.records.storage.journal import Journal
+from attnbench.records.storage.schema import Start
+from tests import sweeps
+from tests.commands.commands import here
+
+OTHERS = "other processes compute here; a process gets {} % of the time it needs; "
+QUOTA = "a CPU quota of 0.5 cores (of this container or service) stops it"
+EXPECT = "a process gets {} % of the time it needs; expect about {} % of what 300 s"
+MACHINE = sweeps.environment(cores=2, threads=2, load=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, []),
+        ({"share": 0.5}, [OTHERS.format(50) + "times will be noisy"]),
+        ({"cores": 1, "load": 0.0}, ["2 threads share 1 core; try --threads 1"]),
+        ({"share": 0.9, "threads": 1}, []),
+        ({"share": 0.5, "threads": 1, "quota_cores": 0.5}, [QUOTA + "; " + EXPECT.format(50, 50)]),
+        (
+            {"share": 0.25, "threads": 1, "quota_cores": 0.5},
+            [f"{QUOTA}, and other processes compute here; " + EXPECT.format(25, 20)],
+        ),
+        ({"share": 0.34, "threads": 1}, [OTHERS.format(34) + "expect about 30 % of what 300 s"]),
+    ],
+)
+def test_what_makes_times_noisy_is_reported(changes, words):
+    machine = replace(MACHINE, **changes)
+    said = list(noise_warnings(machine, find("cpu").host_clock(machine.threads), 300.0))
+    assert len(said) == len(words)
+    assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"threads": 1}, "CPU time on one core"),
+        ({"threads": 3}, "wall time on 3 threads"),
+        ({"threads": 1, "device_memory_bytes": 1 << 30}, "1 thread"),
+    ],
+)
+def test_the_clock_is_said_before_anything_is_measured(changes, words):
+    machine = replace(MACHINE, **changes)
+    assert timed_by(machine, find("cpu").host_clock(machine.threads)) == words
+
+
+SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
+
+
+def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would():
+    made = sweeps.sweep(("fastformer",), lengths=(128,))
+    plan = [replace(line, refusal="heads cannot share keys") for line in made.plan]
+    asked = Asked(options={}, shard=None, folder=Path(), resumes=False)
+    with pytest.raises(CannotRun, match="none of 2 cases can run; fastformer:eager: heads"):
+        foretell(asked, made.request, plan)
+    foretell(asked, made.request, [*plan[1:], made.plan[0]])
+
+
+def test_the_advice_after_a_signal_is_true(tmp_path):
+    assert interruption_message(tmp_path / "missing") == "nothing was measured"
+    made = sweeps.sweep(("fastformer",), lengths=(128,))
+    with Journal(tmp_path, Start(made.request, made.sessions[0])) as journal:
+        journal.append(*made.cards, *made.plan)
+    said = f"what was measured is kept; attnbench sweep --resume '{tmp_path}' continues"
+    assert interruption_message(tmp_path) == said
+
+
+def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
+    words = ("--models", "fastformer", "--causal", "--lengths", "16", "--out", tmp_path)
+    done = here("sweep", *words, *SMALL, code=2)
+    assert "attnbench: nothing was measured: 0 of 2 cases ran; fastformer:eager: " in done.stderr
+    assert f"; attnbench report '{tmp_path}' lists all, and why" in done.stderr
+    assert "figures and tables" not in done.stderr
+    assert {file.name for file in tmp_path.iterdir()} == {"sweep.jsonl", "sweep.toml"}
+
+
+def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
+    models = ("--models", "grouped_query[kv_heads=2],retention,fnet", "--batch", "3")
+    small = ("--width", "16", "--heads", "2", "--quick", "--device", "cpu", "--out", tmp_path)
+    done = here("sweep", "--mode", "decode", "--lengths", "1,16,64", *models, *small)
+    assert {"decode.png", "state_decode.csv"} <= {file.name for file in tmp_path.iterdir()}
+    assert not (tmp_path / "fig2.png").exists()
+    assert "cannot decode: every output is a sum" in done.stdout
+    cases = {
+        (r["mechanism"], int(r["seq_len"])): r
+        for r in attnbench.load(tmp_path).cases.to_dict("records")
+    }
+    for n in (1, 16, 64):
+        step = cases["grouped_query", n]
+        assert (step["batch"], step["causal"], step["outcome"]) == (3, True, "ok")
+        assert step["state_bytes"] == 3 * 2 * n * 16 * 4
+        assert cases["retention", n]["state_bytes"] == 3 * 16 * 8 * 2 * 4
+    assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]

@@ -1,0 +1,31 @@
+"""The allocator stays as it is in the process that runs the tests; a GPU that does not exist."""
+
+import gc
+
+import pytest
+
+from attnbench.measuring import allocator
+
+
+@pytest.fixture(autouse=True)
+def usual_allocator(monkeypatch):
+    monkeypatch.setattr(allocator, "mallopt", lambda parameter, value: None)
+    monkeypatch.setattr(allocator, "prctl", lambda option, value: None)
+
+
+@pytest.fixture
+def emulated_gpu(monkeypatch):
+    """`torch.cuda` emulated in this process, without NVML and its driver."""
+    import torch
+
+    from attnbench.devices import cuda_timing as stopwatch
+    from attnbench.devices.kinds import cuda
+    from tests.emulated.startup.emulated_cuda import adapt, emulate, time_by
+
+    gc.collect()  # tensors of other tests would be counted, and freed at any time
+    memory = emulate(torch, monkeypatch.setattr)
+    adapt(cuda, monkeypatch.setattr)
+    time_by(stopwatch, monkeypatch.setattr)
+    monkeypatch.setattr(cuda.Cuda, "uuid", lambda self: "GPU-0")
+    yield memory
+    memory.end()

@@ -1,0 +1,250 @@
+"""Pages in a real browser: Chromium, driven by Playwright."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from attnbench.analysis.report import analyse
+from attnbench.records.storage.journal import load
+from attnbench.report import html
+from attnbench.report.page import report_files
+from tests.sweeps import sweep
+
+HOSTILE = (
+    "</script><script>window.hacked = 1</script>",
+    "<img src=x onerror=window.hacked=1>",
+    '"\' onload="window.hacked=1',
+    "{{ 7 * 7 }}{% endif %}",
+)
+pytestmark = pytest.mark.long
+MECHANISMS = ("fastformer", "transformer", "linformer", *HOSTILE)
+LENGTHS = (128, 512, 2048, 65_536)
+MARKS = "#plots svg [aria-roledescription=circle]"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, without which tests are skipped unless it is required."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        path = None
+    if not (path and html.VEGA.is_file()):
+        required = os.environ.get("ATTNBENCH_TEST_BROWSER") == "required"
+        end = pytest.fail if required else pytest.skip
+        end("no Chromium, no playwright, or no charts: the build puts them into the package")
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox"], timeout=120_000
+        )
+        yield started
+        started.close()
+
+
+def report(found, folder: Path) -> Path:
+    path = folder / "report.html"
+    path.write_bytes(report_files(analyse(found))["report.html"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    return report(sweep(MECHANISMS, lengths=LENGTHS), tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture
+def opening(browser):
+    """Opens pages, which must say nothing and ask for nothing, and closes them."""
+    contexts, complaints = [], []
+
+    def opened(path: Path, fragment: str = "", **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        context.set_default_timeout(180_000)
+        contexts.append(context)
+        page = context.new_page()
+        # what the policy denied is on the console
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on("request", lambda request: complaints.extend(outside(request.url, path)))
+        page.goto(f"{path.as_uri()}#{fragment}")
+        if options.get("java_script_enabled", True):
+            page.wait_for_selector("html.drawn")
+        return page
+
+    yield opened
+    for context in contexts:
+        settled(context.pages[0])
+        context.close()
+    assert complaints == []
+
+
+def outside(url: str, path: Path) -> list[str]:
+    """The address, unless it is that of the page, blank or data."""
+    own = url.partition("#")[0] in (path.as_uri(), "about:blank")
+    return [] if own or url.startswith(("data:", "blob:")) else [url]
+
+
+def settled(page) -> None:
+    """Wait until all charts are drawn, if there are any."""
+    page.wait_for_selector("html:not(:has([aria-busy=true]))", state="attached")
+
+
+@pytest.fixture
+def page(opening, written):
+    """The page of the sweep."""
+    return opening(written)
+
+
+def test_every_choice_is_drawn_without_a_complaint(page):
+    assert not page.locator(".static").first.is_visible()
+    first, more = page.locator("[name=show] optgroup").all()
+    compared = first.locator("option").all_inner_texts()
+    assert compared[0] == "wall time on 2 threads per batch of 8,192 tokens"
+    assert "speed-up over Transformer" in compared
+    assert len(compared) <= 10
+    assert "operators" in more.locator("option").all_inner_texts()
+    for name in page.locator("[name=show] option").all_inner_texts():
+        page.select_option("[name=show]", label=name)
+        settled(page)
+        assert page.locator(MARKS).count() > 0
+    page.select_option("[name=show]", index=0)
+    for drawn in (False, True):
+        page.click("#charts button")
+        settled(page)
+        assert bool(page.locator(MARKS).count()) == drawn
+
+
+def point(page, name: str, length: int):
+    """The marker of a series at a length, in the chart of training."""
+    wanted = f" n: {length}; name: {name};"
+    marks = page.locator(MARKS).all()
+    return next(mark for mark in marks if wanted in mark.get_attribute("aria-label"))
+
+
+def hover(page, mark) -> None:
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2 - 3, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def test_hovering_shows_the_number_of_the_table(page):
+    row = page.locator("table[aria-labelledby='latency_training'] tr", has_text="Fastformer")
+    known = row.locator("[data-column='512']").inner_text().split()[0]
+    hover(page, point(page, "Fastformer", 512))
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    cells = tooltip.locator("td.value").all_inner_texts()
+    assert cells[:2] == ["Fastformer", "512"]
+    number, unit = cells[2].split(" [")[0].split()
+    assert (float(number), unit) == (pytest.approx(float(known), rel=0.02), "ms")
+
+
+def test_a_prediction_says_that_it_is_one_and_leaves_the_axis_to_what_was_measured(page):
+    label = point(page, "Transformer", 65_536).get_attribute("aria-label")
+    assert "predicted" in label
+    assert "over budget" in label
+    known = [{"value": 1, "low": 0.9, "high": 1.2}, {"value": 8, "low": 7, "high": 9}]
+    far = {"value": 1000, "low": 1000, "high": 1000, "predicted": True}
+    ends = "points => domain(points, true)"
+    assert page.evaluate(ends, [*known, far]) == [0.9, 32]
+    assert page.evaluate(ends, [far]) == pytest.approx([1000 / 2**0.5, 1000 * 2**0.5])
+
+
+def test_series_are_picked_and_highlighted(page):
+    page.locator("fieldset").get_by_label("Linformer").uncheck()
+    page.keyboard.press("Enter")
+    settled(page)
+    assert page.locator(f"{MARKS}[aria-label*=Linformer]").count() == 0
+    page.locator("fieldset label").first.hover()
+    for opacity in ("1", "0.12"):
+        page.wait_for_selector(f"{MARKS}[opacity='{opacity}']")
+
+
+def test_hostile_names_stay_text(page):
+    labels = page.locator("fieldset label").all_inner_texts()
+    assert [label.strip() for label in labels][-len(HOSTILE) :] == [*HOSTILE]
+    for name in HOSTILE:
+        hover(page, point(page, name, 128))
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_link_shows_what_its_sender_saw(opening, page, written):
+    page.select_option("[name=show]", label="allocated peak")
+    page.locator("fieldset").get_by_label("Linformer").uncheck()
+
+    def seen(page) -> list[str]:
+        settled(page)
+        return [mark.get_attribute("aria-label") for mark in page.locator(MARKS).all()]
+
+    sent = seen(page)
+    assert not any("Linformer" in label for label in sent)
+    for fragment, shown, same in (
+        (page.url.partition("#")[2], "allocated_peak_bytes", True),
+        ("show=nothing&x=1", "time_s", False),
+    ):
+        received = opening(written, fragment)
+        assert received.locator("[name=show]").input_value() == shown
+        assert (seen(received) == sent) == same
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory) -> Path:
+    return report(load("reports/cpu-fig2"), tmp_path_factory.mktemp("stored"))
+
+
+@pytest.mark.parametrize(("width", "height"), [(1000, 768), (1600, 900)])
+def test_the_first_screen_has_the_answer_what_was_not_measured_and_a_chart_with_its_legend(
+    opening, stored, width, height
+):
+    page = opening(stored, viewport={"width": width, "height": height})
+    header = page.locator("header").inner_text()
+    facts = ("EPYC", "2026-11-2", "8,192 tokens", "torch 2.13")
+    facts += ("Fastest", "Least memory", "Limits of length", "Not measured")
+    assert [fact for fact in facts if fact not in header] == []
+    table = page.locator("header table").first.bounding_box()
+    assert table["y"] + table["height"] <= height
+    training, inference = (plot.bounding_box() for plot in page.locator(".plot").all())
+    legend = page.locator("fieldset label").first.bounding_box()
+    assert training["y"] == inference["y"] < height
+    assert legend["y"] + legend["height"] < height
+    assert training["x"] + training["width"] < inference["x"]
+    assert inference["x"] + inference["width"] < legend["x"]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "dark")])
+def test_a_page_never_scrolls_sideways_and_follows_the_scheme(opening, stored, width, scheme):
+    page = opening(stored, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    wide = "document.querySelectorAll('html, .wide'), e => e.scrollWidth - e.clientWidth"
+    assert page.evaluate(f"Math.max(...Array.from({wide}))") <= 0
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(paper) == "rgb(22, 22, 22)"
+
+
+def test_without_scripts_figures_and_tables_remain(opening, written):
+    page = opening(written, java_script_enabled=False)
+    assert page.locator("#charts").is_hidden()
+    pictures = page.locator("figure.static img").all()
+    assert len(pictures) == 2
+    assert all(picture.is_visible() for picture in pictures)
+    assert page.locator("table").first.is_visible()
+
+
+def test_what_screen_readers_need_is_there(page):
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('button, select, input, [tabindex], table')]"
+        ".filter(e => !(e.ariaLabel || e.labels?.length || e.textContent.trim()"
+        " || document.getElementById(e.getAttribute('aria-labelledby')))).length"
+    )
+    assert unnamed == 0
+    drawn = page.locator("#plots [role=graphics-document]").first
+    assert drawn.get_attribute("aria-label") == (
+        "wall time on 2 threads per batch of 8,192 tokens against sequence length, training"
+    )
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(e => e.tagName)")
+    assert levels[0] == "H1"
+    assert levels.count("H1") == 1

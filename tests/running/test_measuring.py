@@ -1,0 +1,59 @@
+"""What a sweep keeps beside its runs."""
+
+import pytest
+
+from attnbench.errors import DifferentSweep
+from attnbench.records import Shard
+from attnbench.records.storage import schema
+from attnbench.records.storage.journal import FILE, load
+from attnbench.running import session as measuring
+from attnbench.running.plan import Plan
+from attnbench.running.request import requests
+from tests import sweeps
+from tests.commands.sweep.cluster.shards import FACTS
+from tests.running.sessions import PLAN, REQUEST
+
+
+def test_an_interrupted_sweep_says_so_and_keeps_the_options_that_it_began_with(
+    tmp_path, monkeypatch
+):
+    def stop(*what, **how):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
+    monkeypatch.setattr(measuring, "make_visits", stop)
+    for options in (b"rounds = 3", b"rounds = 4"):
+        plan = Plan(cases=PLAN, cards=FACTS)
+        with pytest.raises(KeyboardInterrupt):
+            measuring.measure(REQUEST, plan, None, tmp_path, options_file=options)
+    assert (tmp_path / requests.FILE).read_bytes() == b"rounds = 3"
+    *_, last = (tmp_path / FILE).read_bytes().splitlines()
+    entry = schema.unseal(last)
+    assert (entry.kind, entry.data["outcome"]) == ("end", "interrupted")
+
+
+def test_a_caller_may_refuse_a_machine_before_a_journal_begins(tmp_path, monkeypatch):
+    def refuse(here):
+        raise DifferentSweep(f"not on {here.processor}")
+
+    here = sweeps.environment()
+    monkeypatch.setattr(measuring, "environment", lambda *about: here)
+    with pytest.raises(DifferentSweep, match=here.processor):
+        measuring.measure(
+            REQUEST, Plan(cases=PLAN, cards=FACTS), None, tmp_path / "new", before=refuse
+        )
+    assert not (tmp_path / "new").exists()
+
+
+def test_of_a_share_only_its_cases_are_measured_and_its_journal_says_which(tmp_path, monkeypatch):
+    agendas = []
+    monkeypatch.setattr(measuring, "environment", lambda *about: sweeps.environment())
+    monkeypatch.setattr(measuring, "make_visits", lambda agenda, *_, **how: agendas.append(agenda))
+    share = measuring.Share(shard=Shard(2, 3), cases=PLAN[:2])
+    plan = Plan(cases=PLAN, cards=FACTS)
+    measuring.measure(REQUEST, plan, None, tmp_path, share=share, options_file=b"rounds = 3")
+    assert agendas[0].plan == PLAN[:2]
+    stored = load(tmp_path)
+    assert stored.shard == Shard(2, 3)
+    assert stored.plan == PLAN, "so that shards can be merged"
+    assert not (tmp_path / requests.FILE).exists(), "those of the fleet lie beside it"
