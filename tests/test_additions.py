@@ -168,9 +168,9 @@ def mechanism(copy):
 
 def metric(copy):
     row = '    _recorded("longest_s", "longest", "the longest iteration", Unit.SECONDS),\n'
-    copy.insert("metrics.py", "ROWS = (\n", row)
+    copy.insert("records/metrics.py", "ROWS = (\n", row)
     copy.insert(
-        "measure/built.py", '"warmup_s": spent_s(warm), ', '"longest_s": spent_s(warm[:1]), '
+        "measuring/built.py", '"warmup_s": spent_s(warm), ', '"longest_s": spent_s(warm[:1]), '
     )
 
 
@@ -179,33 +179,35 @@ def quantity(copy):
         '    _time("cold_s", "cold iteration", "the first iteration of a process", name="cold",\n'
         '          table=True, figure="cold", compared=True),\n'
     )
-    copy.insert("metrics.py", 'on a GPU without holding its queue"),\n', row)
-    copy.insert("measure/built.py", '"warmup_s": spent_s(warm), ', '"cold_s": spent_s(warm[:1]), ')
+    copy.insert("records/metrics.py", 'on a GPU without holding its queue"),\n', row)
+    copy.insert(
+        "measuring/built.py", '"warmup_s": spent_s(warm), ', '"cold_s": spent_s(warm[:1]), '
+    )
 
 
 def figure(copy):
-    copy.write("render/parameters.py", FIGURE)
+    copy.write("report/parameters.py", FIGURE)
     copy.insert(
-        "render/page.py",
+        "report/page.py",
         'f"Time per {step} and size of the state against context"\n',
         '    texts["parameters"] = "Parameters of each series"\n',
     )
     copy.insert(
-        "render/page.py",
+        "report/page.py",
         'of a metric, or of a mode that steps."""\n',
         '    if stem == "parameters":\n        return parameters_figure(analysis.cases)\n',
     )
     copy.insert(
-        "render/page.py",
+        "report/page.py",
         "from attnbench.report.grid import Report, Table\n",
         "from attnbench.report.parameters import parameters_figure\n",
     )
 
 
 def verb(copy):
-    copy.write("cli/hello.py", VERB)
+    copy.write("commands/hello.py", VERB)
     row = 'Verb(module="attnbench.cli.hello", function="hello", summary="Greet.")'
-    copy.insert("cli/verbs.py", "MappingProxyType({\n", f'    "hello": {row},\n')
+    copy.insert("commands/verbs.py", "MappingProxyType({\n", f'    "hello": {row},\n')
 
 
 def stored_option(copy):
@@ -216,18 +218,18 @@ def stored_option(copy):
 def measuring_option(copy):
     copy.insert("records/request.py", 'inputs and order.", 0)\n', NAPS)
     copy.insert(
-        "measure/built.py",
+        "measuring/built.py",
         "    core: int | None = None  # to which the process is bound from now on\n",
         "    naps: int | None = None\n",
     )
     # what the worker was told is recorded, so that the test can read it
     row = '    _recorded("naps", "naps", Unit.COUNT, "naps before each case"),\n'
-    copy.insert("metrics.py", "ROWS = (\n", row)
-    copy.insert("measure/built.py", '"load_before": load(), ', '"naps": timing.naps, ')
+    copy.insert("records/metrics.py", "ROWS = (\n", row)
+    copy.insert("measuring/built.py", '"load_before": load(), ', '"naps": timing.naps, ')
 
 
 def package(copy):
-    copy.write("peers/numpy.py", PACKAGE)
+    copy.write("mechanisms/peers/numpy.py", PACKAGE)
 
 
 def device(copy):
@@ -235,8 +237,8 @@ def device(copy):
 
 
 def mode(copy):
-    copy.insert("modes.py", "MappingProxyType({\n", MODE)
-    subject = copy.package / "measure" / "subject.py"
+    copy.insert("records/modes.py", "MappingProxyType({\n", MODE)
+    subject = copy.package / "measuring" / "subject.py"
     subject.write_text(subject.read_text() + SUBJECT)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from attnbench.analysis.statistics.verdict import Verdict, count_verdict
 from attnbench.analysis.summary import combine_runs
-from attnbench.report.verdicts import verdict_label
 from attnbench.records.metrics import COUNTED, DRAWN, RACED, TABLE, Better, Unit
 from attnbench.report.grid import quantity
+from attnbench.report.verdicts import verdict_label
 
 EXACT, BYTES = ([k for k, row in TABLE.items() if row.tolerance == most] for most in (0.0, 0.01))
 

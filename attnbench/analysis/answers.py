@@ -22,7 +22,7 @@ FAR = 4  # times the common front, beyond which a report says how far each serie
 
 
 @dataclass(frozen=True)
-class Unmeasured:
+class UnmeasuredLengths:
     """The lengths at which a series was not measured in full in one mode, for one reason."""
 
     mode: str
@@ -88,7 +88,7 @@ class Answers:
     fastest: tuple[Winner, ...]
     least_memory: tuple[Winner, ...]  # least peak memory
     least_state: tuple[Winner, ...]  # smallest decoding state
-    missing: tuple[Unmeasured, ...]
+    missing: tuple[UnmeasuredLengths, ...]
 
     def front(self, mode: str) -> Front | None:
         """The front of a mode; None if nothing was timed in it."""
@@ -131,7 +131,7 @@ def _fronts(cases: pd.DataFrame) -> Iterator[Front]:
         )
 
 
-def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
+def _missing(cases: pd.DataFrame) -> Iterator[UnmeasuredLengths]:
     """What was not measured in full, in the order of the plan."""
     lost = cases[cases["outcome"] != Outcome.OK]
     for (mode, series), own in lost.groupby(["mode", "series"], sort=False):
@@ -141,7 +141,7 @@ def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
         for _, alike in own.groupby(why, sort=False):
             outcome, cause, reason = map(str, alike[["outcome", "cause", "reason"]].iloc[0])
             lengths = tuple(map(int, alike["seq_len"]))
-            yield Unmeasured(str(mode), str(series), outcome, cause, lengths, reason)
+            yield UnmeasuredLengths(str(mode), str(series), outcome, cause, lengths, reason)
 
 
 def rows(

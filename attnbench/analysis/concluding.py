@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.answers import Answers, Unmeasured
+from attnbench.analysis.answers import Answers, UnmeasuredLengths
 from attnbench.analysis.conclusions import (
     FEWEST,
     Answer,
@@ -55,7 +55,7 @@ LENGTHS = "--lengths 128..65536:x2"  # enough of them for any question
 
 
 @dataclass(frozen=True)
-class Plan:
+class ModePlan:
     """What a sweep planned in one mode and with equal sizes: `cases` are rows of its summary."""
 
     cases: pd.DataFrame
@@ -125,14 +125,14 @@ def longer(option: str, seconds: float | None) -> str:
     return f"{option} {2 * seconds:g}s" if rest else f"{option} {minutes:g}m"
 
 
-def plans(cases: pd.DataFrame, request: Request) -> list[Plan]:
+def plans(cases: pd.DataFrame, request: Request) -> list[ModePlan]:
     """The plans of each mode and sizes, in the order of the sweep."""
     groups = cases.groupby(["mode", "sizes"], sort=False)
-    return [Plan(own, request) for _, own in groups]
+    return [ModePlan(own, request) for _, own in groups]
 
 
 def conclusions(
-    plans: Sequence[Plan],
+    plans: Sequence[ModePlan],
     answers: Answers,
     pairs: Iterable[Pair],
     fits: pd.DataFrame,
@@ -162,7 +162,7 @@ def conclusions(
     yield from exponents(plans, fits)
 
 
-def cheapest(question: Question, plan: Plan, winners: Iterable[Winner]) -> Iterator[Conclusion]:
+def cheapest(question: Question, plan: ModePlan, winners: Iterable[Winner]) -> Iterator[Conclusion]:
     """Which series costs least at each length of the plan, the shortest first.
 
     `winners` are those of the plan's mode and sizes. A length without one has nothing that can be
@@ -191,7 +191,7 @@ def cheapest(question: Question, plan: Plan, winners: Iterable[Winner]) -> Itera
             )
 
 
-def _led(question: Question, plan: Plan, winner: Winner, rows: pd.DataFrame) -> Conclusion:
+def _led(question: Question, plan: ModePlan, winner: Winner, rows: pd.DataFrame) -> Conclusion:
     """Who leads at a length, among what was measured there; `rows` are all its cases."""
     cost = COST[question]
     measured = rows[rows[cost] > 0].set_index("series")[cost]
@@ -247,7 +247,7 @@ def basis(quantity: str) -> Basis:
     return Basis.MEASURED if TABLE[quantity].interval else Basis.COUNTED
 
 
-def faster_from(plan: Plan, pair: Pair) -> Conclusion:
+def faster_from(plan: ModePlan, pair: Pair) -> Conclusion:
     """At which lengths the first series of a pair is faster than the second."""
     both = pair.curve.whole
     scope = plan.scope(both)
@@ -317,7 +317,7 @@ def _zero(log_ratio: LogCurve) -> float:
     return float(x[i] * (x[i + 1] / x[i]) ** share)
 
 
-def limits(plans: Sequence[Plan], missing: Sequence[Unmeasured]) -> Iterator[Conclusion]:
+def limits(plans: Sequence[ModePlan], missing: Sequence[UnmeasuredLengths]) -> Iterator[Conclusion]:
     """The length at which each series runs out of memory or time, if it does.
 
     A series that was timed at a longer length has no limit there.
@@ -335,7 +335,7 @@ def limits(plans: Sequence[Plan], missing: Sequence[Unmeasured]) -> Iterator[Con
                     yield _limit(plan, lost, timed)
 
 
-def _limit(plan: Plan, lost: Unmeasured, timed: Sequence[int]) -> Conclusion:
+def _limit(plan: ModePlan, lost: UnmeasuredLengths, timed: Sequence[int]) -> Conclusion:
     """The limit of a series that was timed at shorter lengths."""
     tried = lost.outcome != Outcome.SKIPPED
     return Conclusion(
@@ -351,7 +351,7 @@ def _limit(plan: Plan, lost: Unmeasured, timed: Sequence[int]) -> Conclusion:
     )
 
 
-def exponents(plans: Sequence[Plan], fits: pd.DataFrame) -> Iterator[Conclusion]:
+def exponents(plans: Sequence[ModePlan], fits: pd.DataFrame) -> Iterator[Conclusion]:
     """With which power of N each cost of each series grows; `fits` are those of `scaling`."""
     for plan in plans:
         names = {*plan.cases["series"]}
@@ -362,7 +362,7 @@ def exponents(plans: Sequence[Plan], fits: pd.DataFrame) -> Iterator[Conclusion]
             yield _exponent(plan, fit, known)
 
 
-def _exponent(plan: Plan, fit: Mapping[Hashable, Any], known: Collection[int]) -> Conclusion:
+def _exponent(plan: ModePlan, fit: Mapping[Hashable, Any], known: Collection[int]) -> Conclusion:
     """The exponent of a series over the tail of its curve; `known` are its measured lengths."""
     series, quantity = str(fit["series"]), str(fit["metric"])
     lost = (plan.endings.get((series, n), "") for n in plan.lengths if n not in known)

@@ -43,7 +43,7 @@ MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the sm
 MARGIN = 1.1  # memory kept free, relative to the prediction
 
 
-class Cost(StrEnum):
+class CostKind(StrEnum):
     """What is predicted of a case."""
 
     SECONDS = "of an iteration"
@@ -54,7 +54,7 @@ class Cost(StrEnum):
 
 
 # before any was measured: building the module and its inputs, and a share of starting the process
-OVERHEAD_S = MappingProxyType({Cost.TIMING: 0.15, Cost.WEIGHING: 0.5})
+OVERHEAD_S = MappingProxyType({CostKind.TIMING: 0.15, CostKind.WEIGHING: 0.5})
 
 
 class Costs:
@@ -78,7 +78,7 @@ class Costs:
         self.rates = rates or ASSUMED
         self.context_bytes = context_bytes
         share_s = start_s * len({*self.series.values()}) / max(1, len(self.series))
-        self.start_s = {Cost.TIMING: share_s, Cost.WEIGHING: start_s}
+        self.start_s = {CostKind.TIMING: share_s, CostKind.WEIGHING: start_s}
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
 
     def learn(self, planned: Planned, run: Run) -> None:
@@ -89,15 +89,15 @@ class Costs:
         """
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
-            self.take(Cost.BYTES, planned, peak)
+            self.take(CostKind.BYTES, planned, peak)
         measured = run.samples if run.part is Part.TIME else run.elapsed_s
         if run.outcome is not Outcome.OK or not measured:
             return
         if run.part is Part.TIME:
-            besides = Cost.TIMING
+            besides = CostKind.TIMING
             ran_s = self.learn_laps(planned, run)
         else:
-            besides = Cost.WEIGHING
+            besides = CostKind.WEIGHING
             ran_s = self.weighing_s(planned)
         known = self.known.get(self.groups(planned, besides)[0], {})
         least_s = known[run.case][1] if run.case in known else math.inf
@@ -107,39 +107,39 @@ class Costs:
         """Take into account how long iterations took; the seconds of all that ran."""
         seconds = median(sample.seconds for sample in run.samples)
         walls = [sample.wall_s / sample.iterations for sample in run.samples]
-        self.take(Cost.SECONDS, planned, seconds)
-        self.take(Cost.STRETCH, planned, median(walls) / seconds)
+        self.take(CostKind.SECONDS, planned, seconds)
+        self.take(CostKind.STRETCH, planned, median(walls) / seconds)
         rehearsals_s = sum(walls) if seconds < REHEARSED_S else 0.0
         laps_s = sum(sample.wall_s for sample in run.samples)
         return laps_s + rehearsals_s + run.values.get("warmup_s", 0.0)
 
-    def take(self, what: Cost, planned: Planned, cost: float) -> None:
+    def take(self, what: CostKind, planned: Planned, cost: float) -> None:
         """Take a measured cost into account, in place of an earlier one of the case."""
         for group in self.groups(planned, what):
             self.known.setdefault(group, {})[planned.case.key] = planned, cost
 
-    def groups(self, planned: Planned, what: Cost) -> tuple[Group, ...]:
+    def groups(self, planned: Planned, what: CostKind) -> tuple[Group, ...]:
         """Groups of cases whose costs predict the cost of this one, nearest first.
 
         No step is predicted from passes, nor passes from steps, and bytes by the same form alone.
         """
         series = self.series[planned.case.key]
         mode = planned.case.workload.mode
-        if what is Cost.BYTES:
+        if what is CostKind.BYTES:
             return ((what, series, mode, planned.case.form),)
         kind = "passes" if mode in PASSES else "steps"
         return (what, series, mode, ""), (what, planned.case.mechanism, kind), (what, kind)
 
-    def curve(self, planned: Planned, what: Cost) -> Known:
+    def curve(self, planned: Planned, what: CostKind) -> Known:
         """What was measured of the series in the mode, from short to long."""
         known = self.known.get(self.groups(planned, what)[0], {})
         return sorted(known.values(), key=lambda pair: seq_len(pair[0]))
 
-    def is_unknown(self, planned: Planned, what: Cost) -> bool:
+    def is_unknown(self, planned: Planned, what: CostKind) -> bool:
         """Whether a prediction would only be assumed; see `by_slope`."""
         return not planned.declared and len(self.curve(planned, what)) < SLOPE_LENGTHS
 
-    def predicted(self, what: Cost, planned: Planned) -> float:
+    def predicted(self, what: CostKind, planned: Planned) -> float:
         """The cost of the case where it was measured; else its guess times an error of guesses.
 
         That is the median of measured over guessed at the nearest length, in the nearest of its
@@ -149,7 +149,7 @@ class Costs:
         near = next((self.known[group] for group in groups if group in self.known), {})
         if planned.case.key in near:
             return near[planned.case.key][1]
-        grows = what in (Cost.SECONDS, Cost.BYTES)
+        grows = what in (CostKind.SECONDS, CostKind.BYTES)
         if grows and not (planned.declared or self.is_unknown(planned, what)):
             return by_slope(planned, self.curve(planned, what))
         errors: dict[float, list[float]] = {}  # by distance
@@ -158,16 +158,16 @@ class Costs:
             errors.setdefault(distance, []).append(cost / self.guess(what, other))
         return self.guess(what, planned) * (median(errors[min(errors)]) if errors else 1.0)
 
-    def guess(self, what: Cost, planned: Planned) -> float:
+    def guess(self, what: CostKind, planned: Planned) -> float:
         """The cost before anything is measured."""
         match what:
-            case Cost.SECONDS:
+            case CostKind.SECONDS:
                 return self.first_guess(planned)
-            case Cost.STRETCH:
+            case CostKind.STRETCH:
                 return 1.0
-            case Cost.BYTES:
+            case CostKind.BYTES:
                 return planned.predicted_bytes
-            case Cost.TIMING | Cost.WEIGHING:
+            case CostKind.TIMING | CostKind.WEIGHING:
                 return OVERHEAD_S[what] + self.start_s[what] + self.prepare_s(planned)
 
     def first_guess(self, planned: Planned) -> float:
@@ -186,15 +186,15 @@ class Costs:
 
     def iteration_s(self, planned: Planned) -> float:
         """Seconds of one iteration."""
-        return self.predicted(Cost.SECONDS, planned)
+        return self.predicted(CostKind.SECONDS, planned)
 
     def wall_s(self, planned: Planned) -> float:
         """Seconds that an iteration occupies a process: more where others share the core."""
-        return self.iteration_s(planned) * self.predicted(Cost.STRETCH, planned)
+        return self.iteration_s(planned) * self.predicted(CostKind.STRETCH, planned)
 
     def needed_bytes(self, planned: Planned) -> float:
         """Bytes to keep free for a process that runs the case."""
-        return MARGIN * (self.context_bytes + self.predicted(Cost.BYTES, planned))
+        return MARGIN * (self.context_bytes + self.predicted(CostKind.BYTES, planned))
 
     def weighing_s(self, planned: Planned) -> float:
         """Seconds of the iterations that measure the memory of a case."""
@@ -202,7 +202,7 @@ class Costs:
 
     def memory_s(self, planned: Planned) -> float:
         """Seconds of measuring the memory of a case."""
-        return self.predicted(Cost.WEIGHING, planned) + self.weighing_s(planned)
+        return self.predicted(CostKind.WEIGHING, planned) + self.weighing_s(planned)
 
 
 def peak_rates(here: Environment) -> Rates | None:

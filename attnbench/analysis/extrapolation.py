@@ -6,7 +6,7 @@ The rule is the one by which a running sweep decides, applied to the estimates o
 import math
 from collections.abc import Mapping, Sequence
 
-from attnbench.analysis.costs import Cost, Costs, Rates, seq_len
+from attnbench.analysis.costs import CostKind, Costs, Rates, seq_len
 from attnbench.records import Outcome, Planned, Run
 from attnbench.records.metrics import MEMORY, PREDICTED
 
@@ -23,7 +23,7 @@ def predictions(
     for run in (run for run in runs if run.case in cases):
         costs.learn(cases[run.case], run)
     for key in (key for key in cases if key in known):
-        costs.take(Cost.SECONDS, cases[key], known[key])
+        costs.take(CostKind.SECONDS, cases[key], known[key])
     weighed = {run.case for run in runs if run.values.get(MEMORY)}
     refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
     found = {}
@@ -31,9 +31,9 @@ def predictions(
         if key in refused or planned.refusal:
             continue
         time_s = peak_bytes = math.nan
-        if key not in known and not costs.is_unknown(planned, Cost.SECONDS):
+        if key not in known and not costs.is_unknown(planned, CostKind.SECONDS):
             time_s = costs.iteration_s(planned) or math.nan
-        if key not in weighed and not costs.is_unknown(planned, Cost.BYTES):
-            peak_bytes = costs.predicted(Cost.BYTES, planned) or math.nan
+        if key not in weighed and not costs.is_unknown(planned, CostKind.BYTES):
+            peak_bytes = costs.predicted(CostKind.BYTES, planned) or math.nan
         found[key] = dict(zip(PREDICTED.values(), (time_s, peak_bytes), strict=True))
     return found

@@ -93,7 +93,7 @@ class Standings:
         log, half = self.pairs.get((mode, b, a, seq_len), (math.nan, math.nan))
         return Margin.of(-log, half)
 
-    def places(self, series: Sequence[str], mode: str, seq_len: int) -> "list[Place]":
+    def places(self, series: Sequence[str], mode: str, seq_len: int) -> "list[Standing]":
         """The series that were timed there, the fastest first, with their ranks."""
         return places(series, lambda a, b: self.margin(a, b, mode, seq_len))
 
@@ -133,7 +133,7 @@ def within_ranges(sizes: tuple[int, ...], widths: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Place:
+class Standing:
     """A series in its order; `margin` is its cost over the first one's."""
 
     series: str
@@ -141,7 +141,7 @@ class Place:
     margin: Margin
 
 
-def places(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[Place]:
+def places(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[Standing]:
     """The series, cheapest first: each that leads shares its rank with all not costlier than it.
 
     One that costs significantly more than another never leads.
@@ -152,13 +152,13 @@ def places(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[
         logs = [math.log(m.factor) for m in over[name] if 0 < m.factor < math.inf]
         return sum(m.costs_more for m in over[name]), sum(logs) / max(len(logs), 1)
 
-    left, found = sorted(series, key=key), list[Place]()
+    left, found = sorted(series, key=key), list[Standing]()
     while left:
         leader, *others = left
         left = [name for name in others if margin(name, leader).costs_more]
         rank, first = 1 + len(found), found[0].series if found else leader
         level = [leader, *(name for name in others if name not in left)]
-        found += [Place(n, rank, margin(n, first) if n != first else ONE) for n in level]
+        found += [Standing(n, rank, margin(n, first) if n != first else ONE) for n in level]
     return found
 
 
@@ -170,9 +170,9 @@ class Winner:
     sizes: str
     seq_len: int
     first: str
-    ties: tuple[Place, ...]  # their interval contains 1
-    unsure: tuple[Place, ...]  # they have no interval
-    runner_up: Place | None  # the cheapest of the others
+    ties: tuple[Standing, ...]  # their interval contains 1
+    unsure: tuple[Standing, ...]  # they have no interval
+    runner_up: Standing | None  # the cheapest of the others
     measured: int  # number of series
 
     @property

@@ -11,7 +11,7 @@ from attnbench.records.modes import find
 from attnbench.records.notes import Note
 
 
-class Timed(NamedTuple):
+class TimedSeries(NamedTuple):
     """A series of a block, with the log of its time over the fastest one's, if that is known."""
 
     series: str
@@ -25,7 +25,7 @@ def timed(
     runs: Mapping[str, tuple[Run, ...]],
     batch_tokens: int | None,
     depths: Mapping[str, int],
-) -> list[Timed]:
+) -> list[TimedSeries]:
     """The fastest series of the block so far, and those timed for the first time, fastest first.
 
     `series` were timed just now, `runs` are those of each series so far. None after a visit that
@@ -52,7 +52,7 @@ def timed(
     launched = {name for name, own in runs.items() if any(Note.LAUNCHES in r.notes for r in own)}
     first = min(times, key=lambda name: (name in launched, times[name]))
     return [
-        Timed(
+        TimedSeries(
             name,
             times[name],
             math.log(times[name] / times[first])

@@ -39,7 +39,7 @@ from attnbench.attention.kernels.primitives import (
     ByQueries,
     Kernel,
     Picked,
-    Unit,
+    UnitNorm,
     additive,
     allowed_keys,
     biased_attention,

@@ -36,7 +36,7 @@ class Classifier(nn.Module):
         built = [card.forms[form](config, own) for _ in sets]
         attentions = [attention for module in built for attention in module.stacked]
         self.layers = nn.ModuleList(
-            Layer(attentions[index % len(attentions)], D, shell.dropout)
+            ClassifierLayer(attentions[index % len(attentions)], D, shell.dropout)
             for index in range(shell.layers)
         )
         self.pooling = nn.Sequential(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, 1))
@@ -53,12 +53,12 @@ class Classifier(nn.Module):
     def loss(self, ids: Tensor, mask: Tensor | None, labels: Tensor) -> Tensor:
         """Cross-entropy plus the auxiliary losses of the mechanisms."""
         loss = F.cross_entropy(self(ids, mask), labels)
-        layers = (layer for layer in self.layers if isinstance(layer, Layer))
+        layers = (layer for layer in self.layers if isinstance(layer, ClassifierLayer))
         extras = (a.auxiliary_loss() for a in dict.fromkeys(layer.attention for layer in layers))
         return loss + sum(extra for extra in extras if extra is not None)
 
 
-class Layer(nn.Module):
+class ClassifierLayer(nn.Module):
     """[B, N, D] to [B, N, D]: mechanism and feed-forward, each with residual and LayerNorm."""
 
     def __init__(self, attention: Attention, width: int, dropout: float) -> None:

@@ -60,7 +60,7 @@ class Chart:
         return self.content if self.suffix == "png" else None
 
 
-class Answer(str):
+class MarkdownText(str):
     """Markdown, which a notebook renders and anything else prints as it is."""
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Answer(str):
         return str(self)
 
 
-class Sweep:
+class StoredSweep:
     """A stored sweep; a notebook shows what it found.
 
     All of it follows from the journal in `folder`, as it was when this object was made.
@@ -89,7 +89,7 @@ class Sweep:
         """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
         return self._analysis.cases.drop(columns=[*KEYS])
 
-    def answer(self, against: str | None = None) -> Answer:
+    def answer(self, against: str | None = None) -> MarkdownText:
         """What the sweep found, in Markdown: a sentence for each question, warnings, tables.
 
         There is a table for each mode, at the longest length that all mechanisms reached in it.
@@ -100,7 +100,7 @@ class Sweep:
         said += [f"Warning: {line}" for line in analysis.warnings]
         shown = named(answer(analysis), analysis.answers.series, analysis.suspects)
         lines = [f"- {markdown.escape(line)}" for line in said]
-        return Answer("\n".join([*lines, "", *map(markdown.table, shown)]))
+        return MarkdownText("\n".join([*lines, "", *map(markdown.table, shown)]))
 
     def crossovers(self, against: str | None = None) -> Frame:
         """At which lengths one series is faster than another: a row for each mode and ordered pair.
@@ -198,9 +198,9 @@ def _row(conclusion: Conclusion) -> dict[str, object]:
     }
 
 
-def load(folder: str | PathLike[str]) -> Sweep:
+def load(folder: str | PathLike[str]) -> StoredSweep:
     """A stored sweep. Raises `StoreError` if the folder holds none, or one without cases."""
-    return Sweep(folder)
+    return StoredSweep(folder)
 
 
 def sweep(
@@ -208,7 +208,7 @@ def sweep(
     out: str | PathLike[str] | None = None,
     progress: bool | Callable[[Progress], None] = True,
     **options: Value,
-) -> Sweep:
+) -> StoredSweep:
     """Measure a sweep, `attnbench.sweep(models=["fastformer"], lengths=[512, 1024])`; return it.
 
     The options are those of `attnbench sweep`, with underscores, as text, numbers or lists. `out`
@@ -234,4 +234,4 @@ def sweep(
             )
     with journal:
         measuring.refuse_empty(journal.held(), folder)
-        return Sweep(folder, journal)
+        return StoredSweep(folder, journal)

@@ -5,7 +5,14 @@ from typing import Any
 from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.measuring.server import Conversation, described, mapped_libraries, module_files
 from attnbench.records import Outcome
-from attnbench.records.messages import Answer, Failure, Files, LoadedFiles, read_question, written
+from attnbench.records.messages import (
+    Failure,
+    Files,
+    LoadedFiles,
+    ProcessAnswer,
+    read_question,
+    written,
+)
 
 
 class Answering:
@@ -20,7 +27,7 @@ class Answering:
         """What a question in plain data gives, in plain data; an exception becomes a failure."""
         try:
             question = read_question({"do": do, **asked})
-            answer: Answer | Failure = getattr(self, do)(question)
+            answer: ProcessAnswer | Failure = getattr(self, do)(question)
             return written(answer)
         except (Exception, SystemExit) as error:
             return written(failure(error))

@@ -20,7 +20,6 @@ from attnbench.measuring.server import Unmeasured, end_children
 from attnbench.mechanisms.catalogue.registry import module_of
 from attnbench.records import Clock, Sample
 from attnbench.records.messages import (
-    Answer,
     Build,
     Compared,
     Done,
@@ -31,6 +30,7 @@ from attnbench.records.messages import (
     Lapped,
     MeasureMemory,
     Outputs,
+    ProcessAnswer,
     Warm,
     Weighed,
 )
@@ -40,7 +40,7 @@ from attnbench.records.notes import left_running
 SEEDS = (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed"))
 
 
-class Benchmark:
+class CalledOnce:
     """The fixture `benchmark` of pytest-benchmark: it calls once what a test gives it to time."""
 
     call: Callable[[], Any] | None = None
@@ -82,7 +82,7 @@ class Worker(Answering):
         handled = results.keep if question.keeps else results.compare
         return handled(value, question.path, str(self.tree))
 
-    def build(self, question: Build) -> Answer:
+    def build(self, question: Build) -> ProcessAnswer:
         """Call the function until its times are steady, for at most the time of the warm-up."""
         self.call = self.ready(question.mechanism, question.options)
         return self.warmed(question.warmup_s)
@@ -152,7 +152,7 @@ class Worker(Answering):
         """
         function = self.found(name)
         seed(self.seed)
-        benchmark = Benchmark()
+        benchmark = CalledOnce()
         given: dict[str, Any] = dict(options)
         if "benchmark" in inspect.signature(function).parameters:
             given["benchmark"] = benchmark

@@ -36,7 +36,7 @@ AGAIN = 3  # iterations with other parameters, of which the fastest counts
 
 
 @dataclass
-class Times:
+class IterationTimes:
     """Seconds of an iteration: of the first, of the next ones that warm up, and of each lap."""
 
     first_s: float = 0.0
@@ -69,7 +69,7 @@ class Examination:
         self.draws = self.called.draws()
         self.first: Tensor | None = None
         self.last: Tensor | None = None
-        self.times = Times()
+        self.times = IterationTimes()
         self.suspect, self.odd = self.called.suspect, self.called.odd
 
     def notes(

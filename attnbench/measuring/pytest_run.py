@@ -50,7 +50,7 @@ QUIET: Mapping[str, Any] = MappingProxyType({
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PytestFolders:
     """Where pytest runs, and with which options.
 
     `tree` is the source tree of a side; `root` is the repository whose paths `arguments` may name;
@@ -76,7 +76,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class TimedTest:
     """What a test gives to be timed: a call, and what runs untimed before and after each."""
 
     target: Callable[..., Any]
@@ -95,7 +95,7 @@ class Timed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class TriedTest:
     """What became of a test that ran once: `PASSED` if it can be timed, else why it cannot."""
 
     outcome: str
@@ -139,28 +139,28 @@ def name_of(nodeid: str, rootdir: str) -> str:
     return nodeid if rootdir == "." else f"{rootdir}/{nodeid}"
 
 
-class Run:
+class PytestRun:
     """A plug-in of one run of pytest, of all tests that are timed or of `only` one of them.
 
     What a test gives to be timed is passed to `seize`, with a function that goes on as the test
     would without this plug-in.
     """
 
-    def __init__(self, place: Place, only: str = "") -> None:
+    def __init__(self, place: PytestFolders, only: str = "") -> None:
         self.place = place
         self.only = only
         self.wanted = list[Wanted]()
         self.name = ""  # of the test that runs
-        self.trials = dict[str, Trial]()
+        self.trials = dict[str, TriedTest]()
         self.unread = dict[str, str]()  # reasons of files that could not be collected
         self.error = ""  # why pytest ran nothing at all
 
-    def seize(self, timed: Timed, go_on: Callable[[], Any]) -> Any:
+    def seize(self, timed: TimedTest, go_on: Callable[[], Any]) -> Any:
         """What the test gets in return for what it gives to be timed."""
         raise NotImplementedError
 
     def main(self) -> None:
-        """Run pytest until its end."""
+        """PytestRun pytest until its end."""
         said = io.StringIO()
         code: int | pytest.ExitCode = pytest.ExitCode.INTERNAL_ERROR
         try:
@@ -233,7 +233,7 @@ class Run:
             return None
         names = pyfuncitem._fixtureinfo.argnames
         given = {name: pyfuncitem.funcargs[name] for name in names}
-        whole = Timed(target=pyfuncitem.obj, kwargs=given)
+        whole = TimedTest(target=pyfuncitem.obj, kwargs=given)
         self.seize(whole, lambda: pyfuncitem.obj(**given))
         return True
 
@@ -246,16 +246,16 @@ class Run:
                 self.trials[name] = trial
 
 
-class Trying(Run):
+class Trying(PytestRun):
     """A run that lets each test run once as it would without a check."""
 
-    def __init__(self, place: Place, only: str = "") -> None:
+    def __init__(self, place: PytestFolders, only: str = "") -> None:
         super().__init__(place, only)
         self.given = set[str]()  # tests that have given something to be timed
         self.unfit = dict[str, str]()  # reasons why that cannot be timed
         self.idle = dict[str, str]()  # reasons of tests that give nothing, should they do so
 
-    def seize(self, timed: Timed, go_on: Callable[[], Any]) -> Any:
+    def seize(self, timed: TimedTest, go_on: Callable[[], Any]) -> Any:
         """Go on, and note whether the result says that nothing has been computed yet."""
         returned = go_on()
         self.given.add(self.name)
@@ -270,7 +270,7 @@ class Trying(Run):
         for name, trial in self.trials.items():
             reason = self.unfit.get(name) or ("" if name in self.given else self.idle[name])
             if trial.outcome == PASSED and reason:
-                self.trials[name] = Trial(outcome=UNSUPPORTED, reason=reason)
+                self.trials[name] = TriedTest(outcome=UNSUPPORTED, reason=reason)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Keep of each test what it means if it gives nothing to be timed."""
@@ -278,29 +278,31 @@ class Trying(Run):
             self.idle[self.place.name(item.nodeid)] = why_idle(item)
 
 
-class Collecting(Run):
+class Collecting(PytestRun):
     """A run that ends once all tests are collected; each of them counts as passed."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run no test, and keep their names."""
+        """PytestRun no test, and keep their names."""
         self.trials = {
-            self.place.name(item.nodeid): Trial(outcome=PASSED) for item in session.items
+            self.place.name(item.nodeid): TriedTest(outcome=PASSED) for item in session.items
         }
         return True
 
 
-class Timing(Run):
+class Timing(PytestRun):
     """A run of one test, in which `measure` is called with what it gives to be timed.
 
     The test ends there, and its fixtures are taken down.
     """
 
-    def __init__(self, place: Place, only: str, measure: Callable[[Timed], None]) -> None:
+    def __init__(
+        self, place: PytestFolders, only: str, measure: Callable[[TimedTest], None]
+    ) -> None:
         super().__init__(place, only)
         self.measure = measure
 
-    def seize(self, timed: Timed, go_on: Callable[[], Any]) -> Any:
+    def seize(self, timed: TimedTest, go_on: Callable[[], Any]) -> Any:
         """Measure, then leave the test."""
         self.measure(timed)
         pytest.skip("it has been timed")
@@ -315,14 +317,14 @@ class Holding(Timing):
     session: pytest.Session
 
     def __init__(
-        self, place: Place, measure: Callable[[Timed], None], hold: Callable[[], None]
+        self, place: PytestFolders, measure: Callable[[TimedTest], None], hold: Callable[[], None]
     ) -> None:
         super().__init__(place, "", measure)
         self.hold = hold
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run no test here."""
+        """PytestRun no test here."""
         self.session = session
         self.hold()
         return True
@@ -345,7 +347,7 @@ def why_idle(item: pytest.Item) -> str:
     return f"pytest does not call it as a function; use the fixture {FIXTURE}"
 
 
-def notice(kind: type, seize: Callable[[Timed, Callable[[], Any]], Any]) -> None:
+def notice(kind: type, seize: Callable[[TimedTest, Callable[[], Any]], Any]) -> None:
     """Pass what instances of the class are called with to `seize`; once for each class.
 
     A class that is not written in Python stays as it is.
@@ -358,14 +360,14 @@ def notice(kind: type, seize: Callable[[Timed, Callable[[], Any]], Any]) -> None
         return
 
     def called(fixture: Any, target: Any, /, *args: Any, **kwargs: Any) -> Any:
-        timed = Timed(target=target, args=args, kwargs=kwargs)
+        timed = TimedTest(target=target, args=args, kwargs=kwargs)
         return seize(timed, lambda: call(fixture, target, *args, **kwargs))
 
     def called_pedantically(
         fixture: Any, target: Any, args: Any = (), kwargs: Any = None, *more: Any, **options: Any
     ) -> Any:
         hooks = dict(zip(("setup", "teardown"), more, strict=False)) | options
-        timed = Timed(
+        timed = TimedTest(
             target=target,
             args=tuple(args),
             kwargs=dict(kwargs or {}),
@@ -381,21 +383,21 @@ def notice(kind: type, seize: Callable[[Timed, Callable[[], Any]], Any]) -> None
             setattr(kind, "pedantic", called_pedantically)  # noqa: B010
 
 
-def trial_of(report: pytest.TestReport) -> Trial:
+def trial_of(report: pytest.TestReport) -> TriedTest:
     """What a report says of a test."""
     if hasattr(report, "wasxfail"):
         passes = "it passes, though it is" if report.passed else "it is"
-        return Trial(outcome=UNSUPPORTED, reason=f"{passes} expected to fail")
+        return TriedTest(outcome=UNSUPPORTED, reason=f"{passes} expected to fail")
     if report.skipped:
         told = report.longrepr
         reason = told[2] if isinstance(told, tuple) else str(told)
-        return Trial(outcome=UNSUPPORTED, reason=f"skips itself: {first_line(reason)}")
+        return TriedTest(outcome=UNSUPPORTED, reason=f"skips itself: {first_line(reason)}")
     if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         reason = first_line(crash.message) if crash else last_error(report.longreprtext)
         phase = "" if report.when == "call" else f" in its {report.when}"
-        return Trial(outcome=FAILED, reason=f"failed{phase}: {reason}")
-    return Trial(outcome=PASSED)
+        return TriedTest(outcome=FAILED, reason=f"failed{phase}: {reason}")
+    return TriedTest(outcome=PASSED)
 
 
 def first_line(text: str) -> str:

@@ -30,11 +30,11 @@ from attnbench.measuring.pytest_run import (
     PASSED,
     Collecting,
     Holding,
-    Place,
-    Run,
-    Timed,
+    PytestFolders,
+    PytestRun,
+    TimedTest,
     Timing,
-    Trial,
+    TriedTest,
     Trying,
 )
 from attnbench.measuring.server import (
@@ -47,7 +47,6 @@ from attnbench.measuring.server import (
 from attnbench.records import MISSING, Clock
 from attnbench.records.messages import (
     FINISH,
-    Answer,
     Build,
     CollectTests,
     Done,
@@ -59,6 +58,7 @@ from attnbench.records.messages import (
     Lapped,
     LoadedFiles,
     MeasureMemory,
+    ProcessAnswer,
     RunTests,
     TestNames,
     Tests,
@@ -82,19 +82,19 @@ class Trials:
     nothing; `modules` are the files of modules that were loaded.
     """
 
-    tests: Mapping[str, Trial] = field(default_factory=dict)
+    tests: Mapping[str, TriedTest] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
     modules: Sequence[str] = ()
 
-    def of(self, name: str) -> Trial | None:
+    def of(self, name: str) -> TriedTest | None:
         """What became of a test; None if there is none of this name."""
         if name in self.tests:
             return self.tests[name]
         for place, reason in self.unread.items():
             if name.startswith(place):
-                return Trial(outcome=FAILED, reason=f"{place} cannot be collected: {reason}")
-        return Trial(outcome=FAILED, reason=self.error) if self.error else None
+                return TriedTest(outcome=FAILED, reason=f"{place} cannot be collected: {reason}")
+        return TriedTest(outcome=FAILED, reason=self.error) if self.error else None
 
 
 def kept_trials(folder: Path, side: str) -> Trials:
@@ -123,7 +123,7 @@ class Watch(HostStopwatch):
 class Worker(calls.Worker):
     """Serves one source tree; a `mechanism` is the node id of a test, relative to the repository.
 
-    `root`, `rootdir`, `folder` and `arguments` are those of a `Place`.
+    `root`, `rootdir`, `folder` and `arguments` are those of a `PytestFolders`.
     """
 
     conversation: Conversation
@@ -144,7 +144,7 @@ class Worker(calls.Worker):
         super().__init__(tree, seed)
         self.watch = Watch(counts=Clock.CPU)
         self.scratch = Path(os.environ["ATTNBENCH_FOLDER"])
-        self.place = Place(
+        self.place = PytestFolders(
             tree=self.tree,
             root=Path(root),
             rootdir=rootdir,
@@ -186,7 +186,7 @@ class Worker(calls.Worker):
             return Trials(error="the process in which pytest ran the tests has ended")
         return kept_trials(self.scratch, self.side)
 
-    def trial(self, name: str) -> Trial | None:
+    def trial(self, name: str) -> TriedTest | None:
         """What became of a test; of one alone where all together ended their process."""
         if self.trials.tests or not self.trials.error:
             return self.trials.of(name)
@@ -194,7 +194,7 @@ class Worker(calls.Worker):
         file.unlink(missing_ok=True)
         in_child(Trying(self.place, name), file)
         if not file.is_file():
-            return Trial(outcome=FAILED, reason="it ends the process in which pytest runs it")
+            return TriedTest(outcome=FAILED, reason="it ends the process in which pytest runs it")
         return json.decode(file.read_bytes(), type=Trials).of(name)
 
     def measure_memory(self, question: MeasureMemory) -> Weighed:
@@ -213,14 +213,14 @@ class Worker(calls.Worker):
         files = (file for file in self.trials.modules if file in watched or not is_installed(file))
         return LoadedFiles(modules=tuple(files))
 
-    def build(self, question: Build) -> Answer:
+    def build(self, question: Build) -> ProcessAnswer:
         """Run a test up to what it gives to be timed, and warm up.
 
         Further questions are answered from within the test; this returns once the last one has been
         asked, with its answer. Raises `Unmeasured`.
         """
         self.warmup_s = question.warmup_s
-        run: Run
+        run: PytestRun
         if self.held is None:
             run = Timing(self.place, question.mechanism, self.measure)
             run.main()
@@ -255,14 +255,14 @@ class Worker(calls.Worker):
         os._exit(0)
 
     def leave(self) -> None:
-        """Answer the last question, and end the process though fixtures are still there."""
+        """ProcessAnswer the last question, and end the process though fixtures are still there."""
         answer = self.finish(Finish())
         text = f"its fixtures were not taken down in {TEARDOWN_S:.0f} s"
         notes = {**answer.notes, Note.FIXTURES: text}
         self.conversation.reply(written(with_fields(answer, notes=notes)))
         os._exit(0)
 
-    def measure(self, timed: Timed) -> None:
+    def measure(self, timed: TimedTest) -> None:
         """Warm up, and answer questions until the last one is asked, whose answer is left."""
         self.timed = timed
         self.call = partial(timed.target, *timed.args, **timed.kwargs)
@@ -320,7 +320,7 @@ class Worker(calls.Worker):
         return iterate
 
 
-def in_child(trying: Run, file: Path) -> None:
+def in_child(trying: PytestRun, file: Path) -> None:
     """Run tests in a child of this process, and keep what became of them in a file.
 
     There is no file where they end that process.
@@ -338,7 +338,7 @@ def in_child(trying: Run, file: Path) -> None:
     end_children()
 
 
-def trials_of(run: Run) -> Trials:
+def trials_of(run: PytestRun) -> Trials:
     """What became of the tests of a run in this process."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     return Trials(
@@ -355,7 +355,7 @@ def is_installed(file: str) -> bool:
     return bool(PACKAGES & {*parts}) or file.startswith(sysconfig.get_path("stdlib"))
 
 
-def why_untimed(run: Run, name: str) -> tuple[str, str]:
+def why_untimed(run: PytestRun, name: str) -> tuple[str, str]:
     """The outcome and reason of a test that ended before it gave anything to be timed."""
     trials = trials_of(run)
     trial = trials.of(name)

@@ -18,12 +18,12 @@ from attnbench.mechanisms.catalogue.registry import card
 from attnbench.mechanisms.peers import installed
 from attnbench.records import PASSES, CardFacts, Level, Outcome, Planned, Workload
 from attnbench.records.messages import (
-    Answer,
     Describe,
     Described,
     Failure,
     Known,
     Plans,
+    ProcessAnswer,
     ReadPlan,
     Verified,
     Verify,
@@ -58,7 +58,7 @@ def failed(kind: type[AttnbenchError], reason: str) -> Failure:
     return Failure(outcome=Outcome.FAILED, error=kind.__name__, reason=reason)
 
 
-def answered(question: Known) -> Answer:
+def answered(question: Known) -> ProcessAnswer:
     """The answer to a question. Raises what cards raise, and `TypeError` for other questions."""
     match question:
         case ReadPlan():

@@ -68,7 +68,7 @@ class Array(Struct, frozen=True, tag="array"):
     data: bytes
 
 
-class Row(Struct, frozen=True, tag="row"):
+class Elements(Struct, frozen=True, tag="row"):
     """Elements in order."""
 
     kind: str
@@ -90,7 +90,7 @@ class Fields(Struct, frozen=True, tag="fields"):
     values: tuple["Node", ...]
 
 
-Node: TypeAlias = Exact | Number | Binary | Array | Row | Bag | Fields
+Node: TypeAlias = Exact | Number | Binary | Array | Elements | Bag | Fields
 
 
 def keep(value: Any, path: str, tree: str) -> Compared:
@@ -153,7 +153,7 @@ def container(value: Any, tree: str) -> Node:
     if isinstance(value, Set):
         return Bag(kind, frozenset(msgpack.encode(node(member, tree)) for member in value))
     if isinstance(value, Sequence):
-        return Row(kind, tuple(node(item, tree) for item in value))
+        return Elements(kind, tuple(node(item, tree) for item in value))
     if dataclasses.is_dataclass(value) and compares_fields(type(value)):
         compared = [field.name for field in dataclasses.fields(value) if field.compare]
         return fields(kind, {name: getattr(value, name) for name in compared}, tree)
@@ -214,7 +214,7 @@ def array_node(array: Any, tree: str) -> Node:
         plain = in_numpy(array, np)
         if plain.dtype.kind == "O":
             shape = Exact("shape", str(plain.shape))
-            return Row(kind, (shape, *(node(item, tree) for item in plain.ravel().tolist())))
+            return Elements(kind, (shape, *(node(item, tree) for item in plain.ravel().tolist())))
         data = plain.tobytes()
     except (TypeError, ValueError, RuntimeError) as error:
         raise Unmeasured("failed", f"its {kind} cannot be copied: {described(error)}") from error
@@ -243,7 +243,7 @@ def difference(ours: Node, theirs: Node) -> str:
             return of_arrays(ours, theirs)
         case Fields(), Fields():
             return of_fields(ours, theirs)
-        case Row(), Row():
+        case Elements(), Elements():
             return of_rows(ours, theirs)
         case _:
             return "" if ours == theirs else shown(ours, theirs)
@@ -256,7 +256,7 @@ def of_fields(ours: Fields, theirs: Fields) -> str:
     return first(zip(ours.keys, ours.values, theirs.values, strict=True))
 
 
-def of_rows(ours: Row, theirs: Row) -> str:
+def of_rows(ours: Elements, theirs: Elements) -> str:
     """How two sequences differ."""
     if len(ours.items) != len(theirs.items):
         was, now = len(ours.items), len(theirs.items)

@@ -39,10 +39,10 @@ from attnbench.records.messages import (
     Finished,
     Lap,
     Lapped,
+    LoadedForms,
     Loads,
     MachineFacts,
     MeasureMemory,
-    Origins,
     Outputs,
     Probe,
     ProbeTimes,
@@ -98,15 +98,15 @@ class Worker(Answering):
         card = self.cards.find(mechanism)
         return tuple(name for name in card.own_forms if not card.forms[name].compiles)
 
-    def loads(self, question: Loads) -> Origins | Failure:
+    def loads(self, question: Loads) -> LoadedForms | Failure:
         """The forms of a mechanism, and the files of the tree that are loaded.
 
         Those are told too where it cannot be loaded.
         """
         find(question.device)
-        answer: Origins | Failure
+        answer: LoadedForms | Failure
         try:
-            answer = Origins(forms=self.forms(question.mechanism))
+            answer = LoadedForms(forms=self.forms(question.mechanism))
         except (Exception, SystemExit) as error:
             answer = failure(error)
         files = sources(self.cards.tree) if self.cards.tree else ()

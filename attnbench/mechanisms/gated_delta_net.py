@@ -191,7 +191,7 @@ class Chunked(at.InChunks, GatedDeltaNet):
 
 def unit(x: Tensor, scale: float = 1.0) -> Tensor:
     """scale · x / ‖x‖ over the last dimension."""
-    return at.Unit.apply(at.widen(x), EPSILON, scale)
+    return at.UnitNorm.apply(at.widen(x), EPSILON, scale)
 
 
 def values(config: Config, w: at.Workload) -> tuple[int, int]:

@@ -114,7 +114,7 @@ class Rwkv7(at.Recurrent):
         r, k, v, w, a = (at.widen(t) for t in (r, k, v, w, a))
         g = -math.exp(-0.5) * (w + self.by_head(at.widen(self.b_w))).sigmoid()
         a = self.rates(a)
-        kappa = at.Unit.apply(k * self.by_head(at.widen(self.xi)), SMALLEST)
+        kappa = at.UnitNorm.apply(k * self.by_head(at.widen(self.xi)), SMALLEST)
         k = self.added(k, a)
         if mask is not None:
             g, a, v = (t * mask[:, None, :, None] for t in (g, a, v))

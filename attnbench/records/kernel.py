@@ -13,7 +13,7 @@ class Aspect(StrEnum):
     STEADY = "steady"  # on inputs that break kernels, and beyond the lengths of the race
 
 
-class Finding(StrEnum):
+class KernelFinding(StrEnum):
     """What one attempt showed of a kernel."""
 
     PASSED = "passed"
@@ -31,8 +31,10 @@ class Finding(StrEnum):
     NO_ANSWER = "no answer"  # in time
 
 
-TRIED = frozenset(Finding) - {Finding.REFUSED, Finding.UNTRIED}
-PASSING = frozenset({Finding.PASSED, Finding.FEWER_DIGITS, Finding.REFUSED, Finding.UNTRIED})
+TRIED = frozenset(KernelFinding) - {KernelFinding.REFUSED, KernelFinding.UNTRIED}
+PASSING = frozenset(
+    {KernelFinding.PASSED, KernelFinding.FEWER_DIGITS, KernelFinding.REFUSED, KernelFinding.UNTRIED}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PanelRow:
     """What was found of an attempt.
 
     `errors` of the kernel, of the mechanism's usual form (`ours`) and what is `allowed`, each by
@@ -70,7 +72,7 @@ class Row:
     """
 
     attempt: Attempt
-    finding: Finding
+    finding: KernelFinding
     head_width: int = 0
     errors: dict[str, float]
     ours: dict[str, float]

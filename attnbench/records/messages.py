@@ -21,7 +21,7 @@ from msgspec import UNSET, Struct, UnsetType, convert, to_builtins
 from attnbench.records.bounds import Count, Duration, Many, Option, Seconds
 from attnbench.records.card import CardFacts
 from attnbench.records.case import Case, Workload
-from attnbench.records.kernel import Attempt, Kernel, Row
+from attnbench.records.kernel import Attempt, Kernel, PanelRow
 from attnbench.records.machine import Environment
 from attnbench.records.request import Request
 from attnbench.records.run import MISSING, Cause, Clock, Outcome, Sample
@@ -31,11 +31,11 @@ from attnbench.records.sweep import Planned
 NOT_OK = frozenset({*Outcome, MISSING}) - {Outcome.OK}
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ProcessAnswer(Struct, frozen=True, kw_only=True):
     """What a process answers where all went well."""
 
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ProcessAnswer)
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class Failure(Struct, frozen=True, kw_only=True):
         return self.outcome == Outcome.OOM
 
 
-class Question(Struct, Generic[A], frozen=True, omit_defaults=True, kw_only=True):
+class ProcessQuestion(Struct, Generic[A], frozen=True, omit_defaults=True, kw_only=True):
     """What a process is asked; `A` is the class of its answer."""
 
     @property
@@ -88,15 +88,15 @@ def tag_of(name: str) -> str:
     return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-class Asked(Question[A], tag_field="do", tag=tag_of, frozen=True, kw_only=True):
+class WorkerQuestion(ProcessQuestion[A], tag_field="do", tag=tag_of, frozen=True, kw_only=True):
     """A question that one method of a worker answers: the one that is named as its class is."""
 
 
-class Done(Answer, frozen=True, kw_only=True):
+class Done(ProcessAnswer, frozen=True, kw_only=True):
     """It is done; there is nothing to tell."""
 
 
-class Load(Question[Done], frozen=True, kw_only=True):
+class Load(ProcessQuestion[Done], frozen=True, kw_only=True):
     """The first question: which module's `Worker` answers from now on, and for which tree.
 
     `places`, `instead_of` and `sites` are as `measure.server.load` takes them. The others are for
@@ -121,7 +121,7 @@ class Load(Question[Done], frozen=True, kw_only=True):
     arguments: tuple[str, ...] | UnsetType = UNSET
 
 
-class AboutCase(Asked[A], frozen=True, kw_only=True):
+class AboutCase(WorkerQuestion[A], frozen=True, kw_only=True):
     """A question about one case: a mechanism on a workload, or a function, which has none.
 
     `options` are pairs of name and value. Without a `form` the default one is meant.
@@ -148,7 +148,7 @@ class TimedCase(AboutCase[A], frozen=True, kw_only=True):
     suspicious: bool = False  # whether `finish` looks for odd behaviour
 
 
-class Warm(Answer, frozen=True, kw_only=True):
+class Warm(ProcessAnswer, frozen=True, kw_only=True):
     """A case is warm: seconds that an iteration costs in full, and its wall time."""
 
     iteration_s: Duration
@@ -170,14 +170,14 @@ class Trace(TimedCase[Traced], frozen=True, kw_only=True):
     path: str
 
 
-class Lapped(Answer, frozen=True, kw_only=True):
+class Lapped(ProcessAnswer, frozen=True, kw_only=True):
     """A sample; set-ups between its calls took `untimed_s` of CPU time."""
 
     sample: Sample
     untimed_s: Seconds = 0.0
 
 
-class Lap(Asked[Lapped], frozen=True, kw_only=True):
+class Lap(WorkerQuestion[Lapped], frozen=True, kw_only=True):
     """One sample of the case that was built.
 
     With `rehearse`, one iteration runs untimed first. A disturbed sample is taken once more if the
@@ -189,7 +189,7 @@ class Lap(Asked[Lapped], frozen=True, kw_only=True):
     left_s: float = math.inf
 
 
-class Finished(Answer, frozen=True, kw_only=True):
+class Finished(ProcessAnswer, frozen=True, kw_only=True):
     """Values and notes of a case since its build began.
 
     `needs_new_process`: this one should measure nothing else. Set-ups between calls took
@@ -202,13 +202,13 @@ class Finished(Answer, frozen=True, kw_only=True):
     untimed_s: Seconds = 0.0
 
 
-class Finish(Asked[Finished], frozen=True, kw_only=True):
+class Finish(WorkerQuestion[Finished], frozen=True, kw_only=True):
     """Drop the case that was built; what takes long is left out beyond `left_s`."""
 
     left_s: float = math.inf
 
 
-class Weighed(Answer, frozen=True, kw_only=True):
+class Weighed(ProcessAnswer, frozen=True, kw_only=True):
     """Peaks and counts of a case, whose label is `case`.
 
     `needs_new_process`: this one should measure nothing else.
@@ -232,7 +232,7 @@ class MeasureMemory(AboutCase[Weighed], frozen=True, kw_only=True):
     filled: bool = False
 
 
-class Compared(Answer, frozen=True, kw_only=True):
+class Compared(ProcessAnswer, frozen=True, kw_only=True):
     """How the results of a case differ from those that were kept.
 
     `what` has the largest `error`, of which so much is `allowed`; those that were kept are `drawn`
@@ -257,25 +257,25 @@ class Outputs(AboutCase[Compared], frozen=True, kw_only=True):
     keeps: bool
 
 
-class ProbeTimes(Answer, frozen=True, kw_only=True):
+class ProbeTimes(ProcessAnswer, frozen=True, kw_only=True):
     """Seconds of each probe of a core since the last question."""
 
     probes: tuple[float, ...]
 
 
-class Probe(Asked[ProbeTimes], frozen=True, kw_only=True):
+class Probe(WorkerQuestion[ProbeTimes], frozen=True, kw_only=True):
     """How fast the core is; the first question starts the probes."""
 
     core: Count
 
 
-class MachineFacts(Answer, frozen=True, kw_only=True):
+class MachineFacts(ProcessAnswer, frozen=True, kw_only=True):
     """This machine with its versions."""
 
     environment: Environment
 
 
-class DescribeMachine(Asked[MachineFacts], tag="environment", frozen=True, kw_only=True):
+class DescribeMachine(WorkerQuestion[MachineFacts], tag="environment", frozen=True, kw_only=True):
     """This machine, with measured peak rates in each of the number types."""
 
     device: str
@@ -283,71 +283,71 @@ class DescribeMachine(Asked[MachineFacts], tag="environment", frozen=True, kw_on
     dtypes: tuple[str, ...]
 
 
-class Origins(Answer, frozen=True, kw_only=True):
+class LoadedForms(ProcessAnswer, frozen=True, kw_only=True):
     """Forms of a mechanism that do not compile, and the files of the tree that are loaded."""
 
     forms: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
-class Loads(Asked[Origins], frozen=True, kw_only=True):
+class Loads(WorkerQuestion[LoadedForms], frozen=True, kw_only=True):
     """What a process has loaded for one mechanism."""
 
     mechanism: str
     device: str
 
 
-class LoadedFiles(Answer, frozen=True, kw_only=True):
+class LoadedFiles(ProcessAnswer, frozen=True, kw_only=True):
     """The files that a process has loaded: of modules, and other libraries."""
 
     modules: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 
 
-class Files(Asked[LoadedFiles], frozen=True, kw_only=True):
+class Files(WorkerQuestion[LoadedFiles], frozen=True, kw_only=True):
     """The files that a process has loaded; those of packages only where they are `watched`."""
 
     watched: tuple[str, ...] = ()
 
 
-class Tests(Answer, frozen=True, kw_only=True):
+class Tests(ProcessAnswer, frozen=True, kw_only=True):
     """Why pytest ran no tests, if it ran none."""
 
     error: str = ""
 
 
-class RunTests(Asked[Tests], tag="tried", frozen=True, kw_only=True):
+class RunTests(WorkerQuestion[Tests], tag="tried", frozen=True, kw_only=True):
     """Run all tests that are to be timed once; what became of them is kept in a file."""
 
 
-class HasFunction(Asked[Done], tag="has", frozen=True, kw_only=True):
+class HasFunction(WorkerQuestion[Done], tag="has", frozen=True, kw_only=True):
     """Whether a function exists, by its name; it is not called."""
 
     mechanism: str
 
 
-class TestNames(Answer, frozen=True, kw_only=True):
+class TestNames(ProcessAnswer, frozen=True, kw_only=True):
     """The names of tests."""
 
     tests: tuple[str, ...]
 
 
-class CollectTests(Asked[TestNames], tag="collected", frozen=True, kw_only=True):
+class CollectTests(WorkerQuestion[TestNames], tag="collected", frozen=True, kw_only=True):
     """The names of all tests that the user's options choose; none is run."""
 
 
-class Hold(Asked[Done], frozen=True, kw_only=True):
+class Hold(WorkerQuestion[Done], frozen=True, kw_only=True):
     """Do what all processes of a series need, then fork one for each connection that comes."""
 
 
-class Plans(Answer, frozen=True, kw_only=True):
+class Plans(ProcessAnswer, frozen=True, kw_only=True):
     """The cases of each selection, and what a report needs of each mechanism."""
 
     plan: tuple[tuple[Planned, ...], ...]
     cards: tuple[CardFacts, ...]
 
 
-class AboutCards(Asked[A], frozen=True, kw_only=True):
+class AboutCards(WorkerQuestion[A], frozen=True, kw_only=True):
     """A question about the cards of these mechanisms."""
 
     names: tuple[str, ...]
@@ -360,7 +360,7 @@ class ReadPlan(AboutCards[Plans], frozen=True, kw_only=True):
     selections: tuple[Selection, ...]
 
 
-class Described(Answer, frozen=True, kw_only=True):
+class Described(ProcessAnswer, frozen=True, kw_only=True):
     """Each mechanism in full, as `attnbench models` prints it."""
 
     described: tuple[dict[str, Any], ...]
@@ -372,7 +372,7 @@ class Describe(AboutCards[Described], frozen=True, kw_only=True):
     device: str
 
 
-class Verified(Answer, frozen=True, kw_only=True):
+class Verified(ProcessAnswer, frozen=True, kw_only=True):
     """Check, trial, result and reason of each of the contract's checks."""
 
     checks: tuple[dict[str, str], ...]
@@ -384,13 +384,13 @@ class Verify(AboutCards[Verified], frozen=True, kw_only=True):
     stress: bool = False
 
 
-class Fitted(Answer, frozen=True, kw_only=True):
+class Fitted(ProcessAnswer, frozen=True, kw_only=True):
     """How a function is called as a mechanism, and what is to be tried of it."""
 
     kernel: Kernel
 
 
-class Fit(Asked[Fitted], frozen=True, kw_only=True):
+class Fit(WorkerQuestion[Fitted], frozen=True, kw_only=True):
     """How a user's function is called as a mechanism.
 
     lengths: those of the race, each with its batch
@@ -410,17 +410,17 @@ class Fit(Asked[Fitted], frozen=True, kw_only=True):
     chosen: bool
 
 
-class Attempted(Answer, frozen=True, kw_only=True):
+class Attempted(ProcessAnswer, frozen=True, kw_only=True):
     """What was found of an attempt, and what the function `changed` in torch.
 
     There is no row where the attempt does not apply to the mechanism.
     """
 
-    row: Row | None
+    row: PanelRow | None
     changed: str = ""
 
 
-class MakeAttempt(Asked[Attempted], frozen=True, kw_only=True):
+class MakeAttempt(WorkerQuestion[Attempted], frozen=True, kw_only=True):
     """Make one attempt of a user's function, within about `left_s` where it repeats calls."""
 
     mechanism: str
@@ -474,22 +474,22 @@ def of_case(case: Case) -> dict[str, Any]:
 
 
 @cache
-def answer_of(question: type[Question[A]]) -> type[A]:
+def answer_of(question: type[ProcessQuestion[A]]) -> type[A]:
     """The class of the answers to questions of a class.
 
     Raises `TypeError` if the class names none.
     """
     for base in getattr(question, "__orig_bases__", ()):
         for found in get_args(base):
-            if isinstance(found, type) and issubclass(found, Answer):
+            if isinstance(found, type) and issubclass(found, ProcessAnswer):
                 return found  # type: ignore[return-value]
     raise TypeError(f"{question.__name__} names no answer")
 
 
-def written(message: Question[Any] | Answer | Failure) -> dict[str, Any]:
+def written(message: ProcessQuestion[Any] | ProcessAnswer | Failure) -> dict[str, Any]:
     """A message as plain data. Raises `TypeError` if something in it is none."""
     data: dict[str, Any] = to_builtins(message, enc_hook=plain)
-    if isinstance(message, Answer):
+    if isinstance(message, ProcessAnswer):
         return {"outcome": Outcome.OK.value, **data}
     return data
 
@@ -505,7 +505,7 @@ def plain(value: Any) -> Any:
     raise TypeError(f"an answer cannot hold a {type(value).__name__}")
 
 
-def read_answer(data: Any, question: Question[A]) -> A | Failure:
+def read_answer(data: Any, question: ProcessQuestion[A]) -> A | Failure:
     """The answer to a question in plain data.
 
     A failure where the data say so, or are no answer to this question.

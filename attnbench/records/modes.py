@@ -1,6 +1,6 @@
 """The modes of a measurement: the facts that planning, predictions, tables and figures need.
 
-A mode is a row here, and a class in `measure/subject.py` with the code of its iteration.
+A mode is a row here, and a class in `measuring/subject.py` with the code of its iteration.
 """
 
 from collections.abc import Mapping

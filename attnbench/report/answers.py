@@ -11,7 +11,7 @@ from itertools import groupby
 from math import inf
 from types import MappingProxyType
 
-from attnbench.analysis.answers import Front, Unmeasured
+from attnbench.analysis.answers import Front, UnmeasuredLengths
 from attnbench.analysis.conclusions import (
     Answer,
     Basis,
@@ -320,7 +320,7 @@ def _longest(front: Front, row: Row) -> Cell:
     return EMPTY if length is None else number(length, units.count)
 
 
-def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
+def not_measured(missing: Sequence[UnmeasuredLengths], every: Sequence[int]) -> Table:
     """A row for each series, mode and reason; `every` are the lengths of the plan."""
     return table(
         missing,
@@ -338,7 +338,7 @@ def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
     )
 
 
-def _reason(lost: Unmeasured) -> Cell:
+def _reason(lost: UnmeasuredLengths) -> Cell:
     """`budget: would exceed …`; a long text is cut at its end, and the value is whole."""
     ended, full = _ended(lost.outcome, lost.cause), clean(lost.reason)
     said = ended if full in ("", ended) else f"{ended}: {full}"

@@ -17,7 +17,7 @@ from attnbench.records import units
 from attnbench.report.grid import Table, clean
 
 if TYPE_CHECKING:
-    from attnbench.analysis.visits import Timed
+    from attnbench.analysis.visits import TimedSeries
     from attnbench.running import sweep
 
 GAP = 2  # after a column
@@ -130,7 +130,9 @@ class ProgressLine:
         counts = f"{units.many(now.done, 'run')}, round {now.round + 1}"
         self.show(now.running, f"N={now.seq_len:,} {now.mode}", counts, now.left_s)
 
-    def first_times(self, timed: "Sequence[Timed]", stage: str, names: Mapping[str, str]) -> None:
+    def first_times(
+        self, timed: "Sequence[TimedSeries]", stage: str, names: Mapping[str, str]
+    ) -> None:
         """A line that stays: the first `TOLD` of a block's series with their times.
 
         `N = 1,024 training   Fastformer 290 ms   Transformer 945 ms, 3.3× slower`.

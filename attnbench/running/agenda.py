@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnbench.analysis.costs import MARGIN, Cost, Costs, Rates
+from attnbench.analysis.costs import MARGIN, CostKind, Costs, Rates
 from attnbench.analysis.statistics.laps import Laps, by_pair, sweep_slope
 from attnbench.devices.finding import find
 from attnbench.records import (
@@ -171,7 +171,7 @@ class Agenda:
         left_s = self.left_s()
         left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
         costs = f"{self.predicted(planned)}, {units.seconds(self.cost_s(planned))} in total"
-        if self.costs.is_unknown(planned, Cost.SECONDS):
+        if self.costs.is_unknown(planned, CostKind.SECONDS):
             costs = "its costs are unknown"
         return f"would exceed --budget ({left}): {costs}"
 
@@ -193,7 +193,7 @@ class Agenda:
                 reason = f"not run: already {row.already} at N = {units.count(other.seq_len)}"
                 return row.beyond, reason
         needed_bytes = self.costs.needed_bytes(planned)
-        if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, Cost.BYTES):
+        if needed_bytes > self.memory_bytes and not self.costs.is_unknown(planned, CostKind.BYTES):
             most = units.size(int(self.memory_bytes))
             needed = units.size(needed_bytes / MARGIN)
             spare = f"{100 * (MARGIN - 1):.0f} % to spare"
@@ -201,7 +201,7 @@ class Agenda:
             return Cause.MEMORY_LIMIT, reason
         visit_s = self.visit_s(planned)
         limit_s = self.request.case_timeout_s
-        if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, Cost.SECONDS):
+        if limit_s and visit_s > limit_s and not self.costs.is_unknown(planned, CostKind.SECONDS):
             reason = f"would exceed --case-timeout ({units.seconds(limit_s)}):"
             reason += f" {self.predicted(planned)}, {units.seconds(visit_s)} per round"
             return Cause.CASE_TIMEOUT, reason

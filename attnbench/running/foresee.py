@@ -15,7 +15,7 @@ PEAKS_S = 1.5  # measuring the peak rates of the machine
 
 
 @dataclass(frozen=True, kw_only=True)
-class Front:
+class ForeseenFront:
     """How far a mode goes: the longest lengths that some series of a plan are timed at.
 
     `common` is that of all its series that can run at all, None where these share no length. `far`
@@ -35,7 +35,7 @@ class Foreseen:
     seconds: Mapping[str, float]  # of one iteration, predicted; of what declares no costs, none
     rounds: Mapping[str, int]  # in how many rounds a case is timed; at least 1
     left_out: Mapping[str, Run]  # why another case is not timed
-    fronts: Sequence[Front]  # of each mode of which anything is timed
+    fronts: Sequence[ForeseenFront]  # of each mode of which anything is timed
 
 
 def foresee(request: Request, plan: Sequence[Planned], memory_bytes: int | None) -> Foreseen:
@@ -75,7 +75,7 @@ def dry(planned: Planned, visit: Visit) -> Run:
     return Run(case=planned.case.key, part=visit.part, round=visit.round, outcome=Outcome.OK)
 
 
-def fronts(agenda: Agenda) -> list[Front]:
+def fronts(agenda: Agenda) -> list[ForeseenFront]:
     """How far each mode goes, of what the agenda has timed."""
     timed: dict[Mode, dict[Series, set[int]]] = {}
     for planned in agenda.plan:
@@ -86,7 +86,7 @@ def fronts(agenda: Agenda) -> list[Front]:
         if agenda.timed(planned):
             lengths.add(workload.seq_len)
     return [
-        Front(
+        ForeseenFront(
             mode=mode,
             common=max(set.intersection(*lengths.values()), default=None),
             far=max(set.union(*lengths.values())),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from attnbench.analysis.costs import Cost
+from attnbench.analysis.costs import CostKind
 from attnbench.records import Planned
 from attnbench.running.agenda import Agenda
 
@@ -58,5 +58,5 @@ def is_crowded(agenda: Agenda, planned: Planned) -> bool:
 
 def keep_too_much(agenda: Agenda, cases: Iterable[Planned]) -> bool:
     """Whether the heaps that these cases leave are more than their processes may keep."""
-    kept_bytes = sum(agenda.costs.predicted(Cost.BYTES, planned) for planned in cases)
+    kept_bytes = sum(agenda.costs.predicted(CostKind.BYTES, planned) for planned in cases)
     return not agenda.device.gpus and kept_bytes > KEPT * agenda.memory_bytes

@@ -1,6 +1,6 @@
 """The program that has loaded torch, and forks every measuring process.
 
-That program is `measure/server.py`. Its script is given as a path, so that a process can load the
+That program is `measuring/server.py`. Its script is given as a path, so that a process can load the
 package of another source tree; `modules` are those that all processes share.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun, NoProgram, OverBudget
-from attnbench.records.messages import A, Failure, Hold, Load, Question
+from attnbench.records.messages import A, Failure, Hold, Load, ProcessQuestion
 from attnbench.records.storage.temporary import TemporaryFolder
 from attnbench.running.process import (
     GRACE_S,
@@ -198,7 +198,7 @@ class Pool(AbstractContextManager["Pool"]):
                 holder.end()
         return self.process(tree, **about)
 
-    def ask(self, question: Question[A], limit_s: float, module: str = "") -> A | Failure:
+    def ask(self, question: ProcessQuestion[A], limit_s: float, module: str = "") -> A | Failure:
         """The answer of a fresh process to one question; of a second if the first is killed.
 
         The worker of `module` answers, by default of the one that the pool is for.

@@ -22,13 +22,15 @@ from attnbench.devices.host import cpu_s, faults, user_s
 from attnbench.devices.timing import increments
 from attnbench.errors import OverBudget
 from attnbench.records import Cause, Outcome
-from attnbench.records.messages import A, Failure, Question, read_answer, written
+from attnbench.records.messages import A, Failure, ProcessQuestion, read_answer, written
 from attnbench.records.notes import left_running
 
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
 LONGEST_S = 1e6  # that the system waits at once
-STATUS = struct.Struct("<iii")  # as measure/server.py has it: process id, exit code, processes left
+STATUS = struct.Struct(
+    "<iii"
+)  # as measuring/server.py has it: process id, exit code, processes left
 LOG_BYTES = 4_000  # kept of what a process prints
 LONGEST_ANSWER = 1 << 27  # bytes; a plan has 650 for each case
 FOREIGN = "the process sent something other than its answer"
@@ -87,7 +89,7 @@ class Process(AbstractContextManager["Process"]):
         """Whether the connection is open."""
         return self.pipe.fileno() >= 0
 
-    def ask(self, question: Question[A], limit_s: float) -> A | Failure:
+    def ask(self, question: ProcessQuestion[A], limit_s: float) -> A | Failure:
         """The answer to a question, or why there is none; a process that is late is killed.
 
         The failure has the cause `KILLED` if something other than the process's own code may have
@@ -118,7 +120,7 @@ class Process(AbstractContextManager["Process"]):
             notes=left_running(left),
         )
 
-    def read(self, line: bytes, question: Question[A]) -> A | Failure:
+    def read(self, line: bytes, question: ProcessQuestion[A]) -> A | Failure:
         """The answer in a line; a process that sent another line is killed."""
         if len(line) > LONGEST_ANSWER:
             self.end()
@@ -218,7 +220,9 @@ def lost(reason: str) -> Failure:
     return Failure(outcome=Outcome.CRASHED, cause=Cause.KILLED, reason=reason)
 
 
-def ask_fresh(start: Callable[[], Process], question: Question[A], limit_s: float) -> A | Failure:
+def ask_fresh(
+    start: Callable[[], Process], question: ProcessQuestion[A], limit_s: float
+) -> A | Failure:
     """The answer of a fresh process to one question; of a second if the first is killed.
 
     Something else may have ended that, or needed the memory.

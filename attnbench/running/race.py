@@ -31,7 +31,7 @@ from attnbench.records.messages import (
     Finished,
     Lap,
     Lapped,
-    Question,
+    ProcessQuestion,
     Weighed,
     impossible,
 )
@@ -266,7 +266,7 @@ class Round(AbstractContextManager["Round"]):
         if entry.finished is None or entry.failed or entry.finished.needs_new_process:
             self.end([name])
 
-    def ask(self, name: str, entry: Entry, question: Question[A]) -> A | None:
+    def ask(self, name: str, entry: Entry, question: ProcessQuestion[A]) -> A | None:
         """The answer of a series' process; None where that failed, which ends the process."""
         process = self.running.get(name)
         if process is None or (isinstance(question, Build) and not process.alive):

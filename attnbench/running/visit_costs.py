@@ -1,6 +1,6 @@
 """What a visit to a case takes: warm-up, laps and the rest, by what is known of its costs."""
 
-from attnbench.analysis.costs import Cost, Costs, Rates
+from attnbench.analysis.costs import CostKind, Costs, Rates
 from attnbench.devices.finding import find
 from attnbench.records import Clock, Planned, Request, Run, Settings
 from attnbench.running.race import turns
@@ -52,7 +52,7 @@ class VisitCosts:
         further = settings.warmup_s / max(lap_s, 1e-9) - 1
         warm_ups = 1 + min(max(0.0, further), MOST_WARM_UPS)
         iterations_s = wall_s * (warm_ups + turns(lap_s, settings).total)
-        besides_s = self.costs.predicted(Cost.TIMING, planned)
+        besides_s = self.costs.predicted(CostKind.TIMING, planned)
         return besides_s + ENERGY_S * settings.energy + iterations_s
 
 

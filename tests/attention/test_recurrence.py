@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from attnbench.attention.card import Tolerance
-from attnbench.attention.kernels.decays import Ratio
+from attnbench.attention.kernels.decays import DecayRatio
 from attnbench.attention.kernels.recurrence import (
     by_token,
     decay_rule,
@@ -152,7 +152,7 @@ def test_the_last_chunk_is_shorter(N, chunk, most, found):
 
 def test_ratios_do_not_overflow_above_the_diagonal():
     G = torch.tensor([[-1000.0, -3000.0, -9000.0]], requires_grad=True)
-    found = Ratio.apply(G, torch.float32)
+    found = DecayRatio.apply(G, torch.float32)
     assert_close(found, torch.eye(3)[None])
     (gradient,) = torch.autograd.grad(found.sum(), G)
     assert gradient.isfinite().all()

@@ -50,7 +50,7 @@ def stored(folder: Path, seed: int) -> None:
     spoiled = [replace(entry, data=spoil(entry.data, str(seed))) for entry in entries]
     made = b"".join(map(schema.seal, spoiled))
     # and lines that say in their own words what is wrong
-    odd = schema.Entry(NASTY[seed] + "kind", NASTY[0], {NASTY[0]: list(NASTY)})
+    odd = schema.JournalLine(NASTY[seed] + "kind", NASTY[0], {NASTY[0]: list(NASTY)})
     file.write_bytes(made + schema.seal(odd) + NASTY[0].encode() + b"\n")
 
 

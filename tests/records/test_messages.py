@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from attnbench.records import Case, Clock, Level, Outcome, Sample, Workload, messages
 from attnbench.records.messages import (
-    Answer,
     Build,
     Compared,
     Done,
@@ -23,11 +22,12 @@ from attnbench.records.messages import (
     Lap,
     Lapped,
     Load,
+    LoadedForms,
     Loads,
     MeasureMemory,
-    Origins,
     Outputs,
-    Question,
+    ProcessAnswer,
+    ProcessQuestion,
     RunTests,
     Tests,
     Warm,
@@ -91,7 +91,7 @@ ANSWERS = [
     (Outputs(**CASE, path="", keeps=True), Compared(drawn=0.5), {"drawn": 0.5}),
     (Outputs(**CASE, path="", keeps=False), Compared(what="x", error=0.5, allowed=0.1),
      {"what": "x", "error": 0.5, "allowed": 0.1}),
-    (Loads(mechanism="linear", device="cpu"), Origins(forms=("eager",), files=("a.py",)),
+    (Loads(mechanism="linear", device="cpu"), LoadedForms(forms=("eager",), files=("a.py",)),
      {"forms": ["eager"], "files": ["a.py"]}),
     (RunTests(), Tests(error="no"), {"error": "no"}),
     (Hold(), Done(), {}),
@@ -126,9 +126,13 @@ def test_every_question_names_the_class_of_its_answer():
     def kinds(kind):
         yield from (each for sub in kind.__subclasses__() for each in (sub, *kinds(sub)))
 
-    for kind in {*kinds(Question)} - {messages.Asked, messages.AboutCase, messages.TimedCase}:
+    for kind in {*kinds(ProcessQuestion)} - {
+        messages.WorkerQuestion,
+        messages.AboutCase,
+        messages.TimedCase,
+    }:
         if kind.__module__ == messages.__name__ and kind is not messages.AboutCards:
-            assert issubclass(answer_of(kind), Answer)
+            assert issubclass(answer_of(kind), ProcessAnswer)
             assert kind is Load or kind in messages.Known.__args__
 
 

@@ -12,7 +12,7 @@ from attnbench.analysis.report import analyse
 from attnbench.commands import console
 from attnbench.commands.compare import table as comparison
 from attnbench.commands.compare.analysis import compare
-from attnbench.commands.notebook import Sweep as Stored
+from attnbench.commands.notebook import StoredSweep as Stored
 from attnbench.commands.recommend.analysis import recommend, recommendations
 from attnbench.commands.recommend.page import ranking, recommended
 from attnbench.records import (

@@ -8,7 +8,7 @@ import pytest
 from attnbench.analysis.statistics.curves import size_names
 from attnbench.records import Mode
 from attnbench.report.cases import plan_data, plan_table, plan_total
-from attnbench.running.foresee import Front, foresee
+from attnbench.running.foresee import ForeseenFront, foresee
 from tests.report.test_writers import printed
 from tests.running.sessions import PLAN, REQUEST, planned
 
@@ -47,8 +47,8 @@ def test_how_far_all_series_go_and_how_far_one_does_is_said_for_each_mode():
     plan = (*PLAN, OTHER, planned("fast", 1024, 10**8), planned("fast", 256, 1, mode=Mode.TRAINING))
     found, _, total = tables(REQUEST, plan)
     assert found.fronts == [
-        Front(mode=Mode.INFERENCE, common=512, far=1024),
-        Front(mode=Mode.TRAINING, common=256, far=256),
+        ForeseenFront(mode=Mode.INFERENCE, common=512, far=1024),
+        ForeseenFront(mode=Mode.TRAINING, common=256, far=256),
     ]
     assert "All series go in inference to N = 512 (the longest curve ends at 1,024); in" in total
     apart = (planned("slow", 128, 10**8), planned("fast", 256, 10**8))

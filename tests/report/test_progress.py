@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, Group
 
-from attnbench.analysis.visits import Timed
+from attnbench.analysis.visits import TimedSeries
 from attnbench.report.terminal import ProgressLine
 
 LONG = "longformer:transformers[global_tokens=16,window=16], memory"
@@ -47,9 +47,9 @@ def test_a_log_gets_one_line_for_each_stage_in_which_something_was_done():
 
 
 TIMED = [
-    Timed("fastformer", 0.29, 0.0), Timed("a", 0.3, math.log(1.04)),
-    Timed("transformer", 0.945, math.log(3.3)), Timed("\x1b[1m", 2.0, None),
-    Timed("b", 3.0, None), Timed("c", 3.0, None),
+    TimedSeries("fastformer", 0.29, 0.0), TimedSeries("a", 0.3, math.log(1.04)),
+    TimedSeries("transformer", 0.945, math.log(3.3)), TimedSeries("\x1b[1m", 2.0, None),
+    TimedSeries("b", 3.0, None), TimedSeries("c", 3.0, None),
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attnbench.records.messages import Answer, Question
+from attnbench.records.messages import ProcessAnswer, ProcessQuestion
 from attnbench.running import pool
 from attnbench.running.pool import Pool
 from attnbench.running.session import SCRIPT
@@ -28,7 +28,7 @@ MODULES = {
 }
 
 
-class Obeyed(Answer, frozen=True, kw_only=True):
+class Obeyed(ProcessAnswer, frozen=True, kw_only=True):
     """What the code that was run has left in `answer`."""
 
     more: Any = None
@@ -39,7 +39,7 @@ class Obeyed(Answer, frozen=True, kw_only=True):
     allowed: Any = None
 
 
-class Obey(Question[Obeyed], frozen=True, kw_only=True):
+class Obey(ProcessQuestion[Obeyed], frozen=True, kw_only=True):
     """Run this code, in which `answer` is the answer as plain data."""
 
     do: str

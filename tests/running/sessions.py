@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from attnbench.analysis.costs import PRODUCTS, Cost, Costs
+from attnbench.analysis.costs import PRODUCTS, CostKind, Costs
 from attnbench.records import (
     Case,
     Clock,
@@ -100,7 +100,7 @@ def predicted(planned, *known):
     lines = [planned, *(line for line, _ in known)]
     costs = Costs(lines, RATES)
     for line, took_s in known:
-        costs.take(Cost.SECONDS, line, took_s)
+        costs.take(CostKind.SECONDS, line, took_s)
     return costs.iteration_s(planned)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from attnbench.analysis.costs import Cost, Costs, peak_rates
+from attnbench.analysis.costs import CostKind, Costs, peak_rates
 from attnbench.records.storage import journal
 from tests.running.machine import Machine
 from tests.running.sessions import GIB, sweep
@@ -24,7 +24,9 @@ class Stored(Machine):
         self.planned = {planned.case.key: planned for planned in stored.plan}
         self.slower, self.share = slower, share
         self.seconds = self.iteration_s
-        self.peak_bytes = lambda case: int(self.costs.predicted(Cost.BYTES, self.stand_in(case)))
+        self.peak_bytes = lambda case: int(
+            self.costs.predicted(CostKind.BYTES, self.stand_in(case))
+        )
         for run in stored.runs:
             if run.case in self.planned:
                 self.costs.learn(self.planned[run.case], run)
@@ -47,7 +49,7 @@ class Stored(Machine):
 
     def besides_s(self, case, do):
         """Seconds of building a case or of measuring its memory, but for its iterations."""
-        what = {"build": Cost.TIMING, "measure_memory": Cost.WEIGHING}.get(do)
+        what = {"build": CostKind.TIMING, "measure_memory": CostKind.WEIGHING}.get(do)
         return self.slower * self.costs.predicted(what, self.stand_in(case)) if what else 0.0
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.costs import CORE, PRODUCTS, Cost, Costs, peak_rates
+from attnbench.analysis.costs import CORE, PRODUCTS, CostKind, Costs, peak_rates
 from attnbench.analysis.summary import summary
 from attnbench.records import Cause, Mode, Outcome, Part
 from attnbench.running.race import turns
@@ -140,7 +140,7 @@ def test_predictions_learn_from_the_clock_of_the_device_and_visits_from_that_of_
     for line in PLAN:
         assert agenda.costs.iteration_s(line) == pytest.approx(0.1)
     assert agenda.costs.wall_s(PLAN[0]) == pytest.approx(0.6)
-    visit_s = agenda.visit_s(PLAN[0]) - agenda.costs.predicted(Cost.TIMING, PLAN[0])
+    visit_s = agenda.visit_s(PLAN[0]) - agenda.costs.predicted(CostKind.TIMING, PLAN[0])
     assert visit_s == pytest.approx(0.6 * (1 + turns(0.6, REQUEST.settings).total))
 
 
@@ -148,8 +148,8 @@ def test_what_processes_take_besides_iterations_is_learnt():
     """A process takes 3 s to start, so that only some repeats fit into the budget."""
     machine = Machine(overhead_s=3.0)
     agenda = sweep(machine, request=replace(REQUEST, budget_s=100.0))
-    assert agenda.costs.predicted(Cost.TIMING, PLAN[0]) == pytest.approx(3.0)
-    assert agenda.costs.predicted(Cost.WEIGHING, PLAN[0]) == pytest.approx(3.0, abs=0.1)
+    assert agenda.costs.predicted(CostKind.TIMING, PLAN[0]) == pytest.approx(3.0)
+    assert agenda.costs.predicted(CostKind.WEIGHING, PLAN[0]) == pytest.approx(3.0, abs=0.1)
     assert 80.0 < machine.now - 50.0 <= 100.0
     assert not agenda.over_budget
 
@@ -240,7 +240,7 @@ def test_a_prefill_is_part_of_what_a_visit_takes():
     costs = Costs(plan, RATES)
     assert costs.prepare_s(plan[0]) == pytest.approx(10 * CORE / PRODUCTS)  # the first guess
     costs.learn(plan[0], timed(plan[0], 1, {}, elapsed_s=30.1))
-    took_s = [costs.predicted(Cost.TIMING, line) for line in plan]
+    took_s = [costs.predicted(CostKind.TIMING, line) for line in plan]
     assert took_s == pytest.approx([30, 60, 120], rel=0.01), "its first iteration takes 0.1 s"
 
 
@@ -271,7 +271,7 @@ def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
     assert [len(one[key].samples) for key in timed] == [len(other[key].samples) for key in timed]
     line = PLAN[0]
     assert agenda.costs.wall_s(line) == pytest.approx(4 * 0.1)
-    visit_s = agenda.visit_s(line) - agenda.costs.predicted(Cost.TIMING, PLAN[0])
+    visit_s = agenda.visit_s(line) - agenda.costs.predicted(CostKind.TIMING, PLAN[0])
     laps_s = sum(sample.wall_s for sample in other[line.case.key, Part.TIME, 0].samples)
     assert visit_s == pytest.approx(laps_s + 4 * 0.1), "the laps and the first iteration"
 
@@ -335,15 +335,15 @@ def test_an_undeclared_module_is_predicted_by_the_slope_of_its_last_lengths():
     costs = Costs(plan)
     took = {n: batch[n] * 1e-9 * n**1.5 for n in LENGTHS}
     for known in plan[:5]:
-        unknown = {costs.is_unknown(plan[-1], what) for what in (Cost.SECONDS, Cost.BYTES)}
+        unknown = {costs.is_unknown(plan[-1], what) for what in (CostKind.SECONDS, CostKind.BYTES)}
         assert unknown == {plan.index(known) < 3}
         n = known.case.workload.seq_len
-        costs.take(Cost.SECONDS, known, took[n])
+        costs.take(CostKind.SECONDS, known, took[n])
         weighed = {"allocated_peak_bytes": 2000 * took[n]}
         costs.learn(known, replace(timed(known, 0, weighed), part=Part.MEMORY))
     for far in plan:
         assert costs.iteration_s(far) == pytest.approx(took[far.case.workload.seq_len])
-        assert costs.predicted(Cost.BYTES, far) == pytest.approx(
+        assert costs.predicted(CostKind.BYTES, far) == pytest.approx(
             2000 * took[far.case.workload.seq_len]
         )
 

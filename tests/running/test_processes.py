@@ -241,10 +241,10 @@ def test_processes_load_the_package_of_their_parent_and_not_another_copy(tmp_pat
     for copy in ("clone", "installed"):
         package = tmp_path / copy / "attnbench"
         install(package, {"__init__.py": "", "place.py": text})
-        (package / "measure").mkdir()
-        shutil.copy(SCRIPT, package / "measure")
+        (package / "measuring").mkdir()
+        shutil.copy(SCRIPT, package / "measuring")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
-    script = tmp_path / "clone" / "attnbench" / "measure" / "server.py"
+    script = tmp_path / "clone" / "attnbench" / "measuring" / "server.py"
     (tmp_path / "tree").mkdir()
     for preload in ((), ("attnbench.place",)):
         with Pool(script, modules=preload, module="attnbench.place") as server:
@@ -268,7 +268,7 @@ def test_a_tree_with_this_package_is_measured_by_its_own_code(tmp_path):
     package = Path(shutil.copytree(SCRIPT.parents[1], tmp_path / "attnbench"))
     mechanism = package / "mechanisms" / "transformer.py"
     mechanism.write_text(mechanism.read_text().replace('"sdpa": ', '"older": '))
-    worker = package / "measure" / "worker.py"
+    worker = package / "measuring" / "worker.py"
     own = "\nWorker.files = lambda self, question: LoadedFiles(modules=(__file__,))\n"
     own += "from attnbench.records.messages import LoadedFiles\n"
     worker.write_text(worker.read_text() + own)

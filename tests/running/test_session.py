@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import msgspec
 import pytest
 
-from attnbench.analysis.costs import MARGIN, Cost, Costs
+from attnbench.analysis.costs import MARGIN, CostKind, Costs
 from attnbench.devices.finding import find
 from attnbench.records import Case, Cause, Clock, Disturbance, Outcome, Part, Run, Sample
 from attnbench.records.storage.schema import read_run
@@ -201,7 +201,7 @@ def test_a_process_on_a_gpu_starts_once_for_all_that_it_times_and_for_each_memor
     plan = [planned("fast", n, 10**8) for n in (128, 256, 512, 1024)]
     start_s = find("cuda").start_s
     costs, free = (Costs(plan, start_s=s) for s in (start_s, 0.0))
-    kinds = Cost.TIMING, Cost.WEIGHING
+    kinds = CostKind.TIMING, CostKind.WEIGHING
     later = [costs.guess(kind, plan[0]) - free.guess(kind, plan[0]) for kind in kinds]
     assert later == pytest.approx([start_s / 4, start_s])
 

@@ -46,7 +46,7 @@ from attnbench.attention.core import LAYER, computed, tensor_names, usual
 from attnbench.devices.finding import find
 from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.errors import one_line
-from attnbench.records import Aspect, Attempt, Finding, Level, Row, Workload
+from attnbench.records import Aspect, Attempt, KernelFinding, Level, PanelRow, Workload
 from attnbench.records.units import few
 
 FACTOR, TWICE = 10.0, 2.0
@@ -64,7 +64,7 @@ PRECISE = frozenset({"g", "w", "gk", "dt", "A"})  # logs of decays, and what the
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FormErrors:
     """A form and its rivals beside what is exact, by what errs.
 
     `ours`: the largest error of our forms. `summing`: what sums of logs of decays cost; both are
@@ -86,7 +86,7 @@ class Comparison:
     head_width: int
 
 
-def row(trial: Trial, attempt: Attempt) -> Row:
+def row(trial: Trial, attempt: Attempt) -> PanelRow:
     """What is found of an attempt.
 
     Raises `NotApplicable` where a form refuses the size, or the stress changes no input.
@@ -97,7 +97,7 @@ def row(trial: Trial, attempt: Attempt) -> Row:
     limits = allowed(shown, attempt)
     worst = max(shown.errors, key=lambda name: shown.errors[name] / limits[name], default="")
     finding, reason = concluded(attempt, shown, limits, worst)
-    return Row(
+    return PanelRow(
         attempt=attempt,
         finding=finding,
         head_width=shown.head_width,
@@ -112,7 +112,7 @@ def row(trial: Trial, attempt: Attempt) -> Row:
     )
 
 
-def allowed(shown: Comparison, attempt: Attempt) -> dict[str, float]:
+def allowed(shown: FormErrors, attempt: Attempt) -> dict[str, float]:
     """How much each of the errors of a form may be, by its name."""
     dtype = getattr(torch, attempt.dtype)
     tolerance = getattr(Tolerance(), attempt.dtype)
@@ -129,28 +129,28 @@ def allowed(shown: Comparison, attempt: Attempt) -> dict[str, float]:
 
 
 def concluded(
-    attempt: Attempt, shown: Comparison, limits: Mapping[str, float], worst: str
-) -> tuple[Finding, str]:
+    attempt: Attempt, shown: FormErrors, limits: Mapping[str, float], worst: str
+) -> tuple[KernelFinding, str]:
     """The finding of a comparison within these limits, with its reason."""
     if not shown.errors and shown.changed:
-        return Finding.CHANGES_INPUTS, f"{few(shown.changed, 3)}; then {shown.reason}"
+        return KernelFinding.CHANGES_INPUTS, f"{few(shown.changed, 3)}; then {shown.reason}"
     if not shown.errors:
         if shown.out_of_memory:
-            return Finding.UNTRIED, shown.reason
+            return KernelFinding.UNTRIED, shown.reason
         # few kernels take any length and any number type
         special = attempt.inputs in (BFLOAT16, MASKED) or attempt.tokens % 512 or attempt.batch == 1
-        return (Finding.REFUSED if special else Finding.FAILED), shown.reason
+        return (KernelFinding.REFUSED if special else KernelFinding.FAILED), shown.reason
     half = sqrt(torch.finfo(getattr(torch, attempt.dtype)).eps)
     finding = judged(
         shown.errors[worst], limits[worst], half if attempt.aspect is Aspect.STEADY else 0.0
     )
     exceeding = few((name for name in shown.errors if shown.errors[name] > limits[name]), 3)
-    if finding in (Finding.PASSED, Finding.FEWER_DIGITS):
+    if finding in (KernelFinding.PASSED, KernelFinding.FEWER_DIGITS):
         if shown.changed:
-            return Finding.CHANGES_INPUTS, few(shown.changed, 3)
+            return KernelFinding.CHANGES_INPUTS, few(shown.changed, 3)
         # plain forms of a package in float32 are no errors of a kernel judged in that
         if shown.gave and attempt.inputs != BFLOAT16:
-            return Finding.OTHER_TYPE, f"{shown.gave} for {attempt.dtype}"
+            return KernelFinding.OTHER_TYPE, f"{shown.gave} for {attempt.dtype}"
         return finding, exceeding
     changed = f"; it changes its inputs: {few(shown.changed, 3)}" if shown.changed else ""
     changed += f"; it gives {shown.gave} for {attempt.dtype}" if shown.gave else ""
@@ -158,15 +158,15 @@ def concluded(
     return finding, exceeding + factor + changed
 
 
-def judged(error: float, allowed: float, half: float) -> Finding:
+def judged(error: float, allowed: float, half: float) -> KernelFinding:
     """The finding of an error, where under stress `half` of the digits may be lost."""
     if error <= allowed:
-        return Finding.PASSED
+        return KernelFinding.PASSED
     if error <= half:
-        return Finding.FEWER_DIGITS
+        return KernelFinding.FEWER_DIGITS
     if not isfinite(error):
-        return Finding.NOT_FINITE
-    return Finding.IMPRECISE if error < ROUNDED else Finding.WRONG
+        return KernelFinding.NOT_FINITE
+    return KernelFinding.IMPRECISE if error < ROUNDED else KernelFinding.WRONG
 
 
 def placed(trial: Trial, attempt: Attempt) -> Trial:
@@ -180,7 +180,7 @@ def placed(trial: Trial, attempt: Attempt) -> Trial:
     )
 
 
-def panel(trial: Trial, attempts: Iterator[Attempt]) -> Iterator[Row]:
+def panel(trial: Trial, attempts: Iterator[Attempt]) -> Iterator[PanelRow]:
     """The rows of those attempts that apply to a trial."""
     for attempt in attempts:
         with suppress(NotApplicable):
@@ -297,7 +297,7 @@ class Comparing:
         return values(learned | leaves, y, self.mask)
 
 
-def compared(trial: Trial, attempt: Attempt) -> Comparison:
+def compared(trial: Trial, attempt: Attempt) -> FormErrors:
     """A form beside its rivals and what is exact. Raises `NotApplicable`."""
     comparing = Comparing(trial, attempt)
     changed, claims = comparing.ordinary(), trial.card.mechanism is not None
@@ -329,7 +329,7 @@ def compared(trial: Trial, attempt: Attempt) -> Comparison:
         out_of_memory = is_out_of_memory(error)
     if claims and module.gave not in (None, comparing.dtype):
         gave = str(module.gave).removeprefix("torch.")
-    shown = Comparison(
+    shown = FormErrors(
         errors=errors,
         ours=ours,
         summing={},
@@ -346,11 +346,11 @@ def compared(trial: Trial, attempt: Attempt) -> Comparison:
 
 def explained(
     comparing: Comparing,
-    shown: Comparison,
+    shown: FormErrors,
     given: Mapping[str, Tensor],
     core: Core,
     errors_of: Callable[[Values], dict[str, float]],
-) -> Comparison:
+) -> FormErrors:
     """The comparison with all that sound arithmetic costs, where an error exceeds what is allowed.
 
     given: the tensors, as the form takes them
@@ -359,7 +359,7 @@ def explained(
     """
     attempt = comparing.attempt
 
-    def exceeds(shown: Comparison) -> bool:
+    def exceeds(shown: FormErrors) -> bool:
         limits = allowed(shown, attempt)
         # what is far off is wrong, whatever sums cost; under stress ours may be far off too
         most = 1.0 if attempt.aspect is Aspect.STEADY else ROUNDED

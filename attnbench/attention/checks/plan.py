@@ -25,7 +25,7 @@ REPEATED = 72  # tokens of the call that is repeated, and of no other
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class RaceSizes:
     """The sizes of a race, where a panel is tried first.
 
     `lengths` with the batch at each. `taken`: options of the mechanism that a function takes, and
@@ -44,7 +44,7 @@ class Sizes:
 def of_form(trial: Trial, dtype: str = "float32") -> Iterator[Attempt]:
     """The attempts for a form of a mechanism that nothing races."""
     modes = (trial.causal,)
-    sizes = Sizes(width=trial.width, heads=trial.heads, dtype=dtype, modes=modes)
+    sizes = RaceSizes(width=trial.width, heads=trial.heads, dtype=dtype, modes=modes)
     if (trial.width, trial.heads) == (16, 4):  # those of the contract
         sizes = replace(sizes, width=WIDTH, heads=HEADS)
     for attempt in attempts(trial.card, trial.config, sizes):
@@ -61,7 +61,7 @@ def affordable(trial: Trial, attempt: Attempt, most_flops: float = 2e10) -> bool
     return work <= most_flops and elements <= 1 << 28
 
 
-def attempts(card: Card, config: Any, sizes: Sizes) -> Iterator[Attempt]:
+def attempts(card: Card, config: Any, sizes: RaceSizes) -> Iterator[Attempt]:
     """All that is tried, cheap attempts first in each group."""
     first = Attempt(
         aspect=Aspect.RIGHT,
@@ -108,13 +108,13 @@ def short(usual: Attempt) -> Iterator[Attempt]:
     yield usual
 
 
-def masked(usual: Attempt, sizes: Sizes) -> Iterator[Attempt]:
+def masked(usual: Attempt, sizes: RaceSizes) -> Iterator[Attempt]:
     """Padding at the beginning and at the end, for a function that takes a mask."""
     if sizes.mask:
         yield replace(usual, inputs=MASKED, tokens=PADDED, batch=BATCHES, masked=True)
 
 
-def with_options(card: Card, usual: Attempt, sizes: Sizes) -> Iterator[Attempt]:
+def with_options(card: Card, usual: Attempt, sizes: RaceSizes) -> Iterator[Attempt]:
     """The card's examples, whose options are small, if a function takes these options."""
     for example in card.examples:
         chosen = {name: value for name, value in card.options(example) if name != "bias"}

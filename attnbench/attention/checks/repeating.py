@@ -15,14 +15,14 @@ from attnbench.attention.checks.panel import Comparing, placed, rounded
 from attnbench.attention.checks.trial import Trial, same_draws
 from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.errors import one_line
-from attnbench.records import Attempt, Finding, Row
+from attnbench.records import Attempt, KernelFinding, PanelRow
 
 LEAST, MOST, LONGEST_S = 100, 2000, 1.5  # calls; time for those beyond the least
 FRESH = 20  # calls with tensors that may get the memory of earlier ones
 WITHIN = 1e-3  # what parallel sums may differ by, relative to the largest output
 
 
-def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Row:
+def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> PanelRow:
     """The same call again and again, and then one with other numbers in the same memory.
 
     Raises `NotApplicable` where a form refuses the size.
@@ -39,16 +39,16 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Row:
         return comparing.evaluated(usual, tensors, module.of_core).output
 
     calls = Calls(module, given, ours)
-    finding, reason = Finding.PASSED, ""
+    finding, reason = KernelFinding.PASSED, ""
     try:
         finding, reason = calls.same(min(left_s, LONGEST_S))
         for further in (calls.other_numbers, calls.fresh_tensors, calls.another_batch):
-            if finding is Finding.PASSED:
+            if finding is KernelFinding.PASSED:
                 finding, reason = further()
     except Exception as error:  # a user's function raises anything
-        finding = Finding.UNTRIED if is_out_of_memory(error) else Finding.FAILED
+        finding = KernelFinding.UNTRIED if is_out_of_memory(error) else KernelFinding.FAILED
         reason = one_line(error)
-    return Row(
+    return PanelRow(
         attempt=attempt,
         finding=finding,
         head_width=int(next(iter(given.values())).shape[-1]),
@@ -85,21 +85,24 @@ class Calls:
             y = same_draws(partial(self.module.called, given))
         return y.detach().double().clone(), self.module.gave
 
-    def same(self, left_s: float) -> tuple[Finding, str]:
+    def same(self, left_s: float) -> tuple[KernelFinding, str]:
         """Whether every call gives what the first gave, with its number type."""
         end = time.perf_counter() + left_s
         first, dtype = self.output(self.given)
         while self.count < LEAST or (self.count < MOST and time.perf_counter() < end):
             y, other = self.output(self.given)
             if other != dtype:
-                return Finding.VARIES, f"call {self.count} gives {other}, the first {dtype}"
+                return KernelFinding.VARIES, f"call {self.count} gives {other}, the first {dtype}"
             if apart(y, first):
-                return Finding.VARIES, f"call {self.count} gives another output than the first"
+                return (
+                    KernelFinding.VARIES,
+                    f"call {self.count} gives another output than the first",
+                )
             if self.count > 2 and time.perf_counter() > end + 10 * LONGEST_S:
                 break
-        return Finding.PASSED, ""
+        return KernelFinding.PASSED, ""
 
-    def other_numbers(self) -> tuple[Finding, str]:
+    def other_numbers(self) -> tuple[KernelFinding, str]:
         """Whether other numbers in the same memory give what they give elsewhere.
 
         The first and the last number of each tensor stay, by which a memory may know it.
@@ -111,13 +114,13 @@ class Calls:
             inner.copy_(inner.flip(0).clone())
         again, _ = self.output(kept)
         if not apart(again, before):
-            return Finding.REMEMBERS, "other numbers give the same output"
+            return KernelFinding.REMEMBERS, "other numbers give the same output"
         elsewhere, _ = self.output({name: tensor.clone() for name, tensor in kept.items()})
         if apart(elsewhere, again):
-            return Finding.REMEMBERS, "the same numbers elsewhere give another output"
-        return Finding.PASSED, ""
+            return KernelFinding.REMEMBERS, "the same numbers elsewhere give another output"
+        return KernelFinding.PASSED, ""
 
-    def fresh_tensors(self) -> tuple[Finding, str]:
+    def fresh_tensors(self) -> tuple[KernelFinding, str]:
         """Whether new tensors give what their numbers give, where others were freed before."""
         turned = {name: flipped(tensor) for name, tensor in self.given.items()}
         both = [(numbers, self.output(numbers)[0]) for numbers in (self.given, turned)]
@@ -125,10 +128,10 @@ class Calls:
             numbers, expected = both[turn % 2]
             y, _ = self.output({name: tensor.clone() for name, tensor in numbers.items()})
             if apart(y, expected):
-                return Finding.REMEMBERS, "new tensors give the output of earlier ones"
-        return Finding.PASSED, ""
+                return KernelFinding.REMEMBERS, "new tensors give the output of earlier ones"
+        return KernelFinding.PASSED, ""
 
-    def another_batch(self) -> tuple[Finding, str]:
+    def another_batch(self) -> tuple[KernelFinding, str]:
         """Whether each sequence gives the same beside one more, which is the first again.
 
         Not asked of a mechanism that draws other random numbers for another batch.
@@ -142,14 +145,14 @@ class Calls:
         }
         usual = self.ours(self.given)
         if apart(self.ours(more), torch.cat([usual, usual[:1]])):
-            return Finding.PASSED, ""
+            return KernelFinding.PASSED, ""
         alone, dtype = self.output(self.given)
         beside, _ = self.output(more)
         # sums in another order round to another last digit
         within = max(WITHIN, 4 * torch.finfo(dtype).eps)
         if apart(beside, torch.cat([alone, alone[:1]]), within):
-            return Finding.VARIES, f"{B + 1} sequences give another output than {B} of them"
-        return Finding.PASSED, ""
+            return KernelFinding.VARIES, f"{B + 1} sequences give another output than {B} of them"
+        return KernelFinding.PASSED, ""
 
 
 def flipped(tensor: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ Call = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
-class Subject:
+class TrainedForm:
     """A form, or its core: a call of `leaves` that require gradients, and of a mask or None.
 
     `inputs`: how many of the leaves are its inputs; the others are parameters.
@@ -56,20 +56,20 @@ class Subject:
         return {name: torch.zeros_like(x) if g is None else g for (name, x), g in pairs}
 
 
-def subjects(trial: Trial, masked: bool = False) -> Iterator[Subject]:
+def subjects(trial: Trial, masked: bool = False) -> Iterator[TrainedForm]:
     """The form, and its core where there is one, at a short length."""
     w = trial.workload(LENGTH)
     mask = some_padding(w) if masked and not trial.refusal(replace(w, padding=0.3)) else None
     module = trial.build(w)
     leaves = {"x": tokens(w).requires_grad_(), **dict(module.named_parameters())}
-    yield Subject(module, leaves, 1, mask)
+    yield TrainedForm(module, leaves, 1, mask)
     at_core = replace(w, level=Level.CORE)
     if trial.refusal(at_core) is None:
         core = trial.build(at_core)
         assert isinstance(core, CoreAttention)
         inputs = [x.requires_grad_() for x in core_inputs(core, w)]
         named = {f"input {n}": x for n, x in enumerate(inputs, 1)}
-        yield Subject(core.attend, named | dict(core.named_parameters()), len(inputs), mask)
+        yield TrainedForm(core.attend, named | dict(core.named_parameters()), len(inputs), mask)
 
 
 def weights(y: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ def second(
     return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
 
 
-def by_differences(trial: Trial, subject: Subject, along: Sequence[Tensor]) -> list[Tensor]:
+def by_differences(trial: Trial, subject: TrainedForm, along: Sequence[Tensor]) -> list[Tensor]:
     """The same from gradients at two points."""
     leaves, ends = [*subject.leaves.values()], []
     for sign in (1, -1):
@@ -190,7 +190,9 @@ def moved(leaves: Sequence[Tensor], along: Sequence[Tensor], by: float) -> None:
             leaf.add_(direction, alpha=by)
 
 
-def by_equations(trial: Trial, subject: Subject, along: Sequence[Tensor]) -> list[Tensor] | None:
+def by_equations(
+    trial: Trial, subject: TrainedForm, along: Sequence[Tensor]
+) -> list[Tensor] | None:
     """The same from the card's reference, which treats values that are held constant as such."""
     module, reference = subject.call, trial.card.reference
     if reference is None:
@@ -276,7 +278,7 @@ def strided_and_expanded_tensors_give_the_same(trial: Trial) -> None:
             same(ours, expected, f"a gradient of the output as {label}")
 
 
-def taken(subject: Subject, y: Tensor, change: Tensor) -> dict[str, Tensor]:
+def taken(subject: TrainedForm, y: Tensor, change: Tensor) -> dict[str, Tensor]:
     """Gradients from that of the output y, of what it reaches."""
     leaves = [*subject.leaves.values()]
     found = torch.autograd.grad(y, leaves, change, retain_graph=True, allow_unused=True)

@@ -54,7 +54,7 @@ def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
     return torch.empty(heads).uniform_(1, 16).log(), speed.expm1().log()
 
 
-class Ratio(Written):
+class DecayRatio(Written):
     """Γ [..., C, C] in a `dtype`, of G [..., C]: e^{G_i − G_j} for j ≤ i, else 0.
 
     Differences are masked before `exp`, which would overflow there, and by 0: it is slow at −∞.

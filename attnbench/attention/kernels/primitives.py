@@ -179,7 +179,7 @@ def parts(step: int, tensors: Sequence[Tensor]) -> Iterator[tuple[int, list[Tens
         yield start, [q[:, :, start:end], *(x[:, :, :end] for x in others)]
 
 
-class Unit(Written):
+class UnitNorm(Written):
     """scale · x / √(Σ x² + ε) over the last dimension, with fewer passes back than by operators."""
 
     twice = True

@@ -43,7 +43,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from attnbench.attention.kernels.autograd import widened
-from attnbench.attention.kernels.decays import Ratio, WeakDecays, channel_flops, channel_products
+from attnbench.attention.kernels.decays import (
+    DecayRatio,
+    WeakDecays,
+    channel_flops,
+    channel_products,
+)
 from attnbench.attention.kernels.primitives import logits_at_once
 from attnbench.attention.kernels.systems import Solved, carried
 
@@ -253,7 +258,7 @@ def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple
     groups = S.shape[1:4:2]  # K, R
     v, G = v.unflatten(2, groups), G.unflatten(2, groups)  # [n, B, K, R, C, ...]
     growth, left = (x.to(v.dtype).exp() for x in (G, G[..., -1:] - G))
-    A = (q @ k.mT)[:, :, :, None] * Ratio.apply(G, v.dtype)  # [n, B, K, R, C, C]
+    A = (q @ k.mT)[:, :, :, None] * DecayRatio.apply(G, v.dtype)  # [n, B, K, R, C, C]
     kept = v * left[..., None]
     added = k.mT @ kept.transpose(3, 4).flatten(4)  # [n, B, K, dk, R dv]
     decay = growth[:, :, :, None, :, -1:].expand(len(q), *(-1,) * 5)  # [n, ..., 1, R, 1]
@@ -284,7 +289,7 @@ def delta_chunks(
     if decays.dim() == 5:
         k, last, r, q, L, A = channel_products(k, decays, r, q)
     else:
-        gamma = Ratio.apply(decays, u.dtype)
+        gamma = DecayRatio.apply(decays, u.dtype)
         exponents = decays, decays[..., -1:] - decays
         growth, left = (x.to(u.dtype).exp()[..., None] for x in exponents)
         L, A = (x @ k.mT * gamma for x in (r, q))

@@ -21,7 +21,7 @@ from attnbench.commands.check.cases import (
     Counted,
     planned,
 )
-from attnbench.commands.check.finding import Report, reported, runs
+from attnbench.commands.check.finding import CheckReport, reported, runs
 from attnbench.commands.check.imports import Imports
 from attnbench.commands.check.measuring import Looks, Runner
 from attnbench.commands.check.origins import Origins, installed_copies
@@ -47,7 +47,7 @@ def against_revision(
     folder: Path | None = None,
     functions: bool = False,
     tests: Collection[str] | None = None,
-) -> Report:
+) -> CheckReport:
     """The working tree against a revision, checked out in a temporary folder.
 
     Where the revision is no ancestor, base is the merge base. What is `asked` are mechanisms, or
@@ -59,7 +59,7 @@ def against_revision(
     root = repository.root(where).resolve()
     base = repository.base(root, revision)
     names = None if asked is None else in_repository(asked, where, root)
-    report = Report(
+    report = CheckReport(
         base=base.text,
         head=repository.describe(root),
         notes=base.notes,
@@ -139,7 +139,7 @@ def below(folder: Path, root: Path) -> str:
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
 
 
-def without_reach(report: Report, found: Reach) -> Report:
+def without_reach(report: CheckReport, found: Reach) -> CheckReport:
     """The report on a change that reaches no mechanism."""
     if not found.uncovered or found.known:
         return report
@@ -147,7 +147,7 @@ def without_reach(report: Report, found: Reach) -> Report:
     return replace(report, findings=(nothing,) if nothing else ())
 
 
-def located(report: Report, root: Path, folder: str = "") -> Report:
+def located(report: CheckReport, root: Path, folder: str = "") -> CheckReport:
     """The report with the file of each finding, of names that were given in a folder."""
     files = {name: file_of(name, root, folder) for name in {f.mechanism for f in report.findings}}
     findings = tuple(replace(f, file=files[f.mechanism]) for f in report.findings)

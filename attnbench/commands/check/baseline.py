@@ -17,7 +17,7 @@ from msgspec import json
 from attnbench.commands.check import repository
 from attnbench.commands.check.against import in_repository, located
 from attnbench.commands.check.cases import HEAD, MISSING, CheckedCase, CheckPlan, Counted, planned
-from attnbench.commands.check.finding import Report, counted
+from attnbench.commands.check.finding import CheckReport, counted
 from attnbench.commands.check.measuring import Runner, count
 from attnbench.errors import CannotRun, StoreError, UsageError, small_file
 from attnbench.records import Amount, Outcome, Selection, Work, Workload
@@ -89,7 +89,7 @@ def save_baseline(
     return len(kept), left_out
 
 
-def against_file(plan: CheckPlan, path: Path, runner: Runner) -> Report:
+def against_file(plan: CheckPlan, path: Path, runner: Runner) -> CheckReport:
     """The counts of the working tree against those in a file, case by case.
 
     Raises `UsageError` if the file holds no case, `CannotRun` or `StoreError`.
@@ -112,7 +112,7 @@ def against_file(plan: CheckPlan, path: Path, runner: Runner) -> Report:
     why = "operators and bytes may differ for this reason alone"
     note = f"the baseline was saved with torch {kept.torch}, this is {version('torch')}: {why}"
     notes = (note,) if kept.torch != version("torch") else ()
-    report = Report(
+    report = CheckReport(
         base=str(path),
         head="the working tree",
         named=True,

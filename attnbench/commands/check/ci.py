@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator
 
-from attnbench.commands.check.finding import Answer, Finding, Report
+from attnbench.commands.check.finding import CheckAnswer, CheckReport, Finding
 from attnbench.commands.check.page import LABEL, headline, label, remarks, sentence
 from attnbench.records.metrics import TABLE, TIME
 from attnbench.report.grid import clean
@@ -13,7 +13,7 @@ from attnbench.report.grid import clean
 MOST = 10  # GitHub shows no more annotations of one kind per step
 
 
-def junit(report: Report, strict: bool = False) -> bytes:
+def junit(report: CheckReport, strict: bool = False) -> bytes:
     """A suite with a test case for each case and metric, as UTF-8.
 
     What fails is a `failure`, if `strict` also what is suspected. An `error` is what ran on neither
@@ -33,7 +33,7 @@ def junit(report: Report, strict: bool = False) -> bytes:
     return text + b"\n"
 
 
-def bmf(report: Report) -> bytes:
+def bmf(report: CheckReport) -> bytes:
     """For `bencher run --adapter json`: latency [ns] and counts of head.
 
     Cases are named as in `exports`, `fastformer:eager/training/N128`.
@@ -48,14 +48,14 @@ def bmf(report: Report) -> bytes:
     return json.dumps(cases, indent=1).encode()
 
 
-def annotations(report: Report) -> Iterator[str]:
+def annotations(report: CheckReport) -> Iterator[str]:
     """One line each: errors for what fails, warnings for what is suspected or was not compared.
 
     Of what is unsure, one has a warning.
 
     A finding stands at its file, so that a pull request shows it beside the change.
     """
-    suspected = report.answered(Answer.SUSPECTED)
+    suspected = report.answered(CheckAnswer.SUSPECTED)
     unsure = [finding for finding in report.unsure if finding not in suspected]
     errors = (*report.failures, *report.unchecked)
     lost = [finding for finding in report.lost if finding not in errors]
@@ -84,7 +84,7 @@ def command(kind: str, message: str, **properties: str) -> str:
     return f"::{kind} {given}::{_escaped(message)}"
 
 
-def outputs(report: Report, strict: bool) -> str:
+def outputs(report: CheckReport, strict: bool) -> str:
     """What later steps of a job on GitHub can read: `name=value`, a line each."""
     values = {
         "exit-code": report.exit_code(strict),
@@ -100,7 +100,7 @@ def _result(finding: Finding, strict: bool, is_error: bool) -> str:
     """The element of JUnit that says how a finding ended."""
     if finding.fails or (strict and finding.probably_slower):
         return "failure"
-    if is_error or finding.answer in (Answer.NEITHER, Answer.KILLED):
+    if is_error or finding.answer in (CheckAnswer.NEITHER, CheckAnswer.KILLED):
         return "error"
     return "system-out" if finding.decided else "skipped"
 

@@ -24,7 +24,7 @@ from attnbench.running.request.options import read
 
 if TYPE_CHECKING:
     from attnbench.commands.check.cases import CheckPlan
-    from attnbench.commands.check.finding import Report
+    from attnbench.commands.check.finding import CheckReport
 
 AGAINST, JUDGE = "What to compare with", "How to judge"
 FILES = MappingProxyType({"markdown": "check.md", "junit": "junit.xml", "bmf": "bmf.json"})
@@ -204,7 +204,7 @@ def measured(
     chosen: Sequence[Selection] | None,
     functions: Sequence[Selection],
     strict: bool,
-) -> "Report":
+) -> "CheckReport":
     """The report on a comparison with a revision or a file."""
     from attnbench.commands.check.against import against_revision
     from attnbench.commands.check.baseline import against_file
@@ -221,7 +221,7 @@ def measured(
         return against_file(plan, base, measuring)
 
 
-def publish(report: "Report", strict: bool, as_json: bool, files: Mapping[str, Path]) -> None:
+def publish(report: "CheckReport", strict: bool, as_json: bool, files: Mapping[str, Path]) -> None:
     """Print, write the files that were asked for, and annotate a job on GitHub."""
     from attnbench.commands.check import ci as check_ci
     from attnbench.commands.check import page as check_page
@@ -261,7 +261,7 @@ def append(variable: str, text: str) -> None:
             stream.write(text)
 
 
-def show(report: "Report") -> None:
+def show(report: "CheckReport") -> None:
     """The verdict, what fails and what is uncertain; then the tables."""
     from attnbench.commands.check import page as check_page
 

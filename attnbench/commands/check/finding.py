@@ -38,7 +38,7 @@ LEAST_MINUTES_S = 150.0  # from which a budget is advised in whole minutes
 TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
 
 
-class Question(StrEnum):
+class CheckQuestion(StrEnum):
     """What is asked of a case, head against base."""
 
     RUNS = "does it run on both sides"
@@ -47,7 +47,7 @@ class Question(StrEnum):
     TIME = "does it take longer"
 
 
-class Answer(StrEnum):
+class CheckAnswer(StrEnum):
     """All answers to these questions."""
 
     # both sides were compared
@@ -78,14 +78,16 @@ class Answer(StrEnum):
         return VERDICTS[self]
 
 
-COMPARED = frozenset({Answer.SLOWER, Answer.FASTER, Answer.SAME, Answer.DIFFERENT})
-FAILING = frozenset({Answer.SLOWER, Answer.DIFFERENT, Answer.BREAKS})
-VERDICTS: Mapping[Answer, Verdict] = MappingProxyType({
-    **dict.fromkeys(Answer, Verdict.MISSING),
+COMPARED = frozenset(
+    {CheckAnswer.SLOWER, CheckAnswer.FASTER, CheckAnswer.SAME, CheckAnswer.DIFFERENT}
+)
+FAILING = frozenset({CheckAnswer.SLOWER, CheckAnswer.DIFFERENT, CheckAnswer.BREAKS})
+VERDICTS: Mapping[CheckAnswer, Verdict] = MappingProxyType({
+    **dict.fromkeys(CheckAnswer, Verdict.MISSING),
     **{answer: Verdict(answer.value) for answer in COMPARED},
-    Answer.SUSPECTED: Verdict.UNSURE,
-    Answer.NOT_KNOWN: Verdict.UNSURE,
-    Answer.KILLED: Verdict.UNSURE,
+    CheckAnswer.SUSPECTED: Verdict.UNSURE,
+    CheckAnswer.NOT_KNOWN: Verdict.UNSURE,
+    CheckAnswer.KILLED: Verdict.UNSURE,
 })  # fmt: skip
 
 
@@ -107,7 +109,7 @@ class Finding:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    answer: Answer
+    answer: CheckAnswer
     reason: str = ""
     decided_by: str = ""
     excused: bool = False
@@ -116,9 +118,9 @@ class Finding:
     pairs: int | None = None
 
     @property
-    def question(self) -> Question:
+    def question(self) -> CheckQuestion:
         """What it answers."""
-        return QUESTIONS.get(self.metric, Question.COUNTS)
+        return QUESTIONS.get(self.metric, CheckQuestion.COUNTS)
 
     @property
     def verdict(self) -> Verdict:
@@ -138,12 +140,12 @@ class Finding:
     @property
     def compares(self) -> bool:
         """Whether it compares base and head, however sure it is."""
-        return self.question is not Question.RUNS and (self.decided or self.ratio is not None)
+        return self.question is not CheckQuestion.RUNS and (self.decided or self.ratio is not None)
 
     @property
     def probably_slower(self) -> bool:
         """Whether it is suspected to be slower."""
-        return self.answer is Answer.SUSPECTED and self.ratio is not None and self.ratio > 1
+        return self.answer is CheckAnswer.SUSPECTED and self.ratio is not None and self.ratio > 1
 
     @property
     def why(self) -> str:
@@ -151,8 +153,8 @@ class Finding:
         return "; ".join(filter(None, (self.reason, self.decided_by)))
 
 
-QUESTIONS: Mapping[str, Question] = MappingProxyType(
-    {RUNS: Question.RUNS, OUTPUTS: Question.OUTPUTS, TIME: Question.TIME}
+QUESTIONS: Mapping[str, CheckQuestion] = MappingProxyType(
+    {RUNS: CheckQuestion.RUNS, OUTPUTS: CheckQuestion.OUTPUTS, TIME: CheckQuestion.TIME}
 )
 
 
@@ -167,7 +169,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class CheckReport:
     """A whole check; `uncovered` are changed files that no checked mechanism loads.
 
     `named` says whether someone named what is checked, so that it must be there.
@@ -191,7 +193,7 @@ class Report:
         """The findings that could not be decided."""
         return tuple(finding for finding in self.findings if finding.verdict is Verdict.UNSURE)
 
-    def answered(self, *answers: Answer) -> tuple[Finding, ...]:
+    def answered(self, *answers: CheckAnswer) -> tuple[Finding, ...]:
         """The findings with one of these answers."""
         return tuple(finding for finding in self.findings if finding.answer in answers)
 
@@ -215,8 +217,8 @@ class Report:
     @property
     def lost(self) -> tuple[Finding, ...]:
         """What should have been compared and could not be, or was named and is gone."""
-        gone = (Answer.GONE,) if self.named else ()
-        return self.answered(Answer.LOST, *gone)
+        gone = (CheckAnswer.GONE,) if self.named else ()
+        return self.answered(CheckAnswer.LOST, *gone)
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
@@ -225,15 +227,15 @@ class Report:
         What only one side can run, or neither can, counts only if nothing was compared; what a
         change adds or removes, only if it was named.
         """
-        neither = self.answered(Answer.NEITHER)
-        times = tuple(f for f in self.findings if f.question is Question.TIME)
+        neither = self.answered(CheckAnswer.NEITHER)
+        times = tuple(f for f in self.findings if f.question is CheckQuestion.TIME)
         untimed = () if any(f.ratio or f.decided for f in times) else times
         if neither or untimed or self.compared:
             return neither or untimed
-        if undecided := self.answered(Answer.SUSPECTED, Answer.NOT_KNOWN):
+        if undecided := self.answered(CheckAnswer.SUSPECTED, CheckAnswer.NOT_KNOWN):
             return undecided
-        left = self.answered(Answer.UNSUPPORTED, Answer.LOST)
-        named = tuple(f for f in self.findings if f.answer is not Answer.KILLED)
+        left = self.answered(CheckAnswer.UNSUPPORTED, CheckAnswer.LOST)
+        named = tuple(f for f in self.findings if f.answer is not CheckAnswer.KILLED)
         return left or (named if self.named else ())
 
     def exit_code(self, strict: bool) -> int:
@@ -245,14 +247,14 @@ class Report:
             return 1
         if self.unchecked:
             return 2
-        if self.answered(Answer.KILLED):
+        if self.answered(CheckAnswer.KILLED):
             return 3
         # what pytest collects is not expected to be covered
         untested = [path for path in self.uncovered if not TESTS.search(path)]
         return 3 if strict and (self.unsure or self.lost or untested) else 0
 
 
-def reported(report: Report, looks: Looks) -> Report:
+def reported(report: CheckReport, looks: Looks) -> CheckReport:
     """The report with the findings and conditions of what was measured."""
     plan, due = looks.plan, looks.due
     times = [case.views(plan.threshold) for case in due]
@@ -307,15 +309,15 @@ def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding
                 base=a,
                 head=b,
                 ratio=b / a if a and b is not None else None,
-                answer=Answer.ADDED if a is None else answer_of(verdict),
+                answer=CheckAnswer.ADDED if a is None else answer_of(verdict),
             )
 
 
-def answer_of(verdict: Verdict) -> Answer:
+def answer_of(verdict: Verdict) -> CheckAnswer:
     """The answer that a verdict on a count or a time is."""
     if verdict in (Verdict.UNSURE, Verdict.MISSING):
-        return Answer.NOT_KNOWN
-    return Answer(verdict.value)
+        return CheckAnswer.NOT_KNOWN
+    return CheckAnswer(verdict.value)
 
 
 def computed(case: CheckedCase) -> Iterator[Finding]:
@@ -327,15 +329,15 @@ def computed(case: CheckedCase) -> Iterator[Finding]:
         yield from returned(case, head, about)
     elif why := case.uncompared(BASE, HEAD):
         reason = f"outputs were not compared: {why}"
-        yield Finding(answer=Answer.NOT_KNOWN, reason=reason, **about)
+        yield Finding(answer=CheckAnswer.NOT_KNOWN, reason=reason, **about)
     elif base and head and head.differs:
         reason = f"{head.what} differs by {head.error:.2g} of its largest value"
         reason += f"; {head.allowed:.2g} is allowed"
         if base.drawn > head.allowed:
             reason += ", but random draws may have come in another order"
-            yield Finding(answer=Answer.NOT_KNOWN, reason=reason, **about)
+            yield Finding(answer=CheckAnswer.NOT_KNOWN, reason=reason, **about)
         else:
-            yield Finding(answer=Answer.DIFFERENT, reason=reason, **about)
+            yield Finding(answer=CheckAnswer.DIFFERENT, reason=reason, **about)
 
 
 def returned(
@@ -345,7 +347,7 @@ def returned(
     again = case.compared(AGAIN)
     if head and head.differs and again and not again.error:
         reason = f"it returns something else: {head.what}"
-        yield Finding(answer=Answer.DIFFERENT, reason=reason, **about)
+        yield Finding(answer=CheckAnswer.DIFFERENT, reason=reason, **about)
 
 
 def not_returned(cases: Sequence[CheckedCase]) -> Iterator[str]:
@@ -368,8 +370,8 @@ def judged(
     verdict, effect, reason, statistic = ruling
     far = rule.evident(case.pairs) if verdict is Verdict.UNSURE else None
     answer = answer_of(far or verdict)
-    if answer is Answer.NOT_KNOWN and views[0].lacks_second and rule.suspected(views):
-        answer = Answer.SUSPECTED
+    if answer is CheckAnswer.NOT_KNOWN and views[0].lacks_second and rule.suspected(views):
+        answer = CheckAnswer.SUSPECTED
     known = effect.low > -math.inf
     ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
     if far is not None:
@@ -377,7 +379,7 @@ def judged(
         logs = views[0].first + views[0].second
         ratio, low, high = math.exp(sum(logs) / len(logs)), None, None
         reason = f"in each sample of {many(len(logs), 'pair')}; {rule.UNCONFIRMED}"
-    elif answer is Answer.NOT_KNOWN and len(views[0].first) < rule.FEWEST:
+    elif answer is CheckAnswer.NOT_KNOWN and len(views[0].first) < rule.FEWEST:
         reason = "no time was left"
     return Finding(
         mechanism=case.name,
@@ -439,39 +441,39 @@ def runs(
     )
 
 
-def one_sided(base: Counted, head: Counted, apart: str) -> tuple[Answer, str, str]:
+def one_sided(base: Counted, head: Counted, apart: str) -> tuple[CheckAnswer, str, str]:
     """What a case is that was not compared: the answer, the sides in words, and the reason."""
     sides = (base.outcome, head.outcome)
     added = base.outcome == MISSING
     if Outcome.SKIPPED in sides:
         is_killed = Cause.KILLED in (base.cause, head.cause)
-        answer = Answer.KILLED if is_killed else Answer.NOT_KNOWN
+        answer = CheckAnswer.KILLED if is_killed else CheckAnswer.NOT_KNOWN
         return answer, "", head.reason or base.reason
     if added and head.outcome == MISSING:
-        return Answer.NEITHER, "on neither side: ", head.reason
+        return CheckAnswer.NEITHER, "on neither side: ", head.reason
     if head.outcome == MISSING:
-        return Answer.GONE, "gone from head: ", head.reason
+        return CheckAnswer.GONE, "gone from head: ", head.reason
     if base.ran and head.ran:
-        return Answer.LOST, "", ""
+        return CheckAnswer.LOST, "", ""
     if head.ran and added and not apart:
-        return Answer.ADDED, "added: ", base.reason
+        return CheckAnswer.ADDED, "added: ", base.reason
     if head.ran:
-        return Answer.LOST, f"{base.outcome} on base only: ", base.reason
+        return CheckAnswer.LOST, f"{base.outcome} on base only: ", base.reason
     if base.ran or added:
         how = f"added, but {head.outcome}: " if added else f"{head.outcome} on head only: "
-        return Answer.BREAKS, how, head.reason
+        return CheckAnswer.BREAKS, how, head.reason
     if sides == (Outcome.UNSUPPORTED, Outcome.UNSUPPORTED):
-        return Answer.UNSUPPORTED, "unsupported on both: ", head.reason
-    return Answer.NEITHER, f"{base.outcome} on base, {head.outcome} on head: ", head.reason
+        return CheckAnswer.UNSUPPORTED, "unsupported on both: ", head.reason
+    return CheckAnswer.NEITHER, f"{base.outcome} on base, {head.outcome} on head: ", head.reason
 
 
-def traded(report: Report) -> Report:
+def traded(report: CheckReport) -> CheckReport:
     """The report in which counts do not fail where the time of their case fell.
 
     Counts stand in for time; where both are known and disagree, time decides.
     """
-    times = (f for f in report.findings if f.question is Question.TIME)
-    fell = {f.case for f in times if f.answer is Answer.FASTER}
+    times = (f for f in report.findings if f.question is CheckQuestion.TIME)
+    fell = {f.case for f in times if f.answer is CheckAnswer.FASTER}
     reason = "not a failure, since the time of this case fell"
     findings = tuple(
         replace(f, excused=True, reason=reason)

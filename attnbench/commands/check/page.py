@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.commands.check.finding import Answer, Finding, Question, Report
+from attnbench.commands.check.finding import CheckAnswer, CheckQuestion, CheckReport, Finding
 from attnbench.records.metrics import TABLE
 from attnbench.records.units import NOTHING, change, count, few, interval, many, percent, seconds
 from attnbench.report import markdown
@@ -34,7 +34,7 @@ COMPARED = (
 )
 
 
-def headline(report: Report) -> str:
+def headline(report: CheckReport) -> str:
     """The whole check in one line, with how many of its cases were compared."""
     verdict = _verdict(report)
     lost = report.not_compared
@@ -43,11 +43,11 @@ def headline(report: Report) -> str:
     if not report.compared:
         return f"{verdict}: {_reasons(report.findings)}" if not report.failures else verdict
     # of others, no time was left
-    said = [finding for finding in lost if finding.question is not Question.TIME]
+    said = [finding for finding in lost if finding.question is not CheckQuestion.TIME]
     return f"{verdict}; {len(said)} not compared: {_reasons(said)}" if said else verdict
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: CheckReport) -> str:
     """The verdict on what was compared."""
     cases = many(len(report.cases), "case")
     if report.failures:
@@ -56,12 +56,12 @@ def _verdict(report: Report) -> str:
         return "nothing to check: no mechanism loads a changed file"
     if report.unchecked:
         return f"NOT CHECKED: {_first(report, report.unchecked)}"
-    if suspects := report.answered(Answer.SUSPECTED):
+    if suspects := report.answered(CheckAnswer.SUSPECTED):
         slower = [finding for finding in suspects if finding.probably_slower]
         shown = slower or suspects
         texts = few([f"{clean(short(finding.case))} {change_of(finding)}" for finding in shown], 3)
         return f"PROBABLY {'SLOWER' if slower else 'FASTER'}: {texts}; {clean(shown[0].why)}"
-    if killed := report.answered(Answer.KILLED):
+    if killed := report.answered(CheckAnswer.KILLED):
         return f"UNSURE: {_number(killed)} of {cases}" if report.compared else "UNSURE"
     if unsure := report.unsure:
         return f"UNSURE: {_number(unsure)} of {cases}{''.join(_late(unsure))}"
@@ -74,7 +74,7 @@ def _verdict(report: Report) -> str:
 
 def _late(unsure: Sequence[Finding]) -> Iterator[str]:
     """For how many of these no time was left, and what would probably decide how many, in words."""
-    late = [f for f in unsure if f.question is Question.TIME and f.ratio is None]
+    late = [f for f in unsure if f.question is CheckQuestion.TIME and f.ratio is None]
     if late:
         yield f"; for {_number(late)} {clean(late[0].reason)}"
     remedies = Counter(finding.decided_by for finding in unsure if finding.decided_by)
@@ -88,7 +88,7 @@ def _reasons(findings: Sequence[Finding]) -> str:
     return few([sentence(finding) for finding in findings], 2)
 
 
-def _first(report: Report, findings: Sequence[Finding]) -> str:
+def _first(report: CheckReport, findings: Sequence[Finding]) -> str:
     """Of how many of the cases these are, and the first one."""
     cases = len(report.cases)
     which = f"{_number(findings)} of {many(cases, 'case')}: " if cases > 1 else ""
@@ -110,31 +110,31 @@ def sentence(finding: Finding) -> str:
     return "; ".join(parts)
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: CheckReport) -> Iterator[str]:
     """What was compared with what, and remarks, one line each."""
     yield clean(f"{report.head} against {report.base}")
     yield from remarks(report)
 
 
-def remarks(report: Report) -> Iterator[str]:
+def remarks(report: CheckReport) -> Iterator[str]:
     """What the tables do not show, one line each."""
     if report.uncovered:
         yield clean(f"not covered, as no mechanism loads them: {few(report.uncovered)}")
     yield from (clean(note) for note in report.notes)
 
 
-def tables(report: Report) -> tuple[Table, ...]:
+def tables(report: CheckReport) -> tuple[Table, ...]:
     """Times of every case; counts that changed; what was not compared; failures first."""
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
     by_question = {
-        question: [f for f in findings if f.question is question] for question in Question
+        question: [f for f in findings if f.question is question] for question in CheckQuestion
     }
-    counted = by_question[Question.COUNTS]
-    changed = [f for f in counted if f.answer is not Answer.SAME]
-    not_run = by_question[Question.RUNS]
-    other_results = by_question[Question.OUTPUTS]
+    counted = by_question[CheckQuestion.COUNTS]
+    changed = [f for f in counted if f.answer is not CheckAnswer.SAME]
+    not_run = by_question[CheckQuestion.RUNS]
+    other_results = by_question[CheckQuestion.OUTPUTS]
     shown = [
-        _times(report, by_question[Question.TIME]),
+        _times(report, by_question[CheckQuestion.TIME]),
         table(
             changed,
             (CASE, METRIC, *COMPARED),
@@ -148,7 +148,7 @@ def tables(report: Report) -> tuple[Table, ...]:
     return tuple(one for one in shown if one.rows)
 
 
-def _times(report: Report, findings: Sequence[Finding]) -> Table:
+def _times(report: CheckReport, findings: Sequence[Finding]) -> Table:
     """The table of times; functions have no batch."""
     clock = report.conditions.clock if report.conditions else ""
     has_batch = any(finding.batch for finding in findings)
@@ -163,7 +163,7 @@ def _times(report: Report, findings: Sequence[Finding]) -> Table:
     )
 
 
-def page(report: Report) -> str:
+def page(report: CheckReport) -> str:
     """The check in Markdown, for a job summary or a comment."""
     head = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
     head += [f"- {markdown.escape(line)}" for line in lines(report)]
@@ -171,14 +171,14 @@ def page(report: Report) -> str:
     return "\n".join([*head, "", *map(markdown.table, tables(report)), how, ""])
 
 
-def method(report: Report) -> Iterator[str]:
+def method(report: CheckReport) -> Iterator[str]:
     """How the check measured, in sentences; as far as its conditions are known."""
     if (how := report.conditions) is None:
         return
     plan = how.plan
     first = plan.looks[0]
     ignored = percent(plan.threshold)
-    if any(finding.question is Question.COUNTS for finding in report.findings):
+    if any(finding.question is CheckQuestion.COUNTS for finding in report.findings):
         sizes = f"c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads}"
         yield f"Counts, outputs and gradients are those at {sizes}, {plan.dtype}."
     if how.worst_floor is not None:
@@ -190,7 +190,7 @@ def method(report: Report) -> Iterator[str]:
     yield f"The check took {seconds(how.elapsed_s)}."
 
 
-def data(report: Report, strict: bool) -> dict[str, Any]:
+def data(report: CheckReport, strict: bool) -> dict[str, Any]:
     """The whole check as plain data."""
     lost = [{"case": f.case, "reason": f.why} for f in report.not_compared]
     return {
@@ -211,18 +211,18 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "question": finding.question,
         "verdict": finding.verdict,
         "fails": finding.fails,
-        "suspected": answer is Answer.SUSPECTED,
-        "unchecked": answer is Answer.NEITHER,
-        "unsupported": answer is Answer.UNSUPPORTED,
-        "unmeasured": answer is Answer.KILLED,
-        "lost": answer is Answer.LOST,
-        "gone": answer is Answer.GONE,
+        "suspected": answer is CheckAnswer.SUSPECTED,
+        "unchecked": answer is CheckAnswer.NEITHER,
+        "unsupported": answer is CheckAnswer.UNSUPPORTED,
+        "unmeasured": answer is CheckAnswer.KILLED,
+        "lost": answer is CheckAnswer.LOST,
+        "gone": answer is CheckAnswer.GONE,
     }
 
 
 def label(finding: Finding) -> str:
     """The verdict in words; what is suspected is not just unsure."""
-    if finding.answer is Answer.SUSPECTED:
+    if finding.answer is CheckAnswer.SUSPECTED:
         return str(finding.answer)
     if finding.metric not in TABLE:
         return str(finding.verdict)
@@ -245,12 +245,14 @@ def _values(finding: Finding) -> list[str]:
     return [NOTHING if number is None else quantity(number, unit) for number in numbers]
 
 
-def _failed(report: Report) -> str:
+def _failed(report: CheckReport) -> str:
     """`2 slower, 1 larger`: cases of each kind."""
     kinds = ("slower", "larger", "different", "failing")
     found: dict[str, set[str]] = {kind: set() for kind in kinds}
     for finding in report.failures:
-        found["failing" if finding.answer is Answer.BREAKS else label(finding)].add(finding.case)
+        found["failing" if finding.answer is CheckAnswer.BREAKS else label(finding)].add(
+            finding.case
+        )
     return ", ".join(f"{len(cases)} {kind}" for kind, cases in found.items() if cases)
 
 

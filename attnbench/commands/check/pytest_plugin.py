@@ -25,13 +25,13 @@ from attnbench.commands.check.benchmark_fixture import StandIn, add_options, off
 from attnbench.measuring.pytest_run import MARK, PASSED, is_timed, name_of
 
 if TYPE_CHECKING:
-    from attnbench.commands.check.finding import Finding, Report
+    from attnbench.commands.check.finding import CheckReport, Finding
     from attnbench.commands.check.measuring import Runner
 
 STANDS_IN = pytest.StashKey[bool]()
 DISTRIBUTED = pytest.StashKey[bool]()
 PASSES = pytest.StashKey[bool]()  # whether any test that is to be timed has passed
-COMPARISON = pytest.StashKey["Comparison"]()
+COMPARISON = pytest.StashKey["ComparedTests"]()
 PROBLEM = pytest.StashKey[str]()  # why a file for a job on GitHub could not be written
 BASE_OPTION, BUDGET_OPTION = "--attnbench-base", "--attnbench-budget"
 STRICT_OPTION = "--attnbench-strict"
@@ -53,14 +53,14 @@ QUICK = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ComparedTests:
     """What a check says of tests, by their names.
 
     `untimed` has the reasons of those that could not be timed on head; `error` says why there is
     no `report`. Names are relative to the repository, which holds `rootdir`, pytest's own root.
     """
 
-    report: "Report | None" = None
+    report: "CheckReport | None" = None
     rootdir: str = "."
     untimed: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
@@ -257,7 +257,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{MARK}: {problem}")
 
 
-def publish(comparison: Comparison, config: pytest.Config) -> None:
+def publish(comparison: ComparedTests, config: pytest.Config) -> None:
     """Say what only the report of a check has: to a job on GitHub, and to pytest's JUnit file."""
     from attnbench.commands.check import ci as check_ci
     from attnbench.commands.check import page as check_page
@@ -285,16 +285,16 @@ def is_asked(config: pytest.Config) -> bool:
 
 def is_added(finding: "Finding") -> bool:
     """Whether it says that base has no such test."""
-    from attnbench.commands.check.finding import Answer
+    from attnbench.commands.check.finding import CheckAnswer
 
-    return finding.answer is Answer.ADDED
+    return finding.answer is CheckAnswer.ADDED
 
 
 def is_gone(finding: "Finding") -> bool:
     """Whether it says that head has no such test."""
-    from attnbench.commands.check.finding import Answer
+    from attnbench.commands.check.finding import CheckAnswer
 
-    return finding.answer is Answer.GONE
+    return finding.answer is CheckAnswer.GONE
 
 
 def is_compared(finding: "Finding") -> bool:
@@ -302,7 +302,7 @@ def is_compared(finding: "Finding") -> bool:
     return finding.decided or None not in (finding.base, finding.head)
 
 
-def shares(comparison: Comparison) -> Generator[str, None, None]:
+def shares(comparison: ComparedTests) -> Generator[str, None, None]:
     """How many of all tests were timed on both sides and got a verdict, where any did not."""
     timed = comparison.timed
     late = [finding for finding in timed if not is_compared(finding)]
@@ -314,7 +314,7 @@ def shares(comparison: Comparison) -> Generator[str, None, None]:
         yield f"not compared: {finding.case}: {in_our_words(finding.why)}"
 
 
-def is_void(comparison: Comparison) -> bool:
+def is_void(comparison: ComparedTests) -> bool:
     """Whether nothing was compared, though there was something on both sides."""
     found = comparison.report.findings if comparison.report is not None else ()
     return not comparison.compares and not (found and all(map(is_added, found)))
@@ -325,7 +325,7 @@ def in_our_words(text: str) -> str:
     return re.sub(r"(?<![\w-])--(base|budget)\b", r"--attnbench-\1", text)
 
 
-def summary(comparison: Comparison) -> Generator[str, None, None]:
+def summary(comparison: ComparedTests) -> Generator[str, None, None]:
     """The verdict, then the tests that were not compared, each with its reason."""
     from attnbench.commands.check.page import headline, sentence
 
@@ -351,7 +351,7 @@ def summary(comparison: Comparison) -> Generator[str, None, None]:
         yield f"not timed: {name}: {reason}"
 
 
-def compared(config: pytest.Config, items: list[pytest.Function]) -> Comparison:
+def compared(config: pytest.Config, items: list[pytest.Function]) -> ComparedTests:
     """A check of these tests; where it cannot be made, the reason.
 
     Ends the session where what was asked cannot be understood.
@@ -370,13 +370,13 @@ def compared(config: pytest.Config, items: list[pytest.Function]) -> Comparison:
     except UsageError as error:
         pytest.exit(f"attnbench: {in_our_words(str(error))}", returncode=2)
     except AttnbenchError as error:
-        return Comparison(error=str(error))
+        return ComparedTests(error=str(error))
     return replace(comparison, rootdir=place.rootdir)
 
 
 def measured(
     config: pytest.Config, names: tuple[str, ...], place: "Place", runner: "Runner"
-) -> Comparison:
+) -> ComparedTests:
     """A check of those of these tests that can be timed, within the budget.
 
     Raises `AttnbenchError`.
@@ -404,25 +404,27 @@ def measured(
             untimed[name] = trial.reason if trial else "it does not run in a process of its own"
     chosen = [Selection(name=name) for name in names if name not in untimed]
     if not chosen:
-        return Comparison(untimed=untimed)
+        return ComparedTests(untimed=untimed)
     spent_s = time.monotonic() - begun
     left_s = None if budget_s is None else max(1.0, budget_s - spent_s)
     plan = CheckPlan(budget_s=left_s, spent_s=spent_s)
     base = config.getoption("attnbench_base")
     report = against_revision(plan, base, chosen, runner, place.root, functions=True, tests=names)
-    return Comparison(report=harmless(report), untimed=untimed)
+    return ComparedTests(report=harmless(report), untimed=untimed)
 
 
-def harmless(report: "Report") -> "Report":
+def harmless(report: "CheckReport") -> "CheckReport":
     """The report in which only times fail.
 
     A test that ran by itself, and not beside the other side, may have met what only one can have,
     such as a port; one that fails by itself is red without a check.
     """
-    from attnbench.commands.check.finding import Answer
+    from attnbench.commands.check.finding import CheckAnswer
 
     findings = tuple(
-        replace(finding, answer=Answer.NOT_KNOWN) if finding.answer is Answer.BREAKS else finding
+        replace(finding, answer=CheckAnswer.NOT_KNOWN)
+        if finding.answer is CheckAnswer.BREAKS
+        else finding
         for finding in report.findings
     )
     return replace(report, findings=findings)

@@ -19,7 +19,7 @@ from attnbench.commands.check.measuring import Runner
 from attnbench.commands.check.repository import files_with
 from attnbench.mechanisms.catalogue.registry import GROUP
 from attnbench.records import Outcome, Selection
-from attnbench.records.messages import Failure, Loads, Origins
+from attnbench.records.messages import Failure, LoadedForms, Loads
 from attnbench.records.units import few, many
 
 LOAD_TIMEOUT_S = 60.0
@@ -53,7 +53,7 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
     for name in sorted(names):
         runner.observe(f"asking what {name} loads")
         question = Loads(mechanism=name, device=device)
-        answers = dict[str, Origins | Failure]()
+        answers = dict[str, LoadedForms | Failure]()
         for side, tree in trees.items():
             with runner.loaded(side, tree) as worker:
                 answers[side] = worker.ask(question, LOAD_TIMEOUT_S)
@@ -71,7 +71,7 @@ def reach(trees: Trees, changes: Sequence[str], runner: Runner, device: str) -> 
     return Reach(reached=reached, known=len(covered), uncovered=tuple(sorted(code)))
 
 
-def outcome(answer: Origins | Failure) -> str:
+def outcome(answer: LoadedForms | Failure) -> str:
     """How a process ended that was asked what it loads."""
     return answer.outcome if isinstance(answer, Failure) else Outcome.OK
 

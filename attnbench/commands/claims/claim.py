@@ -1,6 +1,6 @@
 """Claims: rows of a CSV file, each a check of a relation between costs that a sweep may measure.
 
-Rows with one id are checks that must all hold. `published/README.md` explains the columns.
+Rows with one id are checks that must all hold. `records/published/README.md` explains the columns.
 """
 
 import csv

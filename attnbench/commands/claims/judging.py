@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, inf, nan
 
-from attnbench.analysis.concluding import LENGTHS, Plan, direction
+from attnbench.analysis.concluding import LENGTHS, ModePlan, direction
 from attnbench.analysis.conclusions import (
     FEWEST,
     Answer,
@@ -75,11 +75,11 @@ def judge(analysis: Analysis, claim: Claim) -> Judgement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ClaimCheck:
     """What a check asks of series A, over B unless it is about A alone, in one mode of a sweep."""
 
     check: Check
-    plan: Plan
+    plan: ModePlan
     a: str
     b: str = ""
 
@@ -157,7 +157,7 @@ def _conclusions(analysis: Analysis, check: Check) -> Iterator[Conclusion]:
         yield _absent(check, " or ".join(wanted), "no case of this mode", f"--mode {mode}")
     cases = analysis.judged[analysis.judged["mode"].isin(modes[-1:] if check.counted else modes)]
     for _, block in cases.groupby(["mode", "sizes"], sort=False):
-        plan = Plan(block, analysis.sweep.request)
+        plan = ModePlan(block, analysis.sweep.request)
         every = [(one, series(analysis, one, block)) for one in (*check.a, *check.b)]
         if lost := [str(one) for one, own in every if own is None]:
             option = f"--models {','.join(str(one) for one, _ in every)}"
@@ -173,7 +173,7 @@ def _conclusions(analysis: Analysis, check: Check) -> Iterator[Conclusion]:
 
 
 def _of_block(
-    analysis: Analysis, check: Check, plan: Plan, a: Sequence[Frame], b: Sequence[Frame]
+    analysis: Analysis, check: Check, plan: ModePlan, a: Sequence[Frame], b: Sequence[Frame]
 ) -> Iterator[Conclusion]:
     """The conclusions in one mode; `a` and `b` are the rows of the series on each side.
 
@@ -181,12 +181,14 @@ def _of_block(
     """
     if check.predicate == "exponent":
         for own in a:
-            asked = Asked(check=check, plan=plan, a=str(own["series"].iloc[0]))
+            asked = ClaimCheck(check=check, plan=plan, a=str(own["series"].iloc[0]))
             yield _exponent(asked, own)
     judged = _crossover if check.predicate == "crossover" else _ratios
     pairs = [
         (
-            Asked(check=check, plan=plan, a=str(x["series"].iloc[0]), b=str(y["series"].iloc[0])),
+            ClaimCheck(
+                check=check, plan=plan, a=str(x["series"].iloc[0]), b=str(y["series"].iloc[0])
+            ),
             _log_ratio(analysis, check, x, y),
         )
         for x, y in product(a, b)
@@ -237,7 +239,7 @@ def _log_ratio(analysis: Analysis, check: Check, a: Frame, b: Frame) -> LogCurve
     return curve
 
 
-def _ratios(asked: Asked, curve: LogCurve) -> Iterator[Conclusion]:
+def _ratios(asked: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
     """The ratio is `value` at each length of the claim."""
     meant = asked.check.lengths
     curve = curve.at(meant.among(curve.whole))
@@ -254,7 +256,7 @@ def _ratios(asked: Asked, curve: LogCurve) -> Iterator[Conclusion]:
         yield _placed(asked, " ", Unit.RATIO, value, n)
 
 
-def _exponent(asked: Asked, cases: Frame) -> Conclusion:
+def _exponent(asked: ClaimCheck, cases: Frame) -> Conclusion:
     """The cost grows as N to the power of `value`, at the longest lengths."""
     cost = asked.check.quantity
     row = scaling(cases, (cost,)).iloc[0]
@@ -273,7 +275,7 @@ def _exponent(asked: Asked, cases: Frame) -> Conclusion:
     return asked.concluded(Answer.NOT_KNOWN, f": {row['tail']}", at, value, lost, option)
 
 
-def _crossover(asked: Asked, curve: LogCurve) -> Iterator[Conclusion]:
+def _crossover(asked: ClaimCheck, curve: LogCurve) -> Iterator[Conclusion]:
     """The length from which the ratio is above 1, for good, is `value`.
 
     That it is, needs `FEWEST` lengths; that it is not at the longest is seen there.
@@ -308,7 +310,7 @@ def _crossover(asked: Asked, curve: LogCurve) -> Iterator[Conclusion]:
         yield found
 
 
-def _placed(asked: Asked, said: str, unit: Unit, value: Value, *at: int) -> Conclusion:
+def _placed(asked: ClaimCheck, said: str, unit: Unit, value: Value, *at: int) -> Conclusion:
     """Whether a number with its interval lies where a claim says; `said` comes before it."""
     meant = asked.check.value
     answer = Answer.NOT_KNOWN

@@ -36,7 +36,7 @@ ANSWERS: Mapping[str, Answer] = MappingProxyType({
 })  # fmt: skip
 
 
-class Comparison(NamedTuple):
+class SweepComparison(NamedTuple):
     """Two sweeps: `COLUMNS` for each case and metric that one of them has, and what else `differs`.
 
     The ratio is the second over the first, with its ends low and high. `conclusions` say what
@@ -50,7 +50,7 @@ class Comparison(NamedTuple):
     suspects: frozenset[str]
 
 
-def compare(first: Analysis, second: Analysis) -> Comparison:
+def compare(first: Analysis, second: Analysis) -> SweepComparison:
     """The second sweep against the first.
 
     Raises `UsageError` if the sweeps have no case in common.
@@ -68,7 +68,7 @@ def compare(first: Analysis, second: Analysis) -> Comparison:
             point, low, high = np.log([row["ratio"], row["low"], row["high"]])
             row["verdict"] = str(judge(point, low, high, real))
     found = pd.DataFrame(rows, columns=COLUMNS)
-    return Comparison(
+    return SweepComparison(
         rows=found,
         differs=differences(first.sweep, second.sweep),
         conclusions=tuple(_changes(found, (first, second))),

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from attnbench.analysis.conclusions import Answer, Conclusion
 from attnbench.analysis.statistics.verdict import Verdict
-from attnbench.commands.compare.analysis import Comparison
+from attnbench.commands.compare.analysis import SweepComparison
 from attnbench.records import units
 from attnbench.records.metrics import TABLE
 from attnbench.report.conclusions import between, in_order
@@ -35,7 +35,7 @@ class Change:
     metrics: tuple[str, ...]
 
 
-def changes(comparison: Comparison) -> Table:
+def changes(comparison: SweepComparison) -> Table:
     """A row for lengths at which a series changed alike, or is missing in one sweep."""
     shown = table(
         _rows(comparison.conclusions),
@@ -90,7 +90,7 @@ def verdict(conclusion: Conclusion) -> str:
     return verdict_label(usual, TABLE[conclusion.quantity])
 
 
-def _tally(comparison: Comparison) -> Iterator[str]:
+def _tally(comparison: SweepComparison) -> Iterator[str]:
     """`Time: 3 slower, 40 same, of training at 128 to 512.` for each metric.
 
     With what would decide what is not sure, and what else differs.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
-from attnbench.analysis.concluding import Plan, basis, longer, plans
+from attnbench.analysis.concluding import ModePlan, basis, longer, plans
 from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
 from attnbench.analysis.report import analyse
 from attnbench.analysis.scaling import speedups
@@ -73,7 +73,7 @@ def _longer(sweeps: Sequence[Sweep]) -> str:
     return "" if None in budgets else longer("--budget", whole_s)
 
 
-def _concluded(plan: Plan, rows: tuple[Row, Row], value: Value, more_time: str) -> Conclusion:
+def _concluded(plan: ModePlan, rows: tuple[Row, Row], value: Value, more_time: str) -> Conclusion:
     """Whether the first of two takes longer at the length of a plan.
 
     Where one is suspect, was not timed, or no difference is shown, that is not known.

@@ -9,7 +9,14 @@ from typing import Any
 from attnbench.attention.arguments import MASKS
 from attnbench.attention.card import Card
 from attnbench.attention.checks.panel import A_ROW, OUTPUT, row
-from attnbench.attention.checks.plan import BATCHES, HEAD_WIDTHS, PADDED, Sizes, attempts, modes_of
+from attnbench.attention.checks.plan import (
+    BATCHES,
+    HEAD_WIDTHS,
+    PADDED,
+    RaceSizes,
+    attempts,
+    modes_of,
+)
 from attnbench.attention.checks.stress import MASKED, USUAL
 from attnbench.attention.checks.trial import NotApplicable, Trial, causal_values
 from attnbench.attention.contract import Unusable
@@ -53,7 +60,7 @@ def fitted(
     untaken = list(module.binding.untaken)
     if card.causality is Causality.OPTIONAL and not takes_causal:
         untaken.append(CAUSAL[0])
-    sizes = Sizes(
+    sizes = RaceSizes(
         width=best.width,
         heads=best.heads,
         dtype=dtype,

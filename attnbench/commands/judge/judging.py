@@ -13,14 +13,14 @@ from attnbench.errors import AttnbenchError, CannotRun, OverBudget, UsageError
 from attnbench.mechanisms.catalogue.presets import expand
 from attnbench.records import (
     Attempt,
-    Finding,
     Kernel,
+    KernelFinding,
     Level,
     Option,
     Outcome,
+    PanelRow,
     Planned,
     Request,
-    Row,
     Selection,
 )
 from attnbench.records.messages import Attempted, Failure, Fit, MakeAttempt
@@ -51,7 +51,7 @@ Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class KernelQuestion:
     """A user's function and the mechanism that it is to compute."""
 
     function: str
@@ -60,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class KernelVerdict:
     """What was found of a function.
 
     `error`: why it could not be judged; the other fields are empty then. `changed`: settings of
@@ -71,12 +71,12 @@ class Verdict:
     by which what the budget left open is decided; empty without a budget.
     """
 
-    question: Question
+    question: KernelQuestion
     error: str = ""
     dtype: str = ""
     device: str = ""
     kernel: Kernel | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[PanelRow, ...] = ()
     changed: str = ""
     suspect: str = ""
     failed: str = ""
@@ -96,8 +96,8 @@ class Verdict:
         """Whether all was tried but what is beyond the race; of its lengths, one at least."""
         of_race = [row for row in self.rows if row.attempt.raced]
         return not any(
-            row.finding is Finding.UNTRIED for row in self.rows if not beyond(row.attempt)
-        ) and (not of_race or any(row.finding is not Finding.UNTRIED for row in of_race))
+            row.finding is KernelFinding.UNTRIED for row in self.rows if not beyond(row.attempt)
+        ) and (not of_race or any(row.finding is not KernelFinding.UNTRIED for row in of_race))
 
     @property
     def faulty(self) -> bool:
@@ -116,7 +116,7 @@ def beyond(attempt: Attempt) -> bool:
     return attempt.raced or attempt.batch == 1
 
 
-def claim(function: str, mechanism: str) -> Question:
+def claim(function: str, mechanism: str) -> KernelQuestion:
     """A function of a file as a form of the mechanism, and the mechanism. Raises `UsageError`."""
     path, _, form = function.rpartition(":")
     if not (path.endswith(".py") and form.isidentifier()):
@@ -133,15 +133,15 @@ def claim(function: str, mechanism: str) -> Question:
         )
     options = tuple(pair for pair in asked[0].options if pair[0] not in OF_FUNCTIONS)
     own = replace(asked[0], name=f"{asked[0].name}:{path}", form=form)
-    return Question(function=function, own=own, mechanism=replace(asked[0], options=options))
+    return KernelQuestion(function=function, own=own, mechanism=replace(asked[0], options=options))
 
 
 def judge(
-    questions: tuple[Question, ...],
+    questions: tuple[KernelQuestion, ...],
     given: Mapping[str, Any],
     announce: Announce = lambda text: None,
     observe: Callable[[Progress], None] = lambda progress: None,
-) -> tuple[Verdict, ...]:
+) -> tuple[KernelVerdict, ...]:
     """The verdict on each function, and if it is right, a race against the mechanism's form.
 
     questions: of `claim`
@@ -153,7 +153,7 @@ def judge(
     asked = read({"level": Level.CORE, "lengths": LENGTHS, **given})
     first = request({**asked, "models": tuple(str(q.own) for q in questions)})
     settings = first.settings
-    verdicts = list[Verdict]()
+    verdicts = list[KernelVerdict]()
     with own_server(settings.threads, settings.seed) as server:
         server.wait()
         begun = time.monotonic()
@@ -172,7 +172,7 @@ def judge(
             try:
                 verdicts.append(judging.verdict(observe))
             except (AttnbenchError, OSError) as error:
-                verdicts.append(Verdict(question=question, error=str(error)))
+                verdicts.append(KernelVerdict(question=question, error=str(error)))
     return tuple(verdicts)
 
 
@@ -183,7 +183,7 @@ class Judging:
     `options` are those that someone gave, `chosen` whether sizes of heads are among them.
     """
 
-    question: Question
+    question: KernelQuestion
     request: Request
     options: Mapping[str, Any]
     chosen: bool
@@ -191,14 +191,14 @@ class Judging:
     end_s: float
     announce: Announce
 
-    def verdict(self, observe: Callable[[Progress], None]) -> Verdict:
+    def verdict(self, observe: Callable[[Progress], None]) -> KernelVerdict:
         """What is found of it. Raises `CannotRun` where it cannot be judged."""
         own, first = self.question.own, self.request
         self.announce(f"trying how {own.form} is called")
         kernel = self.fitted()
         attempts = Attempts(self, kernel)
         rows, changed = attempts.made()
-        found = Verdict(
+        found = KernelVerdict(
             question=self.question,
             dtype=first.dtype,
             device=first.device,
@@ -260,7 +260,7 @@ class Judging:
         """The sequences of a batch in the race."""
         return self.request.batch or max(1, (self.request.tokens or length) // length)
 
-    def compared_lengths(self, kernel: Kernel, rows: tuple[Row, ...]) -> tuple[int, ...]:
+    def compared_lengths(self, kernel: Kernel, rows: tuple[PanelRow, ...]) -> tuple[int, ...]:
         """Lengths of the race at which the output was compared in the mode that is raced."""
         causal = kernel.modes[0]
         return tuple(
@@ -270,8 +270,8 @@ class Judging:
         )
 
     def with_race(
-        self, found: Verdict, kernel: Kernel, observe: Callable[[Progress], None]
-    ) -> Verdict:
+        self, found: KernelVerdict, kernel: Kernel, observe: Callable[[Progress], None]
+    ) -> KernelVerdict:
         """The verdict with a race at the lengths that are to be `raced`."""
         own, mechanism = self.question.own, self.question.mechanism
         raced = replace(own, options=tuple(sorted(kernel.options.items())))
@@ -320,7 +320,7 @@ class Judging:
         )
 
 
-def graded_lengths(rows: tuple[Row, ...], causal: bool) -> frozenset[int]:
+def graded_lengths(rows: tuple[PanelRow, ...], causal: bool) -> frozenset[int]:
     """Lengths of the race at which gradients were compared, in the mode that is raced."""
     return frozenset(
         row.attempt.tokens
@@ -355,7 +355,7 @@ def timed_lengths(sweep: Any) -> set[int]:
     return {lengths[run.case] for run in sweep.runs if run.elapsed_s}
 
 
-def trains(rows: tuple[Row, ...]) -> bool:
+def trains(rows: tuple[PanelRow, ...]) -> bool:
     """Whether a function has a backward pass, by the errors that were found."""
     return any(name.startswith("d") for row in rows for name in row.errors)
 
@@ -370,7 +370,7 @@ class Attempts:
     def __post_init__(self) -> None:
         left_s = self.judging.left_s
         self.end_s = time.monotonic() + (LIMIT_S if math.isinf(left_s) else PANEL * left_s)
-        self.rows = list[Row]()
+        self.rows = list[PanelRow]()
         self.longest_s = 0.0
         self.raced_s = 0.0  # of the last attempt at a length of the race
         self.raced_work = 0
@@ -385,7 +385,7 @@ class Attempts:
         """Seconds left for attempts."""
         return max(0.0, self.end_s - time.monotonic())
 
-    def made(self) -> tuple[tuple[Row, ...], str]:
+    def made(self) -> tuple[tuple[PanelRow, ...], str]:
         """What is found of each, and what the function changed in torch."""
         todo = list(self.kernel.attempts)
         while todo:
@@ -399,7 +399,7 @@ class Attempts:
         """Make one attempt; returns whether the process can make another."""
         attempt, reason = self.affordable(attempt)
         if reason:
-            self.rows.append(without(attempt, Finding.UNTRIED, reason))
+            self.rows.append(without(attempt, KernelFinding.UNTRIED, reason))
             if attempt.raced or not beyond(attempt):
                 self.needed_s += max(self.expected_s, self.longest_s)
             return True
@@ -415,7 +415,7 @@ class Attempts:
         if row is None:
             return True
         self.changed = answer.changed or self.changed
-        if row.finding is Finding.UNTRIED and attempt.gradients:  # memory ran out
+        if row.finding is KernelFinding.UNTRIED and attempt.gradients:  # memory ran out
             return self.attempt(process, replace(attempt, gradients=False))
         self.learn(row)
         return True
@@ -437,7 +437,7 @@ class Attempts:
         except OverBudget:
             return Failure(outcome=Outcome.TIMEOUT)
 
-    def learn(self, row: Row) -> None:
+    def learn(self, row: PanelRow) -> None:
         """Keep a row, and what it took."""
         self.rows.append(row)
         if row.tried:
@@ -468,17 +468,17 @@ class Attempts:
             return attempt, f"it would take about {self.expected_s:.0f} s"
         return attempt, ""
 
-    def unanswered(self, attempt: Attempt, failure: Failure, limit_s: float) -> Row:
+    def unanswered(self, attempt: Attempt, failure: Failure, limit_s: float) -> PanelRow:
         """The row of an attempt whose process gave no answer, or ended."""
         if failure.is_timeout:
             self.hangs += 1
             if limit_s < max(AT_LEAST_S, TOO_LONG * self.expected_s):
                 self.needed_s += AT_LEAST_S if attempt.raced or not beyond(attempt) else 0.0
-                return without(attempt, Finding.UNTRIED, f"no answer after {limit_s:.0f} s")
-            return without(attempt, Finding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
+                return without(attempt, KernelFinding.UNTRIED, f"no answer after {limit_s:.0f} s")
+            return without(attempt, KernelFinding.NO_ANSWER, f"after {limit_s:.0f} s; killed")
         if failure.is_out_of_memory:
-            return without(attempt, Finding.UNTRIED, failure.reason)
-        return without(attempt, Finding.FAILED, failure.reason)
+            return without(attempt, KernelFinding.UNTRIED, failure.reason)
+        return without(attempt, KernelFinding.FAILED, failure.reason)
 
 
 def work(attempt: Attempt) -> int:
@@ -486,6 +486,6 @@ def work(attempt: Attempt) -> int:
     return attempt.batch * attempt.tokens**2 * attempt.width
 
 
-def without(attempt: Attempt, finding: Finding, reason: str) -> Row:
+def without(attempt: Attempt, finding: KernelFinding, reason: str) -> PanelRow:
     """A row that compared nothing."""
-    return Row(attempt=attempt, finding=finding, errors={}, ours={}, allowed={}, reason=reason)
+    return PanelRow(attempt=attempt, finding=finding, errors={}, ours={}, allowed={}, reason=reason)

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
 from attnbench.analysis.report import Analysis
-from attnbench.records import Aspect, Attempt, Finding, Kernel, Row, units
+from attnbench.records import Aspect, Attempt, Kernel, KernelFinding, PanelRow, units
 from attnbench.report.cost_tables import speedup
 from attnbench.report.grid import EMPTY, Cell, Column, Table, clean, number, table, words
 
@@ -31,7 +31,7 @@ SILENT_S = 5.0  # before the first line of progress
 EVERY_S = 10.0  # between such lines
 
 
-class Verdict(Protocol):
+class VerdictFacts(Protocol):
     """What is read of `api.judging.Verdict`."""
 
     @property
@@ -45,7 +45,7 @@ class Verdict(Protocol):
     @property
     def kernel(self) -> Kernel | None: ...
     @property
-    def rows(self) -> tuple[Row, ...]: ...
+    def rows(self) -> tuple[PanelRow, ...]: ...
     @property
     def changed(self) -> str: ...
     @property
@@ -96,7 +96,7 @@ class Waiting:
             self.line.show("", text, units.many(self.count, "step"), math.inf)
 
 
-def lines(verdict: Verdict) -> Iterator[str]:
+def lines(verdict: VerdictFacts) -> Iterator[str]:
     """One line for a function among several."""
     if verdict.error:
         yield f"{clean(verdict.question.function)}: {clean(verdict.error)}"
@@ -104,7 +104,7 @@ def lines(verdict: Verdict) -> Iterator[str]:
         yield " ".join((headline(verdict), *unfinished(verdict), *speed(verdict)))
 
 
-def sentences(verdict: Verdict) -> Iterator[str]:
+def sentences(verdict: VerdictFacts) -> Iterator[str]:
     """The verdict, what was tried, what was not, and how the function was called."""
     yield headline(verdict)
     yield from unfinished(verdict)
@@ -114,7 +114,7 @@ def sentences(verdict: Verdict) -> Iterator[str]:
     yield from notes(verdict)
 
 
-def headline(verdict: Verdict) -> str:
+def headline(verdict: VerdictFacts) -> str:
     """`f as transformer (float32, cpu): right (N = 1 to 8,192); steady (N = 512 to 8,192).`"""
     said = "; ".join(said_of(aspect, verdict) for aspect in Aspect)
     doubts = ""
@@ -129,13 +129,13 @@ def headline(verdict: Verdict) -> str:
     return f"{claim(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {said}."
 
 
-def claim(verdict: Verdict) -> str:
+def claim(verdict: VerdictFacts) -> str:
     """`f as kimi_delta`."""
     question = verdict.question
     return f"{clean(question.own.form)} as {question.mechanism}"
 
 
-def said_of(aspect: Aspect, verdict: Verdict) -> str:
+def said_of(aspect: Aspect, verdict: VerdictFacts) -> str:
     """`right (N = 1 to 8,192)`, or where it is not."""
     rows = [row for row in verdict.rows if row.attempt.aspect is aspect]
     bad = [row for row in rows if not row.passes]
@@ -175,7 +175,7 @@ def span(lengths: Iterable[int]) -> str:
     return units.between(known[0], known[-1])
 
 
-def where(row: Row) -> str:
+def where(row: PanelRow) -> str:
     """`masked, causal, at N = 100: wrong: dk`, with the sizes that are unusual."""
     attempt = row.attempt
     parts = [attempt.inputs, *(["causal"] if attempt.causal else [])]
@@ -184,16 +184,16 @@ def where(row: Row) -> str:
     return f"{', '.join(parts)}, {at}: {row.finding}{reason}"
 
 
-def unfinished(verdict: Verdict) -> Iterator[str]:
+def unfinished(verdict: VerdictFacts) -> Iterator[str]:
     """That attempts were not made which belong to a verdict, and what would make them."""
     if not verdict.complete and not verdict.faulty:
-        count = sum(row.finding is Finding.UNTRIED for row in verdict.rows)
+        count = sum(row.finding is KernelFinding.UNTRIED for row in verdict.rows)
         attempts = f"{count} of {units.many(len(verdict.rows), 'attempt')}"
         way_out = f"; {verdict.more_time} may decide it" if verdict.more_time else ""
         yield f"NOT FINISHED: {attempts} were not made, so nothing is decided{way_out}."
 
 
-def tried(verdict: Verdict) -> str:
+def tried(verdict: VerdictFacts) -> str:
     """The sizes and modes that were compared; those of the race are among them."""
     rows = [row for row in verdict.rows if row.tried]
     attempts = [row.attempt for row in rows]
@@ -222,9 +222,12 @@ def listed(numbers: Iterable[int]) -> str:
     return " and ".join((", ".join(texts[:-1]), texts[-1])) if len(texts) > 1 else "".join(texts)
 
 
-def untried(verdict: Verdict) -> Iterator[str]:
+def untried(verdict: VerdictFacts) -> Iterator[str]:
     """What was to be tried, and was not, with the reasons."""
-    for finding, said in ((Finding.UNTRIED, "Not tried"), (Finding.REFUSED, "It refuses")):
+    for finding, said in (
+        (KernelFinding.UNTRIED, "Not tried"),
+        (KernelFinding.REFUSED, "It refuses"),
+    ):
         rows = [row for row in verdict.rows if row.finding is finding]
         by_reason: dict[str, list[str]] = {}
         for row in rows:
@@ -242,7 +245,7 @@ def untried(verdict: Verdict) -> Iterator[str]:
         )
 
 
-def called(verdict: Verdict) -> str:
+def called(verdict: VerdictFacts) -> str:
     """How the function was called, and how it errs if it is called otherwise."""
     kernel = verdict.kernel
     if kernel is None:
@@ -265,7 +268,7 @@ def called(verdict: Verdict) -> str:
     return f"{text}."
 
 
-def notes(verdict: Verdict) -> Iterator[str]:
+def notes(verdict: VerdictFacts) -> Iterator[str]:
     """What is to be known besides: other number types, and what is not exact in float64."""
     types = {f"in {row.attempt.dtype} it {row.note}" for row in verdict.rows if row.note}
     if types:
@@ -279,7 +282,7 @@ def notes(verdict: Verdict) -> Iterator[str]:
         )
 
 
-def panel(verdict: Verdict) -> Table:
+def panel(verdict: VerdictFacts) -> Table:
     """A row for each of the inputs: the errors of the function and of our form, and the verdict."""
     return table(
         verdict.rows,
@@ -289,7 +292,7 @@ def panel(verdict: Verdict) -> Table:
             Column("Worst", lambda row: words(row.worst)),
             Column("Error", lambda row: error_cell(row.errors.get(row.worst))),
             Column("Ours", lambda row: error_cell(row.ours.get(row.worst))),
-            Column("Verdict", lambda row: words(finding_text(row))),
+            Column("VerdictFacts", lambda row: words(finding_text(row))),
             Column("B", lambda row: number(row.attempt.batch, units.count)),
             Column("H", lambda row: number(row.attempt.heads, units.count)),
             Column("d", lambda row: Cell(str(row.head_width or "–"))),
@@ -301,7 +304,7 @@ def panel(verdict: Verdict) -> Table:
     )
 
 
-def inputs_text(row: Row, kernel: Kernel | None = None) -> str:
+def inputs_text(row: PanelRow, kernel: Kernel | None = None) -> str:
     """`as raced, causal`; `as usual, d = 64` where heads have another width than in the race."""
     attempt = row.attempt
     inputs = "as raced" if attempt.raced else attempt.inputs
@@ -310,7 +313,7 @@ def inputs_text(row: Row, kernel: Kernel | None = None) -> str:
     return f"{inputs}{width}{', causal' if attempt.causal else ''}"
 
 
-def finding_text(row: Row) -> str:
+def finding_text(row: PanelRow) -> str:
     """`wrong: dk, dv`."""
     return f"{row.finding}: {row.reason}" if row.reason else str(row.finding)
 
@@ -322,7 +325,7 @@ def error_cell(value: float | None) -> Cell:
     return Cell(f"{value:.1e}", value) if isfinite(value) else Cell("not finite")
 
 
-def speed(verdict: Verdict) -> Iterator[str]:
+def speed(verdict: VerdictFacts) -> Iterator[str]:
     """At which of the lengths that were raced the function is faster."""
     race = verdict.race
     if race is None:
@@ -446,7 +449,7 @@ def ratios(race: Analysis) -> Iterator[Table]:
             yield speedup(race.cases, mode, race.baselines, race.speedups)
 
 
-def data(verdict: Verdict) -> dict[str, Any]:
+def data(verdict: VerdictFacts) -> dict[str, Any]:
     """All of it as plain data."""
     function = verdict.question.function
     if verdict.error or verdict.kernel is None:

@@ -15,7 +15,7 @@ MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
 
 
-class Fields:
+class ConfigurationFields:
     """The fields of a configuration; reading one that is missing or wrong raises `UsageError`."""
 
     def __init__(self, file: str, values: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ def weight_bytes(config: Path) -> int | None:
     return alone.stat().st_size if alone.is_file() else None
 
 
-def fields(path: Path) -> Fields:
+def fields(path: Path) -> ConfigurationFields:
     """The fields of a file such as `config.json`; of a multimodal one, those of its text model."""
     file = str(path)
     try:
@@ -90,4 +90,4 @@ def fields(path: Path) -> Fields:
     for name, prefix in NESTED:
         if isinstance(inner := values.get(name), dict):
             values = {prefix + key: value for key, value in inner.items()} | values
-    return Fields(file, values)
+    return ConfigurationFields(file, values)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench.commands.model import orders
-from attnbench.commands.model.configuration import Fields, fields
+from attnbench.commands.model.configuration import ConfigurationFields, fields
 from attnbench.commands.model.context import CachePart, Layer
 from attnbench.commands.model.orders import FULL, ORDERS, RATIOS, SLIDING, SPARSE, kinds_of
 
@@ -38,7 +38,7 @@ def model(path: Path) -> Model:
     )
 
 
-def layers(config: Fields) -> Iterator[tuple[str, Layer]]:
+def layers(config: ConfigurationFields) -> Iterator[tuple[str, Layer]]:
     """Each layer with its name in `KINDS`, in order. Raises `UsageError`."""
     for index, kind in enumerate(kinds_of(config, KINDS)):
         yield kind, _layer(config, kind, index)
@@ -60,7 +60,7 @@ UNREAD = (
 )
 
 
-def _layer(config: Fields, kind: str, index: int) -> Layer:
+def _layer(config: ConfigurationFields, kind: str, index: int) -> Layer:
     if unread := [*filter(config.has, UNREAD)]:
         raise config.error(f"{unread[0]!r} is not read here, so the bytes would be wrong")
     words, parts = KINDS[kind](config, kind, index)
@@ -73,7 +73,7 @@ def _layer(config: Fields, kind: str, index: int) -> Layer:
     return Layer(kind=words, parts=parts, full=full)
 
 
-def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
+def _tokens(config: ConfigurationFields, kind: str = FULL) -> tuple[str, int]:
     """What attention keeps of a token, in words and in numbers."""
     if config.has("kv_lora_rank"):
         rank, rope = config.size("kv_lora_rank"), config.size("qk_rope_head_dim", least=0)
@@ -83,7 +83,7 @@ def _tokens(config: Fields, kind: str = FULL) -> tuple[str, int]:
     return f"{heads} × {width:,}", tensors * heads * width
 
 
-def head_counts(config: Fields, kind: str) -> tuple[int, int]:
+def head_counts(config: ConfigurationFields, kind: str) -> tuple[int, int]:
     """The heads of keys and values of attention, and their width. Raises `UsageError`."""
     queries = config.size("num_attention_heads")
     guessed = config.type in ALL_HEADS or config.type not in ORDERS
@@ -102,7 +102,7 @@ def head_counts(config: Fields, kind: str) -> tuple[int, int]:
     return heads, width
 
 
-def _head_width(config: Fields, heads: int) -> int:
+def _head_width(config: ConfigurationFields, heads: int) -> int:
     """What the file says, or its share of the model's width."""
     if config.has("head_dim") or config.type in OWN_WIDTH:
         return config.size("head_dim")
@@ -112,16 +112,16 @@ def _head_width(config: Fields, heads: int) -> int:
     return width // heads
 
 
-def _nothing(config: Fields, kind: str, index: int) -> LayerCache:
+def _nothing(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     return f"{kind}, without attention", ()
 
 
-def _full(config: Fields, kind: str, index: int) -> LayerCache:
+def _full(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     words, numbers = _tokens(config)
     return f"full, {words}", (CachePart(numbers),)
 
 
-def _window(config: Fields, kind: str, index: int) -> LayerCache:
+def _window(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     """A window or chunk without its last token, which is the query itself."""
     words, numbers = _tokens(config, kind)
     window = config.size("sliding_window" if kind == SLIDING else "attention_chunk_size", least=2)
@@ -129,7 +129,7 @@ def _window(config: Fields, kind: str, index: int) -> LayerCache:
     return f"{kind.removesuffix('_attention')} {window:,}, {words}", (part,)
 
 
-def _indexed(config: Fields, kind: str, index: int) -> LayerCache:
+def _indexed(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     """The cache, and the keys of an indexer for each token."""
     words, numbers = _tokens(config)
     words, base = f"indexed, {words}", CachePart(numbers)
@@ -139,7 +139,7 @@ def _indexed(config: Fields, kind: str, index: int) -> LayerCache:
     return f"{words}, index {width:,}", (base, CachePart(width))
 
 
-def _reuses(config: Fields, index: int) -> bool:
+def _reuses(config: ConfigurationFields, index: int) -> bool:
     """Whether a layer reuses the selection of an earlier one."""
     name = next(filter(config.has, ("indexer_types", "index_topk_pattern")), None)
     if name is not None:
@@ -149,12 +149,12 @@ def _reuses(config: Fields, index: int) -> bool:
     return max(index - first + 1, 0) % every != 0
 
 
-def _compressed(config: Fields, kind: str, index: int) -> LayerCache:
+def _compressed(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     """A window, and gated pools of all tokens; sparse ones overlap and have an index."""
     words, width = _tokens(config)
     rates = config.values.get("compress_rates")
     ratio = next(ratio for ratio, name in RATIOS.items() if name == kind)
-    ratio = Fields(config.file, rates).size(kind) if isinstance(rates, dict) else ratio
+    ratio = ConfigurationFields(config.file, rates).size(kind) if isinstance(rates, dict) else ratio
     parts = [CachePart(width, max_entries=config.size("sliding_window") - 1)]
     overlaps = kind == SPARSE
     for pooled in [width, config.size("index_head_dim")] if overlaps else [width]:
@@ -167,7 +167,7 @@ def _compressed(config: Fields, kind: str, index: int) -> LayerCache:
     return f"{name} {ratio:,}, {words}", tuple(parts)
 
 
-def _linear(config: Fields, kind: str, index: int) -> LayerCache:
+def _linear(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     """A recurrent state, and the last tokens of a short convolution."""
     shape, channels = state_shape(config)
     words = f"linear, state {' × '.join(f'{size:,}' for size in shape)}"
@@ -182,7 +182,7 @@ def _linear(config: Fields, kind: str, index: int) -> LayerCache:
 MAMBA_1 = ("falcon_mamba", "jamba", "mamba")  # which have no groups
 
 
-def state_shape(config: Fields) -> tuple[tuple[int, ...], int]:
+def state_shape(config: ConfigurationFields) -> tuple[tuple[int, ...], int]:
     """The shape of a state, and the channels of the convolution before it, 0 without one."""
     if config.has("linear_num_value_heads"):  # gated delta rule
         heads, values = config.size("linear_num_value_heads"), config.size("linear_value_head_dim")
@@ -202,7 +202,7 @@ def state_shape(config: Fields) -> tuple[tuple[int, ...], int]:
     return (inner, state), inner + 2 * groups * state
 
 
-def _inner(config: Fields) -> int:
+def _inner(config: ConfigurationFields) -> int:
     """The channels of a Mamba layer's state."""
     if config.has("mamba_num_heads"):
         return config.size("mamba_num_heads") * config.size("mamba_head_dim")
@@ -211,7 +211,7 @@ def _inner(config: Fields) -> int:
     return config.size("mamba_expand", "expand") * config.size("hidden_size")
 
 
-def _conv(config: Fields, kind: str, index: int) -> LayerCache:
+def _conv(config: ConfigurationFields, kind: str, index: int) -> LayerCache:
     return _last_tokens(config.size("hidden_size"), config.size("conv_L_cache"))
 
 
@@ -220,7 +220,7 @@ def _last_tokens(channels: int, width: int) -> LayerCache:
     return f"convolution {width}", (CachePart(channels, max_entries=width - 1),)
 
 
-KINDS: Mapping[str, Callable[[Fields, str, int], LayerCache]] = MappingProxyType(
+KINDS: Mapping[str, Callable[[ConfigurationFields, str, int], LayerCache]] = MappingProxyType(
     {
         FULL: _full,
         SLIDING: _window,

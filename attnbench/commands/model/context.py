@@ -56,7 +56,7 @@ class ContextQuery:
     weights: int | None = None
 
 
-class Row(NamedTuple):
+class BytesRow(NamedTuple):
     """Bytes that `layers` layers keep: at each length asked for, and per token of a long context.
 
     `longest` is the longest context that fits the memory, short by less than a pool of tokens at
@@ -70,7 +70,7 @@ class Row(NamedTuple):
     longest: float | None
 
 
-def rows(layers: Sequence[Layer], query: ContextQuery) -> list[Row]:
+def rows(layers: Sequence[Layer], query: ContextQuery) -> list[BytesRow]:
     """Each kind of layer as they first appear; all layers, also with numbers of 8 bits; full
     attention in place of each, and the weights, where their sizes are known.
 
@@ -87,11 +87,13 @@ def rows(layers: Sequence[Layer], query: ContextQuery) -> list[Row]:
         row = _row(INSTEAD, instead, query, left)
         found.append(row._replace(layers=len(layers)))
     if query.weights is not None:
-        found.append(Row("weights", len(layers), 0.0, (query.weights,) * len(query.lengths), None))
+        found.append(
+            BytesRow("weights", len(layers), 0.0, (query.weights,) * len(query.lengths), None)
+        )
     return found
 
 
-def _row(kind: str, layers: Iterable[Layer], query: ContextQuery, memory: int | None) -> Row:
+def _row(kind: str, layers: Iterable[Layer], query: ContextQuery, memory: int | None) -> BytesRow:
     layers = list(layers)
     parts = Counter(part for layer in layers for part in layer.parts)
     sizes = {
@@ -108,4 +110,4 @@ def _row(kind: str, layers: Iterable[Layer], query: ContextQuery, memory: int | 
         longest = inf if fitting == LAST - 1 else fitting
     endless = {p: s for p, s in sizes.items() if p.max_entries == LAST and not p.remainder_only}
     per_token = sum(size / part.stride for part, size in endless.items())
-    return Row(kind, len(layers), per_token, tuple(map(held, query.lengths)), longest)
+    return BytesRow(kind, len(layers), per_token, tuple(map(held, query.lengths)), longest)

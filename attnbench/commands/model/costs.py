@@ -30,7 +30,7 @@ ENDS = ("point", "low", "high")
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Place(NamedTuple):
+class MeasuredAt(NamedTuple):
     """Where layers are measured; `step`: the last tokens of the length, which a step takes."""
 
     mode: str
@@ -61,9 +61,9 @@ class Times(NamedTuple):
     are then of such rounds alone, so that the sum is that of its kinds and the shares make 1.
     """
 
-    seconds: Mapping[tuple[str, Place], Estimate]
-    shares: Mapping[tuple[str, Place], Estimate]
-    sums: Mapping[Place, Estimate]
+    seconds: Mapping[tuple[str, MeasuredAt], Estimate]
+    shares: Mapping[tuple[str, MeasuredAt], Estimate]
+    sums: Mapping[MeasuredAt, Estimate]
 
 
 class ModelCosts:
@@ -100,12 +100,12 @@ class ModelCosts:
         return [kind for kind in self.kinds if kind.mechanism and kind.mechanism not in known]
 
     @property
-    def steps(self) -> list[Place]:
+    def steps(self) -> list[MeasuredAt]:
         """The contexts after which the shortest step was planned."""
         return [p for p in self.places if p.mode == DECODE and p.step == self.places[0].step]
 
     @property
-    def main(self) -> list[Place]:
+    def main(self) -> list[MeasuredAt]:
         """Those of the shortest step; without steps, all places."""
         return self.steps or self.places
 
@@ -130,20 +130,20 @@ class ModelCosts:
         }
         return times(self.analysis.sweep, names, self.kinds)
 
-    def case(self, index: int, place: Place) -> Row | None:
+    def case(self, index: int, place: MeasuredAt) -> Row | None:
         """The row of `summary` of one layer of a kind."""
         return self.rows.get((self.kinds[index].mechanism, place))
 
-    def measured(self, place: Place) -> bool:
+    def measured(self, place: MeasuredAt) -> bool:
         """Whether any layer was timed there."""
         return any((kind.words, place) in self.times.seconds for kind in self.kinds)
 
-    def flops(self, index: int, place: Place) -> float:
+    def flops(self, index: int, place: MeasuredAt) -> float:
         """The FLOPs of one iteration of all layers of a kind; NaN where unknown."""
         case = self.case(index, place)
         return math.nan if case is None else float(case["flops"]) * self.kinds[index].layers
 
-    def all_flops(self, place: Place) -> float:
+    def all_flops(self, place: MeasuredAt) -> float:
         """The FLOPs of one iteration of all kinds that can be measured; NaN if one's are."""
         every = range(len(self.kinds))
         return math.fsum(self.flops(i, place) for i in every if self.kinds[i].mechanism)
@@ -175,7 +175,7 @@ class ModelCosts:
             pays = None if conclusion is None else crossovers([conclusion]).iloc[0].to_dict()
             yield {**kind._asdict(), "pays_from": pays, "costs": costs}
 
-    def cost(self, index: int, place: Place) -> dict[str, Any]:
+    def cost(self, index: int, place: MeasuredAt) -> dict[str, Any]:
         """The numbers of all layers of a kind in one place."""
         key = self.kinds[index].words, place
         time, share = (
@@ -190,9 +190,9 @@ class ModelCosts:
             yield {**place._asdict(), **ends("time", self.times.sums[place])}
 
 
-def place_of(row: Row) -> Place:
+def place_of(row: Row) -> MeasuredAt:
     """The place of a row of `summary`."""
-    return Place(str(row["mode"]), int(row["seq_len"]), int(row["step"]))
+    return MeasuredAt(str(row["mode"]), int(row["seq_len"]), int(row["step"]))
 
 
 def ends(name: str, estimate: Estimate) -> dict[str, float]:
@@ -222,9 +222,9 @@ def times(sweep: Sweep, names: Mapping[str, str], kinds: Sequence[LayerKind]) ->
     """The times of a model with these kinds of layers; `names` are the mechanisms of each case."""
     chosen = [kind for kind in kinds if kind.mechanism]
     wanted = {kind.mechanism for kind in chosen}
-    seconds: dict[tuple[str, Place], list[float]] = {}
-    shares: dict[tuple[str, Place], list[float]] = {}
-    sums: dict[Place, list[float]] = {}
+    seconds: dict[tuple[str, MeasuredAt], list[float]] = {}
+    shares: dict[tuple[str, MeasuredAt], list[float]] = {}
+    sums: dict[MeasuredAt, list[float]] = {}
     for place, rounds in by_round(sweep, names).items():
         whole = {
             number: totals
@@ -261,8 +261,8 @@ def additive(estimates: Times) -> Times:
     A median of sums is not quite the sum of medians, nor is a mean of logarithms: where noise is
     large, a column would not add up. Intervals keep their relative width, that of paired laps.
     """
-    sums: dict[Place, Estimate] = {}
-    shares: dict[tuple[str, Place], Estimate] = {}
+    sums: dict[MeasuredAt, Estimate] = {}
+    shares: dict[tuple[str, MeasuredAt], Estimate] = {}
     for place, one in estimates.sums.items():
         parts = {key: own.point for key, own in estimates.seconds.items() if key[1] == place}
         total = math.fsum(parts.values())
@@ -284,16 +284,18 @@ def summed(laps: Mapping[str, Laps], counts: Mapping[str, int]) -> Laps:
     return {pair: math.fsum(n * laps[name][pair] for name, n in counts.items()) for pair in shared}
 
 
-def by_round(sweep: Sweep, names: Mapping[str, str]) -> dict[Place, dict[int, dict[str, Laps]]]:
+def by_round(
+    sweep: Sweep, names: Mapping[str, str]
+) -> dict[MeasuredAt, dict[int, dict[str, Laps]]]:
     """Seconds of one layer in each pair of laps, by place, round and the name of the case."""
     planned = {one.case.key: one for one in sweep.plan}
     slope = sweep_slope(sweep.runs, {key: one.block for key, one in planned.items()})
-    found: dict[Place, dict[int, dict[str, Laps]]] = {}
+    found: dict[MeasuredAt, dict[int, dict[str, Laps]]] = {}
     for run in sweep.runs:
         timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in names
         if timed and (pairs := by_pair(run.samples, slope)):
             w, depth = planned[run.case].case.workload, planned[run.case].depth
-            rounds = found.setdefault(Place(str(w.mode), w.seq_len, w.step), {})
+            rounds = found.setdefault(MeasuredAt(str(w.mode), w.seq_len, w.step), {})
             own = {pair: seconds / depth for pair, seconds in pairs.items()}
             rounds.setdefault(run.round, {})[names[run.case]] = own
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from attnbench.analysis.statistics.estimate import Estimate
-from attnbench.commands.model.costs import ModelCosts, Place
+from attnbench.commands.model.costs import MeasuredAt, ModelCosts
 from attnbench.records import units
 from attnbench.records.metrics import TIME
 from attnbench.records.modes import find
@@ -59,7 +59,7 @@ def layer_table(costs: ModelCosts, title: str) -> Table:
     )
 
 
-def where(place: Place) -> str:
+def where(place: MeasuredAt) -> str:
     """`8K` of a step, `512 at 8K` of several tokens, `Prefill of 8K`."""
     length = units.tick(place.seq_len)
     if not find(place.mode).steps:
@@ -67,7 +67,7 @@ def where(place: Place) -> str:
     return length if place.step == 1 else f"{units.tick(place.step)} at {length}"
 
 
-def time_cell(costs: ModelCosts, index: int, place: Place) -> Cell:
+def time_cell(costs: ModelCosts, index: int, place: MeasuredAt) -> Cell:
     """Milliseconds of all layers of a kind, or why they are unknown."""
     if found := costs.times.seconds.get((costs.kinds[index].words, place)):
         return estimated(found)

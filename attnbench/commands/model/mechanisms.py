@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench.commands.model import orders
-from attnbench.commands.model.configuration import Fields, fields
+from attnbench.commands.model.configuration import ConfigurationFields, fields
 from attnbench.commands.model.configured_layers import (
     KEYS_ARE_VALUES,
     MAMBA_1,
@@ -77,7 +77,7 @@ def measurable(path: Path) -> Measurable:
     return Measurable(width, heads, tuple(found.values()))
 
 
-def _mechanism(config: Fields, kind: str, layer: Layer, width: int, heads: int) -> str:
+def _mechanism(config: ConfigurationFields, kind: str, layer: Layer, width: int, heads: int) -> str:
     """The mechanism of a kind of layer; empty without attention. Raises `CannotExpress`."""
     if kind in (orders.MOE, orders.MLP):
         return ""
@@ -102,7 +102,7 @@ HEADS = ("heads", "head_width")
 OTHER_HEADS = ("mamba2",)  # whose heads, unless they are given, are not those of the workload
 
 
-def _attention(config: Fields, kind: str) -> tuple[str, Options]:
+def _attention(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     bias = config.values.get("attention_bias") is True
     if kind == orders.INDEXED:
         return "indexed", _indexed(config) | {"bias": bias}
@@ -129,7 +129,7 @@ def _attention(config: Fields, kind: str) -> tuple[str, Options]:
     return "sliding_window", options | {"window": config.size("sliding_window")}
 
 
-def _latent(config: Fields) -> Options:
+def _latent(config: ConfigurationFields) -> Options:
     width = config.size("qk_nope_head_dim")
     if (values := config.size("v_head_dim")) != width:
         raise CannotExpress(
@@ -144,7 +144,7 @@ def _latent(config: Fields) -> Options:
     }
 
 
-def _indexed(config: Fields) -> Options:
+def _indexed(config: ConfigurationFields) -> Options:
     """Single tokens of latents by the index of DeepSeek-V3.2."""
     read = _latent(config) if config.has("kv_lora_rank") else {}
     rope = read.pop("rope", None)
@@ -158,7 +158,7 @@ def _indexed(config: Fields) -> Options:
     }
 
 
-def _linear(config: Fields, kind: str) -> tuple[str, Options]:
+def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
     """A recurrence by what its fields say of it, as `layers.state_shape` reads them."""
     (heads, *widths), _ = state_shape(config)
     if config.has("linear_num_value_heads"):
@@ -186,7 +186,7 @@ def _linear(config: Fields, kind: str) -> tuple[str, Options]:
     return "mamba2", _mamba2(config, heads, widths[0])
 
 
-def _mamba2(config: Fields, channels: int, state: int) -> Options:
+def _mamba2(config: ConfigurationFields, channels: int, state: int) -> Options:
     """The options of a Mamba-2 whose state has so many channels and, for each, `state` numbers."""
     heads = config.size("mamba_num_heads", "mamba_n_heads", "num_heads")
     groups = config.size("mamba_n_groups", "n_groups")

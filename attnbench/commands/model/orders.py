@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from attnbench.commands.model.configuration import Fields
+from attnbench.commands.model.configuration import ConfigurationFields
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 LINEAR, CONV, INDEXED = "linear_attention", "conv", "indexed_attention"
@@ -13,10 +13,10 @@ MOE, MLP = "moe", "mlp"  # layers without attention
 OLDER = MappingProxyType({"attention": FULL, "mamba": LINEAR, "deepseek_sparse_attention": INDEXED})
 RATIOS = MappingProxyType({0: SLIDING, 4: SPARSE, 128: HEAVY})  # tokens to an entry
 
-Order = Callable[[Fields], list[str]]
+Order = Callable[[ConfigurationFields], list[str]]
 
 
-def kinds_of(config: Fields, known: Collection[str]) -> list[str]:
+def kinds_of(config: ConfigurationFields, known: Collection[str]) -> list[str]:
     """The kind of each layer, of those `known`. Raises `UsageError`."""
     name = next(filter(config.has, ("layer_types", "layers_block_type")), None)
     if name is None and config.type not in ORDERS:
@@ -36,7 +36,7 @@ def kinds_of(config: Fields, known: Collection[str]) -> list[str]:
     return kinds
 
 
-def _windows(config: Fields) -> list[str]:
+def _windows(config: ConfigurationFields) -> list[str]:
     """The same in all layers, or windows from some layer on if the file says so."""
     usual = not config.type.startswith("qwen")
     asked = config.values.get("use_sliding_window", usual)
@@ -51,7 +51,7 @@ def _windows(config: Fields) -> list[str]:
 def _last(last: str, others: str, every: int, name: str = "") -> Order:
     """The last of every `every` layers is of another kind; the field `name` overrides `every`."""
 
-    def order(config: Fields) -> list[str]:
+    def order(config: ConfigurationFields) -> list[str]:
         period = config.size(name, usual=every)
         return [others if (i + 1) % period else last for i in range(config.layers)]
 
@@ -61,7 +61,7 @@ def _last(last: str, others: str, every: int, name: str = "") -> Order:
 def _chosen(name: str, others: str, first: int = 0) -> Order:
     """Full attention in the layers that a field lists, numbered from `first`."""
 
-    def order(config: Fields) -> list[str]:
+    def order(config: ConfigurationFields) -> list[str]:
         chosen, numbers = config.listed(name), range(first, config.layers + first)
         if not {*chosen} <= {*numbers}:
             raise config.error(f"{name!r} is {chosen}; there are {config.layers} layers")
@@ -76,7 +76,7 @@ def _marked(name: str, kinds: Mapping[Any, str], without: Order | None = None) -
     Marks of layers that predict further tokens are left out.
     """
 
-    def order(config: Fields) -> list[str]:
+    def order(config: ConfigurationFields) -> list[str]:
         if without and not config.values.get(name):
             return without(config)
         marks = config.listed(name)[: config.layers if config.has("num_hidden_layers") else None]
@@ -85,7 +85,7 @@ def _marked(name: str, kinds: Mapping[Any, str], without: Order | None = None) -
     return order
 
 
-def _jamba(config: Fields) -> list[str]:
+def _jamba(config: ConfigurationFields) -> list[str]:
     every, first = config.size("attn_layer_period"), config.size("attn_layer_offset", least=0)
     return [FULL if i % every == first else LINEAR for i in range(config.layers)]
 

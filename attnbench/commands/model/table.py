@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from math import inf
 
-from attnbench.commands.model.context import ALL, INSTEAD, ContextQuery, Row
+from attnbench.commands.model.context import ALL, INSTEAD, BytesRow, ContextQuery
 from attnbench.records import units
 from attnbench.report.grid import EMPTY, Cell, Table, number, words
 
 
-def kept(rows: Sequence[Row], query: ContextQuery, title: str) -> Table:
+def kept(rows: Sequence[BytesRow], query: ContextQuery, title: str) -> Table:
     """One row per kind of layer, and those of the whole model."""
     columns = {
         "Kind of layer": [words(row.kind) for row in rows],

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-import torch as pytorch  # importing peers/torch.py sets `torch` in this namespace
+import torch as pytorch  # importing mechanisms/peers/torch.py sets `torch` in this namespace
 from torch import Tensor, cat, nn
 
 from attnbench.attention.contract import Attention, CoreAttention, Unusable

@@ -20,10 +20,18 @@ from typing import Self
 from attnbench.errors import StoreError, SweepBusy
 from attnbench.records import CardFacts, Origin, Part, Planned, Run, Shard, Sweep
 from attnbench.records.storage import schema
-from attnbench.records.storage.locked import Disturbance, LockedFile
+from attnbench.records.storage.locked import JournalChange, LockedFile
 from attnbench.records.storage.output import ELSEWHERE, JOURNAL, explained, keep, writing
 from attnbench.records.storage.resuming import refuse_other
-from attnbench.records.storage.schema import End, EndReason, Entry, Head, Record, Start, case_id
+from attnbench.records.storage.schema import (
+    End,
+    EndReason,
+    Head,
+    JournalLine,
+    Record,
+    Start,
+    case_id,
+)
 from attnbench.records.units import many
 from attnbench.version import __version__
 
@@ -38,7 +46,7 @@ class Contents:
     """A journal: the lines that can be read, each with its number, and what was set aside."""
 
     data: bytes
-    lines: list[tuple[int, Entry, Record]] = field(default_factory=list)
+    lines: list[tuple[int, JournalLine, Record]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     torn: bytes = b""  # the last line, if it has no end and cannot be read
 
@@ -268,7 +276,7 @@ class Journal:
             raise StoreError(message)
 
 
-def rescued(folder: Path, disturbance: Disturbance, data: bytes) -> str:
+def rescued(folder: Path, disturbance: JournalChange, data: bytes) -> str:
     """Keeps a journal's content in another file; returns what happened, and the way out.
 
     The file lies in the folder, or beside it where that is gone, or else among temporary files.

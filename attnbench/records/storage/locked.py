@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class Disturbance(StrEnum):
+class JournalChange(StrEnum):
     """What others did to a file while its writer had it; the value continues its name."""
 
     GONE = "was deleted or moved away"
@@ -85,7 +85,7 @@ class LockedFile:
         self._partial = b""
         self._seen = self._state()
 
-    def disturbance(self, thorough: bool = False) -> Disturbance | None:
+    def disturbance(self, thorough: bool = False) -> JournalChange | None:
         """What others did to the file, or to its name, since it was opened; None if nothing.
 
         The bytes are compared where the system has noted a change since the last append, and
@@ -95,12 +95,12 @@ class LockedFile:
         try:
             there = os.stat(self._path, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
-            return Disturbance.GONE
+            return JournalChange.GONE
         except OSError:
             there = os.fstat(self._fd)
         here = os.fstat(self._fd)
         if not os.path.samestat(there, here):
-            return Disturbance.REPLACED
+            return JournalChange.REPLACED
         if self._state() == self._seen and not thorough:
             return None
         stored = self._stored()
@@ -109,7 +109,7 @@ class LockedFile:
             self._seen = self._state()
             return None
         shorter = len(own) < len(self._content) and self._content.startswith(own)
-        return Disturbance.SHORTENED if shorter else Disturbance.CHANGED
+        return JournalChange.SHORTENED if shorter else JournalChange.CHANGED
 
     def close(self) -> None:
         """Release the file; closing twice is harmless."""

@@ -14,7 +14,7 @@ from attnbench.records import Part, Run, Sweep, canonical
 from attnbench.records.storage import output, schema
 from attnbench.records.storage.journal import FILE, Contents, load, load_results, read
 from attnbench.records.storage.resuming import asked, differences, machine
-from attnbench.records.storage.schema import Entry
+from attnbench.records.storage.schema import JournalLine
 
 KEPT_APART = (
     "only shards of one request, measured by one version of attnbench on one kind of machine, are"
@@ -58,7 +58,7 @@ def joined(pieces: Mapping[str, Contents], name: str) -> bytes:
                     f"cannot merge {before!r} with {place!r}: each has a different run of a case"
                     f" ({run.part}, round {run.round + 1}); a shard is measured once: leave one out"
                 )
-    (_, head, _), kept = pieces[places[0]].lines[0], dict[tuple[str, ...], Entry]()
+    (_, head, _), kept = pieces[places[0]].lines[0], dict[tuple[str, ...], JournalLine]()
     for place in places:
         for _, entry, _ in pieces[place].lines[1:]:
             kept.setdefault(_key(entry), entry)
@@ -81,7 +81,7 @@ def _refuse_others(pieces: Mapping[str, Sweep]) -> None:
             raise DifferentSweep(f"cannot merge {place!r} with {first!r} ({what}); {KEPT_APART}")
 
 
-def _key(entry: Entry) -> tuple[str, ...]:
+def _key(entry: JournalLine) -> tuple[str, ...]:
     """What identifies the entry: its contents, and unless each journal has it, its time."""
     at = "" if entry.kind in ("card", "case") else entry.at
     return entry.kind, at, canonical(entry.data)

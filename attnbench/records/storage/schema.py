@@ -79,7 +79,7 @@ KINDS: Mapping[str, type[Record]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalLine:
     """A line before it becomes a record. `at` is UTC, ISO 8601."""
 
     kind: str
@@ -97,7 +97,7 @@ def case_id(key: str) -> str:
     return digest(key.encode("utf-8", "surrogatepass"))
 
 
-def seal(entry: Entry, version: int = SCHEMA) -> bytes:
+def seal(entry: JournalLine, version: int = SCHEMA) -> bytes:
     """The line of an entry, ending in a newline."""
     data = json.dumps(entry.data, sort_keys=True, separators=(",", ":"))
     kind, at = json.dumps(entry.kind), json.dumps(entry.at)
@@ -105,7 +105,7 @@ def seal(entry: Entry, version: int = SCHEMA) -> bytes:
     return line + f',"sha256":"{digest(line)}"}}\n'.encode("ascii")
 
 
-def unseal(line: bytes) -> Entry:
+def unseal(line: bytes) -> JournalLine:
     """The entry of a line.
 
     Raises `ValueError` that says what is wrong with the line, `StoreError` if only another version
@@ -118,7 +118,7 @@ def unseal(line: bytes) -> Entry:
     if digest(body) != checksum.decode("ascii"):
         raise ValueError("checksum does not match")
     try:
-        entry = msgspec.convert(json.loads(body + b"}"), Entry)
+        entry = msgspec.convert(json.loads(body + b"}"), JournalLine)
     except (ValueError, RecursionError) as error:
         raise ValueError("not a line that attnbench wrote") from error
     if int(written) != SCHEMA:
@@ -130,7 +130,7 @@ def unseal(line: bytes) -> Entry:
     return entry
 
 
-def to_entry(record: Record, at: str) -> Entry:
+def to_entry(record: Record, at: str) -> JournalLine:
     """The entry of a record."""
     data = asdict(record)
     match record:
@@ -139,10 +139,10 @@ def to_entry(record: Record, at: str) -> Entry:
         case Run(case=key):
             data["case"] = case_id(key)
     kind = next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
-    return Entry(kind, at, data)
+    return JournalLine(kind, at, data)
 
 
-def from_entry(entry: Entry) -> Record:
+def from_entry(entry: JournalLine) -> Record:
     """The record in an entry; a run has the id of its case in place of the key.
 
     Raises `ValueError` that names the field if the kind is unknown, or data has wrong types or is

@@ -173,7 +173,7 @@ def device(text: str, option: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class OptionKind:
     """How the values of an option are shown, read and completed."""
 
     metavar: str
@@ -188,37 +188,39 @@ def as_written(text: str, option: str) -> str:
 
 BOTH_AND_MODES = (BOTH, *Mode)
 DTYPES = (*SHORT_DTYPES.values(), *SHORT_DTYPES)
-SIZE = Kind(metavar="N", reader=partial(axes.size, most=axes.LARGEST))
-SIZE_LIST = Kind(metavar="N[,N...]", reader=axes.lengths)
-TIME = Kind(metavar="TIME", reader=axes.seconds)
+SIZE = OptionKind(metavar="N", reader=partial(axes.size, most=axes.LARGEST))
+SIZE_LIST = OptionKind(metavar="N[,N...]", reader=axes.lengths)
+TIME = OptionKind(metavar="TIME", reader=axes.seconds)
 # of the options that are not a single size
-KINDS: Mapping[str, Kind] = MappingProxyType({
-    "models": Kind(metavar="MECHANISMS", reader=models, complete=completion.mechanisms),
-    "lengths": Kind(metavar="LENGTHS", reader=axes.lengths),
-    "mode": Kind(metavar="MODE", reader=modes, complete=completion.lists(BOTH_AND_MODES)),
-    "level": Kind(
+KINDS: Mapping[str, OptionKind] = MappingProxyType({
+    "models": OptionKind(metavar="MECHANISMS", reader=models, complete=completion.mechanisms),
+    "lengths": OptionKind(metavar="LENGTHS", reader=axes.lengths),
+    "mode": OptionKind(metavar="MODE", reader=modes, complete=completion.lists(BOTH_AND_MODES)),
+    "level": OptionKind(
         metavar="LEVEL",
         reader=partial(axes.word, known=Level),
         complete=completion.words(Level),
     ),
-    "on": Kind(
+    "on": OptionKind(
         metavar="CLUSTER",
         reader=partial(axes.word, known=EngineKind),
         complete=completion.words(EngineKind),
     ),
-    "preset": Kind(metavar="NAME", reader=preset, complete=completion.words(presets.PRESETS)),
-    "tokens": Kind(metavar="N", reader=axes.size),
+    "preset": OptionKind(metavar="NAME", reader=preset, complete=completion.words(presets.PRESETS)),
+    "tokens": OptionKind(metavar="N", reader=axes.size),
     "width": SIZE_LIST,
     "heads": SIZE_LIST,
     "batch": SIZE_LIST,
     "step": SIZE_LIST,
-    "dtype": Kind(metavar="DTYPE[,DTYPE...]", reader=dtypes, complete=completion.lists(DTYPES)),
-    "device": Kind(metavar="DEVICE", reader=device, complete=completion.devices),
-    "seed": Kind(metavar="N", reader=partial(axes.size, least=0, most=LARGEST_SEED)),
-    "padding": Kind(metavar="SHARE", reader=partial(axes.share, most=0.95)),
-    "dropout": Kind(metavar="SHARE", reader=partial(axes.share, most=0.9)),
-    "precision": Kind(metavar="SHARE", reader=partial(axes.share, most=0.5)),
+    "dtype": OptionKind(
+        metavar="DTYPE[,DTYPE...]", reader=dtypes, complete=completion.lists(DTYPES)
+    ),
+    "device": OptionKind(metavar="DEVICE", reader=device, complete=completion.devices),
+    "seed": OptionKind(metavar="N", reader=partial(axes.size, least=0, most=LARGEST_SEED)),
+    "padding": OptionKind(metavar="SHARE", reader=partial(axes.share, most=0.95)),
+    "dropout": OptionKind(metavar="SHARE", reader=partial(axes.share, most=0.9)),
+    "precision": OptionKind(metavar="SHARE", reader=partial(axes.share, most=0.5)),
     "budget": TIME,
     "case_timeout": TIME,
-    "slurm": Kind(metavar="OPTIONS", reader=as_written),
+    "slurm": OptionKind(metavar="OPTIONS", reader=as_written),
 })  # fmt: skip

@@ -10,7 +10,7 @@ from attnbench.attention.checks.trial import Trial
 from attnbench.commands.judge.fitting import fitted
 from attnbench.measuring.answering import failure
 from attnbench.mechanisms.catalogue import registry
-from attnbench.records import Finding, Outcome
+from attnbench.records import KernelFinding, Outcome
 
 KERNEL = """
 import torch
@@ -38,7 +38,7 @@ def test_a_kernel_without_memory_was_not_tried(error, refused, tmp_path):
     long = replace(kernel.attempts[0], tokens=512, batch=2, gradients=False)
     trial = Trial(card, card.configure(dict(kernel.options)), "greedy", long.causal)
     for found in (row(trial, long), repeated(trial, replace(long, repeats=True))):
-        assert found.finding is (Finding.UNTRIED if refused else Finding.FAILED)
+        assert found.finding is (KernelFinding.UNTRIED if refused else KernelFinding.FAILED)
         assert found.reason
     with pytest.raises((RuntimeError, MemoryError, ValueError)) as raised:
         exec(f"import torch; raise {error}")

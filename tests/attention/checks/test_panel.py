@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnbench.attention.checks.panel import (
-    Comparison,
+    FormErrors,
     allowed,
     constant_factor,
     differences,
@@ -22,12 +22,16 @@ from attnbench.attention.checks.stress import STRESSES
 from attnbench.attention.checks.trial import NotApplicable, Trial, causal_values
 from attnbench.attention.contract import Unusable
 from attnbench.mechanisms.catalogue import registry
-from attnbench.records import Aspect, Attempt, Finding
+from attnbench.records import Aspect, Attempt, KernelFinding
 from tests.attention.checks import planted
 from tests.attention.checks.judged import first_fault, fit, rows
 
 OFTEN = ("forgetting", "gated_linear", "kimi_delta", "transformer")  # all take half an hour
-WRONG, NOT_FINITE, IMPRECISE = Finding.WRONG, Finding.NOT_FINITE, Finding.IMPRECISE
+WRONG, NOT_FINITE, IMPRECISE = (
+    KernelFinding.WRONG,
+    KernelFinding.NOT_FINITE,
+    KernelFinding.IMPRECISE,
+)
 # what is found of each kernel first: the inputs and the finding
 FAULTS = {
     ("kimi_delta", "rounded_beta"): ("as usual", IMPRECISE),
@@ -278,12 +282,12 @@ def test_a_planted_fault_is_found(form):
 
 def test_what_changes_its_inputs_is_said_so():
     found = first_fault(T, "planted.py", "scaled_in_place", **QUICK)
-    assert (found.finding, found.reason) == (Finding.CHANGES_INPUTS, "q")
+    assert (found.finding, found.reason) == (KernelFinding.CHANGES_INPUTS, "q")
 
 
 def test_what_changes_its_inputs_is_said_where_its_backward_pass_fails_for_that():
     found = first_fault(T, "planted.py", "keys_halved_after", **QUICK)
-    assert found.finding is Finding.CHANGES_INPUTS
+    assert found.finding is KernelFinding.CHANGES_INPUTS
     assert found.reason.startswith("k; then RuntimeError: one of the variables needed")
 
 
@@ -408,13 +412,13 @@ def test_no_plain_function_of_a_package_is_accused(mechanism, form):
 def test_chunks_that_overflow_at_strong_decays_are_not_steady():
     """As those of Kimi's delta rule in flash-linear-attention's plain code, which is right."""
     bad = [found for found in judged_package("kimi_delta", "chunked_kda") if not found.passes]
-    assert {found.finding for found in bad} == {Finding.NOT_FINITE}
+    assert {found.finding for found in bad} == {KernelFinding.NOT_FINITE}
     assert {found.attempt.aspect for found in bad} == {Aspect.STEADY}
 
 
 def limits(tokens=512, dtype="float32", reference="float64", ours=0.0, summing=0.0):
     """What is allowed of an output whose errors of our forms, and of sums, are these."""
-    shown = Comparison(
+    shown = FormErrors(
         errors={"output": 1.0},
         ours={"output": ours},
         summing={"output": summing},

@@ -8,7 +8,7 @@ from attnbench.commands import options
 from attnbench.commands.check.against import against_revision
 from attnbench.commands.check.baseline import against_file, save_baseline
 from attnbench.commands.check.cases import CheckPlan, planned
-from attnbench.commands.check.finding import Answer
+from attnbench.commands.check.finding import CheckAnswer
 from attnbench.commands.check.measuring import Runner
 from attnbench.commands.check.page import headline, remarks
 from attnbench.commands.check.repository import root
@@ -140,7 +140,7 @@ def test_a_process_that_is_killed_is_counted_once_more(most, code, repository, s
     repository.write("small.py", "import os\n" + planted(f"{kills}; {few}"))
     report = check(repository, server)
     assert report.exit_code(strict=False) == code
-    assert bool(report.answered(Answer.KILLED)) == bool(code)
+    assert bool(report.answered(CheckAnswer.KILLED)) == bool(code)
     assert not failing(report)
 
 

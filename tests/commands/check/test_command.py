@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.commands.check.finding import Answer, Finding, Report
+from attnbench.commands.check.finding import CheckAnswer, CheckReport, Finding
 from tests.commands.check.repositories import Repository, planted
 from tests.commands.commands import here, refused
 from tests.faults.real import start
@@ -68,9 +68,11 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
 
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 3)])
 def test_only_a_strict_check_fails_what_is_uncertain(options, code, tmp_path, monkeypatch):
-    same = Finding(mechanism="m", case="c", metric="time_s", answer=Answer.SAME, ratio=1.0)
-    unsure = Finding(mechanism="m", case="d", metric="time_s", answer=Answer.NOT_KNOWN, ratio=1.02)
-    found = Report(base="a", head="b", findings=(same, unsure))
+    same = Finding(mechanism="m", case="c", metric="time_s", answer=CheckAnswer.SAME, ratio=1.0)
+    unsure = Finding(
+        mechanism="m", case="d", metric="time_s", answer=CheckAnswer.NOT_KNOWN, ratio=1.02
+    )
+    found = CheckReport(base="a", head="b", findings=(same, unsure))
     monkeypatch.setattr("attnbench.commands.check.baseline.against_file", lambda *_: found)
     here("check", "--baseline", tmp_path / "x.json", *options, code=code)
 

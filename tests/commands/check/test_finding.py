@@ -7,9 +7,9 @@ import pytest
 from attnbench.commands.check.cases import CheckedCase, Counted
 from attnbench.commands.check.finding import (
     VERDICTS,
-    Answer,
+    CheckAnswer,
+    CheckReport,
     Finding,
-    Report,
     counted,
     runs,
     traded,
@@ -42,29 +42,29 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
 @pytest.mark.parametrize(
     ("base", "head", "answer", "words"),
     [
-        (OK, FAILED, Answer.BREAKS, "failed on head only"),
-        (OK, UNSUPPORTED, Answer.BREAKS, "unsupported on head only"),
-        (FAILED, OK, Answer.LOST, "failed on base only"),
-        (MISSING, OK, Answer.ADDED, "added"),
-        (MISSING, FAILED, Answer.BREAKS, "added, but failed"),
-        (OK, MISSING, Answer.GONE, "gone from head"),
-        (FAILED, MISSING, Answer.GONE, "gone from head"),
-        (MISSING, MISSING, Answer.NEITHER, "on neither side"),
-        (FAILED, FAILED, Answer.NEITHER, "failed on base, failed on head"),
-        (UNSUPPORTED, UNSUPPORTED, Answer.UNSUPPORTED, "unsupported on both"),
+        (OK, FAILED, CheckAnswer.BREAKS, "failed on head only"),
+        (OK, UNSUPPORTED, CheckAnswer.BREAKS, "unsupported on head only"),
+        (FAILED, OK, CheckAnswer.LOST, "failed on base only"),
+        (MISSING, OK, CheckAnswer.ADDED, "added"),
+        (MISSING, FAILED, CheckAnswer.BREAKS, "added, but failed"),
+        (OK, MISSING, CheckAnswer.GONE, "gone from head"),
+        (FAILED, MISSING, CheckAnswer.GONE, "gone from head"),
+        (MISSING, MISSING, CheckAnswer.NEITHER, "on neither side"),
+        (FAILED, FAILED, CheckAnswer.NEITHER, "failed on base, failed on head"),
+        (UNSUPPORTED, UNSUPPORTED, CheckAnswer.UNSUPPORTED, "unsupported on both"),
     ],
 )
 def test_cases_that_did_not_run_on_both_sides(base, head, answer, words):
     found = runs("m", "c", base, head)
     assert found.answer is answer
     assert found.verdict == "missing"
-    assert found.fails == (answer is Answer.BREAKS)
+    assert found.fails == (answer is CheckAnswer.BREAKS)
     assert words in found.reason
 
 
 def test_every_answer_has_a_verdict():
-    assert VERDICTS.keys() == {*Answer}
-    assert {answer.verdict for answer in Answer} == {*VERDICTS.values()}
+    assert VERDICTS.keys() == {*CheckAnswer}
+    assert {answer.verdict for answer in CheckAnswer} == {*VERDICTS.values()}
 
 
 def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
@@ -83,13 +83,15 @@ def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
 )
 def test_exit_codes(answer, codes):
     found = one(answer=answer, ratio=1.1)
-    counted = replace(found, metric="operators", answer=Answer.SAME)
+    counted = replace(found, metric="operators", answer=CheckAnswer.SAME)
     assert ended(found, counted) == codes
 
 
 def test_changed_code_that_nothing_loaded_ends_a_strict_check_alone():
     found = one(answer="same", ratio=1.0)
-    report = Report(base="a", head="b", findings=(found,), uncovered=("code.py", "tests/test_x.py"))
+    report = CheckReport(
+        base="a", head="b", findings=(found,), uncovered=("code.py", "tests/test_x.py")
+    )
     assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
     report = replace(report, uncovered=("tests/test_x.py",))
     assert [report.exit_code(strict) for strict in (False, True)] == [0, 0]
@@ -97,19 +99,19 @@ def test_changed_code_that_nothing_loaded_ends_a_strict_check_alone():
 
 def ended(*findings):
     """The exit codes of a report, as it is and if strict."""
-    report = Report(base="a", head="b", findings=findings)
+    report = CheckReport(base="a", head="b", findings=findings)
     return report.exit_code(strict=False), report.exit_code(strict=True)
 
 
 def test_a_check_that_compared_nothing_does_not_pass():
     """Whatever else it found, and however certain it should be."""
     neither = runs("m", "c", MISSING, MISSING)
-    same = Finding(mechanism="m", case="d", metric="operators", answer=Answer.SAME)
-    unsure = replace(same, metric="time_s", answer=Answer.NOT_KNOWN, ratio=None)
+    same = Finding(mechanism="m", case="d", metric="operators", answer=CheckAnswer.SAME)
+    unsure = replace(same, metric="time_s", answer=CheckAnswer.NOT_KNOWN, ratio=None)
     failed, cannot = runs("m", "c", FAILED, FAILED), runs("m", "c", UNSUPPORTED, UNSUPPORTED)
     for findings in ((neither, same), (failed, same), (unsure,), (unsure, same), (cannot,)):
         assert ended(*findings) == (2, 2)
-        assert Report(base="a", head="b", findings=findings).unchecked == findings[:1]
+        assert CheckReport(base="a", head="b", findings=findings).unchecked == findings[:1]
     assert ended(cannot, same) == ended(runs("m", "c", MISSING, OK)) == (0, 0)
     lost, gone = runs("m", "c", FAILED, OK), runs("m", "c", OK, MISSING)
     shared = runs("m", "c", OK, OK, "both sides ran head's code")
@@ -117,7 +119,7 @@ def test_a_check_that_compared_nothing_does_not_pass():
         assert ended(finding) == codes
         assert ended(finding, same) == ((0, 0) if finding is gone else (0, 3))
     assert shared.reason == "both sides ran head's code"
-    named = Report(base="a", head="b", findings=(gone,), named=True)
+    named = CheckReport(base="a", head="b", findings=(gone,), named=True)
     assert [named.exit_code(strict) for strict in (False, True)] == [2, 2]
     named = replace(named, findings=(gone, same))
     assert [named.exit_code(strict) for strict in (False, True)] == [0, 3]
@@ -137,7 +139,7 @@ def test_what_was_measured_was_checked_and_what_was_killed_was_not():
 
 
 def one(metric="time_s", answer="faster", case="c", **more):
-    return Finding(mechanism="m", case=case, metric=metric, answer=Answer(answer), **more)
+    return Finding(mechanism="m", case=case, metric=metric, answer=CheckAnswer(answer), **more)
 
 
 LARGER = one("operators", "slower", base=22.0, head=23.0)
@@ -155,7 +157,7 @@ LARGER = one("operators", "slower", base=22.0, head=23.0)
     ids=["faster", "another case", "same", "unsure", "fewer FLOPs"],
 )
 def test_a_count_that_grew_fails_unless_the_time_of_its_case_fell(beside, fails):
-    report = Report(base="a", head="b", findings=(LARGER, beside))
+    report = CheckReport(base="a", head="b", findings=(LARGER, beside))
     assert report.exit_code(strict=False) == 1
     assert traded(report).exit_code(strict=False) == int(fails)
 
@@ -163,5 +165,5 @@ def test_a_count_that_grew_fails_unless_the_time_of_its_case_fell(beside, fails)
 def test_a_mechanism_that_fails_is_not_traded_for_time():
     broken = one("runs", "breaks")
     slower = one("time_s", "slower", case="d")
-    report = Report(base="a", head="b", findings=(broken, slower, one()))
+    report = CheckReport(base="a", head="b", findings=(broken, slower, one()))
     assert traded(report) == report

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from attnbench.commands.check import page as check_page
 from attnbench.commands.check.cases import CheckPlan
 from attnbench.commands.check.ci import annotations, bmf, junit, outputs
-from attnbench.commands.check.finding import Answer, Conditions, Finding, Report
+from attnbench.commands.check.finding import CheckAnswer, CheckReport, Conditions, Finding
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
 
 
 def finding(metric="time_s", answer="same", **more):
-    return Finding(mechanism="fastformer", case=CASE, metric=metric, answer=Answer(answer), **more)
+    return Finding(
+        mechanism="fastformer", case=CASE, metric=metric, answer=CheckAnswer(answer), **more
+    )
 
 
 SLOWER = finding(base=0.010, head=0.0112, ratio=1.12, low=1.1, high=1.14, answer="slower")
@@ -40,7 +42,7 @@ FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, answe
 
 
 def report(*findings, **more):
-    return Report(base="main (abc)", head="the working tree", findings=findings, **more)
+    return CheckReport(base="main (abc)", head="the working tree", findings=findings, **more)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,8 @@ def test_many_failures_do_not_flood():
 
 @given(st.text(), st.text())
 def test_no_text_can_become_a_command_or_break_the_file(reason, name):
-    odd = Finding(mechanism=name, case=name, metric="runs", answer=Answer.ADDED, reason=reason)
-    failing = replace(odd, answer=Answer.BREAKS)
+    odd = Finding(mechanism=name, case=name, metric="runs", answer=CheckAnswer.ADDED, reason=reason)
+    failing = replace(odd, answer=CheckAnswer.BREAKS)
     made = report(odd, failing, finding(answer="not known", reason=reason), notes=(reason,))
     for line in annotations(made):
         assert "\n" not in line
@@ -207,7 +209,7 @@ def test_a_row_has_the_short_name_of_its_case():
 SUSPECT = replace(
     SLOWER,
     case="shop.code:index",
-    answer=Answer.SUSPECTED,
+    answer=CheckAnswer.SUSPECTED,
     file="src/shop/code.py",
     reason="no time was left to confirm",
     decided_by="needs about --budget 3m",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from attnbench.commands.check.finding import Answer, Finding, Report
+from attnbench.commands.check.finding import CheckAnswer, CheckReport, Finding
 from attnbench.commands.check.measuring import spread
-from attnbench.commands.check.pytest_plugin import Comparison, is_void, shares, summary
+from attnbench.commands.check.pytest_plugin import ComparedTests, is_void, shares, summary
 from attnbench.records.metrics import TIME
 from tests.commands.check.test_calls import pytested, run
 from tests.commands.check.test_calls import shop as shop
@@ -12,7 +12,7 @@ from tests.commands.check.test_calls import shop as shop
 CONFTEST = """
 import pytest
 import attnbench.commands.check.against as check
-from attnbench.commands.check.finding import Answer, Finding, Report
+from attnbench.commands.check.finding import CheckAnswer, Finding, CheckReport
 from attnbench.records.metrics import TIME
 
 
@@ -27,12 +27,12 @@ def told(plan, base, asked, *_, **__):
     def finding(one):
         slower = "slow" in one.name
         answer = "slower" if slower else "not known" if "noisy" in one.name else "same"
-        about = {"metric": "time_s", "answer": Answer(answer), "ratio": 1.0}
+        about = {"metric": "time_s", "answer": CheckAnswer(answer), "ratio": 1.0}
         if "noisy" in one.name:
             about |= {"reason": "no time was left", "decided_by": "needs about --budget 30s"}
         return Finding(mechanism=one.name, case=one.name, **about)
 
-    return Report(base=base, head="head", findings=tuple(map(finding, asked)))
+    return CheckReport(base=base, head="head", findings=tuple(map(finding, asked)))
 
 
 check.against_revision = told
@@ -250,19 +250,21 @@ def test_cases_that_fit_into_a_budget_are_spread_over_all():
 
 def finding_of(name, **about):
     about |= {"reason": "no time was left", "decided_by": "needs about --budget 90s"}
-    return Finding(mechanism=name, case=name, metric=TIME, answer=Answer.NOT_KNOWN, **about)
+    return Finding(mechanism=name, case=name, metric=TIME, answer=CheckAnswer.NOT_KNOWN, **about)
 
 
 def test_what_had_time_for_one_pair_is_not_red_and_what_had_none_is_named():
     timed = finding_of("a", base=1.0, head=1.0)
-    report = Report(base="base", head="head", findings=(timed, finding_of("b")))
-    comparison = Comparison(report=report)
+    report = CheckReport(base="base", head="head", findings=(timed, finding_of("b")))
+    comparison = ComparedTests(report=report)
     assert not is_void(comparison)
     assert [*summary(comparison)][:1] + [*shares(comparison)] == [
         "UNSURE: no test got a verdict; no time was left; needs about --attnbench-budget 90s",
         "1 of 2 tests were timed on both sides, 0 got a verdict",
         "not compared: b: no time was left; needs about --attnbench-budget 90s",
     ]
-    nothing = Comparison(report=Report(base="base", head="head", findings=(finding_of("b"),)))
+    nothing = ComparedTests(
+        report=CheckReport(base="base", head="head", findings=(finding_of("b"),))
+    )
     assert is_void(nothing)
     assert "--attnbench-budget 90s" in "".join(summary(nothing))

@@ -125,7 +125,7 @@ def package(tmp_path):
     [
         ("mechanisms/linformer.py", ["linformer"]),
         ("attention/contract.py", ALL),
-        ("cli/main.py", []),
+        ("commands/main.py", []),
         pytest.param("devices/kinds/cpu.py", ALL, marks=pytest.mark.long),
         pytest.param("peers/linformer.py", [], marks=pytest.mark.long),
     ],

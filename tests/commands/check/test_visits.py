@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.commands.check.cases import BASE, HEAD, CheckedCase, CheckPlan, Counted
-from attnbench.commands.check.finding import Answer, clock_of
+from attnbench.commands.check.finding import CheckAnswer, clock_of
 from attnbench.commands.check.measuring import (
     Failed,
     Looks,
@@ -60,7 +60,7 @@ class Ending(Simulated):
 def test_what_fails_while_it_is_timed_fails_unless_it_was_killed(counted):
     _, report = simulated(60.0, 1.0, 1.0, race=Ending, counted=counted)
     (finding,) = report.findings
-    assert finding.answer is (Answer.KILLED if counted.killed else Answer.BREAKS)
+    assert finding.answer is (CheckAnswer.KILLED if counted.killed else CheckAnswer.BREAKS)
     assert report.exit_code(strict=False) == (3 if counted.killed else 1)
 
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from attnbench.commands.judge.command import finish
-from attnbench.records import Finding
+from attnbench.records import KernelFinding
 from tests.commands.commands import attnbench, here, refused
 from tests.commands.judge.test_page import found, verdict
 
@@ -103,7 +103,7 @@ def test_a_memory_that_never_answers_wrongly_is_neither_accused_nor_faster():
     assert not any(line.startswith("Faster") for line in found["text"])
 
 
-RIGHT, UNTRIED, WRONG = Finding.PASSED, Finding.UNTRIED, Finding.WRONG
+RIGHT, UNTRIED, WRONG = KernelFinding.PASSED, KernelFinding.UNTRIED, KernelFinding.WRONG
 
 
 @pytest.mark.parametrize(

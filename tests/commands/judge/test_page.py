@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from attnbench.analysis.report import analyse
-from attnbench.commands.judge.judging import Question, Verdict
+from attnbench.commands.judge.judging import KernelQuestion, KernelVerdict
 from attnbench.commands.judge.page import (
     Waiting,
     compared_speed,
@@ -22,7 +22,7 @@ from attnbench.commands.judge.page import (
     sentences,
     speed,
 )
-from attnbench.records import Aspect, Attempt, Finding, Kernel, Row, Selection
+from attnbench.records import Aspect, Attempt, Kernel, KernelFinding, PanelRow, Selection
 from attnbench.report import terminal
 from tests.sweeps import sweep
 
@@ -109,10 +109,10 @@ ATTEMPT = Attempt(
 )
 
 
-def found(finding=Finding.PASSED, reason="", **changes):
+def found(finding=KernelFinding.PASSED, reason="", **changes):
     """A row of an attempt with these changes."""
-    compared = finding not in (Finding.UNTRIED, Finding.REFUSED)
-    return Row(
+    compared = finding not in (KernelFinding.UNTRIED, KernelFinding.REFUSED)
+    return PanelRow(
         attempt=replace(ATTEMPT, **changes),
         finding=finding,
         head_width=16,
@@ -140,13 +140,13 @@ def verdict(*rows, **about):
         refused={},
         attempts=(),
     )
-    question = Question(
+    question = KernelQuestion(
         function="kern.py:f",
         own=Selection(name="transformer:kern.py", form="f"),
         mechanism=Selection(name="transformer"),
     )
     about = {"dtype": "float32", "device": "cpu", "kernel": kernel, **about}
-    return Verdict(question=question, rows=rows, **about)
+    return KernelVerdict(question=question, rows=rows, **about)
 
 
 STEADY = found(aspect=Aspect.STEADY, inputs="zeros")
@@ -169,14 +169,16 @@ def test_a_verdict_names_how_far_gradients_were_compared():
 
 
 def test_what_is_wrong_is_named_with_its_sizes():
-    said = headline(verdict(found(), found(Finding.WRONG, "dk", causal=True, tokens=100), STEADY))
+    said = headline(
+        verdict(found(), found(KernelFinding.WRONG, "dk", causal=True, tokens=100), STEADY)
+    )
     assert "NOT right (as usual, causal, at N = 100, d = 16: wrong: dk)" in said
-    said = headline(verdict(found(Finding.CHANGES_INPUTS, "q"), STEADY))
+    said = headline(verdict(found(KernelFinding.CHANGES_INPUTS, "q"), STEADY))
     assert "NOT right (as usual, at N = 512, d = 16: changes its inputs: q)" in said
 
 
 def test_what_was_not_tried_is_not_right():
-    shown = verdict(found(), found(Finding.UNTRIED, "the budget ended", tokens=321), STEADY)
+    shown = verdict(found(), found(KernelFinding.UNTRIED, "the budget ended", tokens=321), STEADY)
     assert not shown.sound
     assert not shown.faulty
     assert "as far as it was tried" in headline(shown)
@@ -186,15 +188,15 @@ def test_what_was_not_tried_is_not_right():
     assert f"{unfinished}; --budget 4m may decide it." in sentences(more)
     assert "NOT FINISHED" in next(lines(more))
     assert data(more)["decided_by"] == "--budget 4m"
-    wrong = replace(more, rows=(*more.rows, found(Finding.WRONG, "dk")))
+    wrong = replace(more, rows=(*more.rows, found(KernelFinding.WRONG, "dk")))
     assert "NOT FINISHED" not in " ".join(sentences(wrong))
     assert "Not tried: as usual at N = 321 (the budget ended)." in sentences(shown)
-    nothing = verdict(found(Finding.UNTRIED, "the budget ended"), STEADY)
+    nothing = verdict(found(KernelFinding.UNTRIED, "the budget ended"), STEADY)
     assert "not known whether right" in headline(nothing)
 
 
 def test_a_length_of_the_race_that_was_not_tried_is_only_named():
-    untried = found(Finding.UNTRIED, "it is long", tokens=8192, raced=True)
+    untried = found(KernelFinding.UNTRIED, "it is long", tokens=8192, raced=True)
     shown = verdict(found(), found(raced=True), untried, STEADY)
     assert shown.sound
     assert "right (N = 512)" in headline(shown)
@@ -211,7 +213,9 @@ def test_what_is_suspect_is_not_sound_and_leads_the_verdict():
 
 
 def test_without_any_length_of_the_race_it_is_not_finished():
-    shown = verdict(found(), found(Finding.UNTRIED, "it is long", tokens=8192, raced=True), STEADY)
+    shown = verdict(
+        found(), found(KernelFinding.UNTRIED, "it is long", tokens=8192, raced=True), STEADY
+    )
     assert not shown.sound
     assert not shown.faulty
 
@@ -224,7 +228,7 @@ def test_what_fails_in_its_race_is_not_sound():
 
 def test_an_error_is_a_line_of_its_own():
     question = verdict().question
-    assert [*lines(Verdict(question=question, error="it hangs"))] == ["kern.py:f: it hangs"]
+    assert [*lines(KernelVerdict(question=question, error="it hangs"))] == ["kern.py:f: it hangs"]
 
 
 def test_what_is_not_raced_has_no_speed():
@@ -252,9 +256,11 @@ def test_on_a_narrow_terminal_every_block_of_the_panel_tells_its_rows(columns):
     rows = (
         found(tokens=321),
         found(tokens=321, causal=True, heads=8, width=512),
-        found(Finding.WRONG, "output, a row, dq, …; its output is 1.5 times ours", tokens=4096),
+        found(
+            KernelFinding.WRONG, "output, a row, dq, …; its output is 1.5 times ours", tokens=4096
+        ),
         found(inputs="keys 99.9 % alike and kept", causal=True),
-        found(Finding.UNTRIED, "it would take about 324 s", tokens=65_536),
+        found(KernelFinding.UNTRIED, "it would take about 324 s", tokens=65_536),
     )
     screen = Console(width=columns, file=io.StringIO(), color_system=None)
     screen.print(terminal.table(panel(verdict(*rows)), columns))

@@ -15,8 +15,8 @@ from attnbench.commands.model.costs import (
     DECODE,
     ENDS,
     LayerKind,
+    MeasuredAt,
     ModelCosts,
-    Place,
     mechanism_of,
     times,
 )
@@ -62,7 +62,7 @@ def costs(whole, kinds=KINDS):
 
 def test_the_sum_is_of_all_layers_and_its_shares_are_paired():
     found = costs(swept()).times
-    place = Place(DECODE, 512)
+    place = MeasuredAt(DECODE, 512)
     mean = (1.0 * 1.5 * 0.8) ** (1 / 3)
     assert found.sums[place].point == pytest.approx(mean * (3 * 0.2 + 512 / 4096))
     assert found.sums[place].high > 1.3 * found.sums[place].point, "rounds differ"
@@ -103,9 +103,9 @@ def test_a_sum_that_lacks_a_kind_is_not_made_up():
         return run.case in longest and "transformer" in run.case and run.part is Part.TIME
 
     found = costs(swept(lost), (*KINDS, POOLS))
-    assert Place(DECODE, 512) in found.times.sums
-    assert Place(DECODE, 2048) not in found.times.sums
-    assert ("linear", Place(DECODE, 2048)) in found.times.seconds
+    assert MeasuredAt(DECODE, 512) in found.times.sums
+    assert MeasuredAt(DECODE, 2048) not in found.times.sums
+    assert ("linear", MeasuredAt(DECODE, 2048)) in found.times.seconds
     table = layer_table(found, "a model")
     rows = {row[0].text: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert rows["pools"]["Layers"].text == "2"
@@ -115,7 +115,9 @@ def test_a_sum_that_lacks_a_kind_is_not_made_up():
     assert whole["Layers"].text == "4"
     assert whole["Bytes per token"].text == "512"
     assert whole["2K, ms"].text == "–"
-    assert whole["512, ms"].value == pytest.approx(1e3 * found.times.sums[Place(DECODE, 512)].point)
+    assert whole["512, ms"].value == pytest.approx(
+        1e3 * found.times.sums[MeasuredAt(DECODE, 512)].point
+    )
     assert "“pools”, 2 layers: no mechanism here reads gated pools." in table.note
     assert rows["full"]["2K, ms"].text == "not run"
 
@@ -132,7 +134,7 @@ def test_the_figure_has_a_bar_for_each_kind_at_each_context():
     tops = [bar.get_y() + bar.get_height() for bar in axes.patches[len(LENGTHS) :]]
     sums = costs(swept()).times.sums
     # bars are of medians, whose sum is the median of sums where rounds differ by a factor alone
-    assert tops == pytest.approx([1e3 * sums[Place(DECODE, n)].point for n in LENGTHS])
+    assert tops == pytest.approx([1e3 * sums[MeasuredAt(DECODE, n)].point for n in LENGTHS])
     said = " ".join(text.get_text() for text in axes.figure.texts)
     assert not said or "Without 2 layers" in said
 
@@ -142,7 +144,7 @@ def test_a_run_that_failed_counts_for_nothing():
     first = next(run for run in whole.runs if run.samples)
     bad = replace(first, outcome=Outcome.FAILED, reason="no")
     changed = replace(whole, runs=tuple(bad if run is first else run for run in whole.runs))
-    place = Place(
+    place = MeasuredAt(
         DECODE, next(p.case.workload.seq_len for p in whole.plan if p.case.key == first.case)
     )
     assert costs(changed).times.sums[place].df < costs(whole).times.sums[place].df

@@ -9,11 +9,11 @@ import attnbench
 from attnbench.commands.sweep.asked import Asked
 from attnbench.commands.sweep.dry_run import foretell
 from attnbench.commands.sweep.output import interruption_message
-from attnbench.report.machine import noise_warnings, timed_by
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records.storage.journal import Journal
 from attnbench.records.storage.schema import Start
+from attnbench.report.machine import noise_warnings, timed_by
 from tests import sweeps
 from tests.commands.commands import here
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from attnbench.records import Origin, Request, canonical
 from attnbench.records.storage.journal import FILE, Journal, load
-from attnbench.records.storage.schema import Entry, Start, seal, unseal
+from attnbench.records.storage.schema import JournalLine, Start, seal, unseal
 
 RECORDED = Path(__file__).parents[2] / "data" / "small"
 CROSSED = RECORDED.with_name("crossed")  # of two widths and two number types
@@ -24,7 +24,7 @@ def opened(folder, request: Request = SWEEP.request) -> Journal:
     return Journal(folder, Start(request, SWEEP.sessions[0]))
 
 
-def entries(folder) -> list[Entry]:
+def entries(folder) -> list[JournalLine]:
     """Every line of a journal."""
     return [unseal(line) for line in (folder / FILE).read_bytes().splitlines()]
 

@@ -15,7 +15,7 @@ from attnbench.errors import StoreError
 from attnbench.records import Outcome, Part, Run
 from attnbench.records.storage import output
 from attnbench.records.storage.journal import FILE, KEPT, load
-from attnbench.records.storage.locked import Disturbance, LockedFile
+from attnbench.records.storage.locked import JournalChange, LockedFile
 from attnbench.records.storage.schema import EndReason
 from tests.records.storage.recorded import DATA, SWEEP, opened
 from tests.records.storage.test_output import small_files
@@ -100,17 +100,17 @@ def also_named(file):
 
 HARMLESS = (touched, protected, also_named)
 HARMFUL = {
-    replaced: Disturbance.REPLACED,
-    replaced_by_a_copy: Disturbance.REPLACED,
-    linked: Disturbance.REPLACED,
-    deleted: Disturbance.GONE,
-    folder_deleted: Disturbance.GONE,
-    folder_moved: Disturbance.GONE,
-    shortened: Disturbance.SHORTENED,
-    emptied: Disturbance.SHORTENED,
-    overwritten: Disturbance.CHANGED,
-    changed_in_place: Disturbance.CHANGED,
-    continued: Disturbance.CHANGED,
+    replaced: JournalChange.REPLACED,
+    replaced_by_a_copy: JournalChange.REPLACED,
+    linked: JournalChange.REPLACED,
+    deleted: JournalChange.GONE,
+    folder_deleted: JournalChange.GONE,
+    folder_moved: JournalChange.GONE,
+    shortened: JournalChange.SHORTENED,
+    emptied: JournalChange.SHORTENED,
+    overwritten: JournalChange.CHANGED,
+    changed_in_place: JournalChange.CHANGED,
+    continued: JournalChange.CHANGED,
 }
 
 
@@ -176,7 +176,7 @@ def test_a_change_that_keeps_size_and_times_is_found_at_the_end(tmp_path, monkey
     monkeypatch.setattr(LockedFile, "_state", lambda self: self._seen)
     changed_in_place(tmp_path / FILE)
     journal.append(run(1))
-    with pytest.raises(StoreError, match=Disturbance.CHANGED):
+    with pytest.raises(StoreError, match=JournalChange.CHANGED):
         journal.close()
     assert rounds(tmp_path / KEPT) == {1000, 1001}
 

@@ -230,7 +230,7 @@ def test_a_run_with_an_impossible_value_is_set_aside_and_the_rest_is_used(bad):
             data["samples"][0][Sample._fields.index(name)] = value
         else:
             data[name] = value
-    bad_line = schema.seal(schema.Entry("run", "", data))
+    bad_line = schema.seal(schema.JournalLine("run", "", data))
     sweep = parse(b"".join([*SMALL_LINES[:6], bad_line]), "it")
     assert rows(sweep.runs) == rows(SWEEP.runs[:1])
     (said,) = sweep.warnings
@@ -246,7 +246,7 @@ def test_a_journal_of_another_schema_is_refused_with_the_version_that_reads_it(v
     said = f"schema {version}: attnbench 0.1.0 wrote it and reads it; {reads}"
     with pytest.raises(StoreError, match=said):
         parse(b"".join([other, *rest]), "it")
-    line = schema.seal(schema.Entry("run", "", {}), version)
+    line = schema.seal(schema.JournalLine("run", "", {}), version)
     with pytest.raises(StoreError, match=f"schema {version}: attnbench another version wrote"):
         parse(SMALL + line, "it")
 
@@ -288,7 +288,7 @@ def test_damaged_bytes_cost_no_undamaged_line(changes):
 
 
 def test_what_is_set_aside_is_reported_with_its_line():
-    unknown = schema.seal(schema.Entry("dance", "", {}))
+    unknown = schema.seal(schema.JournalLine("dance", "", {}))
     forged = LINES[17].replace(b'"round":0', b'"round":7')
     lines = [*LINES[:5], b"\xff\xfe\n", unknown, forged, LINES[0], b"\n", LINES[-2]]
     data = b"".join(lines)

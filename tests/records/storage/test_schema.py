@@ -12,7 +12,7 @@ from attnbench.records import LONGEST_S, CardFacts, Environment, Planned, Reques
 from attnbench.records.metrics import TABLE
 from attnbench.records.storage import schema
 from attnbench.records.storage.journal import load
-from attnbench.records.storage.schema import End, Entry, Head, Start
+from attnbench.records.storage.schema import End, Head, JournalLine, Start
 from tests.records.storage.recorded import RECORDED
 
 # a busy machine is no failure
@@ -135,10 +135,10 @@ def test_what_no_machine_can_measure_is_no_line_of_a_journal(nonsense):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_ends_a_line_or_leaves_ascii(text):
-    line = schema.seal(Entry("end", NOW, {text: text}))
+    line = schema.seal(JournalLine("end", NOW, {text: text}))
     assert line.isascii()
     assert line.count(b"\n") == 1
-    assert schema.unseal(line) == Entry("end", NOW, {text: text})
+    assert schema.unseal(line) == JournalLine("end", NOW, {text: text})
     assert json.loads(line)["data"] == {text: text}
 
 
@@ -156,11 +156,20 @@ def test_bytes_that_are_no_line_are_a_value_error(line):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (Entry("dance", NOW, {}), "unknown kind 'dance'"),
-        (Entry("run", NOW, {}), "not a line of kind run: object missing required field `case`"),
-        (Entry("run", NOW, None), "not a line of kind run: expected `object`, got `null`"),
-        (Entry("session", NOW, {"environment": [], "request": 1}), "not a line of kind session"),
-        (Entry("end", NOW, {"outcome": "boredom"}), "not a line of kind end: invalid enum value"),
+        (JournalLine("dance", NOW, {}), "unknown kind 'dance'"),
+        (
+            JournalLine("run", NOW, {}),
+            "not a line of kind run: object missing required field `case`",
+        ),
+        (JournalLine("run", NOW, None), "not a line of kind run: expected `object`, got `null`"),
+        (
+            JournalLine("session", NOW, {"environment": [], "request": 1}),
+            "not a line of kind session",
+        ),
+        (
+            JournalLine("end", NOW, {"outcome": "boredom"}),
+            "not a line of kind end: invalid enum value",
+        ),
     ],
 )
 def test_what_is_no_record_says_so(entry, message):

@@ -23,7 +23,7 @@ from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
 from tests.running.sessions import PLAN, REQUEST
 
-FILE = Path(__file__).parents[2] / "measure" / "exploits.py"
+FILE = Path(__file__).parents[2] / "measuring" / "exploits.py"
 
 
 class Slow:
