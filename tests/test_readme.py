@@ -1,7 +1,7 @@
 """Every command of the README works as written.
 
 Sweeps are planned and not run. The two commands that set up an environment, the baseline of `.ci`
-and the tests themselves are run by `.ci/run`. The floors are those that `test_architecture.py`
+and the tests themselves are run by `.ci/run`. The wings are those that `test_architecture.py`
 tests, and files that the README tells where to add something exist.
 """
 
@@ -24,13 +24,25 @@ from tests.commands.check.repositories import Repository, planted
 from tests.commands.commands import here
 from tests.inputs import driving
 from tests.running.request.test_options import on_the_command_line
-from tests.test_architecture import FLOORS
+from tests.test_architecture import WINGS
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATION = ROOT / "tests" / "data" / "configurations" / "kimi-linear-48b.json"
 README, CONTRIBUTING, REPORTS = (
-    (ROOT / file).read_text(encoding="utf-8")
-    for file in ("README.md", ".github/CONTRIBUTING.md", "reports/README.md")
+    "\n".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+    for files in (
+        ("README.md",),
+        (".github/CONTRIBUTING.md",),
+        ("reports/README.md", "reports/MANUAL.md"),
+    )
+)
+GUIDES = (
+    "README.md",
+    ".github/CONTRIBUTING.md",
+    ".github/CHANGELOG.md",
+    "reports/README.md",
+    "reports/MANUAL.md",
+    "reports/examples/README.md",
 )
 BLOCKS = re.findall(r"```sh\n(.*?)```", README + REPORTS, re.DOTALL)
 TEXTS = re.findall(r"```text\n(.*?)```", README + REPORTS, re.DOTALL)
@@ -146,13 +158,20 @@ def test_ci_begins_with_what_sets_up_an_environment_and_runs_the_baseline():
     assert "PIP_CONSTRAINT" not in ci
 
 
-def test_the_floors_are_those_of_the_architecture():
-    rows = re.findall(r"^\| (\d+) \| (.*) \|$", CONTRIBUTING, re.MULTILINE)
-    shown = {int(number): set(re.findall(r"`(\w+)`", rooms)) for number, rooms in rows}
-    assert shown == {number: set(rooms) for number, rooms in enumerate(FLOORS)}
+def test_the_wings_are_those_of_the_architecture():
+    table = CONTRIBUTING.partition("## How it is built")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [*reversed(WINGS)]
 
 
-@pytest.mark.parametrize("file", ["README.md", ".github/CONTRIBUTING.md", "reports/README.md"])
+def test_the_walk_leads_through_files_that_exist():
+    walk = CONTRIBUTING.partition("## How a sweep runs")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\d+\. `([\w/]+\.py)`: `(\w+)`", walk, re.MULTILINE)
+    assert len(steps) == 10
+    for file, function in steps:
+        assert f"def {function}(" in (ROOT / "attnbench" / file).read_text(), (file, function)
+
+
+@pytest.mark.parametrize("file", GUIDES)
 def test_links_lead_somewhere(file):
     links = re.findall(r"\]\(([^)#:]+)[^):]*\)", (ROOT / file).read_text(encoding="utf-8"))
     assert [link for link in links if not (ROOT / file).parent.joinpath(link).exists()] == []
@@ -176,7 +195,7 @@ def test_the_number_of_mechanisms_stands_once_and_is_right():
     known = len(built_in())
     (first,) = re.findall(r"of (\d+) attention mechanisms", " ".join(README.split()))
     assert int(first) == known, "README.md says in its first lines how many there are"
-    files = ("README.md", ".github/CONTRIBUTING.md", "reports/README.md", "CITATION.cff")
+    files = (*GUIDES, "CITATION.cff")
     texts = {file: " ".join((ROOT / file).read_text(encoding="utf-8").split()) for file in files}
     again = {
         file: len(re.findall(rf"\b{known} (?:\w+ )?mechanisms\b", text))

@@ -271,14 +271,24 @@ def load(
     try:
         if not any(Path(place, "attnbench").is_dir() for place in found):
             import_own_package()
-        kind = importlib.import_module(module).Worker
-        theirs = getattr(importlib.import_module("attnbench.measuring.server"), "PROTOCOL", 1)
+        kind = importlib.import_module(named_in(found, module)).Worker
+        server = importlib.import_module(named_in(found, "attnbench.measuring.server"))
+        theirs = getattr(server, "PROTOCOL", 1)
         if theirs != PROTOCOL:
             raise ImportError(f"it has protocol {theirs} of measuring processes, not {PROTOCOL}")
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this one: {error}") from error
     worker: Worker = kind(tree, **about)
     return worker
+
+
+def named_in(places: Sequence[str], module: str) -> str:
+    """The name of a module of `measuring` in these folders: it was `measure` in 0.2.0."""
+    packages = [Path(place, "attnbench") for place in places]
+    is_older = any((package / "measure").is_dir() for package in packages)
+    if is_older and not any((package / "measuring").is_dir() for package in packages):
+        return module.replace("attnbench.measuring.", "attnbench.measure.")
+    return module
 
 
 def put_first(places: Sequence[str], sites: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 """Forms that packages of earlier years compute: oracles of equations, and rivals in speed.
 
 They are forms like those of `attnbench.mechanisms.peers`, at most one for each mechanism, and are
-named as their packages are imported. `functions` compute part of the mechanism's own class, `layers`
-are sub-layers on its parameters, `separate` ones have their own, as they compute another function, and
-`plain` ones are published beside kernels of GPUs.
+named as their packages are imported. `functions` compute part of the mechanism's own class,
+`layers` are sub-layers on its parameters, `separate` ones have their own, as they compute another
+function, and `plain` ones are published beside kernels of GPUs.
 """
 
 from dataclasses import replace

@@ -13,7 +13,7 @@ from attnbench.records import KernelFinding
 from tests.commands.commands import attnbench, here, refused
 from tests.commands.judge.test_page import found, verdict
 
-FOLDER = Path(__file__).parents[2] / "verify"
+FOLDER = Path(__file__).parents[2] / "attention" / "checks"
 KERNELS, PLANTED = str(FOLDER / "kernels.py"), str(FOLDER / "planted.py")
 SMALL = ("--lengths", "16,32", "--width", "64", "--heads", "4", "--batch", "2", "--rounds", "1")
 SHORT = (*SMALL, "--budget", "20s")
