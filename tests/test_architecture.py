@@ -3,6 +3,7 @@
 import ast
 import re
 import shutil
+import tomllib
 from collections import defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -32,6 +33,7 @@ WINGS = (
 GROUND = ("errors", "version")  # files that every wing may import
 ROOF = ("__init__", "__main__")
 ARROWS = 26  # between wings, at most
+CROSSING = 381  # names that cross from one wing to another beside doors, at most
 
 DRAWING = ("check", "compare", "judge")  # verbs whose files work with arrays of numbers
 
@@ -166,6 +168,29 @@ def test_the_house_has_nine_wings_and_few_arrows_between_them():
     arrows = {(room(path), room(other)) for path in FILES for other in imported(path)}
     between = sorted((a, b) for a, b in arrows if a != b and {a, b} <= {*WINGS})
     assert len(between) <= ARROWS, between
+
+
+def crossing():
+    """For each wing, the names that other wings import from it, but those of its `__init__`."""
+    names = {wing: set() for wing in WINGS}
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            package, _, inner = node.module.partition(".")
+            wing = inner.partition(".")[0]
+            if package == "attnbench" and wing in names and wing != room(path):
+                module = inner.partition(".")[2]
+                names[wing].update(f"{module}.{each.name}" for each in node.names if module)
+    return names
+
+
+def test_what_crosses_a_door_is_offered_there_or_still_listed():
+    """A wing offers names in its `__init__`; `doors.toml` has the others, and may only shrink."""
+    listed = tomllib.loads(Path(__file__).with_name("doors.toml").read_text())
+    crossed = {wing: sorted(names) for wing, names in crossing().items()}
+    assert crossed == {wing: sorted(listed.get(wing, [])) for wing in WINGS}
+    assert sum(map(len, crossed.values())) <= CROSSING
 
 
 def slice_of(path):

@@ -24,7 +24,7 @@ REPEATS = 16  # of what draws numbers that cannot be drawn again
 SURE = 5.0  # standard errors
 PROMPT = 256  # tokens of a prompt that is tried, at most
 
-Forward = Callable[[Inputs], Tensor]  # inputs [..., N, D] to outputs [..., N, D]
+Forward = Callable[[Inputs], Tensor]  # inputs [..., N, D], or [..., N], to outputs [..., N, D]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,9 @@ def between(x: Inputs, other: Inputs, low: int, high: int) -> Inputs:
     mixed = tuple(each.detach().clone().requires_grad_(each.requires_grad) for each in x)
     with torch.no_grad():
         for new, source in zip(mixed, other, strict=True):
-            new[..., low:high, :] = source[..., low:high, :]
+            # a number for each token of a head, such as a decay, has no width behind its tokens
+            along = -2 if new.ndim == x[0].ndim else -1
+            new.narrow(along, low, high - low).copy_(source.narrow(along, low, high - low))
     return mixed
 
 

@@ -27,7 +27,7 @@ SYMBOLS = "N, n: length; d, D: width; attnbench models NAME explains the others.
 
 
 def printed_costs() -> list[dict[str, str]]:
-    """Every row of the papers' tables of complexity, in their order; of `records/published/README.md`."""
+    """Every row of the papers' tables of complexity, in their order (`records/published`)."""
     file = files("attnbench").joinpath("records", "published", "complexity.csv")
     return [*csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))]
 

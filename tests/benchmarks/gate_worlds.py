@@ -5,10 +5,10 @@
 Every world is a repository with 1 to 100 functions on a machine that nothing waits for
 (`tests/commands/check/machine.py`): times of processes and samples are drawn, and the clock moves
 by what a pair of processes would take. What decides is the gate's own: the order and number of
-pairs, both looks, the rule over all cases, findings and exit codes. In half of the worlds nothing has changed;
-in the others a few functions take 4, 10 or 50 % longer, or four times as long. Budgets reach from
-three pairs of every function to all that are planned. A world whose report advises a budget is
-checked once more with it.
+pairs, both looks, the rule over all cases, findings and exit codes. In half of the worlds nothing
+has changed; in the others a few functions take 4, 10 or 50 % longer, or four times as long. Budgets
+reach from three pairs of every function to all that are planned. A world whose report advises a
+budget is checked once more with it.
 """
 
 import argparse

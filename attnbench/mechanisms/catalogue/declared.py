@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attnbench.errors import UnknownMechanism, UsageError, small_file
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[2]
 COMPILED = "compiled"  # the form that every mechanism has besides its own
 
 # common names of parameters of a layer, and what a core takes first
@@ -94,7 +94,7 @@ def with_module(text: str) -> str:
 def _packages() -> Mapping[str, frozenset[str]]:
     """The mechanisms that each file or folder of `peers` computes, by its name."""
     offered: dict[str, frozenset[str]] = {}
-    for place in sorted((PACKAGE / "peers").iterdir()):
+    for place in sorted((PACKAGE / "mechanisms" / "peers").iterdir()):
         files = [place] if place.suffix == ".py" else sorted(place.glob("*.py"))
         names = [name for file in files for keys in _assigned(file, "FORMS") for name in keys]
         if names:
