@@ -1,0 +1,5 @@
+"""The verbs of the command line, a folder each, and beside the folders what several of them share.
+
+A folder has the verb with its options in `command.py`, what only it computes, and its pages. It
+imports wings and what lies beside the folders, never another folder.
+"""

@@ -1,0 +1,1 @@
+"""What differs between devices: how they are found, timed, weighed, and what disturbs them."""

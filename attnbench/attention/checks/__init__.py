@@ -1,0 +1,1 @@
+"""The checks of the contract: equations, FLOPs, training, stress."""

@@ -1,0 +1,1 @@
+"""`attnbench claims`: was the paper right, by what a sweep measured?"""

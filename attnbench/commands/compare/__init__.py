@@ -1,0 +1,1 @@
+"""`attnbench compare`: what changed between two stored sweeps?"""

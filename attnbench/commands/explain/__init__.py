@@ -1,0 +1,1 @@
+"""`attnbench explain`: why does one mechanism take longer than another?"""

@@ -1,0 +1,1 @@
+"""`attnbench judge`: are kernels right, steady and faster?"""

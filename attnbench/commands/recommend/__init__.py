@@ -1,0 +1,1 @@
+"""`attnbench recommend`: which mechanism for one length and memory?"""

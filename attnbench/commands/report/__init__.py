@@ -1,0 +1,1 @@
+"""`attnbench report`: figures and tables of a stored sweep, again."""

@@ -1,0 +1,1 @@
+"""The journal of a sweep: written, read, resumed, merged; and temporary folders."""
