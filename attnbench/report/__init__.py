@@ -1,1 +1,1 @@
-"""How results are written and drawn: tables and their writers, figures, the page. It only writes."""
+"""How results are written and drawn: tables, their writers, figures, the page. It only writes."""

@@ -109,7 +109,7 @@ def package(tmp_path):
     """A copy of this package with three mechanisms, as base and as head."""
 
     def ignored(folder, names):
-        left = {"fastformer.py", "linformer.py", "fnet.py", "__init__.py"}
+        left = {"fastformer.py", "linformer.py", "fnet.py", "__init__.py", "catalogue", "peers"}
         drop = set(names) - left if Path(folder).name == "mechanisms" else set()
         return drop | {"__pycache__", "vega.js.gz"}
 
