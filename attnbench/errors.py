@@ -85,6 +85,15 @@ class Interrupted(AttnbenchError):
         self.exit_code = 128 + signal_number  # as a shell reports it
 
 
+def clean(text: str) -> str:
+    """The text on one line, with control, format and direction characters made visible."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else " " if c in "\t\n\r" else f"\\x{ord(c):02x}" for c in text
+    )
+
+
 def one_line(error: BaseException) -> str:
     """The class of an exception, and the first line of its message if it has one."""
     return ": ".join((type(error).__name__, *str(error).strip().splitlines()[:1]))

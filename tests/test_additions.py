@@ -206,7 +206,7 @@ def figure(copy):
 
 def verb(copy):
     copy.write("commands/hello.py", VERB)
-    row = 'Verb(module="attnbench.cli.hello", function="hello", summary="Greet.")'
+    row = 'Verb(module="attnbench.commands.hello", function="hello", summary="Greet.")'
     copy.insert("commands/verbs.py", "MappingProxyType({\n", f'    "hello": {row},\n')
 
 

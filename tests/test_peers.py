@@ -139,7 +139,7 @@ def test_a_form_is_called_as_its_package_and_says_how_to_install_it():
         module = card.forms[form]
         assert "pip install" in module.install, module
         assert not module.deviation.endswith("."), module
-        assert form == module.__module__.split(".")[2], module
+        assert form == module.__module__.split(".")[3], module
         assert module.module.partition(".")[0] == form, module
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from attnbench.report.grid import clean
+from attnbench.errors import clean
 from attnbench.version import __version__
 
 if TYPE_CHECKING:

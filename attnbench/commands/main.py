@@ -5,8 +5,7 @@ import traceback
 
 from attnbench.commands import completing, console
 from attnbench.commands.verbs import application
-from attnbench.errors import AttnbenchError, one_line
-from attnbench.report.grid import clean
+from attnbench.errors import AttnbenchError, clean, one_line
 
 LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
 FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower

@@ -21,6 +21,7 @@ from attnbench.analysis.conclusions import (
 )
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import DEVICE_TIME, Frame, Row
+from attnbench.errors import clean
 from attnbench.records import PASSES, units
 from attnbench.records.metrics import MEMORY, STATE, TIME
 from attnbench.records.modes import find
@@ -39,7 +40,7 @@ from attnbench.report.cost_tables import (
     speedup_cell,
     timed_by,
 )
-from attnbench.report.grid import EMPTY, Cell, Column, Table, clean, cut, number, table, words
+from attnbench.report.grid import EMPTY, Cell, Column, Table, cut, number, table, words
 from attnbench.report.names import compared_with, in_full
 from attnbench.report.styles import labels
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame, Row
+from attnbench.errors import clean
 from attnbench.records import PASSES, units
 from attnbench.records.metrics import MEMORY, ROWS, STATE, TIME, Unit
 from attnbench.report.cost_tables import batch, per_layer, timed_by
 from attnbench.report.figures import points
-from attnbench.report.grid import clean, quantity
+from attnbench.report.grid import quantity
 from attnbench.report.html import WEB
 from attnbench.report.names import compared_with
 from attnbench.report.styles import labels, on_dark, series_styles

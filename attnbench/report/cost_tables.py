@@ -10,11 +10,12 @@ from typing import Any
 
 from attnbench.analysis.conclusions import Conclusion
 from attnbench.analysis.summary import Frame, Row
+from attnbench.errors import clean
 from attnbench.records import Clock, Outcome, units
 from attnbench.records.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.records.modes import find
 from attnbench.report.cases import outcome_phrase
-from attnbench.report.grid import EMPTY, Cell, Column, Table, bounded, clean, number, table, words
+from attnbench.report.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
 from attnbench.report.names import compared_with
 from attnbench.report.styles import labels
 

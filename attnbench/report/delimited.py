@@ -7,8 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from attnbench.analysis.summary import Frame
+from attnbench.errors import clean
 from attnbench.records.units import NOTHING
-from attnbench.report.grid import Cell, Table, Value, clean, snake_case
+from attnbench.report.grid import Cell, Table, Value, snake_case
 from attnbench.report.names import row_series
 
 # a spreadsheet reads a cell that begins with one of these, or its wide form, as a formula

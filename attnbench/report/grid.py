@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from attnbench.errors import clean
 from attnbench.records import units
 from attnbench.records.metrics import Unit
 
@@ -149,15 +150,6 @@ def snake_case(heading: str) -> str:
     """`core_gflop_s` of `Core, GFLOP/s`."""
     plain = unicodedata.normalize("NFKD", heading).lower()
     return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "value"
-
-
-def clean(text: str) -> str:
-    """The text on one line, with control, format and direction characters made visible."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else " " if c in "\t\n\r" else f"\\x{ord(c):02x}" for c in text
-    )
 
 
 def cut(text: str) -> str:

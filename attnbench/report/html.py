@@ -17,7 +17,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from attnbench.report.grid import Report, clean
+from attnbench.errors import clean
+from attnbench.report.grid import Report
 
 WEB = Path(__file__).with_name("web")
 # the charting library, compressed; made when the package is built

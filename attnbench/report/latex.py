@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from attnbench.report.grid import Cell, Table, clean, cut
+from attnbench.errors import clean
+from attnbench.report.grid import Cell, Table, cut
 
 SPECIAL = MappingProxyType({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "[": "{[}", "]": "{]}",

@@ -4,8 +4,9 @@ import html
 import re
 from collections.abc import Iterable
 
+from attnbench.errors import clean
 from attnbench.report.answers import TITLE
-from attnbench.report.grid import Cell, Report, Table, clean
+from attnbench.report.grid import Cell, Report, Table
 
 # the last two alternatives are what GitHub turns into links by itself
 SIGNS = re.compile(r"([\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|:(?=//)|(?<=[wW]{3})\.)")

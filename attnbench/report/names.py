@@ -5,8 +5,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 
+from attnbench.errors import clean
 from attnbench.records import Name
-from attnbench.report.grid import Cell, Table, clean
+from attnbench.report.grid import Cell, Table
 from attnbench.report.styles import SUSPECT, labels
 
 # the headings of columns of series

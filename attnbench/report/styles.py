@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
+from attnbench.errors import clean
 from attnbench.records import Name
 from attnbench.records.selection import layers
-from attnbench.report.grid import clean
 
 # after Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white, and
 # moved further apart for eyes with deuteranopia

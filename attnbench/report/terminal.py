@@ -13,8 +13,9 @@ from rich.live import Live
 from rich.measure import Measurement
 from rich.text import Text
 
+from attnbench.errors import clean
 from attnbench.records import units
-from attnbench.report.grid import Table, clean
+from attnbench.report.grid import Table
 
 if TYPE_CHECKING:
     from attnbench.analysis.visits import TimedSeries

@@ -14,7 +14,7 @@ from tests.commands.commands import here, python, refused
 FIRST = """
 import sys
 from attnbench.__main__ import main
-from attnbench.cli import console
+from attnbench.commands import console
 def begin(doing):
     print(doing, file=sys.stderr)
     sys.exit(9 if "torch" in sys.modules or "pandas" in sys.modules else 7)

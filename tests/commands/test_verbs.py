@@ -57,7 +57,7 @@ def test_the_list_of_verbs_loads_none_of_them():
 def test_a_verb_loads_its_module_and_nothing_heavy_for_its_help():
     modules = {verb.module for verb in VERBS.values()}
     assert loaded("claims", "--help", modules={*modules, *HEAVY} - {"rich"}) == {
-        "attnbench.commands.report.command"
+        "attnbench.commands.claims.command"
     }
     assert loaded("model", "--help", modules=HEAVY - {"rich"}) == set()
 

@@ -29,7 +29,7 @@ def attnbench(tmp_path_factory):
 
 def swept(attnbench, name, *arguments, **settings):
     """A small sweep: its journal, the runs of time and of memory, its page and errors."""
-    done = attnbench.running("sweep", *SIZES, *arguments, "--out", name, **settings)
+    done = attnbench.run("sweep", *SIZES, *arguments, "--out", name, **settings)
     assert done.returncode == 0, done.stderr
     folder = attnbench.folder / name
     sweep = load(folder)
@@ -153,7 +153,7 @@ def test_the_second_card_and_a_part_of_a_card_are_measured(second):
 
 @pytest.mark.long
 def test_doctor_describes_the_gpu(attnbench):
-    done = attnbench.running("doctor", "--json")
+    done = attnbench.run("doctor", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert (facts["device"], facts["cuda"], facts["driver"]) == ("Emulated GPU", "13.0", "999.0")
@@ -161,9 +161,9 @@ def test_doctor_describes_the_gpu(attnbench):
     assert facts["notes"]["cuDNN TF32"] == "off"
     assert (facts["notes"]["power limit"], facts["notes"]["ECC"]) == ("700 W", "on")
     assert "other processes" not in facts["notes"]
-    done = attnbench.running("doctor", EMULATED_NVML="shared")
+    done = attnbench.run("doctor", EMULATED_NVML="shared")
     assert "other processes use the GPU (busy 31 % of the time)" in " ".join(done.stdout.split())
-    done = attnbench.running("doctor", EMULATED_NVML="mig")
+    done = attnbench.run("doctor", EMULATED_NVML="mig")
     assert "; MIG instance; clock, power" in " ".join(done.stdout.split())
 
 
@@ -171,10 +171,10 @@ def test_doctor_describes_the_gpu(attnbench):
 def test_a_check_counts_on_the_gpu(attnbench):
     models = ("--device", "cuda", "--models", "fastformer")
     sizes = ("--lengths", "16", "--mode", "inference")
-    done = attnbench.running("check", "--save", "base.json", *models, *sizes)
+    done = attnbench.run("check", "--save", "base.json", *models, *sizes)
     assert done.returncode == 0, done.stderr
     saved = json.loads((attnbench.folder / "base.json").read_text())
     assert all(label.endswith("/cuda") for label in saved["cases"])
-    done = attnbench.running("check", "--baseline", "base.json", "--json")
+    done = attnbench.run("check", "--baseline", "base.json", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["exit_code"] == 0

@@ -23,7 +23,7 @@ REASONS = {
     "DEFAULT_LOOPS": LATE,
     "DEFAULT_RAISES": "its card fails: ZeroDivisionError: division by zero",
     "NEEDS_LEAVES": ENDED,
-    "NEEDS_ODD": "TypeError",
+    "NEEDS_ODD": "cannot be planned: Expected `str`",
     "FLOPS_LEAVE": ENDED,
 }
 

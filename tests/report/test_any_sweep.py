@@ -181,7 +181,7 @@ def test_every_figure_is_drawn_of_any_sweep(whole):
 FURTHER = """
 import sys
 from dataclasses import replace
-from attnbench import metrics
+from attnbench.records import metrics
 
 for join in metrics.Join:
     name = f"further_{join.name.lower()}"

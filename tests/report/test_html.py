@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
+from attnbench.errors import clean
 from attnbench.report import html, page
-from attnbench.report.grid import Cell, Report, Table, clean, words
+from attnbench.report.grid import Cell, Report, Table, words
 from tests.report.test_writers import HOSTILE
 from tests.sweeps import sweep
 

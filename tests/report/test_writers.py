@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from attnbench.errors import clean
 from attnbench.report import delimited, latex, markdown, terminal
-from attnbench.report.grid import Cell, Table, clean, words
+from attnbench.report.grid import Cell, Table, words
 
 HOSTILE = (
     '=HYPERLINK("http://x")',

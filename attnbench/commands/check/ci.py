@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from attnbench.commands.check.finding import CheckAnswer, CheckReport, Finding
 from attnbench.commands.check.page import LABEL, headline, label, remarks, sentence
+from attnbench.errors import clean
 from attnbench.records.metrics import TABLE, TIME
-from attnbench.report.grid import clean
 
 MOST = 10  # GitHub shows no more annotations of one kind per step
 

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from attnbench.commands.check.finding import CheckAnswer, CheckQuestion, CheckReport, Finding
+from attnbench.errors import clean
 from attnbench.records.metrics import TABLE
 from attnbench.records.units import NOTHING, change, count, few, interval, many, percent, seconds
 from attnbench.report import markdown
-from attnbench.report.grid import Cell, Column, Table, clean, quantity, table, words
+from attnbench.report.grid import Cell, Column, Table, quantity, table, words
 from attnbench.report.verdicts import verdict_label
 
 # a case of a mechanism: its name, then sizes, level, mode, and what all cases of a check share

@@ -17,6 +17,7 @@ from attnbench.errors import AttnbenchError
 from attnbench.mechanisms.catalogue.registry import names
 from attnbench.records import Environment
 from attnbench.records.units import flops, many, size
+from attnbench.report.machine import noise_warnings, timed_by
 
 if TYPE_CHECKING:
     from attnbench.running.pool import Pool
@@ -57,7 +58,6 @@ def doctor(
 def machine(device: Device, here: Environment) -> dict[str, str]:
     """What the machine is, as lines with a name."""
     from attnbench.report.conditions import gpu_settings
-    from attnbench.report.machine import noise_warnings, timed_by
 
     clock = device.host_clock(here.threads)
     rows = {

@@ -12,9 +12,10 @@ import numpy as np
 
 from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
 from attnbench.analysis.report import Analysis
+from attnbench.errors import clean
 from attnbench.records import Aspect, Attempt, Kernel, KernelFinding, PanelRow, units
 from attnbench.report.cost_tables import speedup
-from attnbench.report.grid import EMPTY, Cell, Column, Table, clean, number, table, words
+from attnbench.report.grid import EMPTY, Cell, Column, Table, number, table, words
 
 PANEL = (
     "Errors are against float64: of the output relative to the largest output, of a row to the"
