@@ -162,12 +162,13 @@ def _figure(
             low, high = limits(every if shared else panel.points)
             above |= bool((panel.points["guess"] > high).any())
             axes.set_title(panel.title)
+            # limits first: where nothing is to be drawn an axis has none of its own
+            axes.set_ylim(low, high)
             axes.set_yscale("log")
             for name, curve in panel.points.groupby("series", sort=False):
                 _draw(axes, curve, styles[str(name)], high)
             length_axis(axes, map(int, panel.points["seq_len"]), len(panels))
             axes.set_xlabel(f"{across}{short}")
-            axes.set_ylim(low, high)
             ticks = log_ticks(low, high, 2 if panel.unit is Unit.BYTES else 10)
             texts = {tick: units.round_tick(quantity(tick, panel.unit)) for tick in ticks}
             fixed_ticks(axes.yaxis, texts)
@@ -245,7 +246,7 @@ def length_axis(axes: Axes, lengths: Iterable[int], columns: int) -> None:
     for n in whole[::-1]:
         if all(abs(log2(n / other)) > apart * octaves for other in shown):
             shown.append(n)
-    # limits first: an axis with nothing to show has none of its own
+    # limits first, as above
     axes.set_xlim(whole[0] / 1.15, whole[-1] * 1.15)
     axes.set_xscale("log", base=2)
     fixed_ticks(axes.xaxis, {n: texts[n] for n in shown})
