@@ -117,7 +117,7 @@ found = analyse(load("s"))
 head = "id,claim,predicate,a,b,quantity,lengths,value"
 row = "warm,C.,ratio,local:eager,nearby:eager,cold,16,0.001..1000"
 (claim,) = read_claims(head + chr(10) + row, "mine.csv")
-said = {"picture": picture, "answer": judge(found, claim).answer}
+said = {"picture": picture, "answer": judge(found, claim).conclusion.answer}
 print(json.dumps({**data(report, strict=False), **said}))
 """
 
@@ -138,7 +138,7 @@ IN_MODE = (
     "check --save kept --models local --lengths 16 --mode forward_backward",
     "check --baseline kept --json",
 )
-PLANNED = "sweep --device mine:1 --models local --lengths 16 --trace local"
+PLANNED = "sweep --device mine:1 --models local --lengths 16 --dry-run --json"
 
 
 class Copy:
@@ -218,7 +218,7 @@ def stored_option(copy):
 def measuring_option(copy):
     copy.insert("records/request.py", 'inputs and order.", 0)\n', NAPS)
     copy.insert(
-        "measuring/built.py",
+        "records/messages.py",
         "    core: int | None = None  # to which the process is bound from now on\n",
         "    naps: int | None = None\n",
     )
@@ -349,7 +349,7 @@ def test_a_further_device_is_one_file(copy):
     assert (sweep.request.tokens, sweep.request.budget_s) == (64, None)
     assert {run.outcome for run in sweep.runs} == {"ok"}
     assert {line.case.workload.device for line in sweep.plan} == {"mine"}
-    assert "/mine:1" in copy.said[PLANNED].stderr
+    assert "/mine:1" in copy.said[PLANNED].stdout
 
 
 def test_a_further_mode_is_a_row_of_facts_and_a_class_of_its_iteration(copy):
