@@ -24,7 +24,7 @@ def test_decoding_is_explained_at_its_only_level():
 def test_a_difference_is_explained_within_the_budget():
     small = ("--length", 16, "--width", 16, "--budget", "30s")
     data = json.loads(here("explain", "gated_delta_net", "transformer", *small, "--json").stdout)
-    assert data["text"][0].startswith("gated_delta_net:chunked takes ")
+    assert data["text"][0].startswith("At level model, gated_delta_net:chunked takes ")
     assert [level["level"] for level in data["levels"]] == ["core", "attention", "model"]
 
 
