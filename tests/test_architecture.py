@@ -30,6 +30,8 @@ WINGS = (
     "report",
     "commands",
 )
+# rooms that were, and are no place to look for anything
+FORMER = {"api", "cli", "render", "run", "measure", "gate", "verify", "workloads", "catalogue"}
 GROUND = ("errors", "version")  # files that every wing may import
 ROOF = ("__init__", "__main__")
 ARROWS = 26  # between wings, at most
@@ -305,6 +307,30 @@ def test_reports_only_write():
                 yield from {name} & STATISTICS
 
     hold(computes)
+
+
+def test_what_texts_name_of_the_house_exists():
+    """A dotted name in backticks that begins with a wing is a file of it, or stands in one."""
+
+    def leads_nowhere(path):
+        for name in re.findall(r"`([a-z_]+(?:\.\w+)+)`", path.read_text()):
+            wing, *inner = name.split(".")
+            if wing in FORMER or (wing in WINGS and not leads(ROOT / wing, inner)):
+                yield f"names {name}"
+
+    hold(leads_nowhere)
+
+
+def leads(place, names):
+    """Whether names lead from a folder to a folder, a file, or a name in a file."""
+    for name in names:
+        if place.is_file():
+            return re.search(rf"\b{name}\b", place.read_text()) is not None
+        inner = place / name
+        place = inner if inner.is_dir() else inner.with_suffix(".py")
+        if not place.exists():
+            return False
+    return True
 
 
 def test_no_room_is_a_catch_all():

@@ -1,4 +1,4 @@
-"""Everything that a report states about a sweep, computed once; `render` only writes it.
+"""Everything that a report states about a sweep, computed once; `report` only writes it.
 
 Ratios, winners and crossovers are of series of equal sizes, which were measured in turns; where a
 sweep crosses sizes, they are part of the names of its series.

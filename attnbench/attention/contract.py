@@ -228,7 +228,7 @@ class QKVAttention(CoreAttention):
 
 
 class CachedAttention(QKVAttention):
-    """A core whose state is a `Cache` of keys and values (`attention.caches`)."""
+    """A core whose state is a `Cache` of keys and values (`attention.kernels.caches`)."""
 
     one_token_reason = ""
 

@@ -27,7 +27,7 @@ class Counter(TorchDispatchMode):
 
     @property
     def values(self) -> dict[str, float]:
-        """The counts, under keys of `metrics.TABLE`."""
+        """The counts, under keys of `records.metrics.TABLE`."""
         return {"operators": self.operators, "moved_bytes": self.moved_bytes}
 
     @property

@@ -24,7 +24,7 @@ class Unavailable(Exception):
     """The system does not provide something about a device; the text gives the reason."""
 
 
-Build = Callable[[Case], Any]  # of what iterates, a `Subject` of `measure.subject`
+Build = Callable[[Case], Any]  # of what iterates, a `Subject` of `measuring.subject`
 
 
 class Stopwatch(Protocol):
@@ -76,7 +76,7 @@ class Meter:
         pass
 
     def values(self) -> Mapping[str, float]:
-        """Clock, power, energy and so on, under keys of `metrics.TABLE`."""
+        """Clock, power, energy and so on, under keys of `records.metrics.TABLE`."""
         return {}
 
     def notes(self) -> Mapping[str, str]:

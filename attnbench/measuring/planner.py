@@ -1,6 +1,6 @@
 """Expands mechanisms × workloads into cases with counts, and why they cannot run.
 
-This runs the code of cards: only `workloads.reader`, in a separate process, imports it.
+This runs the code of cards: only `measuring.reader`, in a separate process, imports it.
 """
 
 from collections.abc import Iterator

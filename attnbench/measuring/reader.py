@@ -136,4 +136,4 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
     }
 
 
-Worker = CardReader  # the name that `measure.server` loads
+Worker = CardReader  # the name that `measuring.server` loads

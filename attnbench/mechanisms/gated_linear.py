@@ -11,9 +11,9 @@ W_F projects to R numbers. RMSNorm is over each head of each token, with learned
 the heads.
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products
-(`attention.recurrence`), by channel on a GPU in float64, which is slow on those for consumers. S is
-float32 for narrower inputs. Padding has α = 1 and adds nothing to S. The core begins with q, k, v
-and x W_F W_α. Always causal. For decoding, the state is S.
+(`attention.kernels.recurrence`), by channel on a GPU in float64, which is slow on those for
+consumers. S is float32 for narrower inputs. Padding has α = 1 and adds nothing to S. The core
+begins with q, k, v and x W_F W_α. Always causal. For decoding, the state is S.
 
 Source: arXiv:2312.06635, equation (3) and section 4.4.
 """

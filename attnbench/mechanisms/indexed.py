@@ -22,9 +22,10 @@ Only the choice depends on the index, which therefore gets no gradient: W_QI, W_
 drawn and stay as they are, and no parameters. Models train them by a loss of their own.
 
 `eager` stores all N weights of a query, `sdpa` lets torch's fused kernel read a mask, some queries
-at a time: neither gains by the choice. `blocked` goes by block of keys (`attention.selection`),
-`flex` does so by one kernel of torch. The index stays quadratic. Always causal. For decoding, the
-state is k and v, or the latent, and k^I of every token, or for means the sum of every block.
+at a time: neither gains by the choice. `blocked` goes by block of keys
+(`attention.kernels.selection`), `flex` does so by one kernel of torch. The index stays quadratic.
+Always causal. For decoding, the state is k and v, or the latent, and k^I of every token, or for
+means the sum of every block.
 
 Left out: factors of s that change no choice, rotations by positions, norms of q^I, number types of
 a byte for the index, GLM's learned weights of means, Qwen's w of 1, that both choose a block that

@@ -13,8 +13,8 @@ channel; W_F and W_E project to R numbers. RMSNorm is over each head of each tok
 scales shared by the heads.
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a
-triangular system (`attention.recurrence`): on a GPU, products by channel in float64, which is slow
-on those for consumers. S is float32 for narrower inputs. Padding has α = 1 and β = 0. The
+triangular system (`attention.kernels.recurrence`): on a GPU, products by channel in float64, which
+is slow on those for consumers. S is float32 for narrower inputs. Padding has α = 1 and β = 0. The
 projections include conv; the core begins with SiLU(conv) of q, k and v, and with x W_β and
 x W_F W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code. Always causal. For decoding, the state is S
 and the last W − 1 inputs of conv.

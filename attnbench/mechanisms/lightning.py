@@ -10,8 +10,8 @@ RMSNorm is over all heads of a token together, with learned scales. Deeper layer
 slowly: l counts them from 0, the first, to 1, the last.
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products
-(`attention.recurrence`). S is float32 for narrower inputs. Padding adds nothing to S. The core
-begins with q, k and v after SiLU. Always causal. For decoding, the state is S.
+(`attention.kernels.recurrence`). S is float32 for narrower inputs. Padding adds nothing to S. The
+core begins with q, k and v after SiLU. Always causal. For decoding, the state is S.
 
 Notation: heads count from 0; our l is l / (L − 1) of MiniMax-01 (arXiv:2501.08313).
 Source: arXiv:2401.04658, section 3.

@@ -12,8 +12,8 @@ and c; A, β and δ are learned for each head. RMSNorm is over all heads of a gr
 learned scales. The layer has its own heads, H = e D / p; those of the workload have no effect.
 
 `eager` is the recurrence, token by token; `chunked` computes chunks of C tokens by products
-(`attention.recurrence`) and never repeats b and c. S is float32 for narrower inputs. Padding has
-Δ′ = 0. The projections include conv; the core begins with x′, b, c and Δ.
+(`attention.kernels.recurrence`) and never repeats b and c. S is float32 for narrower inputs.
+Padding has Δ′ = 0. The projections include conv; the core begins with x′, b, c and Δ.
 
 Always causal. For decoding, the state is S and the last W − 1 inputs of conv.
 Notation: our S, s, p, c, b, x′, δ, β are the paper's h, N, P, C, B, X, D and the bias of Δ; our e

@@ -10,9 +10,9 @@ A block has C tokens. Each head chooses for itself, and the choice has no gradie
 padding out.
 
 `eager` stores the weights, which are 0 outside of J. `blocked` goes by block of keys
-(`attention.selection`): it stores none, and computes those in J only. `flex` lets flex_attention
-visit the blocks that any of 128 queries reads, on a GPU. All score all N / C means. Always causal.
-For decoding, the state is k and v, and the sum of k in every block.
+(`attention.kernels.selection`): it stores none, and computes those in J only. `flex` lets
+flex_attention visit the blocks that any of 128 queries reads, on a GPU. All score all N / C means.
+Always causal. For decoding, the state is k and v, and the sum of k in every block.
 
 Left out: full attention in some of a model's layers.
 Source: arXiv:2502.13189, equations (4) to (6).

@@ -15,8 +15,8 @@ has no gradient, the means do; they leave padding out. o^c is 0 where no block h
 The first n C tokens read all blocks up to theirs, whatever their scores.
 
 `eager` stores the weights of all three; `blocked` stores none. It reads chosen blocks by block of
-keys (`attention.selection`) and windows in blocks of queries (`sliding_window:blocked`), and
-computes what the first tokens read in both branches once. `flex` lets flex_attention visit the
+keys (`attention.kernels.selection`) and windows in blocks of queries (`sliding_window:blocked`),
+and computes what the first tokens read in both branches once. `flex` lets flex_attention visit the
 blocks that any of 128 queries chose, on a GPU. Always causal. For decoding, the state is k and v,
 and their sums in every block.
 

@@ -9,7 +9,8 @@
 
 Values and gates are e times as wide as D. GroupNorm normalises each head of each token, without
 learned scales. `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by
-products (`attention.recurrence`). S is float32 for narrower inputs. Padding adds nothing to S.
+products (`attention.kernels.recurrence`). S is float32 for narrower inputs. Padding adds nothing to
+S.
 
 Left out: the rotation of q and k by positions (xPos), and the factors that keep scores small,
 which GroupNorm cancels up to its ε. Always causal. For decoding, the state is S.

@@ -99,7 +99,7 @@ class Done(ProcessAnswer, frozen=True, kw_only=True):
 class Load(ProcessQuestion[Done], frozen=True, kw_only=True):
     """The first question: which module's `Worker` answers from now on, and for which tree.
 
-    `places`, `instead_of` and `sites` are as `measure.server.load` takes them. The others are for
+    `places`, `instead_of` and `sites` are as `measuring.server.load` takes them. The others are for
     the worker: `seed` of parameters and inputs; `own`: only mechanisms of the tree count;
     `measures_memory` in place of time; `limit_bytes` of memory; where pytest runs.
     """

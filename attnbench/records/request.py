@@ -1,8 +1,8 @@
 """What is requested of a sweep: each option once, as a typed field.
 
 The command line, `--config`, `attnbench.sweep`, `sweep.toml` and `--resume` follow from the fields
-that `option` makes; `workloads.options` reads their text, and `workloads.requests` replaces what
-the program chooses.
+that `option` makes; `running.request.options` reads their text, and `running.request.requests`
+replaces what the program chooses.
 """
 
 from collections.abc import Iterator
@@ -119,7 +119,7 @@ class Sizes:
     step: Size = 1
 
 
-LEAST_ROUNDS = 4  # before precision may end a block; `statistics.ratios` says why
+LEAST_ROUNDS = 4  # before precision may end a block; `analysis.statistics.ratios` says why
 DOUBLING = tuple(1 << power for power in range(7, 17))  # 128 to 65,536
 
 

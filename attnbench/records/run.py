@@ -157,8 +157,8 @@ class Sample(NamedTuple):
 class Run:
     """What one process measured of one part of one case in one round.
 
-    `values` holds single numbers under keys of `metrics.TABLE`; `notes` holds text, such as the
-    kernel that ran. `elapsed_s` is the time that the parent waited for the process.
+    `values` holds single numbers under keys of `records.metrics.TABLE`; `notes` holds text, such
+    as the kernel that ran. `elapsed_s` is the time that the parent waited for the process.
     """
 
     case: str

@@ -3,10 +3,10 @@
 Other guests of a host, and work on the core's other hardware thread, slow it by tens of per cent
 for milliseconds or minutes, which lengthens CPU time too. So a process on the same core repeats a
 small product every 25 ms, 3 % of the time, and its time serves as a control variate
-(`statistics.ratios`). Measured on a shared host for 150 s, the CPU time of iterations of 0.15 to
-0.7 s varied by 7 to 17 %, and relative to the probes beside them by 2 to 7 %: the two correlate at
-0.8 to 0.95. A probe before and after each lap, in the lap's process, correlated too little (0.4 to
-0.6).
+(`analysis.statistics.ratios`). Measured on a shared host for 150 s, the CPU time of iterations of
+0.15 to 0.7 s varied by 7 to 17 %, and relative to the probes beside them by 2 to 7 %: the two
+correlate at 0.8 to 0.95. A probe before and after each lap, in the lap's process, correlated too
+little (0.4 to 0.6).
 """
 
 import math

@@ -114,7 +114,7 @@ def measure(
 
 
 def starter(pool: Pool, request: Request, pace: Pace | None) -> Callable[..., Process]:
-    """What starts a process for a series in a round, as `run.sweep` asks for."""
+    """What starts a process for a series in a round, as `running.sweep` asks for."""
     spare = spare_cores(request.settings.threads, pace)
     limit_bytes = request.settings.memory_limit_bytes
 

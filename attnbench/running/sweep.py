@@ -1,4 +1,4 @@
-"""The loop of a sweep: it makes visits in the order of `run.order` and stores every outcome.
+"""The loop of a sweep: it makes visits in the order of `running.order` and stores every outcome.
 
 A block is all series at one mode, length and sizes; in a visit, cases of a block race. The memory
 of a case is measured after its first race. Processes and the clock are given, so that tests can

@@ -3,7 +3,8 @@
     python -m tests.benchmarks.coverage > reports/coverage.md
 
 All series of a simulated sweep are equally fast, so every true log ratio is 0. A sweep has 8
-blocks; a visit to a block has 6 pairs of laps in mirrored random orders. `statistics.ratios`
+blocks; a visit to a block has 6 pairs of laps in mirrored random orders.
+`analysis.statistics.ratios`
 computes the ratios and intervals, over all pairs of series and all blocks. In every situation the
 standard deviation is 2 % between laps, 0.8 % between processes, and a further 0.4 % between the
 blocks of a process. The situations add

@@ -53,7 +53,7 @@ DPLR = {"r": "q", "a": "alpha", "b": "beta", "w": "gk"}
 
 
 class Naive(Peer):
-    """A form of `peers.fla` with the package's plain PyTorch in place of its kernel, on a CPU."""
+    """A form of `mechanisms.peers.fla` with plain PyTorch in place of its kernel, on a CPU."""
 
     package = "fla-core"
     module = "fla"

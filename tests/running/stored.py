@@ -64,7 +64,9 @@ def plan_of(stored, mechanisms=None):
 def own(planned):
     """The case of a module without a card at the workload of this one."""
     case = replace(planned.case, mechanism=OWN, form="eager")
-    maps = 8 * case.workload.tokens * case.workload.width**2  # as `catalogue.adopted` assumes
+    maps = (
+        8 * case.workload.tokens * case.workload.width**2
+    )  # as `mechanisms.catalogue.adopted` assumes
     return replace(
         planned, case=case, declared=False, projection_flops=maps, core_flops=0, own=False
     )

@@ -2,7 +2,7 @@
 
 Within a block and a round the processes take turns, so drift of the machine affects all alike. The
 ratio of one round is the median, over its pairs of laps, of the differences of log times
-(`statistics.laps`).
+(`analysis.statistics.laps`).
 
 The ratio of a pair in a block is the mean over its rounds, with a 95 % confidence interval by
 Student's t. Rounds are few, so the variance between them is shrunk towards the one of all pairs in

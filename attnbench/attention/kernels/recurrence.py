@@ -26,9 +26,9 @@ All exponents are at most 0, so strong decays neither overflow nor give NaN grad
 since one strong decay would leave float32 sums after it too few digits for their differences: in
 chunks, strong decays cost no digits either. G has one number for a token of a head, so float64
 costs little. With decays by row, Γ is inside the products: these are float32 on a CPU beside decays
-that leave enough, else float64, and the strongest decays are bounded (`attention.decays`). Only
-`dplr` multiplies by e^G and divides by it: its decays are to be weak, g ≥ −1, and its chunks to
-have at most 64 tokens.
+that leave enough, else float64, and the strongest decays are bounded (`attention.kernels.decays`).
+Only `dplr` multiplies by e^G and divides by it: its decays are to be weak, g ≥ −1, and its chunks
+to have at most 64 tokens.
 
 Only the states of chunks, S⁺ from S, are computed one after the other; of the rest, as many chunks
 at a time as a core's cache holds. Decays by row take several times the memory of their inputs, so

@@ -29,7 +29,7 @@ from attnbench.records.messages import Compared
 from attnbench.records.metrics import COUNTED, TABLE, TIME
 from attnbench.records.units import many, percent
 
-# metrics of findings, in addition to the keys of `metrics.TABLE`; outputs only where they differ
+# metrics of findings, besides the keys of `records.metrics.TABLE`; outputs only where they differ
 RUNS, OUTPUTS = "runs", "outputs"
 
 RARELY = 0.05  # of the periods of a quota

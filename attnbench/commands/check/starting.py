@@ -17,7 +17,7 @@ def runner(
     """The `Runner` of a check; `own`: only for mechanisms that the measured trees contain.
 
     For `functions`, torch is loaded only if they load it; so too for `tests`, which says where and
-    how pytest runs them (`measure.pytest_worker`), and which modules all processes share.
+    how pytest runs them (`measuring.pytest_worker`), and which modules all processes share.
     """
     shown = console.err()
     about: dict[str, Any] = {"own": own}

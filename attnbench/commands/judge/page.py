@@ -33,7 +33,7 @@ EVERY_S = 10.0  # between such lines
 
 
 class VerdictFacts(Protocol):
-    """What is read of `api.judging.Verdict`."""
+    """What is read of `judging.KernelVerdict`."""
 
     @property
     def question(self) -> Any: ...

@@ -26,9 +26,9 @@ def measure_and_show(
 ) -> Journal:
     """Measure a plan, or a shard of it, and show choices, warnings, first times and progress.
 
-    The journal is returned open, as `api.measuring.measure` returns it. A shard's machine must be
+    The journal is returned open, as `running.session.measure` returns it. A shard's machine must be
     one of the kind that its fleet began on. Raises `UsageError` where there is no such shard,
-    `DifferentSweep`, and what `api.measuring.measure` raises.
+    `DifferentSweep`, and what `running.session.measure` raises.
 
     request: what is asked of the sweep
     plan:    its cases with their cards

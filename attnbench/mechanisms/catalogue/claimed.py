@@ -230,7 +230,7 @@ class Claimed(CoreAttention):
 
 
 def rule(self: Claimed, S: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    """As the rules of `attention.recurrence`, but S stays as it was."""
+    """As the rules of `attention.kernels.recurrence`, but S stays as it was."""
     tensors = dict(zip(self.names, inputs[:-1], strict=True))  # without the length of a chunk
     if (least := getattr(self.config, "lower_bound", None)) is not None:
         tensors["g"] = tensors["g"].clamp(min=least)

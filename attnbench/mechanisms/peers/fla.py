@@ -95,7 +95,10 @@ class Recurrence(Triton, Recurrent):
         super().__init__(config, workload)
 
     def rule(self, S: Tensor, g: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-        """As the rules of `attention.recurrence`: o [B, H, N, dv], and S after the tokens."""
+        """As the rules of `attention.kernels.recurrence`.
+
+        o [B, H, N, dv], and S after the tokens.
+        """
         *tensors, _ = inputs  # without the length of a chunk
         q = tensors[0]
         if q.shape[2] == 1:
