@@ -11,7 +11,7 @@ from functools import cached_property
 from attnbench.analysis import concluding, scaling, summary
 from attnbench.analysis.answers import Answers, answers, rows
 from attnbench.analysis.conclusions import Conclusion, Question, about
-from attnbench.analysis.scaling import crossovers, speedups
+from attnbench.analysis.scaling import speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.statistics.curves import series_of
 from attnbench.analysis.statistics.ratios import Ratios
@@ -148,7 +148,7 @@ class Analysis:
             self.answers.fronts,
             self.baselines_by_mode,
             self.speedups,
-            concluding.crossovers(self.conclusions),
+            self.crossovers,
         )
 
     @cached_property
@@ -160,8 +160,8 @@ class Analysis:
 
     @cached_property
     def crossovers(self) -> Frame:
-        """`scaling.crossovers` of times."""
-        return crossovers(rankable(self.cases), self.ratios)
+        """`concluding.crossovers`: a row for each mode and ordered pair of series."""
+        return concluding.crossovers(self.conclusions)
 
     @cached_property
     def exponents(self) -> Frame:

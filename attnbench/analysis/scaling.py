@@ -1,4 +1,4 @@
-"""How costs scale with length: exponents of one series, speed-ups and crossovers of two.
+"""How costs scale with length: exponents of one series, and speed-ups of two.
 
 An exponent of N is the slope of log cost per sequence on log N. A curve may bend before it is
 straight (fixed costs at short lengths), so the exponent is taken over the longest suffix of at
@@ -8,10 +8,6 @@ the last four lengths give the slope, marked "still bending".
 
 Confidence intervals of time exponents follow from the rounds. Memory and FLOPs are exact, so their
 range is of the slopes between neighbouring lengths.
-
-For a crossover the log ratio of costs is interpolated linearly in log N between the lengths at
-which both were measured. The confidence interval of the crossover starts where the lower edge of
-the ratio's 95 % band last falls through zero, and ends where the upper edge does.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -40,27 +36,6 @@ class Tail(StrEnum):
     STRAIGHT = "straight"
     BENDING = "still bending"
     SHORT = "too few lengths"
-
-
-class CrossoverKind(StrEnum):
-    """Whether, and from which length, one series is cheaper than another."""
-
-    FROM = "from"
-    ALWAYS = "always"
-    NEVER = "never within the sweep"
-    UNCLEAR = "cannot tell"
-
-
-class Crossover(NamedTuple):
-    """An answer; lengths are known for `FROM` alone.
-
-    A length or end of the interval at the shortest length measured may in fact lie before it.
-    """
-
-    answer: CrossoverKind
-    length: float = np.nan
-    low: float = np.nan
-    high: float = np.nan
 
 
 class Pair(NamedTuple):
@@ -113,40 +88,6 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
     return pd.DataFrame(rows, columns=[*columns, "from_len", "to_len", "lengths", "tail"])
 
 
-def crossovers(summary: pd.DataFrame, ratios: Ratios | None = None) -> pd.DataFrame:
-    """One row per mode and ordered pair of series of equal sizes.
-
-    Columns: mode, series, other, answer, length, low, high (of the length), from_len, to_len (of
-    the lengths at which both were timed). `series` is the faster one from `length` on.
-    """
-    rows, order = [], [*dict.fromkeys((*summary["mode"], *summary["series"]))]
-    both = [one for pair in pairs(summary, ratios) for one in (pair, pair.turned())]
-    for mode, a, b, curve, _ in sorted(both, key=lambda pair: [*map(order.index, pair[:3])]):
-        answer, *ends = find_crossover(curve)
-        rows.append((mode, a, b, str(answer), *ends, *_extent(curve)[:2]))
-    columns = "mode series other answer length low high from_len to_len"
-    return pd.DataFrame(rows, columns=columns.split())
-
-
-def find_crossover(log_ratio: LogCurve) -> Crossover:
-    """Where a log ratio of costs falls below zero for good.
-
-    With unknown errors (NaN) the answer is "cannot tell".
-    """
-    logs, half = log_ratio.logs, log_ratio.half
-    if not len(log_ratio) or not np.isfinite(half).all():
-        return Crossover(CrossoverKind.UNCLEAR)
-    upper, lower = logs + half, logs - half
-    if (upper < 0).all():
-        return Crossover(CrossoverKind.ALWAYS)
-    if lower[-1] > 0 or (logs[-1] == 0 and not half[-1]):
-        return Crossover(CrossoverKind.NEVER)
-    if upper[-1] >= 0:
-        return Crossover(CrossoverKind.UNCLEAR)
-    low, length, high = (_last_zero(log_ratio.lengths, y) for y in (lower, logs, upper))
-    return Crossover(CrossoverKind.FROM, length, low, high)
-
-
 def speedups(
     summary: pd.DataFrame,
     baselines: Mapping[str, Collection[str]],
@@ -194,13 +135,3 @@ def _is_straight(curve: LogCurve) -> bool:
     _, low, high = known.coefficient(2)
     limit = BEND / (2 * np.ptp(np.log(curve.lengths)))
     return bool(low <= limit and high >= -limit)
-
-
-def _last_zero(lengths: np.ndarray, y: np.ndarray) -> float:
-    """Where y, negative at the end, last falls through zero; the first length if it never does."""
-    above = np.flatnonzero(y >= 0)
-    if not len(above):
-        return float(lengths[0])
-    i = above[-1]
-    # by powers, since the exponential of the logarithm of 128 is 127.99999999999996
-    return float(lengths[i] * (lengths[i + 1] / lengths[i]) ** (y[i] / (y[i] - y[i + 1])))

@@ -9,7 +9,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from attnbench.analysis.concluding import crossovers
 from attnbench.analysis.conclusions import Conclusion, Question
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.scaling import speedups
@@ -112,7 +111,7 @@ class StoredSweep:
         mechanism as `other`. Raises `UnknownMechanism`.
         """
         analysis = self._compared(against)
-        found = crossovers(analysis.conclusions)
+        found = analysis.crossovers.copy()
         if against is not None:
             found = found[found["other"].isin(analysis.against)].reset_index(drop=True)
         return found

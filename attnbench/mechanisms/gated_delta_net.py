@@ -15,9 +15,9 @@ each head of each token, with learned scales shared by the heads. `gate=False` i
 (arXiv:2411.12537).
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a
-triangular system (`attention.kernels.recurrence`). S is float32 for narrower inputs. Padding has α
-= 1 and β = 0. The projections include conv; the core begins with SiLU(conv) of q, k and v, and with
-x W_β and x W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code. Always causal. For decoding, the
+triangular system (`attention.kernels.recurrence`). S is float32 for narrower inputs. Padding has
+α = 1 and β = 0. The projections include conv; the core begins with SiLU(conv) of q, k and v, and
+with x W_β and x W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code. Always causal. For decoding, the
 state is S and the last W − 1 inputs of conv.
 
 Source: arXiv:2412.06464, equation (10) and section 3.4.

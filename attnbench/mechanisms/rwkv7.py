@@ -13,9 +13,9 @@
 GroupNorm normalises each head of each token, then scales and shifts each channel.
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a
-triangular system (`attention.kernels.recurrence`). S is float32 for narrower inputs. Padding has w
-= 1, a = 0 and v = 0. The core begins with r, k, v, and what is added to b_w and b_a. Always causal.
-For decoding, the state is S and the last x.
+triangular system (`attention.kernels.recurrence`). S is float32 for narrower inputs. Padding has
+w = 1, a = 0 and v = 0. The core begins with r, k, v, and what is added to b_w and b_a. Always
+causal. For decoding, the state is S and the last x.
 
 Left out: values mixed with those of the first layer, of which this is one.
 Notation: our R and T are the ranks of the paper's loramlp, our κ its κ̂, our S its state transposed.

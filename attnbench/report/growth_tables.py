@@ -12,8 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from attnbench.analysis.conclusions import Answer, Conclusion
-from attnbench.analysis.scaling import CrossoverKind
-from attnbench.analysis.summary import Frame, Row
+from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, CardFacts, units
 from attnbench.records.metrics import DRAWN, MEMORY
 from attnbench.report.conclusions import between, faster_at, in_order
@@ -117,22 +116,6 @@ def crossovers(
         " not to be faster, and the one from which on it is. “to” ends what was measured of both."
         " Pairs that are not listed do not cross, or cannot be told apart.",
     )
-
-
-def crossing(row: Row | None, suffix: str = "") -> Cell:
-    """A crossover length with its confidence interval, or the answer in words.
-
-    `suffix` ends the names of the columns of `row`. What is only a bound has no value.
-    """
-    if row is None:
-        return EMPTY
-    if row["answer" + suffix] != CrossoverKind.FROM:
-        return Cell(str(row["answer" + suffix]))
-    length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
-    text, *ends = (units.count(round(value)) for value in (length, low, high))
-    if length <= row["from_len" + suffix]:
-        return Cell(f"≤ {ends[1]}")
-    return Cell(text if low == high else units.interval(text, *ends), length, low, high)
 
 
 def _exponents(exponents: Sequence[Conclusion]) -> Iterator[Column]:

@@ -3,8 +3,8 @@
 The time of a pair of laps is the faster of the two: what disturbs a single lap only ever makes it
 slower. Where probes of the core ran beside laps (`running.pace`), log times follow them by a slope
 that differs between hosts. On one whose core other guests slow it is 0.9, and halves the variance
-of ratios; beside ordinary load it is near 0, and a slope of 0.9 would widen intervals by up to 60
-%. So each sweep estimates its own from what its ratios are made of: how the faster laps of one
+of ratios; beside ordinary load it is near 0, and a slope of 0.9 would widen intervals by up to
+60 %. So each sweep estimates its own from what its ratios are made of: how the faster laps of one
 series differ from those of the others in the same pair. One number from all laps biases no ratio,
 and its estimate takes little from the degrees of freedom of small sweeps
 (`tests/benchmarks/coverage.py`).

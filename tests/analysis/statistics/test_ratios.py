@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.scaling import CrossoverKind, crossovers, speedups
+from attnbench.analysis.concluding import direction
+from attnbench.analysis.conclusions import Answer, Scope
+from attnbench.analysis.scaling import pairs, speedups
 from attnbench.analysis.statistics.laps import by_pair, sweep_slope
 from attnbench.analysis.statistics.ratios import Ratios
 from attnbench.analysis.summary import summary
@@ -183,12 +185,12 @@ def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
 
     whole = sweep(laps)
 
-    def answer(ratios: Ratios | None) -> CrossoverKind:
-        found = crossovers(summary(whole), ratios)
-        return found.set_index(["series", "other"]).loc[(A, B), "answer"]
+    def answer(ratios: Ratios | None) -> Answer:
+        curves = {(one.a, one.b): one.curve for one in pairs(summary(whole), ratios)}
+        return direction(curves[A, B], Scope(lengths=LENGTHS, of_sweep=LENGTHS))[0]
 
-    assert answer(Ratios(whole)) == CrossoverKind.FROM
-    assert answer(None) == CrossoverKind.UNCLEAR
+    assert answer(Ratios(whole)) is Answer.FROM
+    assert answer(None) is Answer.NOT_KNOWN
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(1e-6, 1e3), max_size=10))
