@@ -22,24 +22,24 @@ USUAL = MappingProxyType({
     **usual_sizes(),
     "tokens": "8k on a CPU, 128k on a GPU",
     "batch": "c // N",
-    "causal": "both where it takes causal; else what it computes; not causal is raced",
+    "causal": "both where it takes causal, else what it computes; the race is not causal",
     "lengths": "512..8k:x4",
     "padding": "0",
     "budget": "2m",
 })  # fmt: skip
 TEXTS = MappingProxyType({
-    "causal": "Judge and race only this.",
+    "causal": "Judge and race it only causal, or only not.",
     "padding": "Share of padding in the race.",
-    "lengths": "Of the race.",
-    "mode": "Of the race: training, inference, or both.",
+    "lengths": "Lengths of the race.",
+    "mode": "What is raced: training, inference, or both.",
     "budget": "Time for all: 90s, 10m, none.",
 })  # fmt: skip
 UNFINISHED = 3  # unsure, as `check --strict` ends
 ARGUMENTS = (
-    "Takes q, k, v, … by their names, or query, key, value; x, dt, A, B, C of a state space;"
-    " r, w, k, v, a, b of RWKV-7. g, gk or w are logs of decays, beta step sizes, and scale 1 where"
-    " q comes scaled. A mask is [B, N] and True for real tokens where it is called mask; attn_mask"
-    " and key_padding_mask are as torch has them."
+    "Its inputs are known by their names: q, k, v, or query, key, value; x, dt, A, B, C of a state"
+    " space; r, w, k, v, a, b of RWKV-7. g, gk and w are logarithms of decays, beta is a step size,"
+    " and scale is 1 where q is scaled already. A mask is [B, N] and True for real tokens where it"
+    " is called mask; attn_mask and key_padding_mask are as torch has them."
 )
 
 
