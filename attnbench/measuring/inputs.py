@@ -111,6 +111,14 @@ def elsewhere(x: Tensor) -> Tensor:
     return part.requires_grad_(x.requires_grad)
 
 
+def has_places(x: Tensor, first: Tensor, dim: int) -> bool:
+    """Whether a dimension, counted from the last, means in x what it means in the first input.
+
+    A decay of a core, [B, H, N], has heads where q, [B, H, N, d], has tokens.
+    """
+    return x.ndim == first.ndim and x.shape[dim] == first.shape[dim]
+
+
 def some_numbers(tensor: Tensor) -> Tensor:
     """Copies of some numbers, spread evenly over a tensor, its first one among them."""
     numbers = tensor.detach().reshape(-1)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from attnbench.measuring.called import Called
-from attnbench.measuring.inputs import Inputs, elsewhere
+from attnbench.measuring.inputs import Inputs, elsewhere, has_places
 
 SEQUENCES, TOKENS, CHANNELS = 0, -2, -1
 # Pairs of calls of each stage, with how many standard errors are sure: what Student's distribution
@@ -120,7 +120,7 @@ class Pairs:
         mixed = tuple(map(elsewhere, self.x))
         with torch.no_grad():
             for each, new in zip(mixed, self.other, strict=True):
-                if each.shape[dim] == self.x[0].shape[dim]:
+                if has_places(each, self.x[0], dim):
                     each.index_copy_(dim, group, new.index_select(dim, group))
         return Pairs(self.called, self.x, mixed, self.picked, self.patience)
 

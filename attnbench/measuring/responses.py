@@ -19,7 +19,7 @@ from torch import Tensor
 from attnbench.measuring import noise
 from attnbench.measuring.called import Called
 from attnbench.measuring.draws import Draws
-from attnbench.measuring.inputs import Inputs, elsewhere
+from attnbench.measuring.inputs import Inputs, elsewhere, has_places
 from attnbench.measuring.noise import CHANNELS, TOKENS
 
 TRIES = 16  # inputs that must show a sign
@@ -238,9 +238,9 @@ class Responses:
 
         Further inputs of a core may have other sizes, and stay.
         """
-        x, size = tuple(map(elsewhere, tried.x)), tried.x[0].shape[dim]
+        x = tuple(map(elsewhere, tried.x))
         with torch.no_grad():
-            for each in (each for each in x if each.shape[dim] == size):
+            for each in (each for each in x if has_places(each, tried.x[0], dim)):
                 for sequence, own in zip(each[tried.kept :], places.T.tolist(), strict=True):
                     for place in own:
                         sequence.select(dim, place).normal_(generator=self.subject.generator)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.measuring.causality import between
+from attnbench.measuring.inputs import has_places
 
 WIDE = st.tuples(*(st.integers(1, 4) for _ in range(4)))  # B, H, N, d
 
@@ -31,3 +32,10 @@ def test_tokens_of_a_layer_are_replaced_whole(tokens, width):
     (mixed,) = between(x, (torch.ones(2, tokens, width),), tokens - 1, tokens)
     assert mixed.sum() == 2 * width
     assert (mixed[:, -1] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "same"), [((2, 4, 4, 8), True), ((2, 4, 4), False), ((2, 4, 5, 8), False)]
+)
+def test_heads_of_decays_are_no_tokens_even_if_there_are_as_many(shape, same):
+    assert has_places(torch.zeros(shape), torch.zeros(2, 4, 4, 8), -2) is same
