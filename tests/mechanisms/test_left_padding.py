@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.mechanisms.catalogue.registry import card
+from attnbench.mechanisms.catalogue.registry import built_in, card
 from attnbench.records import Causality
 from tests.mechanisms.building import build, workload
 
@@ -38,3 +38,36 @@ def test_outputs_are_those_without_the_padding(mechanism, form, options):
     mask[:, :before] = False
     alone = module(x[:, before:])
     torch.testing.assert_close(module(x, mask)[:, before:], alone)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("mechanism", "form"),
+    [
+        (name, form)
+        for name in sorted(built_in())
+        for form, module in card(name).forms.items()
+        if not (module.compiles or module.package)
+    ],
+)
+def test_heads_of_a_usual_width_train_behind_padding(mechanism, form, dtype):
+    """A head of 64: products of what hides padding with what reads it may not overflow.
+
+    One sequence begins with padding, one is nothing else.
+    """
+    tested = card(mechanism)
+    causal = tested.causality is not Causality.NEVER
+    sizes = {"seq_len": 150, "width": 128, "heads": 2, "causal": causal}
+    if tested.refusal(form, tested.configure({}), workload(mechanism, **sizes, padding=0.3)):
+        pytest.skip("the form does not take padding or these sizes")
+    module = build(mechanism, form, **sizes).to(dtype)
+    x = torch.randn(2, 150, 128, generator=torch.Generator().manual_seed(3)).to(dtype)
+    mask = torch.ones(2, 150, dtype=torch.bool)
+    mask[0, :70] = False
+    mask[1] = False
+    y = module(x.requires_grad_(), mask)
+    (y * mask[..., None]).float().square().sum().backward()
+    assert y.isfinite().all()
+    gradients = {"x": x.grad, **{name: p.grad for name, p in module.named_parameters()}}
+    lost = [name for name, g in gradients.items() if g is not None and not g.isfinite().all()]
+    assert lost == []

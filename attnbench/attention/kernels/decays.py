@@ -280,7 +280,7 @@ class Fading(Written):
         ctx.written, ctx.blocks = (k, least), []
         for start in range(0, N, FADING_BLOCK):
             end = min(start + FADING_BLOCK, N)
-            write_fading(start, end, k, steps, mask, least)
+            write_fading(start, end, k, steps, mask, least, factor)
             # of `data`, since the graph of a block need not know what others write
             own = [x.data for x in (q[:, :, start:end], k[:, :, :end], v[:, :, :end])]
             with torch.set_grad_enabled(any(ctx.needs_input_grad)):
@@ -300,7 +300,7 @@ class Fading(Written):
         dq, dk, dv, dF = (torch.zeros_like(x) for x in (*(gradient,) * 3, F))
         gradient = pad(gradient, (0, k.shape[-1] - d))
         for start, end, o, own in ctx.blocks:
-            write_fading(start, end, k, F, mask, least)
+            write_fading(start, end, k, F, mask, least, factor)
             found = torch.autograd.grad(o, own, gradient[:, :, start:end], retain_graph=True)
             torch.mul(found[0][..., inner], factor / d**0.5, out=dq[:, :, start:end])
             dk[:, :, :end] += found[1][..., inner]
@@ -346,11 +346,23 @@ def read_fading(columns: Columns, factor: float, q: Tensor, F: Tensor, wide: boo
 
 
 def write_fading(
-    start: int, end: int, k: Tensor, F: Tensor, mask: Tensor | None, least: Tensor
+    start: int,
+    end: int,
+    k: Tensor,
+    F: Tensor,
+    mask: Tensor | None,
+    least: Tensor,
+    factor: float,
 ) -> None:
     """The columns of keys for the queries from `start` to `end`; not the fine one of wide types.
 
-    A key does not count if F of the first query of a group, less its own, is below `least` [B, H].
+    A key does not count if F of the first query of a group, less its own, is below `least`.
+
+    k:      [B, H, N, ·], whose columns are written
+    F:      [B, H, N], sums of logs of decays; of wide types multiples of `GRID`
+    mask:   [B, N], True for real tokens, or None
+    least:  [B, H], log weights below which a key is nothing
+    factor: by which queries read the columns: with it no number may overflow
     """
     fades, columns = F[..., :end, None], fading_columns(k.dtype)
     own = pad(F[..., start:end], (0, start + FADING_BLOCK - end), mode="replicate")
@@ -358,7 +370,9 @@ def write_fading(
     hidden = fades > first - least[..., None, None]
     if mask is not None:
         hidden = hidden | ~mask[:, None, :end, None]
-    faded = (middle - fades).masked_fill(hidden, torch.finfo(k.dtype).min / 4)
+    most = torch.finfo(k.dtype).max / (4 * factor)
+    # later keys of the block, which no query reads, may be as far above
+    faded = (middle - fades).clamp(max=most).masked_fill(hidden, -most)
     coarse = k[:, :, :end, columns.coarse]
     coarse.copy_(faded)
     if k.dtype.itemsize < 4:
