@@ -160,7 +160,7 @@ class PytestRun:
         raise NotImplementedError
 
     def main(self) -> None:
-        """PytestRun pytest until its end."""
+        """Run pytest until its end."""
         said = io.StringIO()
         code: int | pytest.ExitCode = pytest.ExitCode.INTERNAL_ERROR
         try:
@@ -283,7 +283,7 @@ class Collecting(PytestRun):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """PytestRun no test, and keep their names."""
+        """Run no test, and keep their names."""
         self.trials = {
             self.place.name(item.nodeid): TriedTest(outcome=PASSED) for item in session.items
         }
@@ -324,7 +324,7 @@ class Holding(Timing):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """PytestRun no test here."""
+        """Run no test here."""
         self.session = session
         self.hold()
         return True

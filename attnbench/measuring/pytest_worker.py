@@ -255,7 +255,7 @@ class Worker(calls.Worker):
         os._exit(0)
 
     def leave(self) -> None:
-        """ProcessAnswer the last question, and end the process though fixtures are still there."""
+        """Answer the last question, and end the process though fixtures are still there."""
         answer = self.finish(Finish())
         text = f"its fixtures were not taken down in {TEARDOWN_S:.0f} s"
         notes = {**answer.notes, Note.FIXTURES: text}

@@ -200,7 +200,7 @@ def table(value: Any, tree: str) -> Fields:
 def column_of(column: Any) -> Any:
     """The elements of a column: an array of numbers, or a list of whatever they are."""
     elements = column.to_numpy()
-    return elements if elements.dtype.kind in "fciub" else list(elements)
+    return elements if elements.dtype.kind in "fciubmM" else list(elements)
 
 
 def array_node(array: Any, tree: str) -> Node:
@@ -282,7 +282,7 @@ def of_arrays(ours: Array, theirs: Array) -> str:
         return f"{now} in place of {was}"
     a, b = (np.frombuffer(one.data, one.code) for one in (ours, theirs))
     if a.dtype.kind not in "fc":
-        return "" if np.array_equal(a, b) else f"other values in an array of {ours.dtype}"
+        return "" if ours.data == theirs.data else f"other values in an array of {ours.dtype}"
     finite = a[np.isfinite(a)]
     scale = float(np.abs(finite).max()) if finite.size else 0.0
     allowed = scale * max(ROUNDING, rounding(ours.dtype))

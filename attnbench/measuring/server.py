@@ -283,10 +283,13 @@ def load(
 
 
 def named_in(places: Sequence[str], module: str) -> str:
-    """The name of a module of `measuring` in these folders: it was `measure` in 0.2.0."""
+    """The name of a module of `measuring` in these folders: `measure`, before there were wings."""
     packages = [Path(place, "attnbench") for place in places]
-    is_older = any((package / "measure").is_dir() for package in packages)
-    if is_older and not any((package / "measuring").is_dir() for package in packages):
+    has = {
+        name: any((package / name / "server.py").is_file() for package in packages)
+        for name in ("measure", "measuring")
+    }
+    if has["measure"] and not has["measuring"]:
         return module.replace("attnbench.measuring.", "attnbench.measure.")
     return module
 

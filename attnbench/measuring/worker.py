@@ -34,6 +34,7 @@ from attnbench.records.messages import (
     Build,
     Compared,
     DescribeMachine,
+    Done,
     Failure,
     Finish,
     Finished,
@@ -47,7 +48,6 @@ from attnbench.records.messages import (
     Probe,
     ProbeTimes,
     Trace,
-    Traced,
     Warm,
     Weighed,
 )
@@ -179,11 +179,11 @@ class Worker(Answering):
             return parity.keep(subject, question.path)
         return parity.compare(subject, card.tolerance, question.path)
 
-    def trace(self, question: Trace) -> Traced:
+    def trace(self, question: Trace) -> Done:
         """Build and warm up a case, and trace it to a file."""
         self.build(question)
         self.built.trace(question.path)
-        return Traced()
+        return Done()
 
     def resolved(self, question: AboutCase[Any]) -> tuple[Card, Any, Case, Device]:
         """Card, config, case, and its device, on which this process now is.

@@ -1,4 +1,4 @@
-"""The records that all floors share: frozen, JSON-serialisable, independent of all other rooms.
+"""The records that all wings share: frozen, JSON-serialisable, independent of all other wings.
 
 Sizes, the same letters everywhere:
 

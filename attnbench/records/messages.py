@@ -160,11 +160,7 @@ class Build(TimedCase[Warm], frozen=True, kw_only=True):
     """Build a case, check one iteration, and warm up."""
 
 
-class Traced(Done, frozen=True, kw_only=True):
-    """The trace is in its file."""
-
-
-class Trace(TimedCase[Traced], frozen=True, kw_only=True):
+class Trace(TimedCase[Done], frozen=True, kw_only=True):
     """Build and warm up a case, and trace it to the file `path`."""
 
     path: str

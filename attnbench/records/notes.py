@@ -1,6 +1,6 @@
 """All notes that a run may carry beside its numbers: what each tells, and how much it weighs.
 
-One table. Whatever writes, warns of, or ranks by a note names it here.
+One table. Whatever writes or warns of a note names it here.
 """
 
 from collections.abc import Mapping

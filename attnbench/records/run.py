@@ -120,7 +120,7 @@ class Sample(NamedTuple):
     clock: Clock = Clock.WALL  # which time counts, where there is no device time
     waited_s: Seconds | None = None  # by its threads, for a core; None where unknown
     disturbed: Disturbance | None = None
-    probe_s: Duration | None = None  # fixed work before and after it, in earlier versions
+    probe_s: Duration | None = None  # of earlier versions; keeps its place in journals
     pace_s: Duration | None = None  # fixed work on its core meanwhile, to tell the core's speed
     clock_hz: Duration | None = None  # of a GPU's multiprocessors, right after its last iteration
 

@@ -6,10 +6,17 @@ is read in a separate process, so that a faulty one affects no other and errors 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from attnbench import errors
-from attnbench.errors import CannotRun
+from attnbench.errors import (
+    AttnbenchError,
+    CannotRun,
+    OverBudget,
+    UnknownMechanism,
+    UnknownOption,
+    UsageError,
+)
 from attnbench.mechanisms.catalogue.presets import expand, preset
 from attnbench.mechanisms.catalogue.registry import is_built_in
 from attnbench.records import CardFacts, Planned, Request, messages
@@ -20,6 +27,11 @@ from attnbench.running.pool import Pool
 TIMEOUT_S = 30.0
 OWN_TIMEOUT_S = 600.0  # of this package, whose cards only wait if the machine is busy
 READER = "attnbench.measuring.reader"
+# by the name that a reader gives; its process runs code of users, which may give any other
+ERRORS: Mapping[str, type[AttnbenchError]] = MappingProxyType({
+    kind.__name__: kind
+    for kind in (UsageError, UnknownMechanism, UnknownOption, CannotRun, OverBudget)
+})  # fmt: skip
 
 Row = Mapping[str, Any]
 
@@ -95,8 +107,8 @@ def ask(server: Pool, question: AboutCards[A], limit_s: float | None = None) -> 
     answer = server.ask(question, limit_s, READER)
     if not isinstance(answer, Failure):
         return answer
-    if answer.error:
-        raise getattr(errors, answer.error)(answer.reason)
+    if kind := ERRORS.get(answer.error):
+        raise kind(answer.reason)
     which = f"mechanism {names[0]!r}" if len(names) == 1 else "the registered mechanisms"
     if answer.is_timeout:
         busy = "the machine may be too busy; try again"

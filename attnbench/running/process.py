@@ -28,9 +28,8 @@ from attnbench.records.notes import left_running
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
 LONGEST_S = 1e6  # that the system waits at once
-STATUS = struct.Struct(
-    "<iii"
-)  # as measuring/server.py has it: process id, exit code, processes left
+# process id, exit code, processes left: as `measuring.server` sends them
+STATUS = struct.Struct("<iii")
 LOG_BYTES = 4_000  # kept of what a process prints
 LONGEST_ANSWER = 1 << 27  # bytes; a plan has 650 for each case
 FOREIGN = "the process sent something other than its answer"

@@ -19,6 +19,7 @@ from attnbench.measuring import results
 from attnbench.measuring.server import Unmeasured
 
 Pair = namedtuple("Pair", "a b")
+DATES = pd.DataFrame({"at": [pd.NaT, pd.Timestamp(0)]})
 
 
 class Colour(enum.Enum):
@@ -110,6 +111,11 @@ def test_values_that_differ_are_told_apart_and_equal_ones_are_not(ours, theirs, 
         (torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)),
         (torch.ones(2, dtype=torch.bfloat16), torch.full((2,), 1.0078, dtype=torch.bfloat16)),
         (np.array([np.nan, 1.0]), np.array([np.nan, 1.0 + 1e-12])),
+        (np.array(["2026-01-01", "NaT"], "M8[ns]"), np.array(["2026-01-01", "NaT"], "M8[ns]")),
+        (
+            pd.DataFrame({"at": [pd.NaT, pd.Timestamp(0)]}),
+            pd.DataFrame({"at": [pd.NaT, pd.Timestamp(0)]}),
+        ),
     ],
     ids=lambda value: "",
 )

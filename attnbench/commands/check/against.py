@@ -82,10 +82,14 @@ def against_revision(
             given = [one.name for one in names]
             paths = to_lay_over(given, origins.trees, below(where, root), changes)
             if tests is None:
-                on_base = functions_on_base(given, paths, origins.trees, below(where, root), runner)
+                on_base, silent = functions_on_base(
+                    given, paths, origins.trees, below(where, root), runner
+                )
             else:
-                on_base = frozenset(tests_on_base(origins.trees, runner)) - {*tests}
-            report = replace(report, notes=(*report.notes, *lay_over(paths, origins.trees)))
+                known, silent = tests_on_base(origins.trees, runner)
+                on_base = known - {*tests}
+            laid = lay_over(paths, origins.trees)
+            report = replace(report, notes=(*report.notes, *silent, *laid))
         looks = Looks(plan, runner, origins.trees, origins.apart)
         own = [CheckedCase(asked=one) for one in dict.fromkeys(names)] if functions else []
         looks.take(own or planned(plan, names))

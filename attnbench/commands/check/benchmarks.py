@@ -12,7 +12,8 @@ from pathlib import Path
 from attnbench.commands.check.cases import BASE, HEAD, Trees
 from attnbench.commands.check.measuring import Runner
 from attnbench.commands.check.reach import file_of
-from attnbench.records.messages import CollectTests, Done, HasFunction, TestNames
+from attnbench.records import MISSING
+from attnbench.records.messages import CollectTests, Done, Failure, HasFunction, TestNames
 from attnbench.records.units import few
 
 FIND_TIMEOUT_S = 120.0  # to import a module, or to collect all tests
@@ -56,24 +57,36 @@ def lay_over(paths: Sequence[str], trees: Trees) -> tuple[str, ...]:
 
 def functions_on_base(
     names: Iterable[str], paths: Sequence[str], trees: Trees, folder: str, runner: Runner
-) -> frozenset[str]:
+) -> tuple[frozenset[str], tuple[str, ...]]:
     """Those of these functions that base has, of which a file will be laid over.
 
-    Head may have them no more, which base with head's files could not tell.
+    Head may have them no more, which base with head's files could not tell. Also returned: a
+    sentence for each function of which base did not say whether it has it.
     """
     asked = [name for name in names if file_of(name, trees[BASE], folder) in paths]
     if not asked:
-        return frozenset()
+        return frozenset(), ()
     with runner.loaded(BASE, trees[BASE]) as worker:
         answers = {name: worker.ask(HasFunction(mechanism=name), FIND_TIMEOUT_S) for name in asked}
-    return frozenset(name for name, answer in answers.items() if isinstance(answer, Done))
+    known = frozenset(name for name, answer in answers.items() if isinstance(answer, Done))
+    silent = (
+        f"whether base has {name} is not known: {answer.reason}"
+        for name, answer in answers.items()
+        if isinstance(answer, Failure) and answer.outcome != MISSING
+    )
+    return known, tuple(silent)
 
 
-def tests_on_base(trees: Trees, runner: Runner) -> tuple[str, ...]:
-    """The names of the tests that base's own files have, as the user's options choose them."""
+def tests_on_base(trees: Trees, runner: Runner) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names of the tests that base's own files have, as the user's options choose them.
+
+    Also returned: a sentence where base did not say.
+    """
     with runner.loaded(BASE, trees[BASE]) as worker:
         answer = worker.ask(CollectTests(), FIND_TIMEOUT_S)
-    return answer.tests if isinstance(answer, TestNames) else ()
+    if isinstance(answer, TestNames):
+        return frozenset(answer.tests), ()
+    return frozenset(), (f"which tests base alone has is not known: {answer.reason}",)
 
 
 def benchmark(file: str) -> str:

@@ -13,6 +13,7 @@ from attnbench.commands.check.measuring import Runner
 from attnbench.commands.check.page import headline, remarks
 from attnbench.commands.check.repository import root
 from attnbench.errors import CannotRun, UsageError
+from attnbench.measuring.server import named_in
 from attnbench.records import Mode, Selection
 from tests.commands.check.repositories import MECHANISM, Repository, planted
 
@@ -204,6 +205,25 @@ def test_a_change_that_nothing_covers_is_named_and_does_not_pass_for_a_mechanism
 def test_what_is_named_twice_is_checked_once():
     """It would be a mean over twice as many lengths, which seems more certain than it is."""
     assert len(planned(COUNTING, [Selection(name="a"), Selection(name="a")])) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (("measure/server.py",), "attnbench.measure.worker"),
+        (("measuring/server.py",), "attnbench.measuring.worker"),
+        (("measure/server.py", "measuring/server.py"), "attnbench.measuring.worker"),
+        # what a change of branches leaves of a folder
+        (("measure/server.py", "measuring/__pycache__/x.pyc"), "attnbench.measure.worker"),
+        ((), "attnbench.measuring.worker"),
+    ],
+)
+def test_the_worker_of_a_tree_is_found_by_its_name_there(files, name, tmp_path):
+    for file in files:
+        path = tmp_path / "attnbench" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert named_in([str(tmp_path)], "attnbench.measuring.worker") == name
 
 
 def test_a_base_of_another_protocol_is_refused(repository, server):

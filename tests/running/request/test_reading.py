@@ -46,6 +46,16 @@ def test_on_a_busy_machine_the_cards_of_the_package_alone_may_take_minutes():
         reading.ask(Slow(300.0), Describe(names=("mine.py:CARD",), device="cpu"))
 
 
+@pytest.mark.parametrize("kind", ["Own", "clean", "Path", "Interrupted", "SweepExists"])
+def test_an_error_that_only_a_users_code_knows_is_one_line(kind):
+    class Failing:
+        def ask(self, question, limit_s, module):
+            return Failure(outcome="failed", error=kind, reason="Own: no such head")
+
+    with pytest.raises(CannotRun, match=r"'mine.py:CARD' could not be read: .* Own: no such head"):
+        reading.ask(Failing(), Describe(names=("mine.py:CARD",), device="cpu"))
+
+
 def test_numbers_beyond_any_machine_are_no_plan(monkeypatch):
     beyond = replace(PLAN[0], predicted_bytes=-1)
     monkeypatch.setattr(reader, "plan", lambda selection, request: [beyond])
