@@ -32,7 +32,7 @@ from attnbench.records import (
 from attnbench.records.metrics import PREDICTED, ROWS, TABLE, TIME, Better, Join
 from attnbench.records.notes import Note, column_notes
 
-# names for annotations elsewhere, so that other rooms need not import pandas
+# names for annotations elsewhere, so that other wings need not import pandas
 Frame = pd.DataFrame
 Row = pd.Series
 
@@ -126,7 +126,7 @@ def _noted(runs: Sequence[Run]) -> dict[str, str]:
     """The notes of a case that are columns, each of its first run that has it, or empty."""
     return {
         note.value: next((run.notes[note] for run in runs if note in run.notes), "")
-        for note in column_notes()
+        for note in NOTED
     }
 
 

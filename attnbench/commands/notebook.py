@@ -23,7 +23,7 @@ from attnbench.report.answers import answer, sentences
 from attnbench.report.names import named
 from attnbench.report.terminal import watched_line
 from attnbench.running import plan as reading
-from attnbench.running import session as measuring
+from attnbench.running import session
 from attnbench.running.request.axes import FORMATS
 from attnbench.running.request.options import options as known_options
 from attnbench.running.request.options import read
@@ -221,16 +221,16 @@ def sweep(
             raise UsageError(f"{name} has no effect here; it is for the command line")
     requested = request(given)
     folder = Path(out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}")
-    measuring.refuse_begun(folder)
+    session.refuse_begun(folder)
     settings = requested.settings
     line = watched_line(bool(find_spec("ipywidgets"))) if progress is True else None
     observe = progress if callable(progress) else line.turn if line else lambda progress: None
     with own_server(settings.threads, settings.seed) as server:
         plan = reading.plan(requested, server)
         with line or nullcontext():
-            journal = measuring.measure(
+            journal = session.measure(
                 requested, plan, server, folder, options_file=to_toml(given), observe=observe
             )
     with journal:
-        measuring.refuse_empty(journal.held(), folder)
+        session.refuse_empty(journal.held(), folder)
         return StoredSweep(folder, journal)

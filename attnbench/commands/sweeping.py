@@ -91,7 +91,7 @@ def carry_out(
                     )
                 )
         if fleet and engine:
-            cluster.run_fleet(asked, fleet, engine, request, planned.cases)
+            cluster.run_fleet(asked, fleet, engine, request, planned.cases, show)
         if measures and asked.shard is None:
             measured = journal.held() if journal else load(folder)
             refuse_empty(measured, folder)

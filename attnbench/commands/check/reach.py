@@ -24,9 +24,8 @@ from attnbench.records.units import few, many
 
 LOAD_TIMEOUT_S = 60.0
 OWN = PurePath("attnbench/mechanisms")
-PEERS = (
-    "attnbench/mechanisms/peers/"  # all loaded for every mechanism; each is for forms of packages
-)
+# all loaded for every mechanism; each is for forms of packages
+PEERS = "attnbench/mechanisms/peers/"
 BINDING = re.compile(r"^(\w+)\b[^=\n]*=[ \w.]*\bCard\(", re.MULTILINE)  # `NAME = Card(`
 COUNT_S = 0.5  # about the time to count a case on both sides
 

@@ -23,7 +23,6 @@ class Base:
     others have changed since counts for neither side; `notes` say so.
     """
 
-    revision: str
     commit: str
     text: str
     notes: tuple[str, ...] = ()
@@ -76,17 +75,17 @@ def base(repository: Path, revision: str) -> Base:
     found = commit(repository, revision)
     named = f"{revision} ({found[:10]})"
     if not git("rev-parse", "--verify", "--quiet", "HEAD", cwd=repository, check=False):
-        return Base(revision=revision, commit=found, text=named)  # there is no history yet
+        return Base(commit=found, text=named)  # there is no history yet
     common = git("merge-base", "HEAD", found, cwd=repository, check=False).strip()
     if common == found:
-        return Base(revision=revision, commit=found, text=named)
+        return Base(commit=found, text=named)
     if common:
         note = (
             f"{named} is no ancestor of this working tree, so base is their merge base"
             f" {common[:10]}: what {revision} has changed since counts for neither side"
         )
         text = f"{common[:10]}, the merge base with {named}"
-        return Base(revision=revision, commit=common, text=text, notes=(note,))
+        return Base(commit=common, text=text, notes=(note,))
     if is_shallow(repository):
         raise UsageError(
             f"this clone is shallow and lacks the merge base of --base {revision!r} and the"
@@ -94,7 +93,7 @@ def base(repository: Path, revision: str) -> Base:
             " they parted lately; in actions/checkout, fetch-depth: 0"
         )
     note = f"{named} and this working tree have no common ancestor; it is measured as it is"
-    return Base(revision=revision, commit=found, text=named, notes=(note,))
+    return Base(commit=found, text=named, notes=(note,))
 
 
 def commit(repository: Path, revision: str) -> str:

@@ -1,4 +1,4 @@
-"""Starts the measuring processes of verbs that compare source trees."""
+"""Starts the measuring processes of `check`, which compares source trees."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

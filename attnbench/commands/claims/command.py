@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from attnbench.commands import console, options
 from attnbench.commands.claims.claim import read_claims
@@ -11,9 +11,6 @@ from attnbench.commands.claims.page import judged
 from attnbench.commands.options import argument
 from attnbench.commands.publishing import analysed
 from attnbench.errors import UsageError, small_file
-
-if TYPE_CHECKING:
-    pass
 
 
 def claims(
@@ -29,7 +26,7 @@ def claims(
         known = read_claims(small_file(source).decode("utf-8-sig"), str(file or source.name))
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read the claims of {str(file)!r}: {reason}") from error
+        raise UsageError(f"cannot read the claims of {str(source)!r}: {reason}") from error
     analysis = analysed(sweep)
     found = [(claim.texts, judge(analysis, claim)) for claim in known]
     if json_:

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, inf, nan
 
-from attnbench.analysis.concluding import LENGTHS, ModePlan, direction
+from attnbench.analysis.concluding import LENGTHS, ModePlan, basis, direction
 from attnbench.analysis.conclusions import (
     FEWEST,
     Answer,
-    Basis,
     Conclusion,
     Question,
     Scope,
@@ -107,13 +106,12 @@ class ClaimCheck:
         missing: planned lengths of the claim at which it was not measured.
         decided_by: options of a sweep that would decide what is not known.
         """
-        basis = Basis.COUNTED if self.check.counted else Basis.MEASURED
         return Conclusion(
             question=Question.CLAIM,
             answer=answer,
             mode=self.plan.mode,
             scope=self.plan.scope(lengths),
-            basis=basis,
+            basis=basis(self.check.quantity),
             series=(self.a,),
             against=(self.b,) if self.b else (),
             value=value or Value(),
@@ -204,7 +202,7 @@ def _absent(check: Check, mode: str, reason: str, option: str) -> Conclusion:
         answer=Answer.NOT_KNOWN,
         mode=mode,
         scope=Scope(lengths=(), of_sweep=()),
-        basis=Basis.COUNTED if check.counted else Basis.MEASURED,
+        basis=basis(check.quantity),
         series=(),
         quantity=check.quantity,
         reason=reason,

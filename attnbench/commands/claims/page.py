@@ -9,9 +9,10 @@ from attnbench.report.grid import Cell, Column, Table, table, words
 
 NOTE = (
     "Reproduced: the whole 95 % confidence interval lies where the claim says; contradicted: all of"
-    " it lies elsewhere; agrees by count: the number of multiplications that a mechanism declares"
-    " grows or compares as claimed, which times do not show yet. The source had another machine,"
-    " code and sizes: for a number without a range, half to twice of it is allowed."
+    " it lies elsewhere; agrees by count: an exact count, such as that of the multiplications that"
+    " a mechanism declares, grows or compares as claimed; times, if the claim is of them, do not"
+    " show it yet. The source had another machine, code and sizes: for a number without a range,"
+    " half to twice of it is allowed."
 )
 ORDER = (Answer.REPRODUCED, Answer.COUNTED, Answer.NOT_KNOWN, Answer.CONTRADICTED)
 

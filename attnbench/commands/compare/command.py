@@ -2,15 +2,12 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from attnbench.commands import console, options
 from attnbench.commands.options import argument
 from attnbench.commands.publishing import analysed
 from attnbench.report.names import named
-
-if TYPE_CHECKING:
-    pass
 
 
 def compare(

@@ -29,6 +29,7 @@ class LevelCosts:
     a: Row
     b: Row
     conclusion: Conclusion
+    paired: bool = False  # whether the two took turns
     ratio: float = nan
     low: float = nan
     high: float = nan
@@ -57,7 +58,8 @@ def by_level(sweeps: Sequence[Sweep]) -> list[LevelCosts]:
         (plan,) = plans(analysis.judged, sweep.request)
         said = _concluded(plan, (a, b), value, _longer(sweeps))
         level = str(sweep.request.level)
-        found.append(LevelCosts(level=level, a=a, b=b, conclusion=said, **ends))
+        paired = any(row["paired"] for row in ratios)
+        found.append(LevelCosts(level=level, a=a, b=b, conclusion=said, paired=paired, **ends))
     if all(isnan(level.ratio) for level in found):
         lost = next(row for row in (b, a) if isnan(row[TIME]))
         late = lost["outcome"] == MISSING

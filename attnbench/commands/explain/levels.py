@@ -7,7 +7,7 @@ from typing import Any
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Level, Sweep, modes
 from attnbench.records.storage.temporary import TemporaryFolder
-from attnbench.running import session as measuring
+from attnbench.running import session
 from attnbench.running.plan import Plan, plan
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
@@ -45,9 +45,7 @@ def at_levels(
         for level, requested, planned in zip(levels, requests, plans, strict=True):
             budget_s = requested.budget_s and requested.budget_s / len(levels)
             part = replace(requested, budget_s=budget_s)
-            with measuring.measure(
-                part, planned, server, folder / level, observe=observe
-            ) as journal:
+            with session.measure(part, planned, server, folder / level, observe=observe) as journal:
                 sweeps.append(journal.held())
         return tuple(sweeps)
 

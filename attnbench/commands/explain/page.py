@@ -71,6 +71,8 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
     known = [key for key in COUNTS if any(each.cases[key].notna().any() for each in levels)]
     cases = next(level.cases for level in reversed(levels) if level.conclusion.scope.lengths)
     suspects = f" {MARK}" if any(cases["suspect"]) else ""
+    timed = [level for level in levels if level.conclusion.scope.lengths]
+    turns = "; the two took turns" if all(level.paired for level in timed) else ""
     return table(
         [(key, level) for key in (TIME, *known) for level in levels],
         [
@@ -84,7 +86,7 @@ def costs(levels: Sequence[LevelCosts]) -> Table:
         ],
         name="explain",
         title=f"A {a}, B {b}",
-        note=f"Times are {timed_by(cases)}; the two took turns. Core: q, k, v to output; attention:"
+        note=f"Times are {timed_by(cases)}{turns}. Core: q, k, v to output; attention:"
         " with projections; model: the classifier of a sweep. FLOPs are matrix products of the"
         f" forward pass. {INTERVALS}{suspects}",
         leading=2,

@@ -127,9 +127,12 @@ def finish(verdicts: Any, json_: bool) -> None:
     errors = [verdict.error for verdict in verdicts if verdict.error]
     if any(verdict.faulty for verdict in verdicts if not verdict.error):
         raise typer.Exit(1)
+    late = all(verdict.late for verdict in verdicts if verdict.error)
     if errors and (len(verdicts) == 1 and not json_):
-        raise CannotRun(errors[0])
-    if errors:
-        raise typer.Exit(2)
-    if not all(verdict.complete for verdict in verdicts):
+        error = CannotRun(errors[0])
+        error.exit_code = UNFINISHED if late else error.exit_code
+        raise error
+    if errors and not late:
+        raise typer.Exit(CannotRun.exit_code)
+    if errors or not all(verdict.complete for verdict in verdicts):
         raise typer.Exit(UNFINISHED)

@@ -19,13 +19,14 @@ from attnbench.records import (
     Option,
     Outcome,
     PanelRow,
+    Part,
     Planned,
     Request,
     Selection,
 )
 from attnbench.records.messages import Attempted, Failure, Fit, MakeAttempt
 from attnbench.records.storage.temporary import TemporaryFolder
-from attnbench.running import session as measuring
+from attnbench.running import session
 from attnbench.running.plan import plan
 from attnbench.running.pool import Pool
 from attnbench.running.process import Process
@@ -63,16 +64,20 @@ class KernelQuestion:
 class KernelVerdict:
     """What was found of a function.
 
-    `error`: why it could not be judged; the other fields are empty then. `changed`: settings of
-    torch that it changed. `suspect`: what its race showed that makes times meaningless; `failed`:
-    how it failed in its race. `race`: against the mechanism's form; None where it was not raced,
-    for the reason `unraced`. `raced_as`: the value of `causal` in the race. `untrained`: lengths
-    that were not raced in training, as gradients were not compared there. `more_time`: the option
-    by which what the budget left open is decided; empty without a budget.
+    `error`: why it could not be judged; the other fields are empty then but `late`, whether the
+    budget ended first. `dtype`, `device`: of its inputs. `kernel`: how it is called. `rows`: what
+    was found of each attempt. `raced`: lengths of the race at which anything was timed.
+    `changed`: settings of torch that it changed. `suspect`: what its race showed that makes times
+    meaningless; `failed`: how it failed in its race. `race`: against the mechanism's form; None
+    where it was not raced, for the reason `unraced`. `raced_as`: the value of `causal` in the
+    race. `untrained`: lengths that were not raced in training, as gradients were not compared
+    there. `more_time`: the option by which what the budget left open is decided; empty without a
+    budget.
     """
 
     question: KernelQuestion
     error: str = ""
+    late: bool = False
     dtype: str = ""
     device: str = ""
     kernel: Kernel | None = None
@@ -172,7 +177,8 @@ def judge(
             try:
                 verdicts.append(judging.verdict(observe))
             except (AttnbenchError, OSError) as error:
-                verdicts.append(KernelVerdict(question=question, error=str(error)))
+                late = isinstance(error, OverBudget)
+                verdicts.append(KernelVerdict(question=question, error=str(error), late=late))
     return tuple(verdicts)
 
 
@@ -247,6 +253,11 @@ class Judging:
             answer = process.ask(question, limit_s)
         if not isinstance(answer, Failure):
             return answer.kernel
+        if answer.is_timeout and limit_s < LIMIT_S:
+            raise OverBudget(
+                f"{own}: the budget ended before it was called once;"
+                f" {self.more_time(0.0)} may be enough"
+            )
         if answer.is_timeout:
             raise CannotRun(f"{own} cannot be judged: it gave no answer within {limit_s:.0f} s")
         raise CannotRun(f"{own} cannot be judged: {answer.reason}")
@@ -296,7 +307,7 @@ class Judging:
             planned = replace(whole, cases=comparable(whole.cases, graded))
             if not planned.cases:
                 return replace(found, raced=(), unraced="its gradients were compared nowhere")
-            with measuring.measure(
+            with session.measure(
                 race_request, planned, self.server, folder, observe=observe
             ) as journal:
                 sweep = journal.held()
@@ -348,7 +359,8 @@ def failures(cases: Any) -> dict[str, None]:
 def timed_lengths(sweep: Any) -> set[int]:
     """Lengths at which anything was timed."""
     lengths = {planned.case.key: planned.case.workload.seq_len for planned in sweep.plan}
-    return {lengths[run.case] for run in sweep.runs if run.elapsed_s}
+    timed = (run for run in sweep.runs if run.part is Part.TIME and run.outcome is Outcome.OK)
+    return {lengths[run.case] for run in timed if run.samples}
 
 
 def trains(rows: tuple[PanelRow, ...]) -> bool:

@@ -202,11 +202,15 @@ def tried(verdict: VerdictFacts) -> str:
     ways = " and ".join(map(mode_text, modes(attempts)))
     masked = ", masked" if any(attempt.masked for attempt in attempts) else ""
     gradients = [a.tokens for a in attempts if a.gradients]
+    if not rows:
+        return "Nothing was tried."
     trains = any(name.startswith("d") for row in rows for name in row.errors)
-    if not trains:
+    if trains:
+        backward = f"gradients to N = {units.count(max(gradients, default=0))}"
+    elif gradients:
         backward = "without gradients, as it has no backward pass"
     else:
-        backward = f"gradients to N = {units.count(max(gradients, default=0))}"
+        backward = "without gradients"
     calls = max((row.calls for row in rows), default=1)
     again = f"; the same call {units.count(calls)} times" if calls > 1 else ""
     widths = listed(row.head_width for row in rows if row.head_width)
@@ -293,7 +297,7 @@ def panel(verdict: VerdictFacts) -> Table:
             Column("Worst", lambda row: words(row.worst)),
             Column("Error", lambda row: error_cell(row.errors.get(row.worst))),
             Column("Ours", lambda row: error_cell(row.ours.get(row.worst))),
-            Column("VerdictFacts", lambda row: words(finding_text(row))),
+            Column("Verdict", lambda row: words(finding_text(row))),
             Column("B", lambda row: number(row.attempt.batch, units.count)),
             Column("H", lambda row: number(row.attempt.heads, units.count)),
             Column("d", lambda row: Cell(str(row.head_width or "–"))),

@@ -75,7 +75,16 @@ def model(
         given["models"] = in_a_row(chosen, given)
     warn_unchecked(about)
     show = partial(shown, about.type, found, json_)
-    sweep_with(given, shard=shard, out=out, resume=resume, trace=trace, dry_run=dry_run, show=show)
+    sweep_with(
+        given,
+        shard=shard,
+        out=out,
+        resume=resume,
+        trace=trace,
+        dry_run=dry_run,
+        show=show,
+        plan_as_json=json_,
+    )
 
 
 def usual(given: Mapping[str, Any]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from attnbench.commands.model.costs import ModelCosts
 from attnbench.records import units
-from attnbench.report.cost_tables import timed_by
+from attnbench.report.cost_tables import per_step, timed_by
 from attnbench.report.figures import DPI, WIDTH, lay_out, styled
 from attnbench.report.styles import series_styles, tinted
 
@@ -37,7 +37,9 @@ def layer_figure(costs: ModelCosts) -> Figure:
         axes.grid(False, axis="x")
         axes.set_xlabel("context, tokens (K = 1,024)")
         axes.set_ylabel("ms per step, all layers")
-        axes.set_title("Time per token by context")
+        cases = costs.analysis.cases
+        of_step = cases[cases["step"] == drawn[0].step]
+        axes.set_title(f"Time per {per_step(of_step, 'token')} by context")
         said = [f"{units.capitalised(timed_by(costs.analysis.cases))}."]
         if any(units.has_value(times.sums[place].high) for place in drawn):
             said.append("Lines: 95 % CI of the sum.")

@@ -159,7 +159,7 @@ def _indexed(config: ConfigurationFields) -> Options:
 
 
 def _linear(config: ConfigurationFields, kind: str) -> tuple[str, Options]:
-    """A recurrence by what its fields say of it, as `layers.state_shape` reads them."""
+    """A recurrence by what its fields say of it, as `configured_layers.state_shape` reads them."""
     (heads, *widths), _ = state_shape(config)
     if config.has("linear_num_value_heads"):
         keys, values = config.size("linear_num_key_heads"), heads

@@ -29,13 +29,15 @@ def kept(rows: Sequence[BytesRow], query: ContextQuery, title: str) -> Table:
     needs = (
         f"Full attention in each layer would need {', '.join(times)}. " if INSTEAD in sizes else ""
     )
-    beside = "Weights are extra." if query.weights is None else "The memory holds the weights too."
+    holds = query.weights is not None and query.memory is not None
+    beside = "The memory holds the weights too." if holds else ""
+    beside = "Weights are extra." if query.weights is None else beside
     return Table(
         name="bytes",
         title=f"Bytes of the context: {title}",
         columns=tuple(columns),
         rows=tuple(zip(*columns.values(), strict=True)),
-        note=needs + beside if INSTEAD in sizes else beside,
+        note=(needs + beside).strip(),
     )
 
 

@@ -60,10 +60,10 @@ def models(
     chosen = choose(AUTO)
 
     with stoppable(lambda: "nothing was kept"), reading_server() as server:
-        rows = reading.describe(matches, chosen.name, server)
         if verify:
             show_checks({name: reading.verify(name, server, stress) for name in matches}, json_)
             return
+        rows = reading.describe(matches, chosen.name, server)
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])
     elif len(rows) == 1:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from attnbench.commands.options import argument, option
 from attnbench.commands.publishing import analysed
 from attnbench.report.names import named
 from attnbench.running.request import axes
-
-if TYPE_CHECKING:
-    pass
 
 
 def recommend(

@@ -1,16 +1,13 @@
 """`attnbench report`: draws the figures and tables of a stored sweep again."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from attnbench.commands import options
 from attnbench.commands.options import argument, option
 from attnbench.commands.publishing import publish
 from attnbench.errors import UsageError
 from attnbench.running.request import axes, completion
-
-if TYPE_CHECKING:
-    pass
 
 ALWAYS = frozenset({"csv", "latex", "tex", "markdown", "md", "html", "json"})
 

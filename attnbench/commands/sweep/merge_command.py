@@ -1,15 +1,12 @@
 """`attnbench merge`: joins the shards of one sweep."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from attnbench.commands import console
 from attnbench.commands.options import argument, option
 from attnbench.records.storage import merging
 from attnbench.records.units import few, many
-
-if TYPE_CHECKING:
-    pass
 
 
 def merge(

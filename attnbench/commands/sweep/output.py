@@ -15,7 +15,7 @@ from attnbench.records.units import many
 from attnbench.report.machine import noise_warnings, timed_by
 from attnbench.report.styles import labels
 from attnbench.report.terminal import ProgressLine
-from attnbench.running import session as measuring
+from attnbench.running import session
 from attnbench.running import shards as split
 from attnbench.running.plan import Plan
 from attnbench.running.pool import Pool
@@ -38,7 +38,7 @@ def measure_and_show(
     file:    the options as TOML, kept next to the journal of a whole sweep
     """
     cases = split.share(plan.cases, request, shard)
-    share = measuring.Share(shard=shard, cases=cases) if shard else None
+    share = session.Share(shard=shard, cases=cases) if shard else None
     series = series_names(cases)
     names = labels(series.values())
     depths = {series[planned.case.key]: planned.depth for planned in cases}
@@ -54,7 +54,7 @@ def measure_and_show(
                 fleets.claim(folder.parent, here)
 
         began = time.monotonic()
-        journal = measuring.measure(
+        journal = session.measure(
             request,
             plan,
             pool,

@@ -127,7 +127,7 @@ def package(tmp_path):
         ("attention/contract.py", ALL),
         ("commands/main.py", []),
         pytest.param("devices/kinds/cpu.py", ALL, marks=pytest.mark.long),
-        pytest.param("peers/linformer.py", [], marks=pytest.mark.long),
+        pytest.param("mechanisms/peers/linformer.py", [], marks=pytest.mark.long),
     ],
 )
 def test_a_shared_file_reaches_what_stands_on_it(file, names, package, found):

@@ -50,6 +50,13 @@ def test_a_wrong_kernel_is_not_raced_and_ends_with_1():
     assert "Not raced" in done.stdout
 
 
+def test_a_budget_that_ends_before_the_first_call_decides_nothing():
+    function = (f"{KERNELS}:always_causal", "--as", "transformer", *SMALL, "--budget", "1ms")
+    done = here("judge", *function, code=3)
+    assert "the budget ended before it was called once; --budget" in done.stderr
+    assert judged(*function, code=3)["error"] in " ".join(done.stderr.split())
+
+
 def test_several_functions_have_a_line_each():
     functions = (f"{PLANTED}:sdpa", f"{PLANTED}:causal_is_ignored")
     mode = ("--as", "transformer", "--causal")

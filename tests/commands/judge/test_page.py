@@ -21,6 +21,7 @@ from attnbench.commands.judge.page import (
     ratios,
     sentences,
     speed,
+    tried,
 )
 from attnbench.records import Aspect, Attempt, Kernel, KernelFinding, PanelRow, Selection
 from attnbench.report import terminal
@@ -273,3 +274,12 @@ def test_on_a_narrow_terminal_every_block_of_the_panel_tells_its_rows(columns):
             assert words in block
     screen.print(terminal.prose(sentences(verdict(*rows)), columns))
     assert max(map(len, screen.file.getvalue().splitlines())) <= columns
+
+
+def test_the_panel_has_a_column_for_its_verdicts():
+    columns = panel(verdict(found())).columns
+    assert columns == ("Inputs", "N", "Worst", "Error", "Ours", "Verdict", "B", "H", "d")
+
+
+def test_of_nothing_that_was_tried_no_size_is_named():
+    assert tried(verdict(found(KernelFinding.UNTRIED, "the budget ended"))) == "Nothing was tried."

@@ -27,6 +27,12 @@ def measured(qwen):
     return here("model", qwen, *SHORT, "--out", qwen.parent / "sweep", "--json")
 
 
+def test_a_plan_is_printed_as_json(qwen):
+    plan = json.loads(here("model", qwen, *SHORT, "--dry-run", "--json").stdout)
+    assert plan["cases"]
+    assert plan["budget_s"] is None
+
+
 def test_json_has_each_kind_at_its_sizes(qwen, measured):
     found = json.loads(measured.stdout)
     linear, full = found["kinds"]

@@ -2,12 +2,11 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnbench.commands import console
-from attnbench.commands.publishing import publish
 from attnbench.commands.stopping import stoppable
 from attnbench.commands.sweep.asked import Asked
 from attnbench.commands.sweep.cluster import folder as fleets
@@ -17,8 +16,9 @@ from attnbench.commands.sweep.cluster.folder import Fleet
 from attnbench.commands.sweep.output import sizes
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, DifferentSweep, Incomplete, SweepExists, UsageError
-from attnbench.records import Cluster, EngineKind, Planned, Request
+from attnbench.records import Cluster, EngineKind, Planned, Request, Sweep
 from attnbench.records.storage import output
+from attnbench.records.storage.journal import load
 from attnbench.records.storage.merging import merge
 from attnbench.records.units import many, seconds
 from attnbench.running import shards as split
@@ -79,11 +79,17 @@ def fleet_of(asked: Asked) -> Fleet:
 
 
 def run_fleet(
-    asked: Asked, fleet: Fleet, engine: Engine, request: Request, plan: Sequence[Planned]
+    asked: Asked,
+    fleet: Fleet,
+    engine: Engine,
+    request: Request,
+    plan: Sequence[Planned],
+    show: Callable[[Path, Sweep], None],
 ) -> None:
     """Run every shard to its end and merge them in the folder, next to the sweep's options.
 
-    Raises `CannotRun`, and `Incomplete` if not all were measured, after a report of the others.
+    `show` reports what was merged if some shards are missing; else the caller does. Raises
+    `CannotRun`, and `Incomplete` if not all were measured, after that report.
     """
     folder = asked.folder
     predicted = seconds(split.makespan_s(plan, request, fleet.shards))
@@ -108,7 +114,7 @@ def run_fleet(
         said = f"shard {number}/{fleet.shards}{more} {why}; {{}}; {resuming(folder)}"
         if not kept:
             raise CannotRun(said.format("nothing was measured"))
-        publish(folder)
+        show(folder, load(folder))
         raise Incomplete(said.format(f"merged: {kept}"))
 
 
