@@ -50,13 +50,14 @@ class Kept(NamedTuple):
     def added(self, k: Tensor, v: Tensor, f: Tensor) -> "Kept":
         """The state after further tokens, which are written into its buffers."""
         end = self.length + k.shape[2]
-        for kept, new in zip(self[:3], (k, v, f), strict=True):
-            kept[:, :, self.length : end] = new
+        new = slice(self.length, end)
+        self.k[:, :, new], self.v[:, :, new], self.f[:, :, new] = k, v, f
         return self._replace(length=end)
 
     def held(self) -> tuple[Tensor, Tensor, Tensor]:
         """k, v and x W_F of all past tokens."""
-        return tuple(kept[:, :, : self.length] for kept in self[:3])
+        k, v, f = (kept[:, :, : self.length] for kept in (self.k, self.v, self.f))
+        return k, v, f
 
 
 class Forgetting(at.QKVAttention):
@@ -91,7 +92,8 @@ class Forgetting(at.QKVAttention):
     def start(self, batch: int, capacity: int) -> Kept:
         shape = batch, self.heads, capacity, self.width // self.heads
         like = self.output.weight
-        return Kept(*(like.new_empty(size) for size in (shape, shape, shape[:3])), 0)
+        k, v, f = (like.new_empty(size) for size in (shape, shape, shape[:3]))
+        return Kept(k, v, f, 0)
 
     def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, f = self.projected(x)
