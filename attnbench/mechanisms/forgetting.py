@@ -194,4 +194,5 @@ CARD = at.Card(
     cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(Config(), Config(bias=True)),
     default="sdpa",
+    launches="a block of 128 queries at a time, which read all keys before them",
 )

@@ -311,5 +311,6 @@ CARD = at.Card(
         Config(),
     ),
     default=default,
+    launches="without Triton a loop over the blocks of keys, which waits for who reads each",
     needs=grouped_query.needs,
 )

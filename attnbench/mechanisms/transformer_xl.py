@@ -508,4 +508,5 @@ CARD = at.Card(
         Config(),
     ),
     default=default,
+    launches="training computes scores twice, in pieces, each of which fills the GPU",
 )

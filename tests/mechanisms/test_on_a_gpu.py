@@ -1,13 +1,22 @@
-"""What every default form would ask of a GPU: kernels for attention, and no waiting."""
+"""What every default form would ask of a GPU: kernels for attention, launches, and no waiting."""
 
 import pytest
 import torch
 from torch.nn.attention import SDPBackend
 
+from attnbench.attention.kernels.convolution import Convolution
 from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Mode
-from tests.mechanisms.pretended import iterated, workload
+from tests.mechanisms.pretended import (
+    WITHOUT_DATA,
+    Launches,
+    PretendedGpu,
+    iterated,
+    workload,
+)
 
+TOKENS = 1 << 17
+QUEUE = 1000  # launches that a GPU's queue holds: beyond them an iteration takes the host's time
 LENGTHS = (17, 130, pytest.param(512, marks=pytest.mark.long), 1000)
 DECODING = [name for name in registry.names() if not registry.card(name).no_decode_reason]
 WAITS = {
@@ -60,3 +69,27 @@ def test_no_heads_are_shared_where_torch_would_store_their_weights(name, mode, p
     assert found.faults() == []
     assert found.fused or mode is Mode.DECODE
     assert not any(call.shared for call in found.fused)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
+@pytest.mark.parametrize("seq_len", [512, TOKENS])
+@pytest.mark.parametrize("name", registry.names())
+def test_an_iteration_fits_the_queue_or_the_card_says_why_not(name, seq_len, mode):
+    waiting(name, seq_len)
+    launches = iterated(name, workload(name, seq_len, mode, TOKENS // seq_len)).launches
+    assert launches < QUEUE or registry.card(name).launches
+
+
+@pytest.mark.parametrize("name", ["compressive_transformer", "etc", "transformer_xl"])
+def test_segments_fill_the_gpu_in_few_launches(name):
+    """At the size of a cache there would be 5,000 to 20,000."""
+    assert iterated(name, workload(name, TOKENS, Mode.INFERENCE, 1)).launches < QUEUE
+
+
+def test_a_convolution_fills_the_gpu_in_few_launches():
+    x = torch.empty(1, TOKENS, 768, device=WITHOUT_DATA)
+    taps, before = torch.empty(4, 768, device=WITHOUT_DATA), x[:, :3]
+    with PretendedGpu(), Launches() as launches, torch.no_grad():
+        Convolution.apply(x, before, taps, None)
+    assert launches.count < 20
