@@ -64,6 +64,7 @@ from attnbench.attention.kernels.primitives import (
     widen,
 )
 from attnbench.attention.kernels.recurrence import (
+    IN_TURN,
     UNROLLED,
     decay_flops,
     decay_rule,

@@ -84,6 +84,8 @@ class Card:
     says why torch cannot compile the form `eager` (correctly). Each may be a function of the
     config, `default` and `uncompiled` of the config and the workload.
     A stack has `layers`, in order, which level `model` repeats.
+    `launches` is why an iteration of the default form launches more kernels on a GPU, the longer
+    the sequences, than its queue holds: beyond about 1,000 their time is that of the host.
     `no_decode_reason` is why no form continues a sequence token by token; a card without it says
     that some form does, which `registry.decodes` reads.
     """
@@ -105,6 +107,7 @@ class Card:
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     declared: bool = True  # False: FLOPs and parameters are estimates, and counted when it runs
+    launches: str = ""
     no_decode_reason: str = ""
     layers: "tuple[StackLayer, ...]" = ()
     mechanism: "Card | None" = None  # which the forms, functions of a user, are to compute

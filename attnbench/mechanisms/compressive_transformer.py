@@ -471,4 +471,5 @@ CARD = at.Card(
         Config(segment=4, memory=4, compressed=8, compression="most_used"),
     ),
     default=default,
+    launches="training computes scores twice, in pieces, each of which fills the GPU",
 )

@@ -21,7 +21,7 @@ Source: arXiv:2503.02130, equations (6) to (8).
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,31 @@ from attnbench import attention as at
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
     """No options of its own."""
+
+
+class Kept(NamedTuple):
+    """Buffers of k and v [B, H, S, d] and of x W_F [B, H, S] of past tokens, and their number.
+
+    x W_F has a buffer of its own: as a column of k it would shift the rows of k, which kernels of
+    GPUs read by 16 bytes.
+    """
+
+    k: Tensor
+    v: Tensor
+    f: Tensor
+    length: int
+
+    def added(self, k: Tensor, v: Tensor, f: Tensor) -> "Kept":
+        """The state after further tokens, which are written into its buffers."""
+        end = self.length + k.shape[2]
+        new = slice(self.length, end)
+        self.k[:, :, new], self.v[:, :, new], self.f[:, :, new] = k, v, f
+        return self._replace(length=end)
+
+    def held(self) -> tuple[Tensor, Tensor, Tensor]:
+        """k, v and x W_F of all past tokens."""
+        k, v, f = (kept[:, :, : self.length] for kept in (self.k, self.v, self.f))
+        return k, v, f
 
 
 class Forgetting(at.QKVAttention):
@@ -64,26 +89,26 @@ class Forgetting(at.QKVAttention):
 
     one_token_reason = ""
 
-    def start(self, batch: int, capacity: int) -> at.Cache:
-        """Keys have one more column, x W_F."""
+    def start(self, batch: int, capacity: int) -> Kept:
         shape = batch, self.heads, capacity, self.width // self.heads
         like = self.output.weight
-        return at.Cache(like.new_empty(*shape[:3], shape[3] + 1), like.new_empty(shape), 0, 0)
+        k, v, f = (like.new_empty(size) for size in (shape, shape, shape[:3]))
+        return Kept(k, v, f, 0)
 
-    def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, f = self.projected(x)
         o = self.attend(q, k, v, f, None)
-        return self.finished(o, x), state.added(torch.cat([k, f[..., None]], -1), v)
+        return self.finished(o, x), Kept(*state).added(k, v, f)
 
-    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, f = self.projected(x)
-        state = state.added(torch.cat([k, f[..., None]], -1), v)
-        k, v = state.held()
-        F, n = self.fading(k[..., -1]).cumsum(-1), x.shape[1]
+        kept = Kept(*state).added(k, v, f)
+        k, v, f = kept.held()
+        F, n = self.fading(f).cumsum(-1), x.shape[1]
         decay = (F[..., -n:, None] - F[:, :, None]).to(q.dtype)  # of each key up to a query
-        bias = decay.masked_fill(~at.causal_mask(n, state.length, x.device), -torch.inf)
-        o = scaled_dot_product_attention(q, k[..., :-1], v, attn_mask=bias)
-        return self.finished(o, x), state
+        bias = decay.masked_fill(~at.causal_mask(n, kept.length, x.device), -torch.inf)
+        o = scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return self.finished(o, x), kept
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
@@ -169,4 +194,5 @@ CARD = at.Card(
     cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(Config(), Config(bias=True)),
     default="sdpa",
+    launches="a block of 128 queries at a time, which read all keys before them",
 )

@@ -249,5 +249,6 @@ CARD = at.Card(
     default="chunked",
     needs=needs,
     uncompiled=at.UNROLLED,
+    launches=at.IN_TURN,
     tolerance=at.Tolerance(float16=0.01, reason=SMALL),
 )

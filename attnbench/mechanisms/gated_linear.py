@@ -176,4 +176,5 @@ CARD = at.Card(
     default="chunked",
     needs=needs,
     uncompiled=at.UNROLLED,
+    launches=at.IN_TURN,
 )

@@ -389,5 +389,6 @@ CARD = at.Card(
         Config(),
     ),
     default=default,
+    launches="without Triton 256 queries at a time, which score all keys before them",
     needs=grouped_query.needs,
 )

@@ -201,5 +201,6 @@ CARD = at.Card(
     ),
     default="chunked",
     uncompiled=at.UNROLLED,
+    launches=at.IN_TURN,
     tolerance=at.Tolerance(float16=0.02, bfloat16=0.1, reason=SMALL),
 )

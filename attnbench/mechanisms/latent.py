@@ -133,7 +133,9 @@ class Latent(at.CoreAttention):
         _, cache = self.remembered(x, Cache(*state))
         past, q = cache.latent[:, : cache.length], self.split(self.queried(x))
         keys = None if x.shape[1] == 1 else at.causal_mask(x.shape[1], cache.length, x.device)
-        return self.output(at.merge(self.absorbed(q, past, keys))), cache
+        shared = past[:, None]  # one head, which rows of one product read: no head has a copy
+        o = at.caches.next_output(self.onto_latent(q), shared, shared, keys)
+        return self.output(at.merge(self.from_latent(o))), cache
 
     def remembered(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """The latents of further tokens, and the cache with them behind those that it holds."""

@@ -148,4 +148,5 @@ CARD = at.Card(
     ),
     default="chunked",
     uncompiled=at.UNROLLED,
+    launches=at.IN_TURN,
 )

@@ -236,5 +236,6 @@ CARD = at.Card(
     ),
     default="chunked",
     uncompiled=at.UNROLLED,
+    launches=at.IN_TURN,
     needs=needs,
 )

@@ -145,11 +145,11 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         q, k, v, g = self.projected(x)
         kept = at.ChosenState(*state).added(k, v, torch.cat([k, v], -1), C)
         last, (k, v) = kept.length - 1, kept.held()
-        M = -(-kept.length // C)
+        M, ended = -(-kept.length // C), kept.length // C
         means_k, means_v = (kept.sums[:, :, :M] / C).to(k.dtype).chunk(2, -1)
         choice = at.top_blocks(self.scores(q, means_k, last, None), count, last, C)
         outputs = (
-            self.compressed(q, means_k, means_v, self.ended(M * C, last, last + 1, q.device)),
+            self.compressed_next(q, means_k[:, :, :ended], means_v[:, :, :ended]),
             at.read_next(q, k, v, choice, count, C),
             self.near_next(q, k, v),
         )
@@ -158,7 +158,11 @@ class NativeSparse(at.Choosing, at.QKVAttention):
     def near_next(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """o^w of the last token."""
         first = max(0, k.shape[2] - self.config.window)
-        return at.fused_attention(q, k[:, :, first:], v[:, :, first:], None)
+        return at.caches.next_output(q, k[:, :, first:], v[:, :, first:], None)
+
+    def compressed_next(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """o^c of the last token, of mean keys and values [B, K, M, d] of blocks that have ended."""
+        return at.caches.next_output(q, k, v, None) if k.shape[2] else torch.zeros_like(q)
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
@@ -307,5 +311,6 @@ CARD = at.Card(
         Config(),
     ),
     default=default,
+    launches="without Triton a loop over the blocks of keys, which waits for who reads each",
     needs=grouped_query.needs,
 )

@@ -233,5 +233,6 @@ CARD = at.Card(
     examples=(Config(chunk=8), Config(chunk=5, rank=3, gate_rank=2, bias=True), Config()),
     default="chunked",
     uncompiled=at.UNROLLED,
+    launches=at.IN_TURN,
     tolerance=at.Tolerance(float16=0.01, bfloat16=0.1, reason=SMALL),
 )

@@ -201,9 +201,10 @@ class SmartBird(at.QKVAttention):
             far = torch.where(mask, 0.0, -2.5e3).to(k.dtype)
             q = nn.functional.pad(q, (0, 4), value=1.0)
             k = torch.cat([k, far[..., None].expand(-1, -1, 4)], -1)
+            v = nn.functional.pad(v, (0, q.shape[-1] - v.shape[-1]))  # or all weights are stored
         q, k, v = (t[:, None] for t in (q, k, v))
         attend = nn.functional.scaled_dot_product_attention
-        H_s = attend(q, k, v, is_causal=self.causal, scale=1.0)[:, 0]
+        H_s = attend(q, k, v, is_causal=self.causal, scale=1.0)[:, 0, :, : E.shape[-1]]
         error = (H_s @ self.sketch_head - y).square().mean(-1)
         if mask is None:
             return error.mean()

@@ -34,7 +34,7 @@ from torch.nn.functional import pad
 
 from attnbench import attention as at
 
-PIECE = 1 << 20  # elements of S at a time: a working set about the size of a cache
+PIECE = 1 << 20  # elements of S at a time on a CPU: a working set about the size of a cache
 
 Parts = tuple[Tensor, ...]  # of tokens, of the memory and, if any, of compressed slots
 
@@ -283,6 +283,11 @@ class Recall(at.Written):
         return current @ weight, both.mT @ x.flatten(0, -2), bias
 
 
+def piece(device: str) -> int:
+    """How many elements of S to compute at a time: what fits a cache, or what fills a GPU."""
+    return PIECE if device == "cpu" else at.logits_at_once(device)
+
+
 def in_pieces(
     part: Callable[..., Tensor],
     q: Tensor,
@@ -292,7 +297,7 @@ def in_pieces(
     allowed: Tensor,
 ) -> Tensor:
     """The outputs [n, L, H, d] of as many segments at a time as fit the working set."""
-    step = max(1, PIECE // (q.shape[0] * q.shape[2] * k.shape[2]))
+    step = max(1, piece(q.device.type) // (q.shape[0] * q.shape[2] * k.shape[2]))
     parts = zip(q.split(step, 1), k.split(step, 1), v.split(step, 1), strict=True)
     past = allowed.dim() == 2
     pieces = [
@@ -468,7 +473,7 @@ def working(layout: list[Group], w: at.Workload) -> int:
     """Elements of the windows of keys and values, and of three copies of S for one piece."""
     windows = 2 * w.batch * w.width * max(g.segments * g.keys for g in layout)
     segment = w.heads * max(g.length * g.keys for g in layout)
-    return windows + 3 * max(segment, PIECE)
+    return windows + 3 * max(segment, piece(w.device))
 
 
 def parameters(config: Config, w: at.Workload) -> int:
@@ -503,4 +508,5 @@ CARD = at.Card(
         Config(),
     ),
     default=default,
+    launches="training computes scores twice, in pieces, each of which fills the GPU",
 )

@@ -8,8 +8,9 @@ from torch.nn.functional import silu
 
 from attnbench.attention.contract import Recurrent
 from attnbench.attention.kernels.autograd import Written
+from attnbench.attention.kernels.primitives import logits_at_once
 
-BLOCK = 256  # tokens that are read at a time
+BLOCK = 256  # tokens that a CPU reads at a time
 
 
 class RecurrentState(NamedTuple):
@@ -41,7 +42,7 @@ class Convolution(Written):
     """A causal convolution of each channel of x [B, N, channels] that follows `before`.
 
     `before` [B, W − 1, channels]; `taps` [W, channels], the last for the token itself; a bias
-    [channels] or None. A block of tokens at a time stays in the cache, and channels stay the last
+    [channels] or None. A block of tokens at a time stays in a cache, and channels stay the last
     dimension; a general convolution would first make the tokens the last one.
     """
 
@@ -52,7 +53,8 @@ class Convolution(Written):
         ctx.save_for_backward(x, before, taps)
         ctx.has_bias = bias is not None
         y = torch.empty_like(x)
-        for start, rows in zip(range(0, x.shape[1], BLOCK), y.split(BLOCK, 1), strict=True):
+        block = at_once(x)
+        for start, rows in zip(range(0, x.shape[1], block), y.split(block, 1), strict=True):
             n = rows.shape[1]
             past = preceded(x, before, start, start + n)
             if bias is None:
@@ -68,7 +70,8 @@ class Convolution(Written):
         x, before, taps = ctx.saved_tensors
         W = len(taps)
         both, d_taps = x.new_zeros(len(x), W - 1 + x.shape[1], x.shape[2]), torch.zeros_like(taps)
-        for start, rows in zip(range(0, x.shape[1], BLOCK), gradient.split(BLOCK, 1), strict=True):
+        block = at_once(x)
+        for start, rows in zip(range(0, x.shape[1], block), gradient.split(block, 1), strict=True):
             n = rows.shape[1]
             past = preceded(x, before, start, start + n)
             for lag in range(W):
@@ -76,6 +79,12 @@ class Convolution(Written):
                 d_taps[lag] += (past[:, lag : lag + n] * rows).sum((0, 1))
         d_bias = gradient.sum((0, 1)) if ctx.has_bias else None
         return both[:, W - 1 :], both[:, : W - 1], d_taps, d_bias
+
+
+def at_once(x: Tensor) -> int:
+    """How many tokens of x [B, N, channels] to read at a time, to fit a cache or fill a GPU."""
+    fill = logits_at_once(x.device.type) // (x.shape[0] * x.shape[2])
+    return BLOCK if x.device.type == "cpu" else max(BLOCK, fill)
 
 
 def preceded(x: Tensor, before: Tensor, start: int, end: int) -> Tensor:

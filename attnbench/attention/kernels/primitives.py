@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.backends import cuda as gpu
+from torch.nn.attention import SDPBackend
 
 from attnbench.attention.kernels.autograd import Written, differentiated, widened
 from attnbench.records import Workload
@@ -99,10 +99,15 @@ def fused_kernel(
 
 
 def can_share(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> bool:
-    """Whether a fused kernel of the GPU takes heads of q that share those of k and v."""
-    asked = gpu.SDPAParams(q, k, v, mask, 0.0, causal, True)
-    kernels = gpu.can_use_flash_attention, gpu.can_use_efficient_attention
-    return any(can_use(asked) for can_use in (*kernels, gpu.can_use_cudnn_attention))
+    """Whether torch would give heads of q that share those of k and v to a fused kernel of the GPU.
+
+    That one could take them is not enough: on most GPUs cuDNN's comes after the one that stores all
+    weights. A compiler cannot ask; it gets what flash attention takes, half types without a mask.
+    """
+    if torch.compiler.is_compiling():
+        return mask is None and q.dtype.itemsize == 2
+    choice = torch._fused_sdp_choice(q, k, v, mask, 0.0, causal, enable_gqa=True)
+    return choice != SDPBackend.MATH.value
 
 
 def fused_pairs(w: Workload, extra: int = 0) -> int:

@@ -53,6 +53,7 @@ from attnbench.attention.kernels.primitives import logits_at_once
 from attnbench.attention.kernels.systems import Solved, carried
 
 UNROLLED = "torch.compile would unroll the loop over tokens"
+IN_TURN = "a state goes from chunk to chunk in turn, with a small product for each"
 
 Rule = Callable[..., tuple[Tensor, Tensor]]
 

@@ -154,6 +154,8 @@ def show_one(row: Mapping[str, Any]) -> None:
     steps = [form for form, says in row["decode"].items() if says == "runs"]
     reasons = dict.fromkeys(row["decode"].values())
     shown(f"Decoding   {', '.join(steps) or f'not possible: {next(iter(reasons))}'}")
+    if row["launches"]:
+        shown(f"On a GPU   more launches, the longer a sequence: {row['launches']}")
     if row["declared"]:
         shown(f"Parameters {row['parameters']:,} at D = 256, H = 16, N = 1,024")
     shown("Forms")

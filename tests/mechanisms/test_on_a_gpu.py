@@ -1,0 +1,95 @@
+"""What every default form would ask of a GPU: kernels for attention, launches, and no waiting."""
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend
+
+from attnbench.attention.kernels.convolution import Convolution
+from attnbench.mechanisms.catalogue import registry
+from attnbench.records import Mode
+from tests.mechanisms.pretended import (
+    WITHOUT_DATA,
+    Launches,
+    PretendedGpu,
+    iterated,
+    workload,
+)
+
+TOKENS = 1 << 17
+QUEUE = 1000  # launches that a GPU's queue holds: beyond them an iteration takes the host's time
+LENGTHS = (17, 130, pytest.param(512, marks=pytest.mark.long), 1000)
+DECODING = [name for name in registry.names() if not registry.card(name).no_decode_reason]
+WAITS = {
+    "adaptively_sparse": "Newton's method asks whether its steps are small",
+    "moba": "without Triton, a loop over blocks asks who reads each",
+    "native_sparse": "without Triton, a loop over blocks asks who reads each",
+    "smart_bird": "it draws again for rows whose draws do not suffice",
+}
+
+FROM = {"native_sparse": 1025, "smart_bird": 512}  # tokens from which they do
+
+
+@pytest.fixture(autouse=True)
+def recomputing(monkeypatch):
+    """No generator of random numbers is kept for a device without data."""
+    monkeypatch.setattr(torch.utils.checkpoint, "_infer_device_type", lambda *_: "cpu")
+
+
+def waiting(name, seq_len):
+    """Skips what has to read numbers of tensors, where it does."""
+    if name in WAITS and seq_len >= FROM.get(name, 0):
+        pytest.skip(WAITS[name])
+
+
+@pytest.mark.parametrize("padding", [0, 0.3], ids=["", "padded"])
+@pytest.mark.parametrize("seq_len", LENGTHS)
+@pytest.mark.parametrize("name", registry.names())
+def test_fused_attention_gets_what_kernels_take(name, seq_len, padding):
+    waiting(name, seq_len)
+    w = workload(name, seq_len, Mode.INFERENCE, padding=padding)
+    assert iterated(name, w).faults() == []
+
+
+@pytest.mark.parametrize("seq_len", LENGTHS)
+@pytest.mark.parametrize("name", DECODING)
+def test_a_step_gives_fused_attention_the_cache_as_it_is(name, seq_len):
+    waiting(name, seq_len)
+    found = iterated(name, workload(name, seq_len, Mode.DECODE))
+    assert found.faults() == []
+    assert not any(call.shared for call in found.fused)
+
+
+@pytest.mark.parametrize("padding", [0, 0.3], ids=["", "padded"])
+@pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.DECODE])
+@pytest.mark.parametrize("name", ["grouped_query", "indexed", "latent", "native_sparse"])
+def test_no_heads_are_shared_where_torch_would_store_their_weights(name, mode, padding):
+    if mode is Mode.DECODE and padding:
+        pytest.skip("a prompt is measured without padding")
+    found = iterated(name, workload(name, 130, mode, padding=padding), SDPBackend.MATH)
+    assert found.faults() == []
+    assert found.fused or mode is Mode.DECODE
+    assert not any(call.shared for call in found.fused)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
+@pytest.mark.parametrize("seq_len", [512, TOKENS])
+@pytest.mark.parametrize("name", registry.names())
+def test_an_iteration_fits_the_queue_or_the_card_says_why_not(name, seq_len, mode):
+    waiting(name, seq_len)
+    launches = iterated(name, workload(name, seq_len, mode, TOKENS // seq_len)).launches
+    assert launches < QUEUE or registry.card(name).launches
+
+
+@pytest.mark.parametrize("name", ["compressive_transformer", "etc", "transformer_xl"])
+def test_segments_fill_the_gpu_in_few_launches(name):
+    """At the size of a cache there would be 5,000 to 20,000."""
+    assert iterated(name, workload(name, TOKENS, Mode.INFERENCE, 1)).launches < QUEUE
+
+
+def test_a_convolution_fills_the_gpu_in_few_launches():
+    x = torch.empty(1, TOKENS, 768, device=WITHOUT_DATA)
+    taps, before = torch.empty(4, 768, device=WITHOUT_DATA), x[:, :3]
+    with PretendedGpu(), Launches() as launches, torch.no_grad():
+        Convolution.apply(x, before, taps, None)
+    assert launches.count < 20
