@@ -41,7 +41,6 @@ SHOWN = MappingProxyType({**USUAL, "dtype": "the model's"})
 TEXTS = MappingProxyType({
     "mode": "decode, inference or both: decode,inference.",
     "lengths": "Contexts, or lengths of sequences: 1k,8k or 1k..1m:x4.",
-    "dtype": "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64.",
 })  # fmt: skip
 
 
