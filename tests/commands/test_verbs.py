@@ -22,7 +22,7 @@ HEAVY = {"torch", "pandas", "numpy", "scipy", "matplotlib", "jinja2", "rich", "p
 # them in every run, for one engine in two, and what loads what a name names
 APART = {
     *("entry.py", "program.py", "verbs.py", "check/pytest_plugin.py"),
-    "sweep/cluster/command.py",
+    "sweeping/on_cluster.py",
 }
 SWEEPING = {
     "sweep": (options(), {}),

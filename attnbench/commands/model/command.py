@@ -15,7 +15,7 @@ from attnbench.commands.model.context import ContextQuery, Layer, rows
 from attnbench.commands.model.mechanisms import Measurable, measurable
 from attnbench.commands.options import argument, with_sweep_options
 from attnbench.commands.publishing import INTACT, analysed
-from attnbench.commands.sweeping import sweep_with
+from attnbench.commands.sweeping.carry_out import sweep_with
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import ITEM_BYTES, HelpPanel, Sweep, modes
 from attnbench.records.selection import layers

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.drive import MOST_TRIES, drive
-from attnbench.commands.sweep.cluster.engine import JobState
-from attnbench.commands.sweep.cluster.folder import Fleet, Job
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.drive import MOST_TRIES, drive
+from attnbench.commands.sweeping.cluster.engine import JobState
+from attnbench.commands.sweeping.cluster.folder import Fleet, Job
 from attnbench.errors import CannotRun
 from attnbench.records import EngineKind, Shard
-from tests.commands.sweep.cluster.shards import measured
+from tests.commands.sweeping.cluster.shards import measured
 
 LOST, RUNNING, WAITING = JobState.ENDED, JobState.RUNNING, JobState.WAITING
 CANCELLED, UNSTARTED = JobState.CANCELLED, JobState.UNSTARTED

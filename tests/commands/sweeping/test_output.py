@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.commands.sweep.asked import Asked
-from attnbench.commands.sweep.dry_run import foretell
-from attnbench.commands.sweep.output import interruption_message
+from attnbench.commands.sweeping.asked import Asked
+from attnbench.commands.sweeping.output import interruption_message
+from attnbench.commands.sweeping.planning import foretell
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records.storage.journal import Journal

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.commands.sweep.dry_run import trace
+from attnbench.commands.sweeping.planning import trace
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
 from attnbench.records.messages import Failure

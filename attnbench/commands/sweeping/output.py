@@ -8,7 +8,7 @@ from pathlib import Path
 from attnbench.analysis.statistics.curves import series_names
 from attnbench.analysis.visits import timed
 from attnbench.commands import console
-from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.records import Block, Environment, Request, Run, Shard
 from attnbench.records.storage.journal import Journal, begun, load
 from attnbench.records.units import many

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from attnbench.analysis.statistics.curves import size_names
 from attnbench.commands import console
-from attnbench.commands.sweep.asked import Asked
-from attnbench.commands.sweep.cluster import command as cluster
-from attnbench.commands.sweep.cluster.folder import script
+from attnbench.commands.sweeping import on_cluster
+from attnbench.commands.sweeping.asked import Asked
+from attnbench.commands.sweeping.cluster.folder import script
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Planned, Request
@@ -55,7 +55,7 @@ def foretell(
     console.show(plan_table(plan, request, found, size_names(plan)))
     console.out().print("", *said, sep="\n")
     if on and divided:
-        print(script(asked.folder, divided, cluster.command(asked.folder)))
+        print(script(asked.folder, divided, on_cluster.command(asked.folder)))
 
 
 def trace(

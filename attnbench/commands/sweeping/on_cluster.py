@@ -8,12 +8,12 @@ from typing import Any
 
 from attnbench.commands import console
 from attnbench.commands.stopping import stoppable
-from attnbench.commands.sweep.asked import Asked
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.drive import drive as run_shards
-from attnbench.commands.sweep.cluster.engine import Engine
-from attnbench.commands.sweep.cluster.folder import Fleet
-from attnbench.commands.sweep.output import sizes
+from attnbench.commands.sweeping.asked import Asked
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.drive import drive as run_shards
+from attnbench.commands.sweeping.cluster.engine import Engine
+from attnbench.commands.sweeping.cluster.folder import Fleet
+from attnbench.commands.sweeping.output import sizes
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, DifferentSweep, Incomplete, SweepExists, UsageError
 from attnbench.records import Cluster, EngineKind, Planned, Request, Sweep
@@ -35,10 +35,10 @@ def engine_of(asked: Asked, request: Request) -> Engine:
     # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
     cpus = request.settings.threads if "threads" in asked.options or not gpus else 1
     if asked.where.on is EngineKind.SLURM:
-        from attnbench.commands.sweep.cluster.slurm import Slurm
+        from attnbench.commands.sweeping.cluster.slurm import Slurm
 
         return Slurm(asked.where.slurm, gpus, cpus)
-    from attnbench.commands.sweep.cluster import ray
+    from attnbench.commands.sweeping.cluster import ray
 
     return ray.Ray(gpus, cpus)
 

@@ -53,7 +53,7 @@ def test_more_shards_than_blocks_are_refused():
 
 
 def test_another_process_divides_alike():
-    code = "from tests.commands.sweep.cluster.test_split import *; print(split(COSTS_S, 5))"
+    code = "from tests.commands.sweeping.cluster.test_split import *; print(split(COSTS_S, 5))"
     root = Path(__file__).parents[4]
     done = python("-c", code, cwd=root, env=environment(PYTHONHASHSEED="1"))
     assert done.stdout.strip() == str(split(COSTS_S, 5))
