@@ -13,7 +13,7 @@ from attnbench.commands.options import with_sweep_options
 from attnbench.commands.verbs import VERBS, command
 from attnbench.running.request.options import flag, options
 from tests.commands.commands import here, python, refused
-from tests.inputs import driving
+from tests.doubles import command_line
 
 ROOT = Path(__file__).parents[2] / "attnbench"
 # loaded by no help and no completion
@@ -161,7 +161,7 @@ def test_a_file_without_its_ending_is_named(tmp_path):
 def test_arguments_of_a_sweep_are_measured_beside_its_models(tmp_path):
     (tmp_path / "mine.py").write_text("def local(q, k, v):\n    return v\n")
     words = ("--models", "fnet", "--lengths", "16", "--mode", "inference", "--dry-run")
-    done = driving.run(tmp_path, "sweep", "mine.py", *words)
+    done = command_line.run(tmp_path, "sweep", "mine.py", *words)
     rows = [line.split()[0] for line in done.stdout.splitlines() if " inference " in line]
     assert [row for row in rows if ":" in row] == ["mine.py:local:eager", "fnet:half"]
 

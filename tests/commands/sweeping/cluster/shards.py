@@ -10,7 +10,7 @@ from attnbench.running.agenda import Agenda
 from attnbench.running.shards import share
 from attnbench.running.sweep import make_visits
 from tests import sweeps
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import PLAN, REQUEST
 
 FACTS = (sweeps.facts("slow"), sweeps.facts("fast"))

@@ -15,7 +15,7 @@ from attnbench.running.foresee import seconds_of_blocks
 from attnbench.running.shards import makespan_s, share, split
 from tests import sweeps
 from tests.commands.commands import environment, python
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
 SWEEP = sweeps.sweep(("fastformer", "transformer", "linformer"))
