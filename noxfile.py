@@ -86,7 +86,7 @@ def fleet(session: nox.Session) -> None:
         "default",
         "-m",
         "not faults",
-        "tests/commands/sweep/cluster",
+        "tests/commands/sweeping/cluster",
         *session.posargs,
     )
 

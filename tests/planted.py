@@ -10,7 +10,6 @@ are skipped here do not count.
 """
 
 import argparse
-import ast
 import os
 import re
 import shlex
@@ -21,6 +20,7 @@ import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
 ROOT = Path(__file__).parents[1]
 NOT_TRACKED = "attnbench/report/web/vega.js.gz"  # made when the package is built
@@ -48,15 +48,11 @@ class Bug:
         text = (ROOT / self.file).read_text() if (ROOT / self.file).is_file() else ""
         if (times := text.count(self.old)) != 1:
             yield f"{self}: {self.old!r} stands there {times} times"
-        elif self.read(text) == self.read(text.replace(self.old, self.new)):
+        elif meaning(self.file, text) == meaning(self.file, text.replace(self.old, self.new)):
             yield f"{self}: {self.new!r} changes nothing"
         for word in shlex.split(self.tests):
             if word.startswith("tests/") and not (ROOT / word.partition("::")[0]).exists():
                 yield f"{self}: there is no {word}"
-
-    def read(self, text):
-        """What the text of the file means: comments of Python mean nothing."""
-        return ast.dump(ast.parse(text)) if self.file.endswith(".py") else text
 
     def found(self, tree, marked):
         """The test that fails in the tree for this bug alone; else why none does."""
@@ -70,26 +66,42 @@ class Bug:
         return failed
 
 
+def found(parts, everything=False):
+    """What finds each bug of which a part of the name is asked for; nothing where none does."""
+    bugs = [bug for bug in stored() if any(part in str(bug) for part in parts)]
+    marked = ("-m", "not faults") if everything else ()
+    with tempfile.TemporaryDirectory() as folder:
+        copy(Path(folder))
+        for bug in bugs:
+            yield bug, bug.found(Path(folder), marked)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", default=[""], help="Parts of files or kinds of bugs.")
     parser.add_argument("--everything", action="store_true", help="Run long tests too.")
-    asked = parser.parse_args()
-    bugs = stored()
-    if problems := [problem for bug in bugs for problem in bug.problems()]:
+    options = parser.parse_args()
+    if problems := [problem for bug in stored() for problem in bug.problems()]:
         sys.exit("\n".join(problems))
-    marked = ("-m", "not faults") if asked.everything else ()
     results = []
-    with tempfile.TemporaryDirectory() as folder:
-        copy(Path(folder))
-        for bug in bugs:
-            if any(part in str(bug) for part in asked.parts):
-                results.append(bug.found(Path(folder), marked))
-                print(f"{bug}: {results[-1] or '**MISSED**'}", flush=True)
+    for bug, result in found(options.parts, options.everything):
+        results.append(result)
+        print(f"{bug}: {result or '**MISSED**'}", flush=True)
     counted = [result for result in results if result != SKIPPED]
-    found = sum(result.startswith("tests/") for result in counted)
-    print(f"{found} of {len(counted)} bugs found")
-    sys.exit(found < LEAST * len(counted))
+    number = sum(result.startswith("tests/") for result in counted)
+    print(f"{number} of {len(counted)} bugs found")
+    sys.exit(number < LEAST * len(counted))
+
+
+def meaning(file, text):
+    """What the text of a file means, to be compared: comments of Python mean nothing."""
+    return instructions(compile(text, file, "exec")) if file.endswith(".py") else text
+
+
+def instructions(code):
+    """What code does, wherever its lines are."""
+    inner = [instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_flags, inner
 
 
 def stored():

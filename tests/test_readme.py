@@ -22,7 +22,7 @@ from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
 from tests.commands.check.repositories import Repository, planted
 from tests.commands.commands import here
-from tests.inputs import driving
+from tests.doubles import command_line
 from tests.running.request.test_options import on_the_command_line
 from tests.test_architecture import WINGS
 
@@ -94,9 +94,9 @@ def test_a_sweep_can_be_planned(line, folder):
 
 @pytest.mark.parametrize("line", of("explain"))
 def test_an_explanation_can_be_planned(line, folder):
-    with driving.unmeasured():
+    with command_line.unmeasured():
         done = run(line, folder, code=None)
-    assert done.stderr.endswith(f"{driving.STARTED}\n")
+    assert done.stderr.endswith(f"{command_line.STARTED}\n")
 
 
 @pytest.mark.parametrize("line", of(*READING))

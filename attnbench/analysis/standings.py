@@ -175,13 +175,6 @@ class Winner:
     runner_up: Standing | None  # the cheapest of the others
     measured: int  # number of series
 
-    @property
-    def answer(self) -> tuple[object, ...]:
-        """Lengths with equal answers are reported together."""
-        first = frozenset((self.first, *(tie.series for tie in self.ties)))
-        # without intervals the first series is all that there is to say
-        return first, bool(self.unsure), self.measured == 1
-
 
 def comparable(summary: pd.DataFrame) -> pd.DataFrame:
     """The cases whose peaks can be compared: at lengths where all states were filled, or none."""

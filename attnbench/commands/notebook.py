@@ -22,8 +22,8 @@ from attnbench.report import markdown
 from attnbench.report.answers import answer, sentences
 from attnbench.report.names import named
 from attnbench.report.terminal import watched_line
-from attnbench.running import plan as reading
 from attnbench.running import session
+from attnbench.running.plan import plan
 from attnbench.running.request.axes import FORMATS
 from attnbench.running.request.options import options as known_options
 from attnbench.running.request.options import read
@@ -226,10 +226,10 @@ def sweep(
     line = watched_line(bool(find_spec("ipywidgets"))) if progress is True else None
     observe = progress if callable(progress) else line.turn if line else lambda progress: None
     with own_server(settings.threads, settings.seed) as server:
-        plan = reading.plan(requested, server)
+        planned = plan(requested, server)
         with line or nullcontext():
             journal = session.measure(
-                requested, plan, server, folder, options_file=to_toml(given), observe=observe
+                requested, planned, server, folder, options_file=to_toml(given), observe=observe
             )
     with journal:
         session.refuse_empty(journal.held(), folder)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from attnbench.devices.out_of_memory import is_out_of_memory
-from attnbench.measuring.server import Conversation, described, mapped_libraries, module_files
+from attnbench.errors import one_line
+from attnbench.measuring.server import Conversation, mapped_libraries, module_files
 from attnbench.records import Outcome
 from attnbench.records.messages import (
     Failure,
@@ -49,4 +50,4 @@ def failure(error: BaseException) -> Failure:
     if own and hasattr(error, "outcome"):
         return Failure(outcome=error.outcome, reason=str(error))
     outcome = Outcome.OOM if is_out_of_memory(error) else Outcome.FAILED
-    return Failure(outcome=outcome, reason=described(error))
+    return Failure(outcome=outcome, reason=one_line(error))

@@ -26,12 +26,13 @@ from attnbench.devices.timing import (
     warm_up,
     without_faults_s,
 )
+from attnbench.errors import one_line
 from attnbench.measuring import allocator
 from attnbench.measuring.causality import leak_of
 from attnbench.measuring.energy import energy
 from attnbench.measuring.inputs import Iterations, some_numbers
 from attnbench.measuring.oddities import Examination
-from attnbench.measuring.server import Unmeasured, described
+from attnbench.measuring.server import Unmeasured
 from attnbench.measuring.subject import Subject, subject_of
 from attnbench.records import Case, Causality, Outcome, Sample
 from attnbench.records.messages import TimedCase
@@ -222,7 +223,7 @@ def captured(device: Device, subject: Subject) -> Iterate:
         first: BaseException = error  # ending a failed capture raises an error of its own
         while first.__context__ is not None:
             first = first.__context__
-        reason = f"a CUDA graph cannot capture it: {described(first)}"
+        reason = f"a CUDA graph cannot capture it: {one_line(first)}"
         raise Unmeasured("unsupported", reason) from error
     if wrong := subject.check(replay(lambda phase: None)):
         raise Unmeasured("failed", f"replayed as CUDA graphs, {wrong}")

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.attention.card import Card
-from attnbench.measuring.server import Unmeasured
+from attnbench.measuring.server import INSTALLED, Unmeasured
 from attnbench.mechanisms.catalogue.registry import GROUP, card, module_of, names
 from attnbench.mechanisms.catalogue.stacked import stacked
 from attnbench.records import Case, Causality, Option, Workload
 from attnbench.records.selection import layers
 
 PACKAGE = Path(__file__).parents[1]
-INSTALLED = frozenset({"site-packages", "dist-packages"})
 # the parts of this package that belong to a mechanism; the rest only finds and measures it
 MECHANISMS = ("attnbench/mechanisms/", "attnbench/attention/")
 

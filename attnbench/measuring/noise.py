@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from operator import attrgetter
 from types import MappingProxyType
 
 import torch
@@ -203,7 +204,7 @@ def signs(called: Called, patience: Patience | None = None) -> Signs:
         counts = [ignored(whole, dim, kept, kind) for kind in (block, stride)]
         silent = [count for count in counts if count.is_sign]
         if silent:
-            most = max(silent, key=silent_groups)
+            most = max(silent, key=attrgetter("silent"))
             found.append(
                 f"did not change its output, but for random numbers, when {most.silent} of"
                 f" {most.of} parts of its {name} were replaced"
@@ -229,11 +230,6 @@ def responds(whole: Pairs) -> Decision:
 def unknown(what: str) -> str:
     """That it cannot be told whether the output responds to this."""
     return f"varies by random numbers, beside which its response to {what} cannot be told"
-
-
-def silent_groups(count: Count) -> int:
-    """How many groups do not matter."""
-    return count.silent
 
 
 def ignored(whole: Pairs, dim: int, kept: int, kind: Callable[[int, int, int], Tensor]) -> Count:

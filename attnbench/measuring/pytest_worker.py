@@ -38,6 +38,7 @@ from attnbench.measuring.pytest_run import (
     Trying,
 )
 from attnbench.measuring.server import (
+    INSTALLED,
     Conversation,
     Unmeasured,
     end_children,
@@ -71,7 +72,6 @@ BASE, HEAD = "base", "head"
 UNTIMED = "untimed"  # phase of a set-up or teardown
 SETTING_UP_S = 0.25  # of a sample whose calls need a set-up, after which no further call begins
 TEARDOWN_S = 10.0  # that fixtures may take to be taken down
-PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,7 +352,7 @@ def trials_of(run: PytestRun) -> Trials:
 def is_installed(file: str) -> bool:
     """Whether a file belongs to an installed package or to Python."""
     parts = Path(file).parts
-    return bool(PACKAGES & {*parts}) or file.startswith(sysconfig.get_path("stdlib"))
+    return bool(INSTALLED & {*parts}) or file.startswith(sysconfig.get_path("stdlib"))
 
 
 def why_untimed(run: PytestRun, name: str) -> tuple[str, str]:

@@ -77,13 +77,12 @@ def planned(question: ReadPlan) -> Plans:
     """
     plans = []
     for selection in question.selections:
-        cases = tuple(plan(selection, question.request))
+        cases = [asdict(case) for case in plan(selection, question.request)]
         try:
-            msgspec.convert([asdict(case) for case in cases], list[Planned])
+            plans.append(msgspec.convert(cases, tuple[Planned, ...]))
         except ValueError as error:
             wrong = f"{selection} cannot be planned: {error}; ask for smaller sizes"
             raise CannotRun(wrong) from error
-        plans.append(cases)
     cards = (msgspec.convert(asdict(facts(name)), CardFacts) for name in question.names)
     return Plans(plan=tuple(plans), cards=tuple(cards))
 

@@ -21,7 +21,8 @@ from uuid import UUID
 
 from msgspec import Struct, ValidationError, msgpack
 
-from attnbench.measuring.server import Unmeasured, described
+from attnbench.errors import one_line
+from attnbench.measuring.server import Unmeasured
 from attnbench.records.messages import Compared
 
 LARGEST = 256 << 20  # bytes of what is kept
@@ -111,7 +112,7 @@ def compare(value: Any, path: str, tree: str) -> Compared:
     try:
         kept = msgpack.decode(Path(path).read_bytes(), type=Node)
     except (OSError, ValidationError, ValueError) as error:
-        raise Unmeasured("failed", f"base's cannot be read here: {described(error)}") from error
+        raise Unmeasured("failed", f"base's cannot be read here: {one_line(error)}") from error
     what = difference(kept, told(value, tree))
     return Compared(what=what, error=float(bool(what)))
 
@@ -217,7 +218,7 @@ def array_node(array: Any, tree: str) -> Node:
             return Elements(kind, (shape, *(node(item, tree) for item in plain.ravel().tolist())))
         data = plain.tobytes()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise Unmeasured("failed", f"its {kind} cannot be copied: {described(error)}") from error
+        raise Unmeasured("failed", f"its {kind} cannot be copied: {one_line(error)}") from error
     return Array(kind, str(array.dtype), plain.dtype.str, plain.shape, data)
 
 

@@ -379,7 +379,11 @@ def outside_packages(files: Iterable[str], watched: Collection[str]) -> list[str
 
 
 def described(error: BaseException) -> str:
-    """The class of an exception and the first line of its message."""
+    """The class of an exception and the first line of its message.
+
+    As `errors.one_line`, which cannot be imported here: this program loads nothing of the package
+    before it is told which source tree is measured.
+    """
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

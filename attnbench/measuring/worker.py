@@ -116,7 +116,7 @@ class Worker(Answering):
         """Build a case, check one iteration, and warm up."""
         card, _, case, device = self.resolved(question)
         self.built = Built(card, case, self.seed, device, question)
-        return Warm(form=case.form, iteration_s=self.built.cost_s, wall_s=self.built.wall_s)
+        return Warm(iteration_s=self.built.cost_s, wall_s=self.built.wall_s)
 
     def lap(self, question: Lap) -> Lapped:
         """One sample of the case that was built."""
@@ -166,7 +166,6 @@ class Worker(Answering):
         return Weighed(
             values=values,
             notes={**notes, **left_running(end_children())},
-            form=case.form,
             case=str(case),
             needs_new_process=not question.checked or bool(self.changes()),
         )

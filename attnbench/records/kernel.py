@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from attnbench.records.bounds import Dtype, Many, Option, Seconds, Size
 
+AGREES = 1e-2  # an error below which a way to call a function is its own
+
 
 class Aspect(StrEnum):
     """Of which quality of a kernel an attempt tells."""
@@ -117,3 +119,12 @@ class Kernel:
     head_width: Size
     refused: dict[str, str]
     attempts: tuple[Attempt, ...]
+
+    @property
+    def worse_ways(self) -> dict[str, float]:
+        """The errors of those ways to call it that are clearly not its own.
+
+        The first of all `ways` is the one by which it errs least.
+        """
+        (_, least), *others = self.ways.items()
+        return {way: error for way, error in others if error > max(least, AGREES)}

@@ -153,7 +153,6 @@ class Warm(ProcessAnswer, frozen=True, kw_only=True):
 
     iteration_s: Duration
     wall_s: Duration
-    form: str = ""
 
 
 class Build(TimedCase[Warm], frozen=True, kw_only=True):
@@ -212,7 +211,6 @@ class Weighed(ProcessAnswer, frozen=True, kw_only=True):
 
     values: Mapping[str, float]
     notes: Mapping[str, str] = {}
-    form: str = ""
     case: str = ""
     needs_new_process: bool = True
 

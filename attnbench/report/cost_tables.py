@@ -16,6 +16,7 @@ from attnbench.records.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.records.modes import find
 from attnbench.report.cases import outcome_phrase
 from attnbench.report.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
+from attnbench.report.machine import clock_text
 from attnbench.report.names import compared_with
 from attnbench.report.styles import labels
 
@@ -75,11 +76,8 @@ def timed_by(cases: Frame) -> str:
     """What times are: `CPU time on one core`; just `time` on a device or for several sweeps."""
     clocks = {*zip(cases["clock"], cases["threads"], strict=True)}
     clock, threads = clocks.pop() if len(clocks) == 1 else ("", 0)
-    match clock:
-        case Clock.CPU:
-            return f"{clock} on one core"
-        case Clock.WALL:
-            return f"{clock} on {units.many(int(threads), 'thread')}"
+    if clock in (Clock.CPU, Clock.WALL):
+        return clock_text(Clock(clock), int(threads))
     return "time"
 
 

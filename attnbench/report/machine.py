@@ -8,12 +8,16 @@ from attnbench.records.units import many, percent
 ENOUGH = 0.8  # share of the time it needs below which a process is clearly slowed down
 
 
-def timed_by(here: Environment, clock: Clock) -> str:
+def clock_of(here: Environment, clock: Clock) -> str:
     """The number of threads, and on a CPU the clock: `CPU time on one core`."""
-    threads = many(here.threads, "thread")
     if here.device_memory_bytes is not None:
-        return threads
-    return f"{clock} on one core" if clock is Clock.CPU else f"{clock} on {threads}"
+        return many(here.threads, "thread")
+    return clock_text(clock, here.threads)
+
+
+def clock_text(clock: Clock, threads: int) -> str:
+    """`CPU time on one core`, or `wall time on 4 threads`."""
+    return f"{clock} on {'one core' if clock is Clock.CPU else many(threads, 'thread')}"
 
 
 def noise_warnings(here: Environment, clock: Clock, budget_s: float | None = None) -> Iterator[str]:

@@ -398,9 +398,5 @@ def stored(answer: Finished | Weighed | Failure) -> dict[str, Any]:
             "notes": answer.notes,
         }
     # what is not a number was not measured
-    values = {
-        name: value
-        for name, value in answer.values.items()
-        if isinstance(value, int) or math.isfinite(value)
-    }
+    values = {name: value for name, value in answer.values.items() if math.isfinite(value)}
     return {"outcome": Outcome.OK, "values": values, "notes": answer.notes}

@@ -35,7 +35,6 @@ def test_the_fastest_of_each_length_and_the_next():
 def test_series_that_do_not_differ_tie():
     found = analyse(sweep(("a", "b", "longformer"), lengths=SHORT, **QUIET)).answers
     assert [winner.mode for winner in found.fastest] == 3 * ["training"] + 3 * ["inference"]
-    assert len({winner.answer for winner in found.fastest}) == 1
     for winner in found.fastest:
         (tie,) = winner.ties
         assert {winner.first, tie.series} == {"a:eager", "b:eager"}
@@ -44,7 +43,6 @@ def test_series_that_do_not_differ_tie():
     whole = sweep(("transformer", "longformer"), lengths=(128, 512, 4096, 8192), **QUIET)
     firsts = ["transformer:eager", "transformer:eager", "longformer:eager", "longformer:eager"]
     assert [winner.first for winner in analyse(whole).answers.fastest] == 2 * firsts
-    assert len({winner.answer for winner in analyse(whole).answers.fastest}) == 2
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.gate_worlds [--worlds 2000] [--seed 0] [--out reports/gate/worlds.md]
 
 Every world is a repository with 1 to 100 functions on a machine that nothing waits for
-(`tests/commands/check/machine.py`): times of processes and samples are drawn, and the clock moves
+(`tests/doubles/checks.py`): times of processes and samples are drawn, and the clock moves
 by what a pair of processes would take. What decides is the gate's own: the order and number of
 pairs, both looks, the rule over all cases, findings and exit codes. In half of the worlds nothing
 has changed; in the others a few functions take 4, 10 or 50 % longer, or four times as long. Budgets
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from attnbench.analysis.statistics.verdict import Verdict
-from tests.commands.check.machine import VISIT_S, Noisy, simulated
+from tests.doubles.checks import VISIT_S, Noisy, simulated
 
 CHANGES = (1.04, 1.10, 1.50, 4.0)
 CASES = (1, 2, 5, 20, 100)

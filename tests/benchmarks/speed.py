@@ -40,8 +40,8 @@ from attnbench.devices.finding import choose
 from attnbench.devices.host import memory_bytes
 from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.devices.timing import sample
+from attnbench.errors import one_line
 from attnbench.measuring.allocator import keep_pages, limit
-from attnbench.measuring.server import described
 from attnbench.mechanisms.catalogue.presets import preset
 from attnbench.mechanisms.catalogue.registry import names
 from attnbench.records import Causality, Clock, Level, Mode, Workload
@@ -237,7 +237,7 @@ def compared(row, device_name, seconds, reached):
         x = torch.randn(w.batch, w.seq_len, WIDTH, device=device.torch_name)
         ours, ratios = raced(sides, x, w.trains, device, seconds)
     except Exception as error:  # another version, no kernel for the device, or out of memory
-        reason = "out of memory" if is_out_of_memory(error) else described(error)
+        reason = "out of memory" if is_out_of_memory(error) else one_line(error)
         return Found(reason=reason.replace("|", "/"))
     return Found(ours / floor_s(mechanism, row.config, w, reached), ratios)
 

@@ -13,7 +13,7 @@ from attnbench.commands.options import with_sweep_options
 from attnbench.commands.verbs import VERBS, command
 from attnbench.running.request.options import flag, options
 from tests.commands.commands import here, python, refused
-from tests.inputs import driving
+from tests.doubles import command_line
 
 ROOT = Path(__file__).parents[2] / "attnbench"
 # loaded by no help and no completion
@@ -22,7 +22,7 @@ HEAVY = {"torch", "pandas", "numpy", "scipy", "matplotlib", "jinja2", "rich", "p
 # them in every run, for one engine in two, and what loads what a name names
 APART = {
     *("entry.py", "program.py", "verbs.py", "check/pytest_plugin.py"),
-    "sweep/cluster/command.py",
+    "sweeping/on_cluster.py",
 }
 SWEEPING = {
     "sweep": (options(), {}),
@@ -161,7 +161,7 @@ def test_a_file_without_its_ending_is_named(tmp_path):
 def test_arguments_of_a_sweep_are_measured_beside_its_models(tmp_path):
     (tmp_path / "mine.py").write_text("def local(q, k, v):\n    return v\n")
     words = ("--models", "fnet", "--lengths", "16", "--mode", "inference", "--dry-run")
-    done = driving.run(tmp_path, "sweep", "mine.py", *words)
+    done = command_line.run(tmp_path, "sweep", "mine.py", *words)
     rows = [line.split()[0] for line in done.stdout.splitlines() if " inference " in line]
     assert [row for row in rows if ":" in row] == ["mine.py:local:eager", "fnet:half"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.running import plan as reading
+from attnbench.running import plan
 from tests.commands.commands import here
 from tests.faults.hostile_cards import AT_IMPORT
 
@@ -49,7 +49,7 @@ def verbs(name, tmp_path):
 def test_a_file_that_does_harm_when_imported_or_asked(which, tmp_path, monkeypatch):
     """Each in a process of its own, so that one verb stands for all, which are tried with one."""
     if REASONS[which] == LATE:
-        monkeypatch.setattr(reading, "TIMEOUT_S", 1.0)
+        monkeypatch.setattr(plan, "TIMEOUT_S", 1.0)
     name = f"{FILE}:{which}"
     if which in AT_IMPORT:
         (tmp_path / f"{which}.py").write_text(AT_IMPORT[which])

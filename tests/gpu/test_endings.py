@@ -8,7 +8,7 @@ import torch
 import attnbench as package
 from attnbench.records import Cause, Outcome
 from tests.commands.commands import attnbench
-from tests.commands.sweep.cluster.cluster import until
+from tests.commands.sweeping.cluster.cluster import until
 from tests.gpu.rough import LENGTH, SHARE
 
 pytestmark = pytest.mark.gpu

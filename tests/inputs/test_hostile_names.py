@@ -11,14 +11,15 @@ import pytest
 
 from attnbench.records import Workload
 from tests.commands.check.repositories import Repository
-from tests.inputs import driving, hostile
+from tests.doubles import command_line
+from tests.inputs import hostile
 from tests.report.test_html import KNOWN, Seen
 
 FILES = re.compile(r"[a-z][a-z0-9_]*\.(csv|md|tex|html|png|svg|pdf|jsonl)")
 
 
 def terminal(ended: CompletedProcess[str]) -> None:
-    assert not driving.COMMANDS.search(ended.stdout + ended.stderr)
+    assert not command_line.COMMANDS.search(ended.stdout + ended.stderr)
     assert "Traceback" not in ended.stderr
 
 
@@ -30,7 +31,7 @@ def page(content: bytes) -> None:
     assert not [key for key, _ in seen.attributes if key.startswith("on") or key == "style"]
     links = [value for key, value in seen.attributes if key in ("href", "src")]
     assert all(link.startswith(("#", "data:image/", "data:,")) for link in links)
-    assert not driving.COMMANDS.search(content.decode())
+    assert not command_line.COMMANDS.search(content.decode())
 
 
 def picture(content: bytes) -> None:
@@ -46,7 +47,7 @@ def picture(content: bytes) -> None:
 def markdown(content: bytes) -> None:
     """Every grid keeps its columns, and no text becomes markup."""
     text = content.decode()
-    assert not driving.COMMANDS.search(text)
+    assert not command_line.COMMANDS.search(text)
     columns = None
     for line in text.partition("## How each predicate")[0].splitlines():
         if re.fullmatch(r"!\[(\w+)\]\(\1\.png\)", line):
@@ -96,7 +97,7 @@ def test_no_stored_sweep_commands_what_shows_it(seed, tmp_path):
         (2, "sweep", "--models", "fastformer", "--resume", one.name, "--device", "cpu"),
     )
     for code, *arguments in words:
-        ended = driving.run(place, *arguments)
+        ended = command_line.run(place, *arguments)
         assert ended.returncode == code, ended.stderr
         terminal(ended)
         assert "--json" not in arguments or json.loads(ended.stdout)
@@ -116,7 +117,7 @@ def test_a_baseline_runs_no_file_from_outside_of_the_repository(path, tmp_path):
     case = {f"{name}:eager/{workload}": {"workload": asdict(workload), "counts": {}}}
     kept = {"schema": 3, "torch": "", "cases": case}
     (repository.folder / "kept.json").write_text(json.dumps(kept))
-    ended = driving.run(repository.folder, "check", "--baseline", "kept.json")
+    ended = command_line.run(repository.folder, "check", "--baseline", "kept.json")
     assert ended.returncode == 2
     assert "outside the repository" in ended.stderr or "no file" in ended.stderr
     assert len(ended.stderr.splitlines()) == 2  # what is done, and why it is not

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnbench.version import __version__
-from tests.inputs import driving, values
+from tests.doubles import command_line
+from tests.inputs import values
 
-VERBS = driving.verbs()
+VERBS = command_line.verbs()
 
 SHARES = {"sweep": 30, "check": 20, "models": 12}  # inputs of a verb
 USUAL = 8
@@ -25,30 +26,30 @@ def folder(tmp_path_factory):
     top = tmp_path_factory.mktemp("inputs")
     place = top / "a" / "b" / "c"
     place.mkdir(parents=True)
-    driving.furnish(place)
+    command_line.furnish(place)
     return top, place
 
 
 def obeys(folder, arguments):
     """Whatever the arguments, a verb ends in one of the documented ways."""
     top, place = folder
-    before = driving.listing(top)
+    before = command_line.listing(top)
     most_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # other tests may have had more
-    ended = driving.run(place, *arguments)
-    assert ended.returncode in driving.CODES
+    ended = command_line.run(place, *arguments)
+    assert ended.returncode in command_line.CODES
     said = ended.stdout + ended.stderr
-    assert not driving.COMMANDS.search(said)
+    assert not command_line.COMMANDS.search(said)
     assert "Traceback" not in said
     used_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert used_kib < max(most_kib + 1, MEMORY >> 10)
     if ended.returncode == 2:
-        assert driving.listing(top) == before
+        assert command_line.listing(top) == before
         assert ended.stdout == ""
         # one line, after what is being done and warnings, if there are any
         first = ("warning: ", f"attnbench {__version__}: ")
         (line,) = [s for s in ended.stderr.splitlines() if s and not s.startswith(first)]
         assert line.removeprefix("attnbench: ").strip() != line.strip()
-        assert len(line) <= driving.LONGEST
+        assert len(line) <= command_line.LONGEST
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -81,13 +81,13 @@ QUESTIONS = [
     (RunTests(), {"do": "tried"}),
 ]  # fmt: skip
 ANSWERS = [
-    (Build(**CASE), Warm(form="eager", iteration_s=0.1, wall_s=0.2),
-     {"form": "eager", "iteration_s": 0.1, "wall_s": 0.2}),
+    (Build(**CASE), Warm(iteration_s=0.1, wall_s=0.2),
+     {"iteration_s": 0.1, "wall_s": 0.2}),
     (Lap(iterations=3), Lapped(sample=SAMPLE), {"sample": ON_WIRE}),
     (Finish(), Finished(values={"flops": 2.0}, notes={"odd": "x"}, needs_new_process=False),
      {"values": {"flops": 2}, "notes": {"odd": "x"}, "needs_new_process": False}),
-    (MeasureMemory(**CASE), Weighed(values={}, form="f", case="c", needs_new_process=True),
-     {"values": {}, "notes": {}, "form": "f", "case": "c", "needs_new_process": True}),
+    (MeasureMemory(**CASE), Weighed(values={}, case="c", needs_new_process=True),
+     {"values": {}, "notes": {}, "case": "c", "needs_new_process": True}),
     (Outputs(**CASE, path="", keeps=True), Compared(drawn=0.5), {"drawn": 0.5}),
     (Outputs(**CASE, path="", keeps=False), Compared(what="x", error=0.5, allowed=0.1),
      {"what": "x", "error": 0.5, "allowed": 0.1}),

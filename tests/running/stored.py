@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from attnbench.analysis.costs import CostKind, Costs, peak_rates
 from attnbench.records.storage import journal
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import GIB, sweep
 
 OWN = "mine.py:Mean"  # a module without a card, as a plan names it

@@ -11,7 +11,7 @@ from attnbench.running import agenda as module
 from attnbench.running.agenda import Agenda
 from attnbench.running.foresee import dry
 from attnbench.running.order import after, visits
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import GIB, PLAN, REQUEST, sweep
 
 ROOT = Path(module.__file__).parents[1]

@@ -11,7 +11,7 @@ from attnbench.analysis.summary import summary
 from attnbench.records import Cause, Mode, Outcome, Part
 from attnbench.running.race import turns
 from tests import sweeps
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import (
     BY_CORE,
     GIB,

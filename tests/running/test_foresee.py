@@ -7,7 +7,7 @@ import pytest
 from attnbench.analysis.costs import MEMORY_ITERATIONS, OVERHEAD_S, CostKind
 from attnbench.running.foresee import LOADING_S, PEAKS_S, foresee
 from attnbench.running.visit_costs import MOST_WARM_UPS
-from tests.running.machine import Machine, Worker
+from tests.doubles.machine import Machine, Worker
 from tests.running.sessions import GIB, sweep
 from tests.running.worlds import drawn
 

@@ -10,7 +10,7 @@ from attnbench.running import session as measuring
 from attnbench.running.plan import Plan
 from attnbench.running.request import requests
 from tests import sweeps
-from tests.commands.sweep.cluster.shards import FACTS
+from tests.commands.sweeping.cluster.shards import FACTS
 from tests.running.sessions import PLAN, REQUEST
 
 

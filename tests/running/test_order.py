@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from attnbench.records import Case, Cause, Mode, Outcome, Part, Settings
 from attnbench.records.storage import journal
 from attnbench.running.foresee import LOADING_S, PEAKS_S, foresee
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import GIB, PLAN, REQUEST, outcomes, planned, slow_is, sweep
 from tests.running.stored import OWN, again, common_front, plan_of, reached
 

@@ -8,7 +8,7 @@ from attnbench.records import Disturbance, Sample
 from attnbench.records.messages import Failure, Probe, ProbeTimes
 from attnbench.running.pace import Pace
 from attnbench.running.race import Round
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.test_race import race
 
 LAP = Sample(1, 0.1, 0.1, None, 0.1, 0, 0)

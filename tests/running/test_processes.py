@@ -29,7 +29,7 @@ from attnbench.running import pool, process
 from attnbench.running.pool import Pool
 from attnbench.running.process import LOG_BYTES, Process
 from attnbench.running.session import SCRIPT
-from tests.running.light import (
+from tests.doubles.servers import (
     MODULES,
     Obey,
     Obeyed,
@@ -197,7 +197,7 @@ def test_a_server_its_workers_and_all_they_started_end_with_their_parent(tmp_pat
     script.write_text(
         "from pathlib import Path\n"
         "from attnbench.running.session import SCRIPT, Pool\n"
-        "from tests.running.light import Obey\n"
+        "from tests.doubles.servers import Obey\n"
         "with Pool(SCRIPT, module='obeying') as server, server.process() as worker:\n"
         f"    Path({str(started)!r}).write_text(f'{{server.program.pid}} {{worker.pid}}\\n')\n"
         f"    worker.ask(Obey(do={starts!r}), 1e9)\n"

@@ -28,7 +28,7 @@ from attnbench.running.race import (
     turns,
     understatement,
 )
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 
 CASES = {
     name: Case(

@@ -12,7 +12,7 @@ from attnbench.devices.finding import find
 from attnbench.records import Case, Cause, Clock, Disturbance, Outcome, Part, Run, Sample
 from attnbench.records.storage.schema import read_run
 from attnbench.running.agenda import Agenda
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import GIB, PLAN, REQUEST, laps, outcomes, planned, slow_is, sweep
 
 

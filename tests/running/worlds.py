@@ -16,7 +16,7 @@ from attnbench.records.case import Case
 from attnbench.records.storage import schema
 from attnbench.records.storage.journal import contents
 from attnbench.records.storage.schema import End, EndReason, Head, Start
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import REQUEST, sweep
 from tests.sweeps import environment
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -230,11 +230,15 @@ def publish(report: "CheckReport", strict: bool, as_json: bool, files: Mapping[s
         console.data(check_page.data(report, strict))
     else:
         show(report)
-    page = check_page.page(report).encode()
-    junit, bmf = check_ci.junit(report, strict), check_ci.bmf(report)
+    page = check_page.page(report)
+    written: Mapping[str, Callable[[], bytes]] = {
+        "markdown": page.encode,
+        "junit": lambda: check_ci.junit(report, strict),
+        "bmf": lambda: check_ci.bmf(report),
+    }
     for kind, file in files.items():
-        output.write(file, {"markdown": page, "junit": junit, "bmf": bmf}[kind])
-    append_summary(page.decode())
+        output.write(file, written[kind]())
+    append_summary(page)
     append_outputs(check_ci.outputs(report, strict))
     if os.environ.get("GITHUB_ACTIONS"):
         for line in check_ci.annotations(report):

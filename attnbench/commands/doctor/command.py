@@ -17,7 +17,7 @@ from attnbench.errors import AttnbenchError
 from attnbench.mechanisms.catalogue.registry import names
 from attnbench.records import Environment
 from attnbench.records.units import flops, many, size
-from attnbench.report.machine import noise_warnings, timed_by
+from attnbench.report.machine import clock_of, noise_warnings
 
 if TYPE_CHECKING:
     from attnbench.running.pool import Pool
@@ -64,7 +64,7 @@ def machine(device: Device, here: Environment) -> dict[str, str]:
         "device": here.device,
         "processor": f"{here.processor}, {many(here.cores, 'core')} available,"
         f" {many(here.threads, 'thread')}",
-        "timed by": timed_by(here, clock) if here.device_memory_bytes is None else device.clock,
+        "timed by": clock_of(here, clock) if here.device_memory_bytes is None else device.clock,
         "memory": f"{size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,

@@ -18,7 +18,6 @@ SHOWN = MappingProxyType({**usual_sizes(), **USUAL})
 TEXTS = MappingProxyType({
     "mode": "training, inference or decode.",
     "budget": "Time for all levels together: 90s, 10m, none.",
-    "dtype": "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64.",
 })  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def judge(
     cannot be judged, and 3 if the budget ended before all was tried. What is not right is not
     raced.
     """
-    options = {**read({"budget": USUAL["budget"]}), **written}
+    options = {**read({name: USUAL[name] for name in ("budget", "lengths")}), **written}
     try:
         run(functions, mechanism, options, json_)
     except AttnbenchError as error:

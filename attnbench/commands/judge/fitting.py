@@ -21,10 +21,9 @@ from attnbench.attention.checks.stress import MASKED, USUAL
 from attnbench.attention.checks.trial import NotApplicable, Trial, causal_values
 from attnbench.attention.contract import Unusable
 from attnbench.attention.core import AXES, CAUSAL
-from attnbench.records import Aspect, Attempt, Causality, Kernel, Option
+from attnbench.records import AGREES, Aspect, Attempt, Causality, Kernel, Option
 
 TOKENS = 64
-AGREES = 1e-2  # an error below which a way to call is a function's own
 
 Way = tuple[float, Trial, str]  # the error, how it was called, and what it raised
 
@@ -113,7 +112,10 @@ def working(
 def other_sizes(width: int) -> Iterator[tuple[int, int]]:
     """Widths and heads, for a function that takes heads of one width alone."""
     for d in (*HEAD_WIDTHS, 32, 16, 256):
-        yield (width if width % d == 0 else d * 4), max(1, width // d) if width % d == 0 else 4
+        if width % d == 0:
+            yield width, width // d
+        else:
+            yield 4 * d, 4
 
 
 def tried(
@@ -129,20 +131,16 @@ def tried(
     for axis, scaled, is_causal in product(axes, scales or (None,), reversed(causals)):
         scaling = {} if scaled is None else {"scales": scaled}
         way = replace(trial, config=replace(config, axes=axis, **scaling), causal=is_causal)
-        module: Any = way.build(way.workload(TOKENS)) if usable(way) else None
-        if module is not None and module.unknown:
+        workload = way.workload(TOKENS)
+        if refused := way.refusal(workload):
+            raise Unusable(refused)
+        module: Any = way.build(workload)
+        if module.unknown:
             raise Unusable(unknown_text(module))
         if scaled and "scale" in module.accepted:
             continue  # it is told how to scale
         found.append(one_way(way, dtype))
     return found
-
-
-def usable(trial: Trial) -> bool:
-    """Whether the mechanism takes the sizes. Raises `Unusable` where it does not."""
-    if reason := trial.refusal(trial.workload(TOKENS)):
-        raise Unusable(reason)
-    return True
 
 
 def one_way(trial: Trial, dtype: str, masked: bool = False) -> Way:

@@ -36,7 +36,6 @@ from attnbench.running.session import own_server
 from attnbench.running.sweep import Progress
 
 JUDGING = "attnbench.commands.judge.worker"  # the module of its processes
-LENGTHS = "512..8k:x4"
 LIMIT_S = 900.0  # of all attempts, without a budget
 PANEL = 0.5  # share of the budget that attempts may take; the race gets the rest
 # an attempt may take this many times the longest before it, and at least
@@ -150,12 +149,12 @@ def judge(
     """The verdict on each function, and if it is right, a race against the mechanism's form.
 
     questions: of `claim`
-    given: options of a sweep; the budget is that of all functions
+    given: typed options of a sweep by name; the budget is that of all functions
     announce: called with what is being tried, in words
     observe: called as a race goes on
     Raises `UsageError`, `CannotRun` if no process can be started.
     """
-    asked = read({"level": Level.CORE, "lengths": LENGTHS, **given})
+    asked = {**read({"level": Level.CORE}), **given}
     first = request({**asked, "models": tuple(str(q.own) for q in questions)})
     settings = first.settings
     verdicts = list[KernelVerdict]()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from math import ceil, inf, isfinite
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +14,13 @@ from attnbench.analysis.conclusions import Answer, Conclusion, Question, Value
 from attnbench.analysis.report import Analysis
 from attnbench.errors import clean
 from attnbench.records import Aspect, Attempt, Kernel, KernelFinding, PanelRow, units
+from attnbench.report.conclusions import in_order
 from attnbench.report.cost_tables import speedup
 from attnbench.report.grid import EMPTY, Cell, Column, Table, number, table, words
+
+if TYPE_CHECKING:
+    from attnbench.commands.judge.judging import KernelVerdict
+    from attnbench.report.terminal import ProgressLine
 
 PANEL = (
     "Errors are against float64: of the output relative to the largest output, of a row to the"
@@ -27,77 +32,30 @@ PANEL = (
 )
 AXES = MappingProxyType({"bhnd": "[B, H, N, d]", "bnhd": "[B, N, H, d]"})
 ALIKE = 0.1  # what differs by no more at any length is as fast
-CLEARLY = 1e-2  # an error of a way to call it that is not its own
 SILENT_S = 5.0  # before the first line of progress
 EVERY_S = 10.0  # between such lines
-
-
-class VerdictFacts(Protocol):
-    """What is read of `judging.KernelVerdict`."""
-
-    @property
-    def question(self) -> Any: ...
-    @property
-    def error(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def kernel(self) -> Kernel | None: ...
-    @property
-    def rows(self) -> tuple[PanelRow, ...]: ...
-    @property
-    def changed(self) -> str: ...
-    @property
-    def suspect(self) -> str: ...
-    @property
-    def failed(self) -> str: ...
-    @property
-    def race(self) -> Analysis | None: ...
-    @property
-    def unraced(self) -> str: ...
-    @property
-    def untrained(self) -> tuple[int, ...]: ...
-    @property
-    def more_time(self) -> str: ...
-    @property
-    def raced_as(self) -> bool: ...
-    @property
-    def raced(self) -> tuple[int, ...]: ...
-    @property
-    def complete(self) -> bool: ...
-    @property
-    def faulty(self) -> bool: ...
-    @property
-    def sound(self) -> bool: ...
-    def passes(self, aspect: str) -> bool: ...
-
-
-class Line(Protocol):
-    """What shows progress: `terminal.ProgressLine`."""
-
-    def show(self, running: str, stage: str, counts: str, left_s: float) -> None: ...
 
 
 class Waiting:
     """Says what is being tried, from the sixth second on."""
 
-    def __init__(self, line: Line, clock: Callable[[], float] = time.monotonic) -> None:
-        self.line, self.clock = line, clock
+    def __init__(self, line: "ProgressLine", clock: Callable[[], float] = time.monotonic) -> None:
+        self.line = line
+        self.clock = clock
         self.begun = clock()
-        self.told, self.count = self.begun + SILENT_S - EVERY_S, 0
+        self.shown = self.begun + SILENT_S - EVERY_S
+        self.count = 0
 
     def announce(self, text: str) -> None:
         """Show what is being tried, unless something was shown a moment ago."""
         self.count += 1
         now = self.clock()
-        if now - self.begun >= SILENT_S and now - self.told >= EVERY_S:
-            self.told = now
+        if now - self.begun >= SILENT_S and now - self.shown >= EVERY_S:
+            self.shown = now
             self.line.show("", text, units.many(self.count, "step"), math.inf)
 
 
-def lines(verdict: VerdictFacts) -> Iterator[str]:
+def lines(verdict: "KernelVerdict") -> Iterator[str]:
     """One line for a function among several."""
     if verdict.error:
         yield f"{clean(verdict.question.function)}: {clean(verdict.error)}"
@@ -105,7 +63,7 @@ def lines(verdict: VerdictFacts) -> Iterator[str]:
         yield " ".join((headline(verdict), *unfinished(verdict), *speed(verdict)))
 
 
-def sentences(verdict: VerdictFacts) -> Iterator[str]:
+def sentences(verdict: "KernelVerdict") -> Iterator[str]:
     """The verdict, what was tried, what was not, and how the function was called."""
     yield headline(verdict)
     yield from unfinished(verdict)
@@ -115,7 +73,7 @@ def sentences(verdict: VerdictFacts) -> Iterator[str]:
     yield from notes(verdict)
 
 
-def headline(verdict: VerdictFacts) -> str:
+def headline(verdict: "KernelVerdict") -> str:
     """`f as transformer (float32, cpu): right (N = 1 to 8,192); steady (N = 512 to 8,192).`"""
     said = "; ".join(said_of(aspect, verdict) for aspect in Aspect)
     doubts = ""
@@ -130,13 +88,13 @@ def headline(verdict: VerdictFacts) -> str:
     return f"{claim(verdict)} ({verdict.dtype}, {verdict.device}):{doubts} {said}."
 
 
-def claim(verdict: VerdictFacts) -> str:
+def claim(verdict: "KernelVerdict") -> str:
     """`f as kimi_delta`."""
     question = verdict.question
-    return f"{clean(question.own.form)} as {question.mechanism}"
+    return f"{clean(str(question.own.form))} as {question.mechanism}"
 
 
-def said_of(aspect: Aspect, verdict: VerdictFacts) -> str:
+def said_of(aspect: Aspect, verdict: "KernelVerdict") -> str:
     """`right (N = 1 to 8,192)`, or where it is not."""
     rows = [row for row in verdict.rows if row.attempt.aspect is aspect]
     bad = [row for row in rows if not row.passes]
@@ -185,7 +143,7 @@ def where(row: PanelRow) -> str:
     return f"{', '.join(parts)}, {at}: {row.finding}{reason}"
 
 
-def unfinished(verdict: VerdictFacts) -> Iterator[str]:
+def unfinished(verdict: "KernelVerdict") -> Iterator[str]:
     """That attempts were not made which belong to a verdict, and what would make them."""
     if not verdict.complete and not verdict.faulty:
         count = sum(row.finding is KernelFinding.UNTRIED for row in verdict.rows)
@@ -194,7 +152,7 @@ def unfinished(verdict: VerdictFacts) -> Iterator[str]:
         yield f"NOT FINISHED: {attempts} were not made, so nothing is decided{way_out}."
 
 
-def tried(verdict: VerdictFacts) -> str:
+def tried(verdict: "KernelVerdict") -> str:
     """The sizes and modes that were compared; those of the race are among them."""
     rows = [row for row in verdict.rows if row.tried]
     attempts = [row.attempt for row in rows]
@@ -222,12 +180,11 @@ def tried(verdict: VerdictFacts) -> str:
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """`1, 17 and 8,192`."""
-    texts = [units.count(number) for number in sorted(set(numbers))]
-    return " and ".join((", ".join(texts[:-1]), texts[-1])) if len(texts) > 1 else "".join(texts)
+    """`1, 17 and 8,192`: each number once."""
+    return in_order([units.count(number) for number in sorted(set(numbers))])
 
 
-def untried(verdict: VerdictFacts) -> Iterator[str]:
+def untried(verdict: "KernelVerdict") -> Iterator[str]:
     """What was to be tried, and was not, with the reasons."""
     for finding, said in (
         (KernelFinding.UNTRIED, "Not tried"),
@@ -250,12 +207,11 @@ def untried(verdict: VerdictFacts) -> Iterator[str]:
         )
 
 
-def called(verdict: VerdictFacts) -> str:
+def called(verdict: "KernelVerdict") -> str:
     """How the function was called, and how it errs if it is called otherwise."""
     kernel = verdict.kernel
     if kernel is None:
         return ""
-    (_, least), *others = kernel.ways.items()
     text = f"Called with {AXES[str(kernel.options['axes'])]}"
     if kernel.options.get("scales"):
         text += ", q not scaled, as it scales q by d^-0.5 itself"
@@ -265,15 +221,16 @@ def called(verdict: VerdictFacts) -> str:
         text += f", logs of decays of at least {kernel.options['lower_bound']}"
     if len(kernel.modes) == 1 and "causal" in kernel.untaken:
         text += f", {'causal' if kernel.modes[0] else 'not causal'}"
-    worse = [f"as {way} it errs by {error_cell(error).text}" for way, error in others
-             if error > max(least, CLEARLY)]  # fmt: skip
+    worse = [
+        f"as {way} it errs by {error_cell(error).text}" for way, error in kernel.worse_ways.items()
+    ]
     text += f" ({'; '.join(worse)})" if worse else ""
     if kernel.untaken:
         text += f"; without {', '.join(kernel.untaken)}, which it does not take"
     return f"{text}."
 
 
-def notes(verdict: VerdictFacts) -> Iterator[str]:
+def notes(verdict: "KernelVerdict") -> Iterator[str]:
     """What is to be known besides: other number types, and what is not exact in float64."""
     types = {f"in {row.attempt.dtype} it {row.note}" for row in verdict.rows if row.note}
     if types:
@@ -287,7 +244,7 @@ def notes(verdict: VerdictFacts) -> Iterator[str]:
         )
 
 
-def panel(verdict: VerdictFacts) -> Table:
+def panel(verdict: "KernelVerdict") -> Table:
     """A row for each of the inputs: the errors of the function and of our form, and the verdict."""
     return table(
         verdict.rows,
@@ -330,7 +287,7 @@ def error_cell(value: float | None) -> Cell:
     return Cell(f"{value:.1e}", value) if isfinite(value) else Cell("not finite")
 
 
-def speed(verdict: VerdictFacts) -> Iterator[str]:
+def speed(verdict: "KernelVerdict") -> Iterator[str]:
     """At which of the lengths that were raced the function is faster."""
     race = verdict.race
     if race is None:
@@ -454,7 +411,7 @@ def ratios(race: Analysis) -> Iterator[Table]:
             yield speedup(race.cases, mode, race.baselines, race.speedups)
 
 
-def data(verdict: VerdictFacts) -> dict[str, Any]:
+def data(verdict: "KernelVerdict") -> dict[str, Any]:
     """All of it as plain data."""
     function = verdict.question.function
     if verdict.error or verdict.kernel is None:

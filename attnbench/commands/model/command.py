@@ -15,7 +15,7 @@ from attnbench.commands.model.context import ContextQuery, Layer, rows
 from attnbench.commands.model.mechanisms import Measurable, measurable
 from attnbench.commands.options import argument, with_sweep_options
 from attnbench.commands.publishing import INTACT, analysed
-from attnbench.commands.sweeping import sweep_with
+from attnbench.commands.sweeping.carry_out import sweep_with
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import ITEM_BYTES, HelpPanel, Sweep, modes
 from attnbench.records.selection import layers
@@ -41,7 +41,6 @@ SHOWN = MappingProxyType({**USUAL, "dtype": "the model's"})
 TEXTS = MappingProxyType({
     "mode": "decode, inference or both: decode,inference.",
     "lengths": "Contexts, or lengths of sequences: 1k,8k or 1k..1m:x4.",
-    "dtype": "float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64.",
 })  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def models(
 ) -> None:
     """List mechanisms with class, complexity and forms, or show one in full."""
     console.begin("reading mechanisms")
-    from attnbench.running import plan as reading
+    from attnbench.running import plan
     from attnbench.running.session import reading_server
 
     matches = named(pattern)
@@ -61,9 +61,9 @@ def models(
 
     with stoppable(lambda: "nothing was kept"), reading_server() as server:
         if verify:
-            show_checks({name: reading.verify(name, server, stress) for name in matches}, json_)
+            show_checks({name: plan.verify(name, server, stress) for name in matches}, json_)
             return
-        rows = reading.describe(matches, chosen.name, server)
+        rows = plan.describe(matches, chosen.name, server)
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])
     elif len(rows) == 1:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from attnbench.commands import options as shared
 from attnbench.commands.options import argument, option, with_sweep_options
 from attnbench.commands.publishing import publish
-from attnbench.commands.sweeping import sweep_with
+from attnbench.commands.sweeping.carry_out import sweep_with
 from attnbench.records import HelpPanel
 from attnbench.running.request.completion import mechanisms
 from attnbench.running.request.options import read

@@ -11,7 +11,7 @@ from attnbench.commands.check.cases import CheckPlan
 from attnbench.commands.check.pairs import Allotment, deviation, needed, probable, usual_spread
 from attnbench.commands.check.rule import Statistic, View
 from tests.benchmarks.gate_worlds import Tally, World, world
-from tests.commands.check.machine import Noisy, simulated
+from tests.doubles.checks import Noisy, simulated
 
 USUAL = dict.fromkeys(Statistic, 0.01)
 

@@ -23,8 +23,8 @@ from attnbench.commands.check.pairs import Allotment
 from attnbench.commands.check.rule import evident
 from attnbench.records import Clock, Mode, Sample, Selection, Workload
 from attnbench.running.race import Entry
-from tests.commands.check.machine import VISIT_S, Simulated, simulated
 from tests.commands.check.repositories import Repository, planted
+from tests.doubles.checks import VISIT_S, Simulated, simulated
 
 
 @given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))

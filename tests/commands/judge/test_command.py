@@ -208,8 +208,9 @@ def test_help_says_how_arguments_are_bound():
 
 def test_a_function_is_a_series_of_an_ordinary_sweep(tmp_path):
     models = f"transformer:{KERNELS}:softmax,transformer:{PLANTED}:sdpa,transformer:sdpa"
-    asked = ("--level", "core", "--lengths", "16", "--causal", "--budget", "none", "--quick")
-    here("sweep", "--models", models, *asked, "--mode", "inference", "--out", tmp_path / "sweep")
+    sizes = ("--lengths", "16", "--width", "64", "--heads", "4", "--batch", "2")
+    options = ("--level", "core", "--causal", "--budget", "none", "--quick", "--mode", "inference")
+    here("sweep", "--models", models, *sizes, *options, "--out", tmp_path / "sweep")
     text = (tmp_path / "sweep" / "cases.csv").read_text()
     assert text.count("kernels.py:softmax") >= 1
     assert text.count("planted.py:sdpa") >= 1

@@ -14,7 +14,7 @@ from attnbench.records.storage import journal
 from attnbench.records.storage.journal import FILE, Journal, load
 from attnbench.records.storage.merging import joined, merge
 from attnbench.records.storage.schema import Start
-from tests.commands.sweep.cluster.shards import contents, divided, measured
+from tests.commands.sweeping.cluster.shards import contents, divided, measured
 from tests.records.storage.recorded import entries
 from tests.running.sessions import REQUEST
 from tests.sweeps import environment

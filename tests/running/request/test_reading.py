@@ -18,7 +18,7 @@ from attnbench.records.messages import (
     read_answer,
     written,
 )
-from attnbench.running import plan as reading
+from attnbench.running.plan import ask
 from attnbench.running.request.options import read
 from attnbench.running.request.requests import request
 from tests.running.sessions import PLAN, REQUEST
@@ -39,11 +39,11 @@ class Slow:
 
 def test_on_a_busy_machine_the_cards_of_the_package_alone_may_take_minutes():
     own = Describe(names=("fastformer", "transformer"), device="cpu")
-    assert reading.ask(Slow(300.0), own)
+    assert ask(Slow(300.0), own)
     with pytest.raises(CannotRun, match=r"within 600 s; the machine may be too busy"):
-        reading.ask(Slow(900.0), own)
+        ask(Slow(900.0), own)
     with pytest.raises(CannotRun, match=r"'mine.py:CARD' could not be read within 30 s; neither"):
-        reading.ask(Slow(300.0), Describe(names=("mine.py:CARD",), device="cpu"))
+        ask(Slow(300.0), Describe(names=("mine.py:CARD",), device="cpu"))
 
 
 @pytest.mark.parametrize("kind", ["Own", "clean", "Path", "Interrupted", "SweepExists"])
@@ -53,7 +53,7 @@ def test_an_error_that_only_a_users_code_knows_is_one_line(kind):
             return Failure(outcome="failed", error=kind, reason="Own: no such head")
 
     with pytest.raises(CannotRun, match=r"'mine.py:CARD' could not be read: .* Own: no such head"):
-        reading.ask(Failing(), Describe(names=("mine.py:CARD",), device="cpu"))
+        ask(Failing(), Describe(names=("mine.py:CARD",), device="cpu"))
 
 
 def test_numbers_beyond_any_machine_are_no_plan(monkeypatch):

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.records import Shard
 from attnbench.records.storage import schema
 from attnbench.records.storage.journal import FILE, load

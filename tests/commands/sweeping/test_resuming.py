@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.commands.sweep.asked import Asked, request_of
+from attnbench.commands.sweeping.asked import Asked, request_of
 from attnbench.devices.finding import find
 from attnbench.errors import DifferentSweep
 from attnbench.records.storage.journal import Journal, load

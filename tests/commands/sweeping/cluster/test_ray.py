@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.engine import JobState
-from attnbench.commands.sweep.cluster.ray import Ray, job_state
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.engine import JobState
+from attnbench.commands.sweeping.cluster.ray import Ray, job_state
 from attnbench.errors import CannotRun
-from tests.commands.sweep.cluster.cluster import free_ports, kill, processes_with, until
-from tests.commands.sweep.cluster.sweeps import LONG, ended, start, stored, whole
+from tests.commands.sweeping.cluster.cluster import free_ports, kill, processes_with, until
+from tests.commands.sweeping.cluster.sweeps import LONG, ended, start, stored, whole
 
 REQUIRED = "ATTNBENCH_TEST_RAY"  # set where Ray must be there
 HELPER = Path(__file__).with_name("raylets.py")

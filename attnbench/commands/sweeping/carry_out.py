@@ -1,4 +1,4 @@
-"""Sweeps in the terminal, for the verbs that are one: `sweep` and `model`."""
+"""Carries out a sweep in the terminal, for the verbs that are one: `sweep` and `model`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -9,8 +9,8 @@ from typing import Any
 from attnbench.commands import console
 from attnbench.commands.publishing import publish
 from attnbench.commands.stopping import stoppable
-from attnbench.commands.sweep.asked import Asked, request_of
-from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.commands.sweeping.asked import Asked, request_of
+from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.devices.finding import AUTO, kinds
 from attnbench.errors import UsageError
 from attnbench.records import EngineKind, Request, Sweep
@@ -62,9 +62,7 @@ def carry_out(
 ) -> None:
     """Measure and report; or only trace a case, or only print the plan."""
     # these load numpy and psutil, for which neither help nor completion waits
-    from attnbench.commands.sweep import dry_run as planning
-    from attnbench.commands.sweep import output as sweep_output
-    from attnbench.commands.sweep.cluster import command as cluster
+    from attnbench.commands.sweeping import on_cluster, output, planning
     from attnbench.running.plan import plan
     from attnbench.running.session import own_server, refuse_begun, refuse_empty
 
@@ -72,11 +70,11 @@ def carry_out(
     measures = trace is None and not dry_run
     if measures and not asked.resumes:
         refuse_begun(folder)
-    fleet = cluster.fleet_of(asked) if on and measures else None
-    engine = cluster.engine_of(asked, request) if fleet else None
+    fleet = on_cluster.fleet_of(asked) if on and measures else None
+    engine = on_cluster.engine_of(asked, request) if fleet else None
     journal = None
     # the journal stays open until it is reported, so that nothing else takes its place unnoticed
-    with stoppable(lambda: sweep_output.interruption_message(folder)), ExitStack() as held:
+    with stoppable(lambda: output.interruption_message(folder)), ExitStack() as held:
         with own_server(request.settings.threads, request.settings.seed) as server:
             planned = plan(request, server)
             if trace is not None:
@@ -86,12 +84,10 @@ def carry_out(
             elif not on:
                 file = to_toml(asked.options)
                 journal = held.enter_context(
-                    sweep_output.measure_and_show(
-                        request, planned, server, folder, asked.shard, file
-                    )
+                    output.measure_and_show(request, planned, server, folder, asked.shard, file)
                 )
         if fleet and engine:
-            cluster.run_fleet(asked, fleet, engine, request, planned.cases, show)
+            on_cluster.run_fleet(asked, fleet, engine, request, planned.cases, show)
         if measures and asked.shard is None:
             measured = journal.held() if journal else load(folder)
             refuse_empty(measured, folder)

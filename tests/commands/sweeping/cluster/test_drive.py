@@ -1,66 +1,14 @@
 """The driver of a fleet against an engine that runs nothing, and real journals."""
 
-from dataclasses import dataclass, field
-
 import pytest
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.drive import MOST_TRIES, drive
-from attnbench.commands.sweep.cluster.engine import JobState
-from attnbench.commands.sweep.cluster.folder import Fleet, Job
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.drive import MOST_TRIES, drive
+from attnbench.commands.sweeping.cluster.folder import Fleet, Job
 from attnbench.errors import CannotRun
 from attnbench.records import EngineKind, Shard
-from tests.commands.sweep.cluster.shards import measured
-
-LOST, RUNNING, WAITING = JobState.ENDED, JobState.RUNNING, JobState.WAITING
-CANCELLED, UNSTARTED = JobState.CANCELLED, JobState.UNSTARTED
-DONE = "done"
-
-
-@dataclass
-class Fake:
-    """An engine with a story for each shard: what is seen of its jobs, one look after another.
-
-    Where it is `DONE`, the shard is measured and its job has ended.
-    """
-
-    folder: object
-    stories: dict
-    alone, ends = True, "scancel"
-    submitted: list = field(default_factory=list)
-    outage: int = 0
-    breaks_off: int | None = None  # after so many jobs of a submission
-    failed: dict = field(default_factory=dict)  # what `drive` returned, was told, and paused
-    pauses: list = field(default_factory=list)
-    seen: list = field(default_factory=list)
-
-    @property
-    def jobs(self):
-        return fleets.read(self.folder).jobs
-
-    def submit(self, folder, shards):
-        assert folder == self.folder
-        self.submitted.append(tuple(shards))
-        for count, number in enumerate(shards):
-            if count == self.breaks_off:
-                raise CannotRun("Ray: the connection was lost")
-            yield number, f"{len(self.submitted)}_{number}"
-
-    def states(self, ids):
-        if self.outage:
-            self.outage -= 1
-            raise CannotRun("squeue: the controller does not answer")
-        return {id_: self.look(int(id_.partition("_")[2])) for id_ in ids}
-
-    def look(self, number):
-        story = self.stories[number]
-        now = story.pop(0) if len(story) > 1 else story[0]
-        if now is DONE:
-            shard = fleets.shard_folder(self.folder, number)
-            if not shard.exists():
-                measured(shard, Shard(number, len(self.stories)))
-            return LOST
-        return now
+from tests.commands.sweeping.cluster.shards import measured
+from tests.doubles.engine import CANCELLED, DONE, LOST, RUNNING, UNSTARTED, WAITING, Engine
 
 
 @pytest.fixture
@@ -68,7 +16,7 @@ def driven(tmp_path):
     """Drives a fleet of stories."""
 
     def run(*stories, jobs=None, **how):
-        engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)}, **how)
+        engine = Engine(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)}, **how)
         fleet = Fleet(engine=EngineKind.SLURM, shards=len(stories), jobs=jobs or {})
         fleets.prepare(tmp_path, fleet, ("true",))
         engine.failed = drive(tmp_path, engine, engine.seen.append, engine.pauses.append)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.engine import Engine, JobState
-from attnbench.commands.sweep.cluster.folder import Job
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.engine import Engine, JobState
+from attnbench.commands.sweeping.cluster.folder import Job
 from attnbench.errors import CannotRun
 from attnbench.records.units import many
 from attnbench.running.process import last_line, tail

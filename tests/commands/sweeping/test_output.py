@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.commands.sweep.asked import Asked
-from attnbench.commands.sweep.dry_run import foretell
-from attnbench.commands.sweep.output import interruption_message
+from attnbench.commands.sweeping.asked import Asked
+from attnbench.commands.sweeping.output import interruption_message
+from attnbench.commands.sweeping.planning import foretell
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records.storage.journal import Journal
 from attnbench.records.storage.schema import Start
-from attnbench.report.machine import noise_warnings, timed_by
+from attnbench.report.machine import clock_of, noise_warnings
 from tests import sweeps
 from tests.commands.commands import here
 
@@ -55,7 +55,7 @@ def test_what_makes_times_noisy_is_reported(changes, words):
 )
 def test_the_clock_is_said_before_anything_is_measured(changes, words):
     machine = replace(MACHINE, **changes)
-    assert timed_by(machine, find("cpu").host_clock(machine.threads)) == words
+    assert clock_of(machine, find("cpu").host_clock(machine.threads)) == words
 
 
 SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")

@@ -119,7 +119,7 @@ class Worker:
             sample += [None, None, None, Clock.CPU, elapsed - own]
         weighed = {"allocated_peak_bytes": machine.peak_bytes(self.case)}
         answers = {
-            "build": {"form": self.case.form, "iteration_s": each, "wall_s": elapsed - overhead_s},
+            "build": {"iteration_s": each, "wall_s": elapsed - overhead_s},
             "lap": {"sample": sample},
             "finish": {
                 "values": {"warmup_s": each, "compile_s": compile_s},

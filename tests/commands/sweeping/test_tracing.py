@@ -1,12 +1,12 @@
 """`sweep --trace`: which case is meant, and what is written of it."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
-from unittest.mock import MagicMock
 
 import pytest
 
-from attnbench.commands.sweep.dry_run import trace
+from attnbench.commands.sweeping.planning import trace
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
 from attnbench.records.messages import Failure
@@ -27,6 +27,21 @@ ALL = (
 )
 
 
+class Refusing:
+    """A pool of one process, which fails whatever it is asked, and keeps its questions."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.questions = []
+
+    def process(self, limit_bytes):
+        return nullcontext(self)
+
+    def ask(self, question, limit_s):
+        self.questions.append(question)
+        return Failure(outcome="failed", reason="no")
+
+
 @pytest.mark.parametrize(
     ("wanted", "form", "seq_len"),
     [
@@ -36,15 +51,13 @@ ALL = (
         (str(PLAN[0].case), "eager", 128),
     ],
 )
-def test_a_case_is_named_as_briefly_as_is_clear(wanted, form, seq_len):
+def test_a_case_is_named_as_briefly_as_is_clear(wanted, form, seq_len, tmp_path):
     """And its iteration is the one that a sweep would time."""
-    server = MagicMock()
-    ask = server.process().__enter__().ask
-    ask.return_value = Failure(outcome="failed", reason="no")
+    server = Refusing(tmp_path)
     request = replace(REQUEST, settings=Settings(cuda_graphs=True, warmup_s=0.5))
     with pytest.raises(CannotRun, match="failed: no"):
         trace(wanted, ALL, request, server, None)
-    question = ask.call_args.args[0]
+    (question,) = server.questions
     assert (question.form, question.workload.seq_len) == (form, seq_len)
     assert (question.cuda_graphs, question.warmup_s) == (True, 0.5)
 
@@ -58,7 +71,7 @@ def test_a_case_is_named_as_briefly_as_is_clear(wanted, form, seq_len):
 )
 def test_what_is_not_one_case_is_refused(wanted, said):
     with pytest.raises(UsageError, match=said):
-        trace(wanted, ALL, REQUEST, MagicMock(), None)
+        trace(wanted, ALL, REQUEST, None, None)
 
 
 def test_a_trace_is_written(tmp_path):

@@ -8,15 +8,14 @@ from pathlib import Path
 from attnbench.analysis.statistics.curves import series_names
 from attnbench.analysis.visits import timed
 from attnbench.commands import console
-from attnbench.commands.sweep.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster import folder as fleets
 from attnbench.records import Block, Environment, Request, Run, Shard
 from attnbench.records.storage.journal import Journal, begun, load
 from attnbench.records.units import many
-from attnbench.report.machine import noise_warnings, timed_by
+from attnbench.report.machine import clock_of, noise_warnings
 from attnbench.report.styles import labels
 from attnbench.report.terminal import ProgressLine
-from attnbench.running import session
-from attnbench.running import shards as split
+from attnbench.running import session, shards
 from attnbench.running.plan import Plan
 from attnbench.running.pool import Pool
 
@@ -37,7 +36,7 @@ def measure_and_show(
     shard:   which part is measured; None: all
     file:    the options as TOML, kept next to the journal of a whole sweep
     """
-    cases = split.share(plan.cases, request, shard)
+    cases = shards.share(plan.cases, request, shard)
     share = session.Share(shard=shard, cases=cases) if shard else None
     series = series_names(cases)
     names = labels(series.values())
@@ -81,7 +80,7 @@ def show_choices(request: Request, plan: Plan, here: Environment, journal: Journ
     if shard is not None:
         show(f"shard {shard}, attempt {journal.origin.attempt}; the budget is per shard")
     show(
-        f"{here.device} ({here.processor}), {timed_by(here, clock)}, torch {here.torch};"
+        f"{here.device} ({here.processor}), {clock_of(here, clock)}, torch {here.torch};"
         f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget};"
         f" into {journal.folder}"
     )

@@ -6,11 +6,11 @@ from attnbench.records import Shard
 from attnbench.records.storage.journal import Journal
 from attnbench.records.storage.resuming import done
 from attnbench.records.storage.schema import EndReason, Start
-from attnbench.running import shards as split
 from attnbench.running.agenda import Agenda
+from attnbench.running.shards import share
 from attnbench.running.sweep import make_visits
 from tests import sweeps
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import PLAN, REQUEST
 
 FACTS = (sweeps.facts("slow"), sweeps.facts("fast"))
@@ -20,7 +20,7 @@ SLOW = {"slow": 0.4, "fast": 0.1}
 def measured(folder, shard=None, request=REQUEST, plan=PLAN, seconds=None, **machine):
     """The folder, after a sweep on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
-    own = split.share(plan, request, shard)
+    own = share(plan, request, shard)
     fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
     with Journal(folder, Start(request, here, shard)) as journal:
         if not journal.sweep.plan:

@@ -17,7 +17,7 @@ from attnbench.records import Level, Mode, Workload
 from attnbench.records.messages import Verify, read_answer, written
 from attnbench.records.storage.journal import FILE, Journal
 from attnbench.records.storage.schema import Start
-from attnbench.running import plan as reading
+from attnbench.running import plan
 from attnbench.running.pool import Pool
 from tests import sweeps
 from tests.commands.commands import here
@@ -51,7 +51,7 @@ def unmeasured() -> Iterator[None]:
         raise CannotRun(STARTED)
 
     def read(self: Pool, tree: Any = None, module: str = "", **about: Any) -> Any:
-        return nullcontext(Reader()) if module == reading.READER else refuse()
+        return nullcontext(Reader()) if module == plan.READER else refuse()
 
     with (
         mock.patch.object(Pool, "__init__", return_value=None),

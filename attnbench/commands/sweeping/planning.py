@@ -8,9 +8,9 @@ from pathlib import Path
 
 from attnbench.analysis.statistics.curves import size_names
 from attnbench.commands import console
-from attnbench.commands.sweep.asked import Asked
-from attnbench.commands.sweep.cluster import command as cluster
-from attnbench.commands.sweep.cluster.folder import script
+from attnbench.commands.sweeping import on_cluster
+from attnbench.commands.sweeping.asked import Asked
+from attnbench.commands.sweeping.cluster.folder import script
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Planned, Request
@@ -18,7 +18,7 @@ from attnbench.records.messages import Failure, Trace, of_case
 from attnbench.records.storage import output
 from attnbench.records.units import many, seconds
 from attnbench.report.cases import plan_data, plan_table, plan_total
-from attnbench.running import shards as split
+from attnbench.running import shards
 from attnbench.running.foresee import foresee
 from attnbench.running.pool import Pool
 from attnbench.running.session import first_reason
@@ -32,10 +32,11 @@ def foretell(
     Of a sweep on a cluster also the script of its jobs, but not as JSON. Raises `CannotRun` if no
     case of the plan can run, `UsageError` at too many shards.
     """
-    on, shard = asked.where.on, asked.shard
-    shards = shard.of if shard else asked.where.shards
+    on = asked.where.on
+    shard = asked.shard
+    divided = shard.of if shard else asked.where.shards
     memory_bytes = None if on else find(request.device).memory_bytes()
-    found = foresee(request, split.share(plan, request, shard), memory_bytes)
+    found = foresee(request, shards.share(plan, request, shard), memory_bytes)
     if all(planned.refusal for planned in plan):
         raise CannotRun(
             f"none of {many(len(plan), 'case')} can run;"
@@ -45,16 +46,16 @@ def foretell(
         console.data(plan_data(plan, request, found, memory_bytes))
         return
     said = [plan_total(plan, request, found, memory_bytes)]
-    if shards:
-        slowest, alone = (seconds(split.makespan_s(plan, request, n)) for n in (shards, 1))
+    if divided:
+        slowest, alone = (seconds(shards.makespan_s(plan, request, n)) for n in (divided, 1))
         said.append(
-            f"In {many(shards, 'shard')} of whole blocks, the slowest is predicted to take"
+            f"In {many(divided, 'shard')} of whole blocks, the slowest is predicted to take"
             f" {slowest}, everything in one place {alone}."
         )
     console.show(plan_table(plan, request, found, size_names(plan)))
     console.out().print("", *said, sep="\n")
-    if on and shards:
-        print(script(asked.folder, shards, cluster.command(asked.folder)))
+    if on and divided:
+        print(script(asked.folder, divided, on_cluster.command(asked.folder)))
 
 
 def trace(

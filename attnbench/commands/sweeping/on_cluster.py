@@ -8,12 +8,12 @@ from typing import Any
 
 from attnbench.commands import console
 from attnbench.commands.stopping import stoppable
-from attnbench.commands.sweep.asked import Asked
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.drive import drive as run_shards
-from attnbench.commands.sweep.cluster.engine import Engine
-from attnbench.commands.sweep.cluster.folder import Fleet
-from attnbench.commands.sweep.output import sizes
+from attnbench.commands.sweeping.asked import Asked
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.drive import drive as run_shards
+from attnbench.commands.sweeping.cluster.engine import Engine
+from attnbench.commands.sweeping.cluster.folder import Fleet
+from attnbench.commands.sweeping.output import sizes
 from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, DifferentSweep, Incomplete, SweepExists, UsageError
 from attnbench.records import Cluster, EngineKind, Planned, Request, Sweep
@@ -21,7 +21,7 @@ from attnbench.records.storage import output
 from attnbench.records.storage.journal import load
 from attnbench.records.storage.merging import merge
 from attnbench.records.units import many, seconds
-from attnbench.running import shards as split
+from attnbench.running import shards
 from attnbench.running.request.options import options
 from attnbench.running.request.requests import to_toml
 from attnbench.running.session import store_options
@@ -35,10 +35,10 @@ def engine_of(asked: Asked, request: Request) -> Engine:
     # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
     cpus = request.settings.threads if "threads" in asked.options or not gpus else 1
     if asked.where.on is EngineKind.SLURM:
-        from attnbench.commands.sweep.cluster.slurm import Slurm
+        from attnbench.commands.sweeping.cluster.slurm import Slurm
 
         return Slurm(asked.where.slurm, gpus, cpus)
-    from attnbench.commands.sweep.cluster import ray
+    from attnbench.commands.sweeping.cluster import ray
 
     return ray.Ray(gpus, cpus)
 
@@ -61,21 +61,23 @@ def fleet_of(asked: Asked) -> Fleet:
     Raises `SweepExists`, `StoreError`, `UsageError`, or `DifferentSweep` with another engine or
     number of shards than those stored.
     """
-    folder, on, shards = asked.folder, asked.where.on, asked.where.shards
+    folder = asked.folder
+    on = asked.where.on
+    wanted = asked.where.shards
     assert on is not None, "asked for"
     if asked.resumes:
         fleet = fleets.read(folder)
-        if (on, shards or fleet.shards) != (fleet.engine, fleet.shards):
+        if (on, wanted or fleet.shards) != (fleet.engine, fleet.shards):
             raise DifferentSweep(
                 f"the sweep in '{folder}' has {many(fleet.shards, 'shard')} on {fleet.engine}:"
                 " leave out --on and --shards, or sweep into another folder with --out"
             )
         return fleet
-    if shards is None:
+    if wanted is None:
         raise UsageError(f"--on {on} needs --shards, the number of parts; --dry-run shows them")
     if fleets.begun(folder):
         raise SweepExists(folder)
-    return Fleet(engine=on, shards=shards)
+    return Fleet(engine=on, shards=wanted)
 
 
 def run_fleet(
@@ -92,7 +94,7 @@ def run_fleet(
     `CannotRun`, and `Incomplete` if not all were measured, after that report.
     """
     folder = asked.folder
-    predicted = seconds(split.makespan_s(plan, request, fleet.shards))
+    predicted = seconds(shards.makespan_s(plan, request, fleet.shards))
     alone = " and alone on its node (--slurm --oversubscribe lets it share)" if engine.alone else ""
     console.err().print(
         f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device}{alone};"
@@ -118,9 +120,9 @@ def run_fleet(
         raise Incomplete(said.format(f"merged: {kept}"))
 
 
-def merged(folder: Path, shards: int) -> str:
+def merged(folder: Path, count: int) -> str:
     """Merge what the shards measured, say so, and return how many runs these are."""
-    sweeps = {n: fleets.stored(folder, n) for n in range(1, shards + 1)}
+    sweeps = {n: fleets.stored(folder, n) for n in range(1, count + 1)}
     stored = [number for number, sweep in sweeps.items() if sweep and sweep.plan]
     if not stored:
         return ""

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.engine import JobState
-from attnbench.commands.sweep.cluster.slurm import Slurm, job_state
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.engine import JobState
+from attnbench.commands.sweeping.cluster.slurm import Slurm, job_state
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records.storage.journal import load
 from attnbench.records.units import many
-from tests.commands.sweep.cluster import cluster as clusters
-from tests.commands.sweep.cluster.cluster import Cluster, kill, processes_with, until
-from tests.commands.sweep.cluster.sweeps import LONG, LONGER, ended, start, stored, whole
+from tests.commands.sweeping.cluster import cluster as clusters
+from tests.commands.sweeping.cluster.cluster import Cluster, kill, processes_with, until
+from tests.commands.sweeping.cluster.sweeps import LONG, LONGER, ended, start, stored, whole
 
 
 @pytest.fixture(scope="module")

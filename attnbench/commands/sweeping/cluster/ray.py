@@ -6,8 +6,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.engine import JobState
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.engine import JobState
 from attnbench.errors import CannotRun
 
 UNKNOWN = "does not exist"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode, Outcome, Part, Shard
-from attnbench.running import shards as split
 from attnbench.running.foresee import seconds_of_blocks
+from attnbench.running.shards import makespan_s, share, split
 from tests import sweeps
 from tests.commands.commands import environment, python
-from tests.running.machine import Machine
+from tests.doubles.machine import Machine
 from tests.running.sessions import PLAN, REQUEST, outcomes, planned, slow_is, sweep
 
 SWEEP = sweeps.sweep(("fastformer", "transformer", "linformer"))
@@ -26,8 +26,8 @@ COSTS_S = seconds_of_blocks(SWEEP.plan, SWEEP.request)
 def test_every_block_is_in_one_shard_and_none_is_empty(data, costs):
     costs_s = {(data.draw(st.sampled_from(Mode)), n): cost for n, cost in enumerate(costs, 1)}
     shards = data.draw(st.integers(1, len(costs)))
-    parts = split.split(costs_s, shards)
-    assert parts == split.split(dict(reversed(costs_s.items())), shards)
+    parts = split(costs_s, shards)
+    assert parts == split(dict(reversed(costs_s.items())), shards)
     assert len(parts) == shards
     assert all(parts)
     assert Counter(chain(*parts)) == Counter(list(costs_s))
@@ -35,9 +35,9 @@ def test_every_block_is_in_one_shard_and_none_is_empty(data, costs):
 
 @pytest.mark.parametrize("shards", [2, 3, 4, 6])
 def test_a_real_plan_is_divided_evenly(shards):
-    took_s = [sum(map(COSTS_S.get, part)) for part in split.split(COSTS_S, shards)]
+    took_s = [sum(map(COSTS_S.get, part)) for part in split(COSTS_S, shards)]
     assert max(took_s) <= max(4 / 3 * sum(COSTS_S.values()) / shards, *COSTS_S.values())
-    slowest_s, alone_s = (split.makespan_s(SWEEP.plan, SWEEP.request, n) for n in (shards, 1))
+    slowest_s, alone_s = (makespan_s(SWEEP.plan, SWEEP.request, n) for n in (shards, 1))
     assert alone_s / shards < slowest_s < 1.01 * alone_s
 
 
@@ -49,14 +49,14 @@ def test_neither_limits_nor_what_a_node_lacks_change_the_division():
 
 def test_more_shards_than_blocks_are_refused():
     with pytest.raises(UsageError, match=r"21 shards: the plan has only 20 blocks .* at most 20"):
-        split.share(SWEEP.plan, SWEEP.request, Shard(1, 21))
+        share(SWEEP.plan, SWEEP.request, Shard(1, 21))
 
 
 def test_another_process_divides_alike():
-    code = "from tests.commands.sweep.cluster.test_split import *; print(split.split(COSTS_S, 5))"
+    code = "from tests.commands.sweeping.cluster.test_split import *; print(split(COSTS_S, 5))"
     root = Path(__file__).parents[4]
     done = python("-c", code, cwd=root, env=environment(PYTHONHASHSEED="1"))
-    assert done.stdout.strip() == str(split.split(COSTS_S, 5))
+    assert done.stdout.strip() == str(split(COSTS_S, 5))
 
 
 GIB = 1 << 30
@@ -64,7 +64,7 @@ GIB = 1 << 30
 
 def measured(shard, plan=PLAN, request=REQUEST, machine=None):
     machine = machine or Machine()
-    sweep(machine, split.share(plan, request, shard), request, GIB)
+    sweep(machine, share(plan, request, shard), request, GIB)
     return machine
 
 

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.engine import JobState
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.engine import JobState
 from attnbench.errors import CannotRun, UsageError
 
 TIMEOUT_S = 120.0  # of one command, on a busy controller

@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
-from attnbench.commands.sweep.cluster import command as cluster
-from attnbench.commands.sweep.cluster import drive, ray
+from attnbench.commands.sweeping import on_cluster
+from attnbench.commands.sweeping.cluster import drive, ray
 from attnbench.errors import CannotRun
 from attnbench.records.storage.journal import FILE, load
 from attnbench.running.request.requests import from_toml
 from tests.commands.commands import here, refused
-from tests.commands.sweep.cluster.test_drive import CANCELLED, DONE, LOST, RUNNING, Fake
+from tests.doubles.engine import CANCELLED, DONE, LOST, RUNNING, Engine
 
 SMALL = (
     *("sweep", "--models", "fastformer,linformer", "--lengths", "16,32", "--tokens", "64"),
@@ -142,8 +142,8 @@ def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
 
 def told(tmp_path, monkeypatch, code, *stories):
     """What is printed of a sweep on a cluster with this story for each shard."""
-    engine = Fake(tmp_path, {number: list(story) for number, story in enumerate(stories, 1)})
-    monkeypatch.setattr(cluster, "engine_of", lambda *about: engine)
+    engine = Engine(tmp_path, {number: list(story) for number, story in enumerate(stories, 1)})
+    monkeypatch.setattr(on_cluster, "engine_of", lambda *about: engine)
     monkeypatch.setattr(drive, "PAUSE_S", 0.0)
     return here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path, code=code)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.commands.sweep.cluster import folder as fleets
-from attnbench.commands.sweep.cluster.folder import Fleet
+from attnbench.commands.sweeping.cluster import folder as fleets
+from attnbench.commands.sweeping.cluster.folder import Fleet
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.records import EngineKind
 from tests.sweeps import environment
