@@ -78,13 +78,15 @@ class ConfigurationFields:
         """The fields that single layers have of their own. Raises `UsageError`."""
         written = self.values[PER_LAYER]
         entries = written.items() if isinstance(written, dict) else [(written, None)]
+        found: dict[int, dict[str, Any]] = {}
         for number, own in entries:
             if not (str(number).isdecimal() and len(str(number)) < 8 and isinstance(own, dict)):
                 raise self.error(
                     f"{PER_LAYER!r} has {number!r}: {own!r}; write the fields of a layer under its"
                     " number"
                 )
-        return {int(number): own for number, own in entries}
+            found[int(number)] = own
+        return found
 
     def error(self, problem: str) -> UsageError:
         """An error about this file, to be raised."""
