@@ -13,6 +13,9 @@ SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of text and images
 LARGEST = 1 << 20  # of a size; larger numbers are typos
 MOST_LAYERS = 10_000
 NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
+PER_LAYER = "per_layer_config"  # fields of single layers, by their number
+IN_PLACE_OF = ("global_head_dim", "num_global_key_value_heads")  # which have no effect beside it
+QUERY_HEADS = "num_attention_heads_per_layer"
 
 
 class ConfigurationFields:
@@ -55,6 +58,35 @@ class ConfigurationFields:
         if not entries or not all(isinstance(entry, str | int) for entry in entries):
             raise self.error(f"{name!r} is {value!r}; write a list with an entry for each layer")
         return entries
+
+    def of_layer(self, index: int) -> "ConfigurationFields":
+        """The fields as they hold in one layer: those of the model, and those it has of its own.
+
+        Files of transformers 5.24 write the latter under 'per_layer_config', by the layer's number
+        ('05'), in place of fields that name a width for all layers of full attention.
+        """
+        values = dict(self.values)
+        if self.has(PER_LAYER):
+            for name in IN_PLACE_OF:
+                values.pop(name, None)
+            values |= self._own_fields().get(index, {})
+        if self.has(QUERY_HEADS):
+            values["num_attention_heads"] = dict(enumerate(self.listed(QUERY_HEADS))).get(index)
+        return ConfigurationFields(self.file, values)
+
+    def _own_fields(self) -> dict[int, dict[str, Any]]:
+        """The fields that single layers have of their own. Raises `UsageError`."""
+        written = self.values[PER_LAYER]
+        entries = written.items() if isinstance(written, dict) else [(written, None)]
+        found: dict[int, dict[str, Any]] = {}
+        for number, own in entries:
+            if not (str(number).isdecimal() and len(str(number)) < 8 and isinstance(own, dict)):
+                raise self.error(
+                    f"{PER_LAYER!r} has {number!r}: {own!r}; write the fields of a layer under its"
+                    " number"
+                )
+            found[int(number)] = own
+        return found
 
     def error(self, problem: str) -> UsageError:
         """An error about this file, to be raised."""

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench.commands.model import orders
-from attnbench.commands.model.configuration import ConfigurationFields, fields
+from attnbench.commands.model.configuration import QUERY_HEADS, ConfigurationFields, fields
 from attnbench.commands.model.context import CachePart, Layer
 from attnbench.commands.model.orders import FULL, ORDERS, RATIOS, SLIDING, SPARSE, kinds_of
+from attnbench.commands.model.unread import refuse_unread, refuse_unused
 
 FLOAT32 = 4  # bytes of the numbers of recurrent states, whatever the cache's type
 
@@ -40,8 +41,21 @@ def model(path: Path) -> Model:
 
 def layers(config: ConfigurationFields) -> Iterator[tuple[str, Layer]]:
     """Each layer with its name in `KINDS`, in order. Raises `UsageError`."""
-    for index, kind in enumerate(kinds_of(config, KINDS)):
-        yield kind, _layer(config, kind, index)
+    for kind, layer, _ in layers_with_fields(config):
+        yield kind, layer
+
+
+def layers_with_fields(
+    config: ConfigurationFields,
+) -> Iterator[tuple[str, Layer, ConfigurationFields]]:
+    """Each layer with its name in `KINDS` and its own fields, in order. Raises `UsageError`."""
+    refuse_unread(config)
+    kinds = kinds_of(config, KINDS)
+    refuse_unused(config, kinds)
+    for index, kind in enumerate(kinds):
+        own = config.of_layer(index)
+        refuse_unread(own)
+        yield kind, _layer(own, kind, index), own
 
 
 # Of the types in `ORDERS`: whose heads of keys are as many as those of queries unless the file says
@@ -49,20 +63,15 @@ def layers(config: ConfigurationFields) -> Iterator[tuple[str, Layer]]:
 ALL_HEADS = ("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3")
 OWN_WIDTH = (
     *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
+    *("ernie4_5", "hunyuan_v1_dense", "internlm3", "ministral3", "seed_oss"),
     *("gpt_oss", "llama4_text", "minimax_m2", "nemotron_h", "qwen3", "qwen3_5_moe_text"),
     *("qwen3_5_text", "qwen3_next"),
 )
 KEYS_ARE_VALUES = ("deepseek_v4",)  # in each of its layers
-# what single kinds of layer or tensor have, and nothing here reads
-UNREAD = (
-    *("swa_num_key_value_heads", "swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim"),
-    *("index_kpool", "indexer_compress_ratio", "ple_layer_ids"),
-)
+WITHOUT_QUERIES = (orders.LINEAR, orders.CONV)
 
 
 def _layer(config: ConfigurationFields, kind: str, index: int) -> Layer:
-    if unread := [*filter(config.has, UNREAD)]:
-        raise config.error(f"{unread[0]!r} is not read here, so the bytes would be wrong")
     words, parts = KINDS[kind](config, kind, index)
     shared = config.size("num_kv_shared_layers", least=0, usual=0)
     if shared and index >= config.layers - shared > 0:
@@ -70,6 +79,8 @@ def _layer(config: ConfigurationFields, kind: str, index: int) -> Layer:
     full: int | None = 0 if KINDS[kind] is _nothing else None
     if full is None and config.has("num_attention_heads", "kv_lora_rank"):
         full = _tokens(config, kind)[1]
+    if parts and config.has(QUERY_HEADS) and kind not in WITHOUT_QUERIES:
+        words = f"{words}, {config.size('num_attention_heads')} heads of queries"
     return Layer(kind=words, parts=parts, full=full)
 
 

@@ -10,7 +10,7 @@ from attnbench.commands.model.configured_layers import (
     KEYS_ARE_VALUES,
     MAMBA_1,
     head_counts,
-    layers,
+    layers_with_fields,
     state_shape,
 )
 from attnbench.commands.model.context import CachePart, Layer
@@ -64,12 +64,12 @@ def measurable(path: Path) -> Measurable:
     heads = config.size("num_attention_heads", usual=1)
     heads = heads if width % heads == 0 else 1
     found: dict[str, Kind] = {}
-    for name, layer in layers(config):
+    for name, layer, own in layers_with_fields(config):
         earlier = found.get(layer.kind)
         if earlier is None:
             mechanism, reason = "", ""
             try:
-                mechanism = _mechanism(config, name, layer, width, heads)
+                mechanism = _mechanism(own, name, layer, width, heads)
             except CannotExpress as error:
                 reason = str(error)
             earlier = Kind(layer.kind, 0, layer.parts, mechanism, reason)

@@ -62,6 +62,15 @@ V4 = {
 # fields as files of this type have them
 FAMILIES = {
     "llama": {},
+    "cohere": {},
+    "olmo": {},
+    "olmo2": {},
+    "granitemoe": {},
+    "ernie4_5": HEAD,
+    "hunyuan_v1_dense": HEAD,
+    "internlm3": HEAD,
+    "ministral3": HEAD,
+    "seed_oss": HEAD,
     "gemma": HEAD,
     "glm4": HEAD,
     "granite": {},
@@ -280,6 +289,62 @@ def test_what_is_missing_or_unknown_is_named(fields, message, tmp_path):
         counted(tmp_path, fields, 1)
     assert str(raised.value).startswith(repr(str(tmp_path / "config.json")))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"use_cla": True, "cla_share_factor": 2}, "use_cla"),
+        ({"use_cla": False, "cla_share_factor": 2}, "cla_share_factor"),
+        ({"multi_query_attention": True, "multi_query_group_num": 2}, "multi_query_attention"),
+        ({"kv_channels": 128}, "kv_channels"),
+        ({"num_attention_groups": 2}, "num_attention_groups"),
+        ({"attention_other_setting": {"num_attention_heads": 8}}, "attention_other_setting"),
+        ({"sparse_attention_config": {"sparse_index_dim": 8}}, "sparse_index_dim"),
+        ({"mamba_d_ssm": 32}, "mamba_d_ssm"),
+        ({"cca_time0": 2}, "cca_time0"),
+        ({"per_layer_config": {"01": {"some_kv_heads": 1}}}, "some_kv_heads"),
+        ({"model_type": "new", "layer_types": ["full_attention"] * 4, "ssm_state_size": 8}, "ssm_"),
+        ({"model_type": "new", "layer_types": ["full_attention"] * 4, "index_topk": 8}, "index_"),
+    ],
+)
+def test_a_field_that_may_change_a_size_is_read_or_refused_by_its_name(fields, name, tmp_path):
+    with pytest.raises(UsageError, match=f"'{name}.*so the bytes could be wrong"):
+        counted(tmp_path, {**LLAMA, **fields}, 1)
+
+
+GEMMA = {
+    **SMALL,
+    "model_type": "gemma4_text",
+    "head_dim": 16,
+    "sliding_window": 8,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+
+
+def test_a_layer_has_the_fields_that_are_written_under_its_number(tmp_path):
+    own = {"head_dim": 32, "num_key_value_heads": 1}
+    single = counted(tmp_path, GEMMA | {"per_layer_config": {"01": own, "3": own}}, 100)
+    common = {"global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True}
+    assert single == counted(tmp_path, GEMMA | common, 100)
+    assert whole(single).at == (2 * 2 * 2 * 16 * 7 * 2 + 2 * 2 * 1 * 32 * 100 * 2,)
+    # beside fields of single layers, those of all full ones have no effect
+    beside = GEMMA | {"per_layer_config": {"01": own, "03": own}, "global_head_dim": 64}
+    assert counted(tmp_path, beside, 100) == single
+
+
+@pytest.mark.parametrize("written", [[1], {"first": {}}, {"1": 32}])
+def test_fields_of_single_layers_that_cannot_be_read_are_said(written, tmp_path):
+    with pytest.raises(UsageError, match="write the fields of a layer under its number"):
+        counted(tmp_path, GEMMA | {"per_layer_config": written}, 100)
+
+
+def test_layers_with_other_heads_of_queries_are_kinds_of_their_own(tmp_path):
+    fields = LLAMA | {"num_attention_heads_per_layer": [4, 8, 4, 4], "head_dim": 16}
+    few, many, all_layers, *_ = counted(tmp_path, fields, 100)
+    assert (few.kind, few.layers) == ("full, 2 × 16, 4 heads of queries", 3)
+    assert (many.kind, many.layers) == ("full, 2 × 16, 8 heads of queries", 1)
+    assert all_layers.at == whole(counted(tmp_path, LLAMA, 100)).at
 
 
 @pytest.mark.parametrize(
