@@ -84,7 +84,7 @@ def test_a_mechanism_that_changes_its_process_changes_no_other(repository, serve
 @pytest.mark.long
 def test_a_head_that_never_loads_is_over_budget(repository, server):
     repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
-    with pytest.raises(CannotRun, match=r"--budget of 4 s ended while waiting for small.py"):
+    with pytest.raises(CannotRun, match=r"--budget of 4 s ended while waiting for "):
         check(repository, server, replace(COUNTING, budget_s=4.0))
 
 
