@@ -81,9 +81,7 @@ class Panel(NamedTuple):
     unit: Unit
 
 
-def cost_figure(
-    cases: Frame, metric: Metric, tokens: int | None, layout: Layout = PAGE
-) -> Figure:
+def cost_figure(cases: Frame, metric: Metric, tokens: int | None, layout: Layout = PAGE) -> Figure:
     """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
 
     The panels, one per mode, have one vertical scale.

@@ -28,7 +28,7 @@ SPECIAL = MappingProxyType({
     "✓": r"$\surd$", "✗": r"$\times$",
 })  # fmt: skip
 
-# widths of letters of Computer Modern, in thousandths of the type size, by the letters that have them
+# widths of letters of Computer Modern, in thousandths of the type size
 WIDTHS = MappingProxyType({
     letter: width
     for width, letters in (
@@ -197,9 +197,7 @@ def _evenly(columns: Sequence[_Column], parts: int) -> Iterator[Sequence[_Column
         columns = columns[count:]
 
 
-def _tabular(
-    columns: Sequence[_Column], leading: int, groups: Sequence[Group]
-) -> Iterator[str]:
+def _tabular(columns: Sequence[_Column], leading: int, groups: Sequence[Group]) -> Iterator[str]:
     """The lines of one block, with the headings of `groups` above those of its columns."""
     yield rf"\begin{{tabular}}{{@{{}}{''.join(one.declared for one in columns)}@{{}}}}"
     yield r"\toprule"

@@ -55,7 +55,9 @@ def too_wide(texts, size, folder):
     assert done.returncode == 0, log[-1500:]
     own = dict(re.findall(r"^<(\w+)>$(.*?)^</>$", log, re.DOTALL | re.MULTILINE))
     assert [*own] == [*texts]
-    wide = {name: re.findall(r"Overfull \\hbox \((\S+) too wide\)", said) for name, said in own.items()}
+    wide = {
+        name: re.findall(r"Overfull \\hbox \((\S+) too wide\)", said) for name, said in own.items()
+    }
     return {name: points for name, points in wide.items() if points}
 
 
