@@ -304,7 +304,7 @@ def lay_out(
     lines = [Line2D([], [], **style) for style in keys.values()]
     texts = [fill(text, WIDEST) for text in keys]
     columns = max(1, int(72 * layout.width / layout.scale / KEYS)) if layout.stacked else 1
-    where = "lower left" if layout.stacked else "outside right upper"
+    where: Any = "lower left" if layout.stacked else "outside right upper"
     legend = figure.legend(lines, texts, loc=where, ncols=min(columns, len(keys) or 1))
     said = figure.supxlabel(
         note, x=EDGE / 72 / layout.width, ha="left", wrap=True, fontsize=layout.small, color="0.25"
@@ -319,7 +319,8 @@ def lay_out(
     figure.set_figheight(height / 72)
     legend.set_bbox_to_anchor((0, (below + EDGE) / height), figure.transFigure)
     legend.set_in_layout(False)
-    if engine := figure.get_layout_engine():
+    engine: Any = figure.get_layout_engine()
+    if engine is not None:
         engine.set(rect=(0, named / height, 1, 1 - named / height))
 
 
@@ -335,7 +336,7 @@ def saved(figure: Figure, suffix: str, layout: Layout = PAGE) -> bytes:
 @contextmanager
 def styled(layout: Layout = PAGE) -> Iterator[None]:
     """The context in which every figure is made and saved."""
-    sizes = {
+    sizes: Mapping[Any, Any] = {
         **dict.fromkeys(("font.size", "legend.fontsize"), layout.type),
         **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), layout.small),
         "axes.titlesize": layout.type + 1,
