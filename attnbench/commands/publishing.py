@@ -9,6 +9,7 @@ from attnbench.commands import console
 from attnbench.errors import AttnbenchError
 from attnbench.records.storage import output
 from attnbench.records.storage.journal import load_results
+from attnbench.report import ReportSize
 from attnbench.report.grid import Table
 from attnbench.report.names import named
 
@@ -27,10 +28,12 @@ def publish(
     as_json: bool = False,
     against: str | None = None,
     out: Path | None = None,
+    size: ReportSize = ReportSize.PAGE,
 ) -> None:
     """Write the report into `out` or the folder of the journal, and print its main tables.
 
-    `sweep` is what that journal holds, if it has been read.
+    `sweep` is what that journal holds, if it has been read. `size` is the place that figures and
+    LaTeX tables are made for.
 
     Any unexpected error here says that all runs are kept, and how to go on.
     """
@@ -40,7 +43,7 @@ def publish(
     try:
         analysis = analysed(folder, sweep, against=against)
         tables = [*report_tables(analysis)]
-        output.fill(into, report_files(analysis, formats, tables), then=INTACT)
+        output.fill(into, report_files(analysis, formats, tables, size), then=INTACT)
         if as_json:
             console.data({
                 "answers": asdict(analysis.answers),

@@ -41,7 +41,7 @@ from attnbench.report.cost_tables import (
     timed_by,
 )
 from attnbench.report.grid import EMPTY, Cell, Column, Table, cut, number, table, words
-from attnbench.report.names import compared_with, in_full
+from attnbench.report.names import MARK, compared_with, in_full
 from attnbench.report.styles import labels
 
 TITLE = "What the sweep found"
@@ -51,6 +51,7 @@ HEADINGS: Mapping[Question, str] = MappingProxyType({
     Question.SMALLEST_STATE: "Smallest state",
     Question.LEAST_MEMORY: "Least memory",
 })  # fmt: skip
+BEYOND_PAPERS = ("_faster_from", "_longest")  # ends of the keys of columns that papers leave out
 PER_PAIR = (
     "Each speed-up has a 95 % interval of its own. The “fastest” line is stricter than the table:"
     " it allows for many comparisons, so two may tie there although the interval of their ratio"
@@ -191,6 +192,37 @@ def answer(analysis: Analysis) -> list[Table]:
     Where most series went much further, also the longest length of each.
     """
     return [_of_mode(analysis, front) for front in analysis.answers.fronts]
+
+
+def in_modes(
+    answers: Sequence[Table], fronts: Sequence[Front]
+) -> tuple[Table, list[tuple[str, int]]]:
+    """The answers of all modes side by side, and the heading of each with its count of columns.
+
+    Without the lengths at which each is faster and the longest of each, for which papers have no
+    room: the table of each mode has them. A series that a mode lacks has dashes there.
+    """
+    names = dict.fromkeys(row[0].text for one in answers for row in one.rows)
+    rows: dict[str, list[Cell]] = {name: [words(name)] for name in names}
+    columns, groups = ["Mechanism"], []
+    for one, front in zip(answers, fronts, strict=True):
+        kept = [i for i, key in enumerate(one.keys) if i and not key.endswith(BEYOND_PAPERS)]
+        columns += [one.columns[i] for i in kept]
+        groups.append((f"{find(front.mode).title}, N = {units.count(front.seq_len)}", len(kept)))
+        own = {row[0].text: row for row in one.rows}
+        for name, cells in rows.items():
+            cells += [own[name][i] if name in own else EMPTY for i in kept]
+    marks = (MARK, MISSED["uncounted"][1])
+    said = [mark for mark in marks if any(mark in one.note for one in answers)]
+    titles = [f"{one.title}." for one in answers]
+    both = Table(
+        name="answer",
+        title="The answer",
+        columns=tuple(columns),
+        rows=tuple(map(tuple, rows.values())),
+        note=" ".join([*titles, *said, "The table of each mode has further columns and notes."]),
+    )
+    return both, groups
 
 
 def _of_mode(analysis: Analysis, front: Front) -> Table:

@@ -29,19 +29,20 @@ from attnbench.records.modes import find
 from attnbench.report.cases import outcome_phrase
 from attnbench.report.cost_tables import batch, per_layer, per_step, timed_by
 from attnbench.report.grid import quantity
+from attnbench.report.sizes import LAYOUTS, Layout, ReportSize
 from attnbench.report.styles import SUSPECT, labels, series_styles, tinted
 
-# The narrowest text width of the usual one-column styles (NeurIPS), in inches: no style has to
-# shrink a figure below its type size.
-WIDTH = 5.5
+PAGE = LAYOUTS[ReportSize.PAGE]
+WIDTH = PAGE.width  # in inches
 DPI = 300  # of PNG
 
-# in points
-TYPE, SMALL = 7.0, 6.5  # labels; ticks and notes
-HEIGHT = 177.0  # of axes with title, ticks and label
-BESIDE, SCALE = 112.0, 49.0  # widths of a typical legend, and of a vertical scale
-LETTER, APART = 4.2, 5.6  # width of a letter of a tick, and least distance of two ticks
+# in points, beside type of 7 points
+BESIDE = 112.0  # width of a typical legend
+SCALE = 49.0  # width of a vertical scale
+LETTER = 4.5  # width of a letter of a tick
+APART = 5.6  # least distance of two ticks
 EDGE = 3.0
+KEYS = 112.0  # least width of a column of a legend below panels
 WIDEST = 23  # letters in a line of the legend
 
 # multiples of the powers of each base at which an axis may have ticks, from coarse to fine
@@ -59,17 +60,16 @@ BEYOND = 4.0
 LIGHTER = 0.35  # how far predictions are moved towards white
 
 STYLE: Mapping[Any, Any] = MappingProxyType({
-    "font.size": TYPE, "text.parse_math": False, "legend.fontsize": TYPE,
-    "axes.titlesize": TYPE + 1, "axes.titlelocation": "left", "axes.linewidth": 0.6,
+    "text.parse_math": False, "axes.titlelocation": "left",
     "axes.spines.top": False, "axes.spines.right": False,
     "axes.axisbelow": True, "axes.grid": True, "grid.color": "0.88", "grid.linewidth": 0.3,
-    "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
     "xtick.major.size": 2.3, "xtick.minor.size": 2.3, "ytick.major.size": 2.3,
     "legend.frameon": False, "legend.labelspacing": 0.25, "legend.borderpad": 0.2,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": EDGE / 72, "figure.constrained_layout.h_pad": EDGE / 72,
     "pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "attnbench",
 })  # fmt: skip
+STRENGTHS = ("linewidth", "markersize", "markeredgewidth")
 
 
 class Panel(NamedTuple):
@@ -81,10 +81,10 @@ class Panel(NamedTuple):
     unit: Unit
 
 
-def cost_figure(cases: Frame, metric: Metric, tokens: int | None) -> Figure:
+def cost_figure(cases: Frame, metric: Metric, tokens: int | None, layout: Layout = PAGE) -> Figure:
     """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
 
-    The panels, one per mode, have one vertical axis.
+    The panels, one per mode, have one vertical scale.
     """
     axis = f"{metric.title or metric.label}{per_layer(cases)} per"
     axis += f" {'token' if metric.per_token else batch(cases, tokens)}"
@@ -93,11 +93,12 @@ def cost_figure(cases: Frame, metric: Metric, tokens: int | None) -> Figure:
     panels = [
         Panel(find(mode).title, drawn[mode], axis, metric.unit) for mode in PASSES if mode in drawn
     ]
-    return _figure(panels, _clock(cases) if metric.key == TIME else "", shared=True)
+    said = _clock(cases) if metric.key == TIME else ""
+    return _figure(panels, said, layout, shared=True)
 
 
-def decode_figure(cases: Frame, mode: str) -> Figure:
-    """Time per output token, and beside it the size of the state, in a mode that steps."""
+def decode_figure(cases: Frame, mode: str, layout: Layout = PAGE) -> Figure:
+    """Time per output token, and with it the size of the state, in a mode that steps."""
     own, of = cases[cases["mode"] == mode], per_layer(cases)
     panels = [
         Panel(f"{title}{of}", points(own, TABLE[key]), axis, TABLE[key].unit)
@@ -109,7 +110,7 @@ def decode_figure(cases: Frame, mode: str) -> Figure:
     said = _clock(cases)
     if len(filled := own[own["filled"] & own[TIME].notna()]):
         said += f"States filled without prompts from {units.tick(int(filled['seq_len'].min()))}. "
-    return _figure(panels, said, across="context")
+    return _figure(panels, said, layout, across="context")
 
 
 def points(cases: Frame, metric: Metric, scale: pd.Series | float = 1.0) -> Frame:
@@ -141,9 +142,14 @@ def _clock(cases: Frame) -> str:
 
 
 def _figure(
-    panels: Sequence[Panel], said: str, *, shared: bool = False, across: str = "sequence length"
+    panels: Sequence[Panel],
+    said: str,
+    layout: Layout,
+    *,
+    shared: bool = False,
+    across: str = "sequence length",
 ) -> Figure:
-    """The panels side by side, with what is `said` of them below; `shared` is the vertical axis.
+    """The panels, with what is `said` of them below; `shared` is the vertical scale.
 
     The legend has the order in which curves end in the last panel that has them.
     """
@@ -154,11 +160,13 @@ def _figure(
     )
     suspects = {*every.loc[every["suspect"] != "", "series"]}
     names, styles = labels(order, suspects), series_styles(order, suspects)
-    short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
-    with styled():
-        figure, above = Figure(figsize=(WIDTH, WIDTH), dpi=DPI), False
-        grid = figure.subplots(1, len(panels), sharey=shared, squeeze=False)[0]
-        for axes, panel in zip(grid, panels, strict=True):
+    strong = {name: _strengthened(style, layout.scale) for name, style in styles.items()}
+    above = False
+    with styled(layout):
+        figure = Figure(figsize=(layout.width, layout.width), dpi=DPI)
+        shape = (len(panels), 1) if layout.stacked else (1, len(panels))
+        grid = figure.subplots(*shape, sharey=shared, squeeze=False).flat
+        for i, (axes, panel) in enumerate(zip(grid, panels, strict=True)):
             low, high = limits(every if shared else panel.points)
             above |= bool((panel.points["guess"] > high).any())
             axes.set_title(panel.title)
@@ -166,17 +174,25 @@ def _figure(
             axes.set_ylim(low, high)
             axes.set_yscale("log")
             for name, curve in panel.points.groupby("series", sort=False):
-                _draw(axes, curve, styles[str(name)], high)
-            length_axis(axes, map(int, panel.points["seq_len"]), len(panels))
-            axes.set_xlabel(f"{across}{short}")
+                _draw(axes, curve, strong[str(name)], high)
+            length_axis(axes, map(int, panel.points["seq_len"]), shape[1], layout)
+            if i == len(panels) - 1 or not layout.stacked:
+                short = " (K = 1,024)" if every["seq_len"].max() >= 1024 else ""
+                axes.set_xlabel(f"{across}{short}")
             ticks = log_ticks(low, high, 2 if panel.unit is Unit.BYTES else 10)
             texts = {tick: units.round_tick(quantity(tick, panel.unit)) for tick in ticks}
             fixed_ticks(axes.yaxis, texts)
-            if not (shared and axes is not grid[0]):
+            if i == 0 or layout.stacked or not shared:
                 axes.set_ylabel(panel.axis)
+        figure.align_ylabels()
         said += " ".join(_notes(every, names, above))
-        lay_out(figure, {names[name]: styles[name] for name in order}, said)
+        lay_out(figure, {names[name]: strong[name] for name in order}, said, layout)
     return figure
+
+
+def _strengthened(style: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """The style of a curve with lines and markers that stand beside larger type."""
+    return {**style, **{key: scale * style[key] for key in STRENGTHS}}
 
 
 def _draw(axes: Axes, curve: Frame, style: Mapping[str, Any], high: float) -> None:
@@ -232,14 +248,16 @@ def limits(drawn: Frame) -> tuple[float, float]:
     return low / wider, high * wider
 
 
-def length_axis(axes: Axes, lengths: Iterable[int], columns: int) -> None:
+def length_axis(axes: Axes, lengths: Iterable[int], columns: int, layout: Layout) -> None:
     """Lengths along the bottom of one of `columns` panels side by side, with a tick for each.
 
     The last and first have texts, and as many others as there is room for, the longest first.
     """
     whole = sorted(set(lengths))
     texts = {n: units.tick(n) for n in whole}
-    width = (72 * WIDTH - BESIDE) / columns - SCALE
+    beside = 0.0 if layout.stacked else BESIDE
+    # in points beside type of 7 points, as the measures are
+    width = (72 * layout.width / layout.scale - beside) / columns - SCALE
     apart = (LETTER * max(map(len, texts.values())) + APART) / width
     octaves = log2(whole[-1] / whole[0]) or 1
     shown = [*dict.fromkeys((whole[-1], whole[0]))]
@@ -275,36 +293,56 @@ def log_ticks(low: float, high: float, base: int) -> list[float]:
     return ticks
 
 
-def lay_out(figure: Figure, keys: Mapping[str, Mapping[str, Any]], note: str) -> None:
+def lay_out(
+    figure: Figure, keys: Mapping[str, Mapping[str, Any]], note: str, layout: Layout = PAGE
+) -> None:
     """Add a legend of `keys`, styles of lines by their texts, and a note, and make room for both.
 
-    The axes have scales and ticks.
+    The axes have scales and ticks. The legend stands beside panels that are side by side, and
+    below those that are stacked.
     """
-    legend = figure.legend(
-        [Line2D([], [], **style) for style in keys.values()],
-        [fill(text, WIDEST) for text in keys],
-        loc="outside right upper",
-    )
+    lines = [Line2D([], [], **style) for style in keys.values()]
+    texts = [fill(text, WIDEST) for text in keys]
+    columns = max(1, int(72 * layout.width / layout.scale / KEYS)) if layout.stacked else 1
+    where: Any = "lower left" if layout.stacked else "outside right upper"
+    legend = figure.legend(lines, texts, loc=where, ncols=min(columns, len(keys) or 1))
     said = figure.supxlabel(
-        note, x=EDGE / 72 / WIDTH, ha="left", wrap=True, fontsize=SMALL, color="0.25"
+        note, x=EDGE / 72 / layout.width, ha="left", wrap=True, fontsize=layout.small, color="0.25"
     )
-    beside, below = (72 * each.get_window_extent().height / DPI for each in (legend, said))
-    figure.set_figheight((below + max(HEIGHT, beside + TYPE)) / 72)
+    named, below = (72 * each.get_window_extent().height / DPI for each in (legend, said))
+    if not layout.stacked:
+        figure.set_figheight((below + max(layout.height, named + layout.type)) / 72)
+        return
+    # the note is at the bottom, the legend above it, and the panels above both
+    named += EDGE
+    height = layout.height * len(figure.axes) + named + below
+    figure.set_figheight(height / 72)
+    legend.set_bbox_to_anchor((0, (below + EDGE) / height), figure.transFigure)
+    legend.set_in_layout(False)
+    engine: Any = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(rect=(0, named / height, 1, 1 - named / height))
 
 
-def saved(figure: Figure, suffix: str) -> bytes:
+def saved(figure: Figure, suffix: str, layout: Layout = PAGE) -> bytes:
     """The figure as a file without dates, so that equal sweeps give equal bytes."""
     none = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     target = io.BytesIO()
-    with styled():
+    with styled(layout):
         figure.savefig(target, format=suffix, metadata=none[suffix])
     return target.getvalue()
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def styled(layout: Layout = PAGE) -> Iterator[None]:
     """The context in which every figure is made and saved."""
-    with matplotlib.rc_context({**STYLE}), warnings.catch_warnings():
+    sizes: Mapping[Any, Any] = {
+        **dict.fromkeys(("font.size", "legend.fontsize"), layout.type),
+        **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), layout.small),
+        "axes.titlesize": layout.type + 1,
+        "axes.linewidth": 0.6 * layout.scale,
+    }
+    with matplotlib.rc_context({**STYLE, **sizes}), warnings.catch_warnings():
         # names may use letters that the font lacks; they show as boxes
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         yield

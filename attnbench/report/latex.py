@@ -4,10 +4,12 @@ Every character that is special to TeX is escaped.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from attnbench.errors import clean
+from attnbench.records import units
 from attnbench.report.grid import Cell, Table, cut
 
 SPECIAL = MappingProxyType({
@@ -26,49 +28,233 @@ SPECIAL = MappingProxyType({
     "✓": r"$\surd$", "✗": r"$\times$",
 })  # fmt: skip
 
-LONG = 30  # letters; columns with longer texts are paragraphs
-PARAGRAPH = "p{130pt}"
+# widths of letters of Computer Modern, in thousandths of the type size
+WIDTHS = MappingProxyType({
+    letter: width
+    for width, letters in (
+        (278, "ijl.,;:!'|[]"), (306, "f"), (333, " -"), (389, "()tr"), (394, "s"),
+        (444, "cez†°²³"), (500, "0123456789ago/–…"), (528, "kqvxy"), (556, "bdhnpuS"),
+        (625, "LFZ"), (722, "wABCDEGHJKNOPQRTUVXYI"), (833, "m%"), (1028, "WM—"),
+    )
+    for letter in letters
+})  # fmt: skip
+OTHERWISE = 778  # of any other letter
+TYPE = 8.0 * 1.065  # points of \footnotesize; small type is wider than its size says
+BOLD = 1.18  # how much wider bold letters are
+MARK_WIDTH = 4.5  # points of a digit of a mark
+GAP = 6.0  # points between columns
+NAMES = 0.42  # of the width, which the leading columns may take
+WORDS = 130.0  # points; columns with wider texts are paragraphs
+MOST = 0.55  # of the width, which a column of words may take
+
+Group = tuple[str, int]  # a heading, and over how many columns it stands
 
 
-def table(table: Table) -> str:
+@dataclass(frozen=True)
+class _Column:
+    """A column as TeX has it: its declaration, heading and cells, and how wide it is in points."""
+
+    declared: str
+    heading: str
+    cells: Sequence[str]
+    width: float
+
+
+def table(table: Table, width: float, groups: Sequence[Group] = ()) -> str:
     """The grid, to be input, below comments on what it shows and needs.
 
-    Why numbers are missing stands in footnotes below it, numbered in the order of the cells.
+    It is in small type (\\footnotesize) and at most `width` points wide: intervals go below their
+    numbers where that suffices, else it has several blocks of columns below each other, of which
+    each starts with the leading ones. `groups` are headings above the columns that follow these; a
+    block then ends with a group. What was not measured is a dash, and why stands in footnotes,
+    numbered in the order of the cells.
     """
-    reasons = dict.fromkeys(cell.reason for row in table.rows for cell in row if cell.reason)
+    reasons = dict.fromkeys(_why(cell) for row in table.rows for cell in row if cell.reason)
     marks = {reason: str(i) for i, reason in enumerate(reasons, 1)}
-    longest = [max(len(row[i].text) for row in table.rows) for i in range(len(table.columns))]
-    kinds = zip(longest, table.aligned, strict=True)
-    declared = "".join(PARAGRAPH if n > LONG else "r" if right else "l" for n, right in kinds)
-    head, *rows = [map(Cell, table.columns), *table.rows]
-    lines = [" & ".join(_shown(cell, marks) for cell in row) + r" \\" for row in (head, *rows)]
-    return "\n".join([
-        rf"% {escape(table.title)}; needs \usepackage{{booktabs,textcomp}}",
-        rf"% {escape(table.bold_note)}",
-        rf"\begin{{tabular}}{{{declared}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
-        r"\bottomrule", r"\end{tabular}", *_footnotes(marks), "",
-    ])  # fmt: skip
+    columns = [_column(table, i, marks, width) for i in range(len(table.columns))]
+    if not table.across and _wide(columns) > width:
+        folded = [_column(table, i, marks, width, fold=True) for i in range(len(columns))]
+        if _wide(folded) < _wide(columns):
+            columns = folded
+    leading, others = columns[: table.leading], columns[table.leading :]
+    blocks = [*_blocks(leading, others, width, groups)]
+    lines = [
+        rf"% {escape(table.title)}; needs \usepackage{{array,booktabs,textcomp}}",
+        *([rf"% {escape(table.bold_note)}"] if table.bold_note else []),
+        rf"% about {round(max(_wide([*leading, *own]) for own, _ in blocks))} pt wide at 8 pt",
+        r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}%",
+    ]
+    for i, (own, headings) in enumerate(blocks):
+        lines += [r"\par\medskip"] * bool(i)
+        lines += _tabular([*leading, *own], len(leading), headings)
+    return "\n".join([*lines, *_footnotes(marks), r"\par\endgroup", ""])
+
+
+def _why(cell: Cell) -> str:
+    """Why a number is missing: its cause in two or three words, and the reason in full."""
+    return cell.reason if cell.reason.startswith(cell.text) else f"{cell.text}: {cell.reason}"
+
+
+def _column(
+    table: Table, i: int, marks: Mapping[str, str], width: float, *, fold: bool = False
+) -> _Column:
+    """One column of the table, which is a paragraph if its words are too long.
+
+    marks: the mark of each reason.
+    width: of the whole table, in points.
+    fold: whether intervals stand below their numbers.
+    """
+    cells = [row[i] for row in table.rows]
+    lines = [_lines(cell, fold=fold) for cell in cells]
+    widest = max(
+        (_width(line) * (BOLD if cell.best else 1) + _mark_width(cell, marks)
+         for cell, texts in zip(cells, lines, strict=True) for line in texts),
+        default=0.0,
+    )  # fmt: skip
+    limit = NAMES * width / table.leading if i < table.leading else min(WORDS, MOST * width)
+    right = table.aligned[i]
+    words = table.columns[i].split()
+    if widest > limit and not right:
+        declared, widest = rf">{{\raggedright\arraybackslash}}p{{{limit:.0f}pt}}", limit
+        shown = [breakable(cell.text) for cell in cells]
+    else:
+        declared = "r" if right else "l"
+        shown = [_shown(cell, texts, marks) for cell, texts in zip(cells, lines, strict=True)]
+    heading = _folded(words, max(widest, *map(_width, words), 0.0))
+    widest = max(widest, *map(_width, heading), 0.0)
+    return _Column(declared, _stacked(heading, declared), shown, widest)
+
+
+def _lines(cell: Cell, *, fold: bool) -> list[str]:
+    """The lines of a cell: a number, and with `fold` its interval below it."""
+    if cell.reason:
+        return [units.NOTHING]
+    number, bracket, interval = cell.text.partition(" [")
+    if fold and bracket and cell.is_number:
+        return [number, f"[{interval}"]
+    return [cell.text]
+
+
+def _folded(words: Sequence[str], width: float) -> list[str]:
+    """Words in lines of at most this width, or of one word each."""
+    lines: list[str] = []
+    for word in words:
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and _width(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def _stacked(lines: Sequence[str], declared: str) -> str:
+    """Lines below each other in one cell, aligned as the column is."""
+    escaped = [*map(escape, lines)]
+    if len(escaped) < 2:
+        return "".join(escaped)
+    aligned = "r" if declared == "r" else "l"
+    below = r"\\".join(escaped)
+    # the strut keeps the first line off the row above
+    return rf"\shortstack[{aligned}]{{\strut {below}}}"
+
+
+def _blocks(
+    leading: Sequence[_Column], others: Sequence[_Column], width: float, groups: Sequence[Group]
+) -> Iterator[tuple[Sequence[_Column], Sequence[Group]]]:
+    """The columns of each block after the leading ones, with the headings above them."""
+    if not others or _wide([*leading, *others]) <= width:
+        yield others, groups
+        return
+    for heading, count in groups or [("", len(others))]:
+        left, others = others[:count], others[count:]
+        parts = [*_split(leading, left, width)]
+        # as even as they fit, so that no block has a single column beside those of the others
+        even = [*_evenly(left, len(parts))]
+        if all(_wide([*leading, *part]) <= width for part in even):
+            parts = even
+        for part in parts:
+            yield part, [(heading, len(part))] if heading else ()
+
+
+def _split(
+    leading: Sequence[_Column], columns: Sequence[_Column], width: float
+) -> Iterator[Sequence[_Column]]:
+    """As many columns as fit beside the leading ones, at least one, until all have been."""
+    while columns:
+        fits = 1
+        while fits < len(columns) and _wide([*leading, *columns[: fits + 1]]) <= width:
+            fits += 1
+        yield columns[:fits]
+        columns = columns[fits:]
+
+
+def _evenly(columns: Sequence[_Column], parts: int) -> Iterator[Sequence[_Column]]:
+    """The columns in so many parts, of which the first may have one more than the last."""
+    least, more = divmod(len(columns), parts)
+    for i in range(parts):
+        count = least + (i < more)
+        yield columns[:count]
+        columns = columns[count:]
+
+
+def _tabular(columns: Sequence[_Column], leading: int, groups: Sequence[Group]) -> Iterator[str]:
+    """The lines of one block, with the headings of `groups` above those of its columns."""
+    yield rf"\begin{{tabular}}{{@{{}}{''.join(one.declared for one in columns)}@{{}}}}"
+    yield r"\toprule"
+    if groups:
+        over = (rf"\multicolumn{{{count}}}{{c}}{{{escape(text)}}}" for text, count in groups)
+        yield " & ".join([*[""] * leading, *over]) + r" \\"
+        first = leading + 1
+        for _, count in groups:
+            yield rf"\cmidrule(lr){{{first}-{first + count - 1}}}"
+            first += count
+    yield " & ".join(one.heading for one in columns) + r" \\"
+    yield r"\midrule"
+    for cells in zip(*(one.cells for one in columns), strict=True):
+        yield " & ".join(cells) + r" \\"
+    yield r"\bottomrule"
+    yield r"\end{tabular}"
+
+
+def _wide(columns: Sequence[_Column]) -> float:
+    """The width of columns side by side, in points."""
+    return sum(one.width for one in columns) + GAP * (len(columns) - 1)
+
+
+def _width(text: str) -> float:
+    """About how wide a text is, in points."""
+    return sum(WIDTHS.get(letter, OTHERWISE) for letter in clean(text)) * TYPE / 1000
+
+
+def _mark_width(cell: Cell, marks: Mapping[str, str]) -> float:
+    return MARK_WIDTH * len(marks[_why(cell)]) if cell.reason else 0.0
 
 
 def _footnotes(marks: Mapping[str, str]) -> Iterator[str]:
-    """A paragraph in small type, with each reason behind its mark, cut at its end if it is long."""
+    """A paragraph with each reason behind its mark, cut at its end if it is long."""
     if marks:
         texts = [
-            f"{_mark(mark)}{escape(cut(reason).rstrip('.'))}" for reason, mark in marks.items()
+            f"{_mark(mark)}{breakable(cut(reason).rstrip('.'))}" for reason, mark in marks.items()
         ]
         if any(cut(reason) != reason for reason in marks):
             texts.append("cases.csv has each in full")
-        yield rf"\par\smallskip{{\footnotesize {'; '.join(texts)}.\par}}"
+        yield rf"\par\smallskip{{\raggedright {'; '.join(texts)}.\par}}"
 
 
 def _mark(mark: str) -> str:
     return rf"\textsuperscript{{{mark}}}"
 
 
-def _shown(cell: Cell, marks: Mapping[str, str]) -> str:
+def _shown(cell: Cell, lines: Sequence[str], marks: Mapping[str, str]) -> str:
+    text = _stacked(lines, "r")
     if cell.reason:
-        return escape(cell.text) + _mark(marks[cell.reason])
-    return rf"\textbf{{{escape(cell.text)}}}" if cell.best else escape(cell.text)
+        return text + _mark(marks[_why(cell)])
+    return rf"\textbf{{{text}}}" if cell.best else text
+
+
+def breakable(text: str) -> str:
+    """Text of a paragraph, in which lines may end within paths, names and lists."""
+    return re.sub(r"(\\_|[/,.=:])(?=[^\s\d])", r"\1\\allowbreak{}", escape(text))
 
 
 def escape(text: str) -> str:

@@ -9,7 +9,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, Sweep, units
 from attnbench.records.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.report import charts, cost_tables, delimited, exports, html, latex, markdown
-from attnbench.report.answers import answer, not_measured, sentences
+from attnbench.report.answers import answer, in_modes, not_measured, sentences
 from attnbench.report.conclusions import listed
 from attnbench.report.conditions import conditions
 from attnbench.report.cost_tables import per_step, timed_by
@@ -17,6 +17,7 @@ from attnbench.report.figures import cost_figure, decode_figure, saved
 from attnbench.report.grid import Report, Table
 from attnbench.report.growth_tables import complexity, crossovers, paper_tables
 from attnbench.report.names import named, suspects_last
+from attnbench.report.sizes import LAYOUTS, Layout, ReportSize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,19 +31,21 @@ def report_files(
     analysis: Analysis,
     formats: Sequence[str] = ("png",),
     tables: Sequence[Table] = (),
+    size: ReportSize = ReportSize.PAGE,
 ) -> dict[str, bytes]:
     """File name to content: figures and exports in each of `formats`, tables, all cases.
 
     The formats are png, svg and pdf, and those of `exports`. `tables` are those of `report_tables`
-    unless given.
+    unless given. Figures and LaTeX tables fit the place of this `size`.
     """
+    layout = LAYOUTS[size]
     sweep, cases = analysis.sweep, analysis.cases
     tables, suspects = tables or [*report_tables(analysis)], analysis.suspects
     recorded = cases.drop(columns=list(INTERNAL)).dropna(axis="columns", how="all")
     described = captions(cases, sweep)
     pictures = {
-        f"{stem}.{end}": saved(figure, end)
-        for stem, figure in ((stem, drawn(stem, analysis)) for stem in described)
+        f"{stem}.{end}": saved(figure, end, layout)
+        for stem, figure in ((stem, drawn(stem, analysis, layout)) for stem in described)
         for end in dict.fromkeys((*formats, "png"))  # a page shows the PNG
         if end not in exports.FORMATS
     }
@@ -61,7 +64,12 @@ def report_files(
     files |= exports.files(analysis, formats)
     files["tables.md"] = markdown.page(report, [name for name in files if name.endswith(".png")])
     files["report.html"] = html.page(report, by_caption, charts.charts(analysis))
-    files |= {f"{one.name}.tex": latex.table(one).encode() for one in labelled if one.rows}
+    files |= {
+        f"{one.name}.tex": latex.table(one, layout.table).encode() for one in labelled if one.rows
+    }
+    if leading:
+        both, groups = in_modes(leading, analysis.answers.fronts)
+        files["answer.tex"] = latex.table(both, layout.table, groups).encode()
     files |= {f"{one.name}.csv": delimited.table(one, suspects) for one in tables}
     files["conclusions.csv"] = delimited.table(listed(analysis.conclusions), suspects)
     return files | {"cases.csv": delimited.frame(recorded)}
@@ -87,12 +95,13 @@ def captions(cases: Frame, sweep: Sweep) -> dict[str, str]:
     return {stem: f"{text}. {'; '.join(how)}." for stem, text in texts.items()}
 
 
-def drawn(stem: str, analysis: Analysis) -> "Figure":
+def drawn(stem: str, analysis: Analysis, layout: Layout) -> "Figure":
     """The figure of this stem of `captions`: of a metric, or of a mode that steps."""
     for metric in DRAWN:
         if metric.figure == stem:
-            return cost_figure(analysis.cases, metric, analysis.sweep.request.batch_tokens)
-    return decode_figure(analysis.cases, stem)
+            tokens = analysis.sweep.request.batch_tokens
+            return cost_figure(analysis.cases, metric, tokens, layout)
+    return decode_figure(analysis.cases, stem, layout)
 
 
 def report_tables(analysis: Analysis) -> Iterator[Table]:

@@ -224,10 +224,10 @@ def test_a_long_reason_is_cut_at_its_end():
     tables = {table.name: table for table in report_tables(analysis)}
     assert f"failed: {reason}\n" in delimited.table(tables["not_measured"]).decode()
     assert f"failed,{reason}\n" in delimited.table(tables["latency_training"]).decode()
-    written = latex.table(tables["latency_training"])
-    assert r"failed\textsuperscript{1}" in written
-    assert r"\textsuperscript{1}RuntimeError: mat1 and mat2" in written
-    assert written.rstrip().endswith(r"x \ldots{}; cases.csv has each in full.\par}")
+    written = latex.table(tables["latency_training"], 396.0)
+    assert r"\textendash{}\textsuperscript{1}" in written
+    assert r"\textsuperscript{1}failed: RuntimeError: mat1 and mat2" in written
+    assert "x \\ldots{}; cases.csv has each in full.\\par}\n" in written
 
 
 def test_the_answer_says_how_much_slower_and_from_where_on_faster():

@@ -19,26 +19,32 @@ from attnbench.records.storage.journal import load
 from attnbench.report import styles
 from attnbench.report.charts import marker_path
 from attnbench.report.cost_tables import latency
-from attnbench.report.figures import DPI, WIDTH, cost_figure, decode_figure, styled
+from attnbench.report.figures import DPI, cost_figure, decode_figure, styled
+from attnbench.report.sizes import LAYOUTS, ReportSize
 from tests.records.storage.recorded import OPTIONS
 from tests.sweeps import altered, lost, on_gpu, sweep
 
 # sweeps of one's own have names of digits
 STORED = sorted(path.parent for path in Path("reports").glob("[!0-9]*/sweep.jsonl"))
+WIDTHS = {"column": 3.3, "page": 5.5, "text": 6.8, "slides": 10.0}  # inches
 DESCENDERS = 0.05 * DPI  # may touch
 TIME, MEMORY = (TABLE[key] for key in ("time_s", "allocated_peak_bytes"))
 
 
-def check(figure):
-    """Texts are of the right size, on the page, and apart; the legend is beside all panels."""
-    figure.draw_without_rendering()
+def check(figure, size=ReportSize.PAGE):
+    """Texts are of the right size, on the page, and apart; the legend is outside all panels.
+
+    No text is smaller than 7 points at the size at which a figure of this `size` is printed.
+    """
+    with styled(LAYOUTS[size]):
+        figure.draw_without_rendering()
     page, (legend,) = figure.bbox, figure.legends
-    assert page.width == WIDTH * DPI
+    assert page.width == pytest.approx(WIDTHS[size] * DPI)
     boxes = {}
     for text in figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_text()):
         if not text.get_visible() or (text.axes and not in_view(text)):
             continue
-        assert 6 <= text.get_fontsize() <= 8, text
+        assert (12 if size == "slides" else 7) <= text.get_fontsize() <= 15, text
         box = text.get_window_extent()
         assert box.x0 >= -1, text
         assert box.y0 >= -1, text
@@ -73,20 +79,21 @@ def written(figure):
     return " ".join(text.get_text() for text in figure.texts)
 
 
-def figures(whole):
+def figures(whole, size=ReportSize.PAGE):
     """Figures of a sweep that have every kind of panel."""
-    cases = summary(whole)
+    cases, layout = summary(whole), LAYOUTS[size]
     if cases["mode"].eq(Mode.DECODE).all():
-        yield decode_figure(cases, Mode.DECODE)
+        yield decode_figure(cases, Mode.DECODE, layout)
         return
-    yield cost_figure(cases, TIME, whole.request.tokens)
-    yield cost_figure(cases, MEMORY, whole.request.tokens)
+    yield cost_figure(cases, TIME, whole.request.tokens, layout)
+    yield cost_figure(cases, MEMORY, whole.request.tokens, layout)
 
 
+@pytest.mark.parametrize("size", ReportSize)
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
-def test_texts_of_stored_sweeps_are_apart(folder):
-    for figure in figures(load(folder)):
-        check(figure)
+def test_texts_of_stored_sweeps_are_apart(folder, size):
+    for figure in figures(load(folder), size):
+        check(figure, size)
 
 
 def with_ends(count, lengths, share, seed):
@@ -118,8 +125,9 @@ def test_texts_of_any_sweep_are_apart(examples):
     @example(26, {128 * 2**i for i in range(10)}, 0.9, 0)
     @example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40)
     def every(count, lengths, share, seed):
-        for figure in figures(with_ends(count, lengths, share, seed)):
-            check(figure)
+        size = [*ReportSize][seed % len(ReportSize)]
+        for figure in figures(with_ends(count, lengths, share, seed), size):
+            check(figure, size)
             names = {name.partition("\n")[0] for name in entries(figure)}
             assert names == {f"mechanism_{i}" for i in range(count)}
 

@@ -16,6 +16,7 @@ from attnbench.errors import clean
 from attnbench.report import delimited, latex, markdown, terminal
 from attnbench.report.grid import Cell, Table, words
 
+WIDTH = 396.0  # points of TeX
 HOSTILE = (
     '=HYPERLINK("http://x")',
     "-2+3",
@@ -66,7 +67,7 @@ def test_no_name_breaks_a_table_or_acts(name: str):
     assert row[0] in (clean(name), "'" + clean(name))
     assert row[0][0] not in "=+-@"
 
-    text = latex.table(table(name))
+    text = latex.table(table(name), WIDTH)
     body = text[text.index("\\midrule") : text.index("\\bottomrule")]
     assert braces_balance(text)
     assert len(re.findall(r"(?<!\\)&", body)) == 2
@@ -104,10 +105,13 @@ def test_any_text_leaves_latex_balanced(text: str):
 
 
 def test_latex_is_a_tabular_below_comments_on_what_it_shows_and_needs():
-    title, note, *lines = latex.table(table("a")).splitlines()
-    assert title == r"% Title; needs \usepackage{booktabs,textcomp}"
+    title, note, wide, *lines = latex.table(table("a"), WIDTH).splitlines()
+    assert title == r"% Title; needs \usepackage{array,booktabs,textcomp}"
     assert note == "% A note."
-    assert (lines[0], lines[-1]) == (r"\begin{tabular}{lrl}", r"\end{tabular}")
+    assert re.fullmatch(r"% about \d+ pt wide at 8 pt", wide)
+    assert lines[0] == r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}%"
+    assert (lines[1], lines[-2]) == (r"\begin{tabular}{@{}lrl@{}}", r"\end{tabular}")
+    assert lines[-1] == r"\par\endgroup"
     assert [lines.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
 
 
@@ -115,17 +119,17 @@ def test_numbers_of_latex_are_as_in_other_tables_with_their_interval_once():
     cells = (Cell("12.34 ±0.45", 12.34, 11.89, 12.79), Cell("24 [12, 62]", 24.0, 12.0, 62.0))
     rows = ((words("a"), *cells), (words("b"), Cell("over budget"), Cell("1", 1)))
     one = Table(name="t", title="T", columns=("Mechanism", "128", "256"), rows=rows, across="ms")
-    assert r"a & 12.34 $\pm$0.45 & 24 {[}12, 62{]} \\" in latex.table(one)
-    assert r"b & over budget & 1 \\" in latex.table(one)
-    assert r"\begin{tabular}{lrr}" in latex.table(one)
+    assert r"a & 12.34 $\pm$0.45 & 24 {[}12, 62{]} \\" in latex.table(one, WIDTH)
+    assert r"b & over budget & 1 \\" in latex.table(one, WIDTH)
+    assert r"\begin{tabular}{@{}lrr@{}}" in latex.table(one, WIDTH)
 
 
 def test_the_best_are_bold_and_the_note_says_so():
     row = (words("a"), Cell("1.25 ±0.30", 1.25, 0.95, 1.55, best=True))
     one = Table(name="t", title="T", columns=("Mechanism", "128"), rows=(row,))
-    assert r"a & \textbf{1.25 $\pm$0.30} \\" in latex.table(one)
+    assert r"a & \textbf{1.25 $\pm$0.30} \\" in latex.table(one, WIDTH)
     assert "| a | **1.25 ±0.30** |" in markdown.table(one)
-    for text in (latex.table(one), markdown.table(one)):
+    for text in (latex.table(one, WIDTH), markdown.table(one)):
         assert "Bold: the best at each length, and what ties with it." in text
     assert "Bold" not in markdown.table(table("a"))
 
@@ -150,8 +154,8 @@ def test_an_empty_table_is_written_too(writer):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex here")
 def test_latex_compiles_with_every_latin_letter_and_hostile_name(tmp_path):
     letters = "".join(map(chr, range(32, 256))) + "".join(latex.SPECIAL)
-    text = latex.table(table(*HOSTILE, letters))
-    head = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,textcomp}"
+    text = latex.table(table(*HOSTILE, letters), WIDTH)
+    head = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{array,booktabs,textcomp}"
     document = f"{head}\n\\begin{{document}}\n{text}\\end{{document}}\n"
     (tmp_path / "tables.tex").write_text(document, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]

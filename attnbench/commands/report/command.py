@@ -7,6 +7,7 @@ from attnbench.commands import options
 from attnbench.commands.options import argument, option
 from attnbench.commands.publishing import publish
 from attnbench.errors import UsageError
+from attnbench.report import ReportSize
 from attnbench.running.request import axes, completion
 
 ALWAYS = frozenset({"csv", "latex", "tex", "markdown", "md", "html", "json"})
@@ -19,6 +20,13 @@ def report(
         "Figures as png, svg, pdf; cases for Bencher (bmf) and pyperf.",
         default="png",
         complete=completion.lists((*axes.FORMATS, *axes.EXPORTS)),
+    ),
+    size: str = option(
+        "SIZE",
+        "Width of figures and LaTeX tables: column (3.3 in) or text (6.8 in) of a two-column paper,"
+        " page (5.5 in) of a one-column paper, or slides (10 in; tables 5.5 in).",
+        default=ReportSize.PAGE,
+        complete=completion.words(ReportSize),
     ),
     json_: bool = options.as_json(),
     against: str | None = option(
@@ -33,4 +41,5 @@ def report(
             f"--formats {formats!r}: {min(always)} is always written; further ones are {others}"
         )
     chosen = options.formats(formats, (*axes.FORMATS, *axes.EXPORTS))
-    publish(sweep, None, chosen, json_, against, out)
+    place = axes.word(size, "--size", ReportSize)
+    publish(sweep, None, chosen, json_, against, out, place)

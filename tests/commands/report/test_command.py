@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from unittest.mock import patch
@@ -57,6 +58,18 @@ def test_figures_have_a_size_for_print_in_every_format(folder: Path):
         in (folder / "fig2.svg").read_bytes()
     )
     assert b"/MediaBox [ 0 0 " + points + b" " in (folder / "fig2.pdf").read_bytes()
+
+
+def test_figures_and_tables_are_made_for_the_place_that_is_named(folder: Path):
+    widths = {}
+    for size, inches in {"column": 3.3, "text": 6.8, "slides": 10.0}.items():
+        report(folder, "--size", size)
+        picture = (folder / "fig2.png").read_bytes()
+        assert int.from_bytes(picture[16:20], "big") == pytest.approx(300 * inches)
+        found = re.search(r"% about (\d+) pt wide", (folder / "answer.tex").read_text())
+        widths[size] = int(found[1])
+    assert widths["column"] < 234 < widths["text"] < 486
+    assert "--size 'big' is not column" in refused("report", folder, "--size", "big")
 
 
 def test_crossovers_against_a_mechanism_are_shown(folder: Path):
