@@ -187,7 +187,7 @@ def test_files_to_add_something_to_exist():
             found = [*(ROOT / "attnbench").glob(path), *folder.glob(path)]
             assert found, path
             folder = found[0].parent
-    assert len(rows) == 19
+    assert len(rows) == 20
 
 
 def test_the_number_of_mechanisms_stands_once_and_is_right():
