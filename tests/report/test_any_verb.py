@@ -36,7 +36,7 @@ def told(table, analysis):
     (labelled,) = named([table], analysis.answers.series, suspects)
     delimited.table(table, suspects)
     if table.rows:
-        latex.table(labelled)
+        latex.table(labelled, 396.0)
     markdown.table(labelled)
     return [cell.text for row in labelled.rows for cell in row]
 
@@ -167,7 +167,7 @@ def test_tables_of_any_sweep_mark_suspects_and_keep_to_their_lengths(whole):
         for plain, shown in zip(table.rows, labelled.rows, strict=True):
             if {*row_series(table, plain)} & suspects:
                 assert any(cell.text.endswith(SUSPECT) for cell in shown)
-                assert "\\textdagger{}" in latex.table(labelled)
+                assert "\\textdagger{}" in latex.table(labelled, 396.0)
         order = [bool({*row_series(table, row)} & suspects) for row in table.rows]
         assert order == sorted(order), "suspects are last"
 
