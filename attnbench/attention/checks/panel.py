@@ -5,7 +5,8 @@ Every row of a panel has the inputs of one stress, which replace tensors of the 
 which the contract compares with the equations; where memory does not allow that, in the number type
 that is judged. They are relative to the largest output and, on usual inputs, of each row of the
 output to the largest number of that row, so that large rows hide no small ones; of each gradient to
-its own largest number, or to a `FLOOR` of the largest of all.
+its own largest number, or to a `FLOOR` of the largest of all; of one whose terms all cancel, to the
+largest of all.
 
 What a kernel may err by follows from what sound arithmetic costs on the same inputs (`allowed`): a
 `FACTOR` times the error of the mechanism's own forms in the same number type, on top of what the
@@ -56,6 +57,8 @@ AFFORDABLE = 1 << 26  # elements of `eager`'s largest tensor, for a second opini
 ROUNDED = 1e-2  # a larger error is no matter of rounding
 # of the largest gradient, below which the errors of another are of the terms that cancelled in it
 FLOOR = 0.1
+# of the largest gradient, below which all terms of another cancelled, as of a weight of one key
+VANISHED = 1e-6
 ROW_FLOOR = 1e-3  # of the largest output: the rows of 65,536 tokens are 1/100 of the first
 EXACT = 1e-3  # what a constant factor explains of an output may err by this
 OUTPUT, A_ROW = "output", "a row"
@@ -409,10 +412,10 @@ def deviations(
     if ours.output.shape != expected.output.shape:
         shapes = (list(values.output.shape) for values in (ours, expected))
         raise ValueError("the output has shape {}, not {}".format(*shapes))
-    largest = expected.output.abs().max()
-    found = {OUTPUT: relative(ours.output, expected.output, largest)}
+    highest = expected.output.abs().max()
+    found = {OUTPUT: relative(ours.output, expected.output, highest)}
     if attempt.aspect is Aspect.RIGHT or attempt.inputs == LONG.name:
-        found[A_ROW] = of_rows(ours.output, expected.output, float(largest))
+        found[A_ROW] = of_rows(ours.output, expected.output, float(highest))
     zero = torch.zeros(())
     known = {n: g for n, g in expected.gradients.items() if taken is None or n in taken}
     # those of fixed decays and of parameters are sums over all tokens, and would hide the others
@@ -426,10 +429,10 @@ def deviations(
             continue
         a, b = (values.gradients.get(name, zero) for values in (ours, expected))
         # under stress gradients cancel, and what is left of one is no measure of its terms
-        floor = FLOOR if attempt.aspect is Aspect.RIGHT else 1.0
-        found[f"d{name}"] = relative(
-            a, b, torch.maximum(b.abs().max(), floor * most[name in of_tokens])
-        )
+        largest, size = most[name in of_tokens], b.abs().max()
+        cancelled = attempt.aspect is not Aspect.RIGHT or bool(size <= VANISHED * largest)
+        floor = 1.0 if cancelled else FLOOR
+        found[f"d{name}"] = relative(a, b, torch.maximum(size, floor * largest))
     return found
 
 

@@ -51,6 +51,11 @@ def dump(baseline: Baseline) -> bytes:
     return json.format(json.encode(baseline, order="sorted"), indent=1) + b"\n"
 
 
+def whole(count: float) -> float:
+    """A count as an integer where it is one, so that a file does not change with its writing."""
+    return int(count) if float(count).is_integer() else count
+
+
 def load(path: Path) -> Baseline:
     """The baseline in a file. Raises `StoreError` that says what is wrong."""
     try:
@@ -80,7 +85,7 @@ def save_baseline(
     kept = {}
     for case in (case for case in cases if case.ran):
         values = case.counted[HEAD].values
-        counts = {key: values[key] for key in COUNTED if key in values}
+        counts = {key: whole(values[key]) for key in COUNTED if key in values}
         assert case.workload is not None, "it is no function"
         kept[case.label] = Saved(workload=case.workload, counts=counts)
     if not kept:

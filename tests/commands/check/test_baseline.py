@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
-from attnbench.commands.check.baseline import Baseline, Saved, dump, load, stored_cases
+from attnbench.commands.check.baseline import Baseline, Saved, dump, load, stored_cases, whole
 from attnbench.errors import StoreError
 from attnbench.records import Case, Level, Workload
 from tests.cases import CASES
@@ -56,6 +56,11 @@ def test_a_diff_shows_one_number_a_line():
     lines = zip(dump(GOOD).splitlines(), more.splitlines(), strict=True)
     assert [a.strip() for a, b in lines if a != b] == [b'"operators": 22,']
     assert b'"flops": 2,' in more
+
+
+def test_counts_are_written_as_whole_numbers():
+    assert b'"operators": 22,' in dump(made(operators=whole(22.0), flops=2, parameters=3))
+    assert whole(0.5) == 0.5
 
 
 @pytest.mark.parametrize(
