@@ -21,6 +21,7 @@ from attnbench.errors import CannotRun
 from attnbench.records import Selection
 from attnbench.records.metrics import MEMORY, TIME
 from attnbench.report import delimited, latex, markdown, page
+from attnbench.report.figures import PAGE
 from attnbench.report.names import named, row_series
 from attnbench.report.styles import SUSPECT
 from tests.report.test_any_sweep import SERIES, sweeps
@@ -177,7 +178,7 @@ def test_tables_of_any_sweep_mark_suspects_and_keep_to_their_lengths(whole):
 def test_legends_of_any_sweep_mark_suspects(whole):
     analysis = analyse(whole)
     for stem in page.captions(analysis.cases, analysis.sweep):
-        figure = page.drawn(stem, analysis)
+        figure = page.drawn(stem, analysis, PAGE)
         (legend,) = figure.legends
         marked = [text.get_text() for text in legend.get_texts() if SUSPECT in text.get_text()]
         drawn = {*analysis.cases["series"]} & {*analysis.suspects}
