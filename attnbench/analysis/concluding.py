@@ -45,6 +45,9 @@ COST: Mapping[Question, str] = MappingProxyType({
     Question.SMALLEST_STATE: STATE,
 })  # fmt: skip
 
+# outcomes of code that does not work; memory and time are limits of the machine
+BROKEN = (Outcome.FAILED, Outcome.CRASHED)
+
 # of a case that has no cost, why it cannot have one on this machine
 CANNOT = frozenset({
     *(Outcome.UNSUPPORTED, Outcome.FAILED, Outcome.CRASHED, Outcome.OOM),
@@ -87,6 +90,12 @@ class ModePlan:
         rows = self.cases
         why = rows["cause"].where(rows["cause"] != "", rows["outcome"])
         return dict(zip(zip(rows["series"], rows["seq_len"], strict=True), why, strict=True))
+
+    def failing(self, seq_len: int) -> frozenset[str]:
+        """The series that failed at a shorter length, beyond which nothing of them was timed."""
+        known = self.cases[self.cases["seq_len"] < seq_len].sort_values("seq_len")
+        tried = known[known["outcome"].isin([Outcome.OK, *BROKEN])].groupby("series")["outcome"]
+        return frozenset(str(series) for series, last in tried.last().items() if last in BROKEN)
 
     def scope(self, lengths: Iterable[int]) -> Scope:
         """The scope of what was measured at these lengths."""
@@ -186,7 +195,7 @@ def cheapest(question: Question, plan: ModePlan, winners: Iterable[Winner]) -> I
                 basis=basis(COST[question]),
                 series=(),
                 quantity=COST[question],
-                left_out=tuple(left_out(rows, COST[question], np.nan)),
+                left_out=tuple(left_out(rows, COST[question])),
                 decided_by="--no-fill" if unlike else plan.reaching(missing),
             )
 
@@ -196,7 +205,8 @@ def _led(question: Question, plan: ModePlan, winner: Winner, rows: pd.DataFrame)
     cost = COST[question]
     measured = rows[rows[cost] > 0].set_index("series")[cost]
     series = (winner.first, *(tie.series for tie in winner.ties))
-    lost = [*left_out(rows, cost, float(measured[winner.first]))]
+    least = float(measured[winner.first])
+    lost = [*left_out(rows, cost, least, plan.failing(winner.seq_len))]
     if winner.measured == 1:
         answer = Answer.ALONE
     elif winner.unsure:
@@ -227,15 +237,24 @@ def _led(question: Question, plan: ModePlan, winner: Winner, rows: pd.DataFrame)
     )
 
 
-def left_out(rows: pd.DataFrame, cost: str, least: float) -> Iterator[LeftOut]:
-    """The series of a length that lack a cost and could have one, beside the `least` measured."""
+def left_out(
+    rows: pd.DataFrame, cost: str, least: float = np.nan, failing: Collection[str] = ()
+) -> Iterator[LeftOut]:
+    """The series of a length that lack a cost and could have one.
+
+    rows:    the cases of that length
+    cost:    the column of the cost
+    least:   the least that was measured there; NaN: nothing was
+    failing: series that failed before: what they would need if they ran is not known
+    """
     columns = ["series", "outcome", "cause", PREDICTED.get(cost, "")]
     lost = rows[~(rows[cost] > 0)].reindex(columns=columns)
     for series, outcome, cause, predicted in lost.itertuples(index=False):
         if {outcome, cause} & CANNOT:
             continue
         over = float(predicted / least)
-        if np.isnan(over):
+        if np.isnan(over) or series in failing:
+            over = np.nan
             expected = Expected.UNKNOWN
         else:
             expected = Expected.LESS if over < 1 else Expected.MORE

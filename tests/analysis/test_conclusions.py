@@ -211,6 +211,28 @@ def test_one_that_is_measured_alone_wins_nothing_and_what_was_left_out_is_named(
         assert [any(column) for column in zip(*bold, strict=True)] == [True, True, False, False]
 
 
+def test_of_what_failed_before_nothing_is_predicted():
+    """It failed at 512, and the budget left out what follows, where it would need least."""
+    end = until("fastformer", 512)
+
+    def failing(case):
+        fails = case.mechanism == "fastformer" and case.workload.seq_len == 512
+        return lost(case, Outcome.FAILED, reason="ValueError: no") if fails else end(case)
+
+    whole = sweep(("fastformer", "linformer", "transformer"), **QUIET, end=failing)
+    first, second, *longer = conclude(whole, Question.FASTEST)
+    assert first.best == ("fastformer:eager",)
+    assert second.left_out == ()
+    for one in longer:
+        (left_out,) = one.left_out
+        assert (left_out.series, left_out.expected) == ("fastformer:eager", Expected.UNKNOWN)
+    analysis = analyse(whole)
+    advice = recommend(analysis, 8192, None)
+    (advised,) = (said for said, _ in recommendations(analysis, advice) if said.mode == "inference")
+    assert [one.expected for one in advised.left_out] == [Expected.UNKNOWN]
+    assert "; not known: Fastformer)" in sentences(analysis)["Fastest in inference"]
+
+
 def test_the_smallest_state_is_of_one_step_and_names_what_was_not_weighed():
     whole = decoded(
         {"transformer": lambda n: n, "performer": lambda n: 4096},

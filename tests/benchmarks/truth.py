@@ -21,6 +21,10 @@ and what fits into 64 MiB; claims on two series by `claims`; what `compare` says
 of the same world, in which the first series takes as long, 1.6 times or half as long; and whether
 the first takes longer than the last by `explain`. Their sentences and cells may not say *all*,
 *never*, *always*, *only*, *none* or *every*.
+
+The share of false answers is of those that were given, not of all that were asked. It is highest
+for an answer that seldom applies: in the second sweep of a world one series is slower in a third of
+the worlds, and faster in a third, so that chance has many others to call changed.
 """
 
 import argparse

@@ -109,8 +109,8 @@ def recommendations(
             value = Value(point=next_one["ratio"], low=next_one["low"], high=next_one["high"])
         least = float(ranked[TIME].iloc[0]) if len(ranked) else float("nan")
         open_ = block[block["rank"].isna() & (block["excluded"] == "")]
-        lost = tuple(left_out(open_, TIME, least))
         length = int(block["seq_len"].iloc[0])
+        lost = tuple(left_out(open_, TIME, least, plan.failing(length)))
         conclusion = Conclusion(
             question=Question.FASTEST,
             answer=answer,

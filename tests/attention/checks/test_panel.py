@@ -7,10 +7,12 @@ from itertools import takewhile
 import pytest
 import torch
 
+from attnbench.attention.checks.equations import Values
 from attnbench.attention.checks.panel import (
     FormErrors,
     allowed,
     constant_factor,
+    deviations,
     differences,
     panel,
     row,
@@ -454,6 +456,30 @@ def test_what_is_allowed_follows_from_what_sound_arithmetic_costs_and_not_from_t
     assert limits(dtype="bfloat16", ours=5e-3) == pytest.approx(5e-2)
     # where nothing is exact, both sides err by sums of so many terms
     assert limits(tokens=8192, reference="float32") == pytest.approx(3e-6 + 10 * 2.16e-5, rel=1e-2)
+
+
+def gradient_error(exact, ours):
+    """The error of a gradient beside one of 1, by the numbers of both."""
+    output = torch.ones(1, 1, 1, 1)
+    given = [
+        Values(output, {"q": torch.ones(3), "weight": torch.full((3,), size)})
+        for size in (ours, exact)
+    ]
+    return deviations(*given, replace(USUAL_ATTEMPT, tokens=1), None)["dweight"]
+
+
+def test_a_gradient_whose_terms_all_cancel_is_held_to_the_largest():
+    """Of a softmax over one key the gradient is nothing; kernels give what rounding leaves."""
+    assert gradient_error(exact=0.0, ours=8e-7) == pytest.approx(8e-7)
+    assert gradient_error(exact=1e-5, ours=1e-5 + 8e-7) == pytest.approx(8e-6, rel=0.01)
+    assert gradient_error(exact=1.0, ours=1.5) == pytest.approx(0.5)
+
+
+def test_one_token_accuses_no_own_form_whose_gradients_vanish():
+    for trial in own_forms("synthesizer"):
+        single = [attempt for attempt in of_form(trial) if attempt.tokens == 1]
+        assert single
+        assert [row for row in panel(trial, single) if not row.passes] == [], trial.form
 
 
 def test_sums_of_logs_of_decays_lose_what_float32_loses():
