@@ -19,7 +19,9 @@ exact: φ is never stored, but computed for some tokens at a time and, in traini
 gradient. Full attention keeps ε and maxima out of the sums,
     φ(q_i) = a_i f(q_i) + ε,  φ(k_j) = b f(k_j) + ε
     Sᵀ φ(q_i) = a_i Cᵀ f(q_i) + ε Cᵀ 1,  C = b Σ_j f(k_j) v_jᵀ + ε 1 Σ_j v_jᵀ
-so that a and b, which need the maxima, scale small results.
+so that a and b, which need the maxima, scale small results. The gradient of `positive`, by hand
+(`Estimate`), needs of f only its values: f(x) = exp(ω x̂ − |x̂|²/2) is its own derivative by the
+exponent.
 
 Differs from the released code: Q of the QR decomposition takes the signs of R's diagonal, without
 which its rows are not uniform in direction; ω is redrawn only with `redraw`.
@@ -210,10 +212,20 @@ def phi(config: Config, omega: Tensor, x: Tensor, top: float | Tensor) -> Tensor
 
 
 class Chunked(Performer):
-    block = 1024  # tokens whose features exist at a time, so that they fit a cache
+    block = 256  # tokens whose features exist at a time, so that they fit a cache
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        return joined([self.full_block(*part) for part in self.sequences(q, k, v, keys)], 0)
+        v = pad(v, (0, 1), value=1)
+        if keys is not None:
+            v = v * keys
+        if self.config.kernel != "positive":
+            return joined([self.full_block(*part) for part in self.sequences(q, k, v, keys)], 0)
+        exponent = with_square(self.omega.to(q.dtype))
+        sums = [
+            Estimate.apply(*part, exponent, self.config.added, self.block)
+            for part in self.sequences(q, k, v, keys)
+        ]
+        return joined(sums, 0)
 
     def causal_sums(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
@@ -227,14 +239,11 @@ class Chunked(Performer):
         return cut(max(1, self.block // q.shape[2]), 0, q, *others)
 
     def full_block(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        v = pad(v, (0, 1), value=1)
-        if keys is not None:
-            v = v * keys
-        blocks = [recomputed(self.key_sums, *part) for part in cut(self.block, 2, k, v, keys)]
-        sums, tops = zip(*blocks, strict=True)
-        b = (-finite(torch.stack(tops).amax(0))).exp()
-        C = b * torch.stack(sums).sum(0) + self.config.added * v.sum(2, keepdim=True)
-        return torch.cat([recomputed(self.query_sums, x, C) for x in q.split(self.block, 2)], 2)
+        """Sᵀ φ(q) and zᵀ φ(q) of the kernels whose a and b are one constant."""
+        parts = [recomputed(self.key_sums, *part) for part in blocks(self.block, k, v)]
+        C = self.factor * torch.stack(parts).sum(0) + self.config.added * v.sum(2, keepdim=True)
+        sums = [recomputed(self.query_sums, x, C) for x in q.split(self.block, 2)]
+        return joined(sums, 2)
 
     def causal_block(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
@@ -245,31 +254,25 @@ class Chunked(Performer):
             outputs.append(o)
         return joined(outputs, 2), S
 
-    def key_sums(self, k: Tensor, v: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Σ f(k_j) v_jᵀ [B, H, M, d + 1] and −ln b [B, H, 1, 1] of these tokens."""
-        f, top = self.parts(k)
+    def key_sums(self, k: Tensor, v: Tensor) -> Tensor:
+        """Σ f(k_j) v_jᵀ of these tokens, [B, H, M, d + 1]."""
         if self.config.kernel == "trigonometric":
             v = v * half_square(k).exp()
-        return f.mT @ v, highest(top, keys)
+        return self.values(k).mT @ v
 
     def query_sums(self, q: Tensor, C: Tensor) -> Tensor:
-        """a_i Cᵀ f(q_i) + ε Cᵀ 1, [B, H, N, d + 1]."""
-        f, top = self.parts(q)
-        return (-top).exp() * (f @ C) + self.config.added * C.sum(2, keepdim=True)
+        """a Cᵀ f(q_i) + ε Cᵀ 1, [B, H, N, d + 1]."""
+        return self.factor * (self.values(q) @ C) + self.config.added * C.sum(2, keepdim=True)
 
-    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x̂) [B, H, N, M] and the logarithm of its divisor in φ, [B, H, N or 1, 1]."""
-        omega = self.omega.to(x.dtype)
-        if self.config.kernel == "positive":
-            half = half_square(x)
-            extended = torch.cat([omega, -torch.ones_like(omega[:, :1])], -1)
-            u = torch.cat([x, half], -1) @ extended.T  # ω x̂ − |x̂|²/2, in one product
-            top = (u.amax(-1, keepdim=True) + half).detach()
-            return u.exp_(), top
-        u = x @ omega.T
-        if self.config.kernel == "trigonometric":
-            return self.unscaled(u), x.new_zeros(1, 1, 1, 1)
-        return u.relu_(), x.new_full((1, 1, 1, 1), self.config.features).log() / 2
+    @property
+    def factor(self) -> float:
+        """a and b of the kernels `relu` and `trigonometric`."""
+        return self.config.features**-0.5 if self.config.kernel == "relu" else 1.0
+
+    def values(self, x: Tensor) -> Tensor:
+        """f(x̂) [B, H, N, M or 2M] of the kernels `relu` and `trigonometric`."""
+        u = x @ self.omega.T.to(x.dtype)
+        return u.relu_() if self.config.kernel == "relu" else self.unscaled(u)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -289,6 +292,111 @@ class Chunked(Performer):
     def elements(config: Config, w: at.Workload) -> int:
         features = 3 * min(w.tokens, max(Chunked.block, w.batch)) * w.heads * config.columns
         return features + 4 * w.tokens * (w.width + w.heads)
+
+
+class Estimate(at.Written):
+    """Sᵀ φ(q) and zᵀ φ(q) [B, H, N, d + 1] of the kernel `positive`; f is there a block at a time.
+
+    Takes q̂ and k̂ [B, H, N, d]; [v 1] [B, H, N, d + 1], 0 at padding; the mask of the keys or None;
+    [ω −1] [M, d + 1], a constant; ε; and the tokens of a block.
+    """
+
+    twice = True
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Tensor | None,
+        exponent: Tensor,
+        added: float,
+        block: int,
+    ) -> Tensor:
+        sums, *factors = estimate(q, k, v, keys, exponent, added, block)
+        ctx.save_for_backward(q, k, v, keys, exponent, *factors)
+        ctx.added = added
+        ctx.block = block
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, keys, exponent, a, b, C = ctx.saved_tensors
+        constants = (None,) * 4
+        if torch.is_grad_enabled():
+
+            def sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+                return estimate(q, k, v, keys, exponent, ctx.added, ctx.block)[0]
+
+            return *at.differentiated(sums, (q, k, v), gradient), *constants
+        scaled_gradient = a * gradient
+        dC = ctx.added * gradient.sum(2, keepdim=True)
+        dq = []
+        for x, g in blocks(ctx.block, q, scaled_gradient):
+            f = exponential(x, exponent)
+            dC = dC + f.mT @ g
+            dq.append(by_exponent((g @ C.mT).mul_(f), x, exponent))
+        dS = b * dC
+        from_total = ctx.added * dC.sum(2, keepdim=True)
+        dk, dv = [], []
+        for x, values in blocks(ctx.block, k, v):
+            f = exponential(x, exponent)
+            dv.append((f @ dS).add_(from_total))
+            dk.append(by_exponent((values @ dS.mT).mul_(f), x, exponent))
+        return joined(dq, 2), joined(dk, 2), joined(dv, 2), *constants
+
+
+def estimate(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor | None,
+    exponent: Tensor,
+    added: float,
+    block: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `Estimate` computes, and a [B, H, N, 1], b [B, H, 1, 1] and C [B, H, M, d + 1]."""
+    key_sums, tops = [], []
+    every = zip(blocks(block, k, v), cut(block, 2, k, keys), strict=True)
+    for (x, values), (_, real) in every:
+        half = half_square(x)
+        u = with_half(x, half) @ exponent.mT
+        tops.append(highest(u.detach().amax(-1, keepdim=True) + half.detach(), real))
+        key_sums.append(u.exp_().mT @ values)
+    b = (-finite(torch.stack(tops).amax(0))).exp()
+    C = b * sum(key_sums) + added * v.sum(2, keepdim=True)
+    total = added * C.sum(2, keepdim=True)
+    sums, scales = [], []
+    for x in q.split(block, 2):
+        half = half_square(x)
+        u = with_half(x, half) @ exponent.mT
+        a = (-(u.detach().amax(-1, keepdim=True) + half.detach())).exp()
+        scales.append(a)
+        sums.append((u.exp_() @ C).mul_(a).add_(total))
+    return joined(sums, 2), joined(scales, 2), b, C
+
+
+def with_square(omega: Tensor) -> Tensor:
+    """[ω −1] [M, d + 1], whose product with [x̂ |x̂|²/2] is the exponent of f."""
+    return pad(omega, (0, 1), value=-1)
+
+
+def with_half(x: Tensor, half: Tensor) -> Tensor:
+    """[x̂ |x̂|²/2], [B, H, N, d + 1]."""
+    return torch.cat([x, half], -1)
+
+
+def exponential(x: Tensor, exponent: Tensor) -> Tensor:
+    """f(x̂) of the kernel `positive`, [B, H, N, M]."""
+    return (with_half(x, half_square(x)) @ exponent.mT).exp_()
+
+
+def by_exponent(gradient: Tensor, x: Tensor, exponent: Tensor) -> Tensor:
+    """The gradient of x̂ from that of the exponent, [B, H, N, M]."""
+    d = x.shape[-1]
+    both = gradient @ exponent
+    return torch.addcmul(both[..., :d], x, both[..., d:])
 
 
 def draw(rows: int, d: int, orthogonal: bool, device: torch.device | None = None) -> Tensor:
@@ -340,6 +448,11 @@ def cut(size: int, dim: int, *tensors: Tensor | None) -> Iterator[tuple[Tensor |
     """Corresponding pieces of the tensors, of `size` along `dim`; None stays None."""
     pieces = [repeat(None) if t is None else t.split(size, dim) for t in tensors]
     return zip(*pieces, strict=False)
+
+
+def blocks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Corresponding blocks of `size` tokens of tensors [B, H, N, ·]."""
+    return zip(*(x.split(size, 2) for x in tensors), strict=True)
 
 
 def joined(parts: Sequence[Tensor], dim: int) -> Tensor:

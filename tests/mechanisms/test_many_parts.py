@@ -65,7 +65,7 @@ MADE = (
     ),
     (adaptively_sparse, "pieces", {"adaptively_sparse:chunked"}),
     (reformer, "groups", {"reformer:chunked"}),
-    (performer, "recomputed", {"performer:chunked"}),
+    (performer, "cut", {"performer:chunked"}),
     (smart_bird.SmartBird, "allowed", {"smart_bird:eager"}),
 )
 NAMES = {series.partition(":")[0] for _, _, having in MADE for series in having}
