@@ -86,6 +86,7 @@ class Card:
     A stack has `layers`, in order, which level `model` repeats.
     `launches` is why an iteration of the default form launches more kernels on a GPU, the longer
     the sequences, than its queue holds: beyond about 1,000 their time is that of the host.
+    `waits` is why an iteration of the default form reads numbers of a GPU: the host waits for them.
     `no_decode_reason` is why no form continues a sequence token by token; a card without it says
     that some form does, which `registry.decodes` reads.
     """
@@ -108,6 +109,7 @@ class Card:
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     declared: bool = True  # False: FLOPs and parameters are estimates, and counted when it runs
     launches: str = ""
+    waits: str = ""
     no_decode_reason: str = ""
     layers: "tuple[StackLayer, ...]" = ()
     mechanism: "Card | None" = None  # which the forms, functions of a user, are to compute

@@ -113,6 +113,7 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "symbols": card.symbols,
         "causal": card.causality,
         "launches": card.launches,
+        "waits": card.waits,
         "decode": {form: card.cannot_decode(form) or "runs" for form in card.own_forms},
         "forms": {form: refused.get(form, "runs") for form in card.forms},
         "default": card.default_form(config, w),

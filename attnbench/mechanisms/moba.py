@@ -163,5 +163,6 @@ CARD = at.Card(
     symbols={"n": ("blocks that a query reads", "blocks"), "C": ("tokens of a block", "block")},
     examples=(Config(block=4, blocks=3), Config(block=7, blocks=2, bias=True), Config()),
     default=default,
-    launches="without Triton a loop over the blocks of keys, which waits for who reads each",
+    launches="without Triton a loop over the blocks of keys",
+    waits="without Triton, and in steps, a loop over blocks asks who reads each",
 )

@@ -311,6 +311,7 @@ CARD = at.Card(
         Config(),
     ),
     default=default,
-    launches="without Triton a loop over the blocks of keys, which waits for who reads each",
+    launches="without Triton a loop over the blocks of keys",
+    waits="without Triton, and in steps, a loop over blocks asks who reads each",
     needs=grouped_query.needs,
 )

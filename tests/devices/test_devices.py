@@ -9,10 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch  # noqa: F401 -- loads libraries, which tests with another CDLL must not
 
 from attnbench.devices.finding import choose, find
 from attnbench.devices.kinds import cuda
 from attnbench.errors import CannotRun, UsageError
+from attnbench.mechanisms.catalogue import registry
+from attnbench.records import Workload
 from attnbench.running.pool import TORCH
 from attnbench.running.session import SHARED
 
@@ -49,8 +52,9 @@ def test_auto_takes_a_gpu_that_torch_can_use(monkeypatch, count, built, chosen):
 class Driver:
     """libcuda with two devices, or one that does not start."""
 
-    def __init__(self, code=0, mode=0):
-        self.code, self.mode = code, mode
+    def __init__(self, code=0, mode=0, capability=(9, 0)):
+        self.code = code
+        self.attributes = dict(zip((20, 75, 76), (mode, *capability), strict=True))
 
     def cuInit(self, flags):  # noqa: N802
         return self.code
@@ -60,7 +64,7 @@ class Driver:
         return 0
 
     def cuDeviceGetAttribute(self, answer, attribute, number):  # noqa: N802
-        answer._obj.value = self.mode if attribute == 20 else -1
+        answer._obj.value = self.attributes.get(attribute, -1)
         return 0
 
     def cuDeviceGetName(self, name, size, number):  # noqa: N802
@@ -132,6 +136,32 @@ def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, n
     assert "C headers of Python (Python.h): install" in find(name).cannot_compile()
     (tmp_path / "Python.h").touch()
     assert find(name).cannot_compile() == ""
+
+
+@pytest.mark.parametrize(
+    ("driver", "reason"),
+    [
+        (Driver(capability=(6, 1)), "torch.compile needs compute capability 7.0; this GPU has 6.1"),
+        (Driver(capability=(7, 0)), ""),
+        (Driver(capability=(12, 0)), ""),
+        (Driver(code=100, capability=(6, 1)), ""),  # a sweep may be planned without a GPU
+    ],
+    ids=["Pascal", "Volta", "Blackwell", "no driver"],
+)
+def test_torch_compiles_only_for_gpus_that_triton_takes(monkeypatch, tmp_path, driver, reason):
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr(cuda, "which", lambda program: program)
+    monkeypatch.setattr(cuda, "find_spec", lambda package: package)
+    monkeypatch.setattr("sysconfig.get_path", lambda kind: str(tmp_path))
+    (tmp_path / "Python.h").touch()
+    assert find("cuda").cannot_compile() == reason
+    for name in ("indexed", "moba", "native_sparse"):
+        card = registry.card(name)
+        w = Workload(batch=1, seq_len=8192, width=1024, heads=16, device="cuda", causal=True)
+        form = card.default_form(card.config(), w)
+        assert form == ("blocked" if reason and name != "indexed" else "sdpa" if reason else "flex")
+        assert card.refusal("flex", card.config(), w) == (reason or None)
+        assert card.refusal(form, card.config(), w) is None
 
 
 def test_what_is_loaded_before_processes_fork_is_not_the_compiler():

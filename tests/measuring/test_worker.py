@@ -52,6 +52,31 @@ def test_another_error_is_not(error):
     assert not is_out_of_memory(error)
 
 
+class BrokenGpu:
+    """A GPU whose calls fail: the next few, or all since a kernel read where it must not."""
+
+    def __init__(self, monkeypatch, failures=1 << 30):
+        self.left = failures
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.cuda, "synchronize", self.synchronize)
+
+    def synchronize(self, device=None):
+        self.left -= 1
+        if self.left >= 0:
+            raise RuntimeError(
+                "CUDA error: an illegal memory access was encountered\nFor debugging"
+            )
+
+
+@pytest.mark.parametrize(("failures", "refused"), [(1 << 30, False), (1, True), (0, True)])
+def test_a_broken_gpu_gives_no_handle_though_there_is_memory(monkeypatch, failures, refused):
+    """cuBLAS says the same of both."""
+    BrokenGpu(monkeypatch, failures)
+    error = RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate`")
+    assert is_out_of_memory(error) is refused
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+
+
 def test_the_reason_of_a_failure_is_the_first_line_of_its_error():
     class NoHead(ValueError):
         outcome = "ok"  # a user's exception decides nothing

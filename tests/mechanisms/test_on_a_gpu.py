@@ -19,12 +19,7 @@ TOKENS = 1 << 17
 QUEUE = 1000  # launches that a GPU's queue holds: beyond them an iteration takes the host's time
 LENGTHS = (17, 130, pytest.param(512, marks=pytest.mark.long), 1000)
 DECODING = [name for name in registry.names() if not registry.card(name).no_decode_reason]
-WAITS = {
-    "adaptively_sparse": "Newton's method asks whether its steps are small",
-    "moba": "without Triton, a loop over blocks asks who reads each",
-    "native_sparse": "without Triton, a loop over blocks asks who reads each",
-    "smart_bird": "it draws again for rows whose draws do not suffice",
-}
+WAITS = [name for name in registry.names() if registry.card(name).waits]
 FROM = {"native_sparse": 1025, "smart_bird": 512}  # tokens from which they do
 
 
@@ -43,7 +38,14 @@ def recomputing(monkeypatch):
 def waiting(name, seq_len):
     """Skips what has to read numbers of tensors, where it does."""
     if name in WAITS and seq_len >= FROM.get(name, 0):
-        pytest.skip(WAITS[name])
+        pytest.skip(registry.card(name).waits)
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_what_says_that_the_host_waits_reads_numbers_of_the_gpu(name):
+    """All others are tried below, on tensors without numbers."""
+    with pytest.raises((NotImplementedError, RuntimeError), match=r"meta|Meta|data-dependent"):
+        iterated(name, workload(name, 1200, Mode.INFERENCE))
 
 
 @pytest.mark.parametrize("padding", [0, 0.3], ids=["", "padded"])

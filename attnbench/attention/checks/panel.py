@@ -44,8 +44,8 @@ from attnbench.attention.checks.trial import (
     trials,
 )
 from attnbench.attention.core import LAYER, computed, tensor_names, usual
+from attnbench.devices import DeviceFailed, is_out_of_memory, raise_device_failure
 from attnbench.devices.finding import find
-from attnbench.devices.out_of_memory import is_out_of_memory
 from attnbench.errors import one_line
 from attnbench.records import Aspect, Attempt, KernelFinding, Level, PanelRow, Workload
 from attnbench.records.units import few
@@ -92,7 +92,8 @@ class FormErrors:
 def row(trial: Trial, attempt: Attempt) -> PanelRow:
     """What is found of an attempt.
 
-    Raises `NotApplicable` where a form refuses the size, or the stress changes no input.
+    Raises `NotApplicable` where a form refuses the size, or the stress changes no input, and
+    `DeviceFailed` where it broke the GPU, which then computes nothing to compare with.
     """
     begun = time.perf_counter()
     trial = placed(trial, attempt)
@@ -184,10 +185,27 @@ def placed(trial: Trial, attempt: Attempt) -> Trial:
 
 
 def panel(trial: Trial, attempts: Iterator[Attempt]) -> Iterator[PanelRow]:
-    """The rows of those attempts that apply to a trial."""
+    """The rows of those attempts that apply to a trial, up to one that breaks the GPU."""
     for attempt in attempts:
-        with suppress(NotApplicable):
+        try:
             yield row(trial, attempt)
+        except NotApplicable:
+            continue
+        except DeviceFailed as error:
+            yield failed(attempt, one_line(error))
+            return
+
+
+def failed(attempt: Attempt, reason: str) -> PanelRow:
+    """The row of an attempt that broke the GPU."""
+    return PanelRow(
+        attempt=attempt,
+        finding=KernelFinding.FAILED,
+        errors={},
+        ours={},
+        allowed={},
+        reason=reason,
+    )
 
 
 @dataclass
@@ -256,9 +274,13 @@ class Comparing:
         core: Core,
         errors_of: Callable[[Values], dict[str, float]],
     ) -> dict[str, float]:
-        """The errors of a form of the mechanism; none where it does not run in this number type."""
+        """The errors of a form of the mechanism; none where it does not run in this number type.
+
+        Raises `DeviceFailed`, so that no other form is accused of it.
+        """
         with suppress(Exception):
             return errors_of(self.evaluated(self.started(form, self.mechanism), given, core))
+        raise_device_failure()
         return {}
 
     def summing(
@@ -301,7 +323,7 @@ class Comparing:
 
 
 def compared(trial: Trial, attempt: Attempt) -> FormErrors:
-    """A form beside its rivals and what is exact. Raises `NotApplicable`."""
+    """A form beside its rivals and what is exact. Raises `NotApplicable` and `DeviceFailed`."""
     comparing = Comparing(trial, attempt)
     changed, claims = comparing.ordinary(), trial.card.mechanism is not None
     module: Any = comparing.started(trial.form, trial.card)
@@ -328,6 +350,7 @@ def compared(trial: Trial, attempt: Attempt) -> FormErrors:
         errors = errors_of(found)
         factor = constant_factor(found.output, expected.output, int(first.shape[-1]))
     except Exception as error:  # a user's function raises anything
+        raise_device_failure()
         reason = one_line(error)
         out_of_memory = is_out_of_memory(error)
     if claims and module.gave not in (None, comparing.dtype):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnbench.attention.checks.panel import Comparing, placed, rounded
 from attnbench.attention.checks.trial import Trial, same_draws
-from attnbench.devices.out_of_memory import is_out_of_memory
+from attnbench.devices import is_out_of_memory, raise_device_failure
 from attnbench.errors import one_line
 from attnbench.records import Attempt, KernelFinding, PanelRow
 
@@ -25,7 +25,7 @@ WITHIN = 1e-3  # what parallel sums may differ by, relative to the largest outpu
 def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> PanelRow:
     """The same call again and again, and then one with other numbers in the same memory.
 
-    Raises `NotApplicable` where a form refuses the size.
+    Raises `NotApplicable` where a form refuses the size, and `DeviceFailed` where it broke the GPU.
     """
     begun = time.perf_counter()
     trial = placed(trial, attempt)
@@ -46,6 +46,7 @@ def repeated(trial: Trial, attempt: Attempt, left_s: float = LONGEST_S) -> Panel
             if finding is KernelFinding.PASSED:
                 finding, reason = further()
     except Exception as error:  # a user's function raises anything
+        raise_device_failure()
         finding = KernelFinding.UNTRIED if is_out_of_memory(error) else KernelFinding.FAILED
         reason = one_line(error)
     return PanelRow(

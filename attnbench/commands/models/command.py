@@ -156,6 +156,8 @@ def show_one(row: Mapping[str, Any]) -> None:
     shown(f"Decoding   {', '.join(steps) or f'not possible: {next(iter(reasons))}'}")
     if row["launches"]:
         shown(f"On a GPU   more launches, the longer a sequence: {row['launches']}")
+    if row["waits"]:
+        shown(f"Waiting    on a GPU the host waits within an iteration: {row['waits']}")
     if row["declared"]:
         shown(f"Parameters {row['parameters']:,} at D = 256, H = 16, N = 1,024")
     shown("Forms")

@@ -34,7 +34,9 @@ VARIABLES = (
     "CUBLAS_EMULATE_SINGLE_PRECISION",
 )
 
-COMPUTE_MODE = 20  # CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+# of CUdevice_attribute
+COMPUTE_MODE, CAPABILITY_MAJOR, CAPABILITY_MINOR = 20, 75, 76
+COMPILES = 7, 0  # the least compute capability for which torch compiles kernels with Triton
 # how many processes the driver's modes allow where those are too few: CUcomputemode_enum
 ALLOWED = MappingProxyType({2: "no process", 3: "one process only"})
 
@@ -60,12 +62,18 @@ class Cuda(Device):
 
     def exclusive(self) -> str:
         """Why several processes cannot use the device at once, as in races; empty if they can."""
-        mode = ctypes.c_int()
-        with suppress(OSError):
-            driver().cuDeviceGetAttribute(ctypes.byref(mode), COMPUTE_MODE, self.index)
-        if mode.value not in ALLOWED or shared_by_mps():
+        mode = self.attribute(COMPUTE_MODE)
+        if mode not in ALLOWED or shared_by_mps():
             return ""
-        return f"it allows {ALLOWED[mode.value]}; nvidia-smi -c DEFAULT lets several use it"
+        return f"it allows {ALLOWED[mode]}; nvidia-smi -c DEFAULT lets several use it"
+
+    def attribute(self, number: int) -> int:
+        """What the driver says of the device; 0 without a driver, or where it does not know."""
+        answer = ctypes.c_int()
+        with suppress(OSError):
+            if driver().cuDeviceGetAttribute(ctypes.byref(answer), number, self.index):
+                return 0
+        return answer.value
 
     def title(self) -> str:
         name = ctypes.create_string_buffer(256)
@@ -82,6 +90,10 @@ class Cuda(Device):
     def cannot_compile(self) -> str:
         if find_spec("triton") is None:
             return "torch.compile needs triton, which is not installed"
+        has = self.attribute(CAPABILITY_MAJOR), self.attribute(CAPABILITY_MINOR)
+        if has[0] and has < COMPILES:  # else unknown, as where a sweep is planned without a GPU
+            needed, own = ("{}.{}".format(*version) for version in (COMPILES, has))
+            return f"torch.compile needs compute capability {needed}; this GPU has {own}"
         if not any(map(which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
             return "torch.compile needs a C compiler: install gcc, or name another one in CC"
         return self.missing_headers_reason()  # Triton compiles a module for each kernel's launches

@@ -9,6 +9,7 @@ import torch
 
 from attnbench.attention.checks.equations import Values
 from attnbench.attention.checks.panel import (
+    Comparing,
     FormErrors,
     allowed,
     constant_factor,
@@ -23,6 +24,7 @@ from attnbench.attention.checks.plan import of_form
 from attnbench.attention.checks.stress import STRESSES
 from attnbench.attention.checks.trial import NotApplicable, Trial, causal_values
 from attnbench.attention.contract import Unusable
+from attnbench.devices import DeviceFailed
 from attnbench.mechanisms.catalogue import registry
 from attnbench.records import Aspect, Attempt, KernelFinding
 from tests.attention.checks import planted
@@ -149,6 +151,48 @@ def own_forms(name):
 def test_no_form_of_the_registry_is_accused(name):
     for trial in own_forms(name):
         assert [row for row in panel(trial, of_form(trial)) if not row.passes] == [], trial.form
+
+
+@pytest.fixture
+def breaking(monkeypatch):
+    """A GPU that fails for good as soon as `transformer:sdpa` runs in float32."""
+    fault = RuntimeError("CUDA error: an illegal memory access was encountered")
+    evaluated, broken = Comparing.evaluated, []
+
+    def evaluate(self, module, tensors, core=None):
+        if type(module).__name__ == "Sdpa" and module.query.weight.dtype is torch.float32:
+            broken.append(module)
+        synchronize()
+        return evaluated(self, module, tensors, core)
+
+    def synchronize(device=None):
+        if broken:
+            raise fault
+
+    monkeypatch.setattr(Comparing, "evaluated", evaluate)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+
+
+@pytest.mark.parametrize("tokens", [512, 17])
+@pytest.mark.parametrize("form", ["sdpa", "eager"])
+def test_a_kernel_that_breaks_the_gpu_ends_the_panel_at_its_row(breaking, form, tokens):
+    """Nothing is computed there any more, also nothing exact; no length excuses it."""
+    card = registry.card("transformer")
+    trial = Trial(card, card.config(), form, False)
+    attempt = replace(USUAL_ATTEMPT, tokens=tokens)
+    (found,) = panel(trial, iter([attempt, replace(attempt, tokens=64)]))
+    assert found.finding is KernelFinding.FAILED
+    assert found.attempt == attempt
+    assert "illegal memory access" in found.reason
+
+
+def test_a_process_with_a_broken_gpu_makes_no_further_attempt(breaking):
+    """So that its parent starts another one."""
+    card = registry.card("transformer")
+    trial = Trial(card, card.config(), "sdpa", False)
+    with pytest.raises(DeviceFailed, match="illegal memory access"):
+        row(trial, USUAL_ATTEMPT)
 
 
 @pytest.mark.long
