@@ -51,6 +51,14 @@ HEADINGS: Mapping[Question, str] = MappingProxyType({
     Question.SMALLEST_STATE: "Smallest state",
     Question.LEAST_MEMORY: "Least memory",
 })  # fmt: skip
+# with which the names of the tables begin that have the numbers of an answer
+CELLS: Mapping[Question, str] = MappingProxyType({
+    Question.FASTEST: "latency",
+    Question.SMALLEST_STATE: "state",
+    Question.LEAST_MEMORY: "memory",
+})  # fmt: skip
+LIMITS = "Limits of length"
+UNMEASURED = "Not measured"
 BEYOND_PAPERS = ("_faster_from", "_longest")  # ends of the keys of columns that papers leave out
 PER_PAIR = (
     "Each speed-up has a 95 % interval of its own. The “fastest” line is stricter than the table:"
@@ -68,20 +76,46 @@ def sentences(analysis: Analysis) -> dict[str, str]:
         found["Fastest"] = "Nothing of what was timed is ranked; the warnings say why."
     if not answers.timed:
         found["Fastest"] = "Nothing was timed."
-    for question, heading in HEADINGS.items():
-        known = [one for one in analysis.about(question) if one.series]
-        for where, own in groupby(known, key=_where):
-            found[f"{heading} in {where}"] = f"{'; '.join(_leaders([*own], names))}."
+    found |= {heading: f"{'; '.join(parts)}." for heading, parts in _led_in_modes(analysis, names)}
     if limits := [*_limits(analysis.about(Question.LIMIT), names)]:
-        found["Limits of length"] = f"{'; '.join(_few(limits))}."
+        found[LIMITS] = f"{'; '.join(_few(limits))}."
     if answers.missing:
         counts: Counter[str] = Counter()
         for lost in answers.missing:
             counts[_ended(lost.outcome, lost.cause)] += len(lost.lengths)
         reasons = ", ".join(f"{units.count(n)} {reason}" for reason, n in counts.most_common())
         cases = units.many(answers.cases, "case")
-        found["Not measured"] = f"{units.count(counts.total())} of {cases} ({reasons})."
+        found[UNMEASURED] = f"{units.count(counts.total())} of {cases} ({reasons})."
     return found
+
+
+def _led_in_modes(analysis: Analysis, names: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """The heading of each question in each mode, and who leads there, as `_leaders` says it."""
+    for question, heading in HEADINGS.items():
+        known = [one for one in analysis.about(question) if one.series]
+        for where, own in groupby(known, key=_where):
+            yield f"{heading} in {where}", [*_leaders([*own], names)]
+
+
+def lead(analysis: Analysis) -> dict[str, str]:
+    """The sentence above a page's chart, by its heading: the first answer at its longest lengths.
+
+    `sentences` has it in full. Empty if the sweep found nothing.
+    """
+    names = labels(analysis.answers.series, analysis.suspects)
+    for heading, parts in _led_in_modes(analysis, names):
+        return {heading: f"{parts[0]}."}
+    return dict([*sentences(analysis).items()][:1])
+
+
+def cells(analysis: Analysis) -> dict[str, str]:
+    """The name of the table with the numbers behind each of `sentences`, by its heading."""
+    places = {
+        f"{HEADINGS[question]} in {_where(one)}": f"{name}_{one.mode}"
+        for question, name in CELLS.items()
+        for one in analysis.about(question)
+    }
+    return places | dict.fromkeys((LIMITS, UNMEASURED), "not_measured")
 
 
 def _where(conclusion: Conclusion) -> str:

@@ -21,7 +21,7 @@ from attnbench.report.cost_tables import batch, per_layer, timed_by
 from attnbench.report.figures import points
 from attnbench.report.grid import quantity
 from attnbench.report.html import WEB
-from attnbench.report.names import compared_with
+from attnbench.report.names import MARK, compared_with
 from attnbench.report.styles import labels, on_dark, series_styles
 
 # what people compare, in the order of the menu, which has the rest below them
@@ -29,6 +29,7 @@ COMPARED = (
     *(TIME, "token_s", "speedup", "tokens_per_s", MEMORY),
     *(STATE, "flops", "parameters", "over_bound"),
 )
+PREDICTED = "Open markers on dotted lines are predicted."
 INTERVALS = "Bars are 95 % confidence intervals."
 
 # the units in which an axis counts, from small to large
@@ -49,6 +50,7 @@ def charts(analysis: Analysis) -> dict[str, Any] | None:
     styles = series_styles(cases["series"], suspects)
     spec = json.loads(WEB.joinpath("chart.vl.json").read_text())
     lengths = {str(n): units.tick(n) for n in sorted(set(cases["seq_len"]))}
+    predicted = any("predicted" in point for one in made.values() for point in one["points"])
     spec["encoding"]["x"]["axis"] |= {
         "values": [int(n) for n in lengths],
         "labelExpr": f"{json.dumps(lengths)}[datum.value]",
@@ -57,6 +59,7 @@ def charts(analysis: Analysis) -> dict[str, Any] | None:
         "spec": spec,
         "modes": analysis.modes,
         "series": {name: _look(name, names[name], styles[name]) for name in names},
+        "marks": [PREDICTED] * predicted + [MARK] * bool(suspects),
         "quantities": [made[key] for key in dict.fromkeys((*COMPARED, *made)) if key in made],
     }
 

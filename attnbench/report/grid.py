@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from attnbench.errors import clean
@@ -81,15 +82,19 @@ class Table:
 class Report(NamedTuple):
     """What the page and the Markdown of a sweep hold: lines of plain text, and tables.
 
-    `answers` are sentences by their headings, `leading` the tables that stand beside them.
+    `answers` are sentences by their headings, `leading` the tables that stand beside them, and
+    `cells` the names of the tables with the numbers behind an answer, by its heading. `lead` is the
+    sentence above the chart, by its heading.
     """
 
-    name: str
+    title: str
     answers: Mapping[str, str]
     warnings: Sequence[str]
     conditions: Sequence[str]
     leading: Sequence[Table]
     tables: Sequence[Table]
+    cells: Mapping[str, str] = MappingProxyType({})
+    lead: Mapping[str, str] = MappingProxyType({})
 
 
 class Column(NamedTuple):

@@ -43,6 +43,7 @@ def page(
     data = json.dumps(charts, ensure_ascii=False, allow_nan=False).replace("<", r"\u003c")
     text = _template().render(
         **report._asdict(),
+        places={table.name for table in (*report.leading, *report.tables)},
         pictures=pictures,
         charts=charts,
         data=data,

@@ -17,7 +17,7 @@ def page(report: Report, pictures: Iterable[str]) -> bytes:
     notes = [*(f"Warning: {warning}" for warning in report.warnings), *report.conditions]
     answers = _listed(map(": ".join, report.answers.items()))
     parts = [
-        f"# {escape(report.name)}\n\n## {TITLE}\n\n{answers}\n",
+        f"# {escape(report.title)}\n\n## {TITLE}\n\n{answers}\n",
         *map(table, report.leading),
         f"## Conditions\n\n{_listed(notes)}\n",
         *(f"![{name.partition('.')[0]}]({name})" for name in pictures),

@@ -9,7 +9,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, Sweep, units
 from attnbench.records.metrics import DRAWN, MEMORY, ROWS, STATE, TABLE, TIME
 from attnbench.report import charts, cost_tables, delimited, exports, html, latex, markdown
-from attnbench.report.answers import answer, in_modes, not_measured, sentences
+from attnbench.report.answers import answer, cells, in_modes, lead, not_measured, sentences
 from attnbench.report.conclusions import listed
 from attnbench.report.conditions import conditions
 from attnbench.report.cost_tables import per_step, timed_by
@@ -18,6 +18,7 @@ from attnbench.report.grid import Report, Table
 from attnbench.report.growth_tables import complexity, crossovers, paper_tables
 from attnbench.report.names import named, suspects_last
 from attnbench.report.sizes import LAYOUTS, Layout, ReportSize
+from attnbench.report.titles import title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,12 +54,14 @@ def report_files(
     labelled = named(tables, cases["series"], suspects)
     leading = [table for table in labelled if table.name.startswith(ANSWER)]
     report = Report(
-        name=sweep.name,
+        title=title(analysis),
         answers=sentences(analysis),
         warnings=analysis.warnings,
         conditions=conditions(analysis),
         leading=leading,
         tables=[table for table in labelled if table not in leading],
+        cells=cells(analysis),
+        lead=lead(analysis),
     )
     by_caption = {text: pictures[f"{stem}.png"] for stem, text in described.items()}
     files |= exports.files(analysis, formats)

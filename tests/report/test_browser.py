@@ -88,6 +88,10 @@ def outside(url: str, path: Path) -> list[str]:
     return [] if own or url.startswith(("data:", "blob:")) else [url]
 
 
+def mechanism_files() -> list[str]:
+    return sorted(path.stem for path in Path("attnbench/mechanisms").glob("[a-z]*.py"))
+
+
 def settled(page) -> None:
     """Wait until all charts are drawn, if there are any."""
     page.wait_for_selector("html:not(:has([aria-busy=true]))", state="attached")
@@ -198,31 +202,107 @@ def stored(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1000, 768), (1600, 900)])
-def test_the_first_screen_has_the_answer_what_was_not_measured_and_a_chart_with_its_legend(
+def test_the_first_screen_has_title_answer_and_charts_with_their_legend(
     opening, stored, width, height
 ):
     page = opening(stored, viewport={"width": width, "height": height})
-    header = page.locator("header").inner_text()
-    facts = ("EPYC", "2026-11-2", "8,192 tokens", "torch 2.13")
-    facts += ("Fastest", "Least memory", "Limits of length", "Not measured")
-    assert [fact for fact in facts if fact not in header] == []
-    table = page.locator("header table").first.bounding_box()
-    assert table["y"] + table["height"] <= height
+    title = page.locator("h1").inner_text()
+    assert title == "7 mechanisms, 128 to 65,536 tokens, on an AMD EPYC"
+    assert (
+        "Fastest in training: Fastformer and Linformer tie" in page.locator("header").inner_text()
+    )
     training, inference = (plot.bounding_box() for plot in page.locator(".plot").all())
     legend = page.locator("fieldset label").first.bounding_box()
-    assert training["y"] == inference["y"] < height
+    assert training["y"] == inference["y"]
+    assert training["y"] + training["height"] <= height
     assert legend["y"] + legend["height"] < height
     assert training["x"] + training["width"] < inference["x"]
     assert inference["x"] + inference["width"] < legend["x"]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "dark")])
-def test_a_page_never_scrolls_sideways_and_follows_the_scheme(opening, stored, width, scheme):
+@pytest.fixture(scope="module")
+def many(tmp_path_factory) -> Path:
+    every = sweep(tuple(mechanism_files()), lengths=(128, 2048))
+    return report(every, tmp_path_factory.mktemp("many"))
+
+
+@pytest.mark.parametrize("of", ["stored", "many"])
+def test_a_telephone_shows_a_chart_without_scrolling(opening, request, of):
+    page = opening(request.getfixturevalue(of), viewport={"width": 400, "height": 800})
+    plot = page.locator(".plot").first.bounding_box()
+    assert plot["y"] + plot["height"] <= 800
+
+
+def test_the_legend_of_many_series_stands_below_their_charts(opening, many):
+    page = opening(many, viewport={"width": 1600, "height": 900})
+    assert page.locator("h1").inner_text().startswith(f"{len(mechanism_files())} mechanisms, ")
+    plots = page.locator("#plots").bounding_box()
+    labels = [label.bounding_box() for label in page.locator("fieldset label").all()]
+    assert plots["y"] + plots["height"] <= min(label["y"] for label in labels)
+    assert max(label["y"] + label["height"] for label in labels) <= 900
+
+
+def test_each_answer_leads_to_its_cells_and_nothing_is_cut(opening, stored):
+    page = opening(stored, viewport={"width": 1600, "height": 900})
+    answers = page.locator(".answers li")
+    assert answers.count() == 6
+    for link in answers.locator("a").all():
+        assert page.locator(link.get_attribute("href")).count() == 1
+    assert answers.locator("a").count() == answers.count()
+    for folded in page.locator("details").all():
+        folded.evaluate("folded => { folded.open = true; }")
+    cut = "[...document.querySelectorAll('body *')].filter(e => e.scrollHeight > e.clientHeight + 1"
+    cut += " && ['hidden', 'auto', 'scroll'].includes(getComputedStyle(e).overflowY)"
+    cut += " && !e.closest('svg, select')).map(e => e.outerHTML.slice(0, 200))"
+    assert page.evaluate(cut) == []
+    assert "8,192 tokens per batch" in page.locator(".conditions").inner_text()
+
+
+def test_tables_are_sorted_by_their_headings(page):
+    table = page.locator("table[aria-labelledby=latency_training]")
+    heading = table.locator("thead th").nth(1)
+
+    def values() -> list[float]:
+        cells = table.locator("tbody tr td:nth-child(2)")
+        return cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
+
+    heading.locator("button").press("Enter")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert values() == sorted(values())
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert values() == sorted(values(), reverse=True)
+    name = table.locator("thead th").first
+    name.locator("button").click()
+    assert heading.get_attribute("aria-sort") is None
+    names = table.locator("tbody th").all_inner_texts()
+    assert names.index("Fastformer") < names.index("Linformer") < names.index("Transformer")
+
+
+def test_rows_without_a_number_keep_to_the_end(page):
+    table = page.locator("table[aria-labelledby=latency_training]")
+    button = table.locator("thead th").last.locator("button")
+    for _ in range(2):
+        button.click()
+        cells = table.locator("tbody tr td:last-child")
+        known = cells.evaluate_all("cells => cells.map(cell => 'value' in cell.dataset)")
+        assert True in known
+        assert False in known
+        assert known == sorted(known, reverse=True)
+
+
+@pytest.mark.parametrize("of", ["stored", "many"])
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_never_scrolls_sideways_and_follows_the_scheme(opening, request, of, width, scheme):
+    stored = request.getfixturevalue(of)
     page = opening(stored, viewport={"width": width, "height": 800}, color_scheme=scheme)
     wide = "document.querySelectorAll('html, .wide'), e => e.scrollWidth - e.clientWidth"
     assert page.evaluate(f"Math.max(...Array.from({wide}))") <= 0
     paper = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(paper) == "rgb(22, 22, 22)"
+    assert (
+        page.evaluate(paper) == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 22, 22)"}[scheme]
+    )
 
 
 def test_without_scripts_figures_and_tables_remain(opening, written):

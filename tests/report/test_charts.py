@@ -1,14 +1,17 @@
 """The data of a page's charts, without a browser."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.report.charts import charts, marker_path
+from attnbench.records import Part
+from attnbench.report.charts import PREDICTED, charts, marker_path
 from attnbench.report.html import WEB
+from attnbench.report.names import MARK
 from attnbench.report.styles import HUES, MARKERS, on_dark, series_styles
-from tests.sweeps import sweep
+from tests.sweeps import altered, sweep
 
 COLOUR = re.compile(r"--(\w+): light-dark\((#\w+), (#\w+)\)")
 MECHANISMS = ("fastformer", "transformer", "linformer")
@@ -54,6 +57,22 @@ def test_points_are_the_cases_with_their_predictions(found, data):
         assert point.get("predicted", False) == (not row["time_s"] > 0)
         assert point["value"] == pytest.approx(seconds * 8192 / row["tokens"])
         assert ("low" in point) == (row["time_s"] > 0)
+
+
+def test_what_is_predicted_or_suspect_is_explained_where_it_is_drawn(data):
+    assert data["marks"] == [PREDICTED]
+    timed = sweep(("fastformer", "linformer"), lengths=(128, 512))
+    assert charts(analyse(timed))["marks"] == []
+
+    theirs = {line.case.key for line in timed.plan if line.case.mechanism == "linformer"}
+
+    def accused(run):
+        odd = {"suspect": "ignored tokens of its input"}
+        return replace(run, notes=odd) if run.case in theirs else run
+
+    made = charts(analyse(altered(timed, accused, Part.TIME)))
+    assert made["marks"] == [MARK]
+    assert [look["name"] for look in made["series"].values()] == ["Fastformer", "Linformer †"]
 
 
 def test_axes_count_in_units(data):

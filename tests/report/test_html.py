@@ -73,9 +73,9 @@ def test_a_name_is_shown_literally(name: str):
     links = [value for key, value in seen.attributes if key in ("href", "src")]
     kinds = ("#", "data:image/png;base64,", "data:,")
     assert all(link.startswith(kinds) for link in links)
-    # heading and line below; answer's heading and sentence; warning; contents; caption; of two
-    # tables title, column, two cells and note; line of the conditions
-    assert sum(text == clean(name) for text in seen.text) == 18
+    # heading; answer's heading and sentence; warning; line of the conditions; contents; caption; of
+    # two tables title, column, two cells and note
+    assert sum(text == clean(name) for text in seen.text) == 17
     assert f"{clean(name)} – attnbench" in seen.text
 
 
@@ -114,10 +114,12 @@ def test_only_the_style_and_scripts_of_the_page_may_run():
         assert f"'sha256-{digest}'" in rules[directive]
 
 
-def test_answers_come_first_then_warnings_then_tables():
-    made = Report("s", {"Found": "fastest"}, ["busy"], ["asked"], [one("a")], [one("t")])
+def test_the_sentence_comes_first_then_answers_warnings_conditions_and_tables():
+    found = {"Found": "fastest"}
+    lead = {"Fastest": "mine"}
+    made = Report("s", found, ["busy"], ["asked"], [one("a")], [one("t")], lead=lead)
     text = html.page(made).decode()
-    read = ("s", "asked", "Found", "fastest", "1 warning: busy", "t")
+    read = ("s", "Fastest", "mine", "Found", "fastest", "1 warning: busy", "asked", "t")
     places = [text.index(f">{each}</") for each in read]
     assert places == sorted(places)
     assert 'class="warnings"' not in html.page(plain("t")).decode()

@@ -117,6 +117,35 @@ class Charts {
   }
 }
 
+// A heading of a table becomes a button that sorts its rows: at first the smallest first, then the
+// largest. Rows without a number keep to the end.
+function sortable(heading, column) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.append(...heading.childNodes);
+  heading.append(button);
+  button.addEventListener("click", () => {
+    const rising = heading.ariaSort !== "ascending";
+    const body = heading.closest("table").tBodies[0];
+    const signed = rising ? 1 : -1;
+    const numbered = [...body.rows].some((row) => "value" in row.cells[column].dataset);
+    const value = (row) => {
+      const { dataset, textContent } = row.cells[column];
+      return numbered ? Number(dataset.value ?? NaN) : textContent;
+    };
+    const order = (a, b) => {
+      const [left, right] = [value(a), value(b)];
+      if (!numbered) return signed * left.localeCompare(right, "en", { numeric: true });
+      if (isNaN(left) || isNaN(right)) return isNaN(left) - isNaN(right);
+      return signed * (left - right);
+    };
+    body.append(...[...body.rows].sort(order));
+    for (const other of heading.parentElement.cells) other.removeAttribute("aria-sort");
+    heading.ariaSort = rising ? "ascending" : "descending";
+  });
+}
+for (const row of document.querySelectorAll("thead tr")) [...row.cells].forEach(sortable);
+
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;
 });
