@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from attnbench.analysis.report import Analysis
-from attnbench.records import Environment, Name, Sweep, units
+from attnbench.records import Environment, Name, Outcome, Part, Sweep, units
 from attnbench.report.conclusions import in_order
 from attnbench.report.styles import labels
 
@@ -15,10 +15,15 @@ AN = re.compile(r"[aeiou]|nvidia\b", re.IGNORECASE)  # the sounds after which `a
 
 
 def title(analysis: Analysis) -> str:
-    """`Fastformer and Transformer, 128 to 65,536 tokens, on an AMD EPYC`."""
+    """`Fastformer and Transformer, 128 to 65,536 tokens, on an AMD EPYC`.
+
+    The lengths are those at which anything was timed.
+    """
     sweep = analysis.sweep
     parts = [_measured(sweep, analysis.suspects)]
-    if lengths := [line.case.workload.seq_len for line in sweep.plan]:
+    timed = {run.case for run in sweep.runs if run.part is Part.TIME and run.outcome is Outcome.OK}
+    lengths = [p.case.workload.seq_len for p in sweep.plan if p.case.key in timed]
+    if lengths:
         parts.append(f"{units.between(min(lengths), max(lengths))} tokens")
     parts += filter(None, [_place(sweep.sessions)])
     return ", ".join(parts)

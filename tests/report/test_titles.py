@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.records import Sweep
+from attnbench.records import Outcome, Sweep
 from attnbench.report.titles import title
 from tests.sweeps import sweep
 
@@ -31,7 +31,7 @@ def on(processor: str, *others: str) -> Sweep:
     ],
 )
 def test_mechanisms_are_named_up_to_three_and_then_counted(models, said):
-    assert titled(sweep(models, lengths=(128, 65_536))).startswith(f"{said}128 to 65,536 tokens")
+    assert titled(sweep(models, lengths=(128, 512))).startswith(f"{said}128 to 512 tokens")
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,17 @@ def test_several_machines_are_counted():
 
 def test_a_length_alone_is_said_once():
     assert ", 512 tokens, on " in titled(sweep(("fastformer",), lengths=(512,)))
+
+
+def test_lengths_that_nothing_was_timed_at_are_not_in_the_title():
+    whole = sweep(("fastformer",), lengths=(128, 512, 2048))
+    long = {p.case.key for p in whole.plan if p.case.workload.seq_len == 2048}
+    runs = tuple(
+        replace(run, outcome=Outcome.SKIPPED, samples=()) if run.case in long else run
+        for run in whole.runs
+    )
+    assert "Fastformer, 128 to 512 tokens, on " in titled(replace(whole, runs=runs))
+
+
+def test_a_sweep_without_times_has_no_lengths_in_its_title():
+    assert titled(replace(sweep(("fastformer",)), runs=())).startswith("Fastformer, on a")
