@@ -22,7 +22,6 @@ from attnbench.records import (
     Run,
     modes,
 )
-from attnbench.records.notes import Note
 
 Rates: TypeAlias = tuple[float, float]  # FLOP/s of a large product, bytes/s of a large copy
 Group: TypeAlias = tuple[Hashable, ...]  # what is predicted, of cases that predict one another
@@ -51,14 +50,11 @@ class CostKind(StrEnum):
     STRETCH = "wall time over those seconds"
     BYTES = "at the peak"
     TIMING = "seconds of a visit besides its iterations"
-    EXAMINING = "those where odd behaviour is looked for too"
     WEIGHING = "seconds of measuring its memory besides the iterations"
 
 
 # before any was measured: building the module and its inputs, and a share of starting the process
-OVERHEAD_S = MappingProxyType(
-    {CostKind.TIMING: 0.15, CostKind.EXAMINING: 0.15, CostKind.WEIGHING: 0.5}
-)
+OVERHEAD_S = MappingProxyType({CostKind.TIMING: 0.15, CostKind.WEIGHING: 0.5})
 
 
 class Costs:
@@ -82,11 +78,7 @@ class Costs:
         self.rates = rates or ASSUMED
         self.context_bytes = context_bytes
         share_s = start_s * len({*self.series.values()}) / max(1, len(self.series))
-        self.start_s = {
-            CostKind.TIMING: share_s,
-            CostKind.EXAMINING: share_s,
-            CostKind.WEIGHING: start_s,
-        }
+        self.start_s = {CostKind.TIMING: share_s, CostKind.WEIGHING: start_s}
         self.known: dict[Group, dict[str, tuple[Planned, float]]] = {}  # by group and case
 
     def learn(self, planned: Planned, run: Run) -> None:
@@ -102,8 +94,7 @@ class Costs:
         if run.outcome is not Outcome.OK or not measured:
             return
         if run.part is Part.TIME:
-            # few lengths are examined: what it took says nothing of the others
-            besides = CostKind.EXAMINING if Note.EXAMINED in run.notes else CostKind.TIMING
+            besides = CostKind.TIMING
             ran_s = self.learn_laps(planned, run)
         else:
             besides = CostKind.WEIGHING
@@ -176,7 +167,7 @@ class Costs:
                 return 1.0
             case CostKind.BYTES:
                 return planned.predicted_bytes
-            case CostKind.TIMING | CostKind.EXAMINING | CostKind.WEIGHING:
+            case CostKind.TIMING | CostKind.WEIGHING:
                 return OVERHEAD_S[what] + self.start_s[what] + self.prepare_s(planned)
 
     def first_guess(self, planned: Planned) -> float:

@@ -101,6 +101,6 @@ def seconds_of_blocks(plan: Sequence[Planned], request: Request) -> dict[Block, 
     costs = Costs(plan, assumed_rates(request))
     visits = VisitCosts(costs)
     return {
-        block: sum(visits.seconds(p, request.settings, False) + costs.memory_s(p) for p in cases)
+        block: sum(visits.seconds(p, request.settings) + costs.memory_s(p) for p in cases)
         for block, cases in blocks(plan).items()
     }

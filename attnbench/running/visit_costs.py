@@ -17,39 +17,35 @@ class VisitCosts:
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
-        # by case, seconds of its samples, and whether it is examined
-        self.kept_s: dict[tuple[str, float, bool], float] = {}
+        self.kept_s: dict[tuple[str, float], float] = {}  # by case and seconds of its samples
 
     def learn(self, planned: Planned, run: Run) -> None:
         """Take a run of a case into account."""
         self.costs.learn(planned, run)
         self.kept_s.clear()
 
-    def seconds(self, planned: Planned, settings: Settings, examines: bool) -> float:
-        """Seconds of one visit to a case; `examines`: it also looks for odd behaviour."""
-        key = (planned.case.key, settings.sample_s, examines)
+    def seconds(self, planned: Planned, settings: Settings) -> float:
+        """Seconds of one visit to a case."""
+        key = (planned.case.key, settings.sample_s)
         if key not in self.kept_s:
             wall_s = self.costs.wall_s(planned)
             # as many laps as CPU time asks for
             by_cpu = settings.clock is Clock.CPU
             lap_s = self.costs.iteration_s(planned) if by_cpu else wall_s
-            self.kept_s[key] = self.seconds_by(planned, settings, examines, wall_s, lap_s)
+            self.kept_s[key] = self.seconds_by(planned, settings, wall_s, lap_s)
         return self.kept_s[key]
 
-    def seconds_of_measured(
-        self, planned: Planned, settings: Settings, examines: bool, wall_s: float
-    ) -> float:
+    def seconds_of_measured(self, planned: Planned, settings: Settings, wall_s: float) -> float:
         """Seconds of the visit under way to a case, an iteration of which took `wall_s`."""
-        return self.seconds_by(planned, settings, examines, wall_s, wall_s)
+        return self.seconds_by(planned, settings, wall_s, wall_s)
 
     def seconds_by(
-        self, planned: Planned, settings: Settings, examines: bool, wall_s: float, lap_s: float
+        self, planned: Planned, settings: Settings, wall_s: float, lap_s: float
     ) -> float:
         """Seconds of one visit to a case.
 
         planned:  the case
         settings: how long warm-up and samples are to be, and whether energy is measured
-        examines: whether odd behaviour is looked for
         wall_s:   seconds that an iteration occupies its process
         lap_s:    seconds of an iteration by the clock that decides how many there are
         """
@@ -57,8 +53,6 @@ class VisitCosts:
         warm_ups = 1 + min(max(0.0, further), MOST_WARM_UPS)
         iterations_s = wall_s * (warm_ups + turns(lap_s, settings).total)
         besides_s = self.costs.predicted(CostKind.TIMING, planned)
-        if examines:
-            besides_s = max(besides_s, self.costs.predicted(CostKind.EXAMINING, planned))
         return besides_s + ENERGY_S * settings.energy + iterations_s
 
 

@@ -5,7 +5,6 @@ import math
 
 from attnbench.records import Case, Clock
 from attnbench.records.messages import AboutCase, Build, Failure, Lap, read_answer, tag_of
-from attnbench.records.notes import Note
 
 
 class Machine:
@@ -15,8 +14,7 @@ class Machine:
     `do` names the question. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
     compiled in `compile_s(case)` when it is built or weighed; either takes `overhead_s` besides. A
-    process that measures memory finds `peak_bytes(case)`; one that looks for odd behaviour takes
-    `examine_s` for it, at its end. On a machine that is `shared`, everything
+    process that measures memory finds `peak_bytes(case)`. On a machine that is `shared`, everything
     takes that many times as long, and CPU time counts.
     """
 
@@ -29,7 +27,6 @@ class Machine:
         overhead_s=0.1,
         shared=None,
         peak_bytes=lambda case: 4000,
-        examine_s=0.0,
     ):
         self.now, self.stored = 50.0, []
         self.started, self.asked, self.builds = [], [], []
@@ -37,7 +34,6 @@ class Machine:
         self.overhead_s = overhead_s
         self.shared = shared
         self.peak_bytes = peak_bytes
-        self.examine_s = examine_s
         self.pids = itertools.count(1)
 
     def clock(self):
@@ -61,7 +57,6 @@ class Worker:
     def __init__(self, machine, pid):
         self.machine, self.pid, self.alive, self.case = machine, pid, True, None
         self.used_s = 0.0
-        self.examines = False
 
     def user_s(self):
         """CPU seconds since the last call."""
@@ -91,7 +86,6 @@ class Worker:
         machine.asked.append((do, self.case, self.pid))
         if isinstance(question, Build):
             machine.builds.append(question)
-            self.examines = question.suspicious
         if fate := machine.fate(self.case, do):
             after_s = 0.1 if isinstance(fate, Failure) else fate.get("after_s", 0.1)
             machine.now += after_s
@@ -111,8 +105,6 @@ class Worker:
         overhead_s = besides_s * (machine.shared or 1)
         first = besides_s + each + compile_s
         took = {"lap": each * iterations, "build": first, "measure_memory": first}
-        if self.examines:
-            took["finish"] = machine.examine_s
         own = took.get(do, 0.0)
         elapsed = own * (machine.shared or 1)
         if elapsed > limit_s:
@@ -131,7 +123,7 @@ class Worker:
             "lap": {"sample": sample},
             "finish": {
                 "values": {"warmup_s": each, "compile_s": compile_s},
-                "notes": {Note.EXAMINED: "somewhere"} if self.examines else {},
+                "notes": {},
                 "needs_new_process": False,
             },
             "measure_memory": {"values": weighed, "notes": {}, "needs_new_process": True},

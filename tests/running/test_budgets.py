@@ -51,7 +51,7 @@ def test_a_case_is_left_out_where_the_budget_is_enough_for_the_others_of_its_blo
     first, second = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan)
     assert (first.outcome, second.cause) == (Outcome.OK, Cause.BUDGET)
     assert second.reason == (
-        "would exceed --budget (1.76 s left): predicted 2.00 s per iteration, 8.75 s in total"
+        "would exceed --budget (1.76 s left): predicted 2.00 s per iteration, 8.70 s in total"
     )
     assert second.case not in {case.key for _, case, _ in machine.asked}
 
@@ -152,25 +152,6 @@ def test_what_processes_take_besides_iterations_is_learnt():
     assert agenda.costs.predicted(CostKind.WEIGHING, PLAN[0]) == pytest.approx(3.0, abs=0.1)
     assert 80.0 < machine.now - 50.0 <= 100.0
     assert not agenda.over_budget
-
-
-def test_looking_for_odd_behaviour_is_not_expected_at_lengths_that_are_not_examined():
-    """It takes 20 s at 128; 256 is too near to be examined, 512 is far enough."""
-    plan = [replace(planned("mine.py:Mean", n, 10**8), own=False) for n in (128, 256, 512)]
-    machine = Machine(examine_s=20.0)
-    agenda = sweep(machine, plan, replace(REQUEST, rounds=1, budget_s=60.0))
-    assert [build.suspicious for build in machine.builds] == [True, False, True]
-    besides_s = [agenda.costs.predicted(CostKind.TIMING, line) for line in plan]
-    assert besides_s == pytest.approx([0.1] * 3, abs=0.06)
-    assert agenda.costs.predicted(CostKind.EXAMINING, plan[0]) == pytest.approx(20.0, abs=0.2)
-
-
-def test_a_visit_that_examines_is_expected_to_take_what_one_took():
-    plan = [replace(planned("mine.py:Mean", n, 10**8), own=False) for n in (128, 512)]
-    machine = Machine(examine_s=20.0)
-    agenda = sweep(machine, plan, replace(REQUEST, rounds=1, budget_s=38.0))
-    assert not agenda.is_done(plan[1]) or agenda.timed(plan[1]) == {}
-    assert agenda.visit_s(plan[1]) > 20.0
 
 
 def test_a_visit_is_expected_to_take_what_one_took():
