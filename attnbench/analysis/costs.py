@@ -51,6 +51,7 @@ class CostKind(StrEnum):
     BYTES = "at the peak"
     TIMING = "seconds of a visit besides its iterations"
     WEIGHING = "seconds of measuring its memory besides the iterations"
+    EXAMINING = "seconds of looking for odd behaviour, in the visits that do"
 
 
 # before any was measured: building the module and its inputs, and a share of starting the process
@@ -95,7 +96,10 @@ class Costs:
             return
         if run.part is Part.TIME:
             besides = CostKind.TIMING
-            ran_s = self.learn_laps(planned, run)
+            examined_s = run.values.get("examination_s", 0.0)
+            if examined_s:
+                self.take(CostKind.EXAMINING, planned, examined_s)
+            ran_s = self.learn_laps(planned, run) + examined_s
         else:
             besides = CostKind.WEIGHING
             ran_s = self.weighing_s(planned)
@@ -167,6 +171,8 @@ class Costs:
                 return 1.0
             case CostKind.BYTES:
                 return planned.predicted_bytes
+            case CostKind.EXAMINING:
+                return 0.0
             case CostKind.TIMING | CostKind.WEIGHING:
                 return OVERHEAD_S[what] + self.start_s[what] + self.prepare_s(planned)
 
@@ -199,6 +205,18 @@ class Costs:
     def weighing_s(self, planned: Planned) -> float:
         """Seconds of the iterations that measure the memory of a case."""
         return MEMORY_ITERATIONS * self.wall_s(planned)
+
+    def examination_s(self, planned: Planned) -> float:
+        """Seconds of looking for odd behaviour in a case; 0 before that was done in its series.
+
+        It takes calls and iterations, so that a longer case takes at most as many times as long as
+        its iterations do.
+        """
+        curve = self.curve(planned, CostKind.EXAMINING)
+        if not curve:
+            return 0.0
+        other, cost_s = min(curve, key=lambda known: abs(seq_len(known[0]) - seq_len(planned)))
+        return cost_s * max(1.0, self.iteration_s(planned) / self.iteration_s(other))
 
     def memory_s(self, planned: Planned) -> float:
         """Seconds of measuring the memory of a case."""

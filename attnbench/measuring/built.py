@@ -184,7 +184,9 @@ class Built:
         values |= {"garbage": garbage, **self.meter.values()}
         notes = {**self.device.notes(self.watch), **self.meter.notes()}
         if self.examination and EXAMINED * self.iteration_s < left_s:
+            begun = time.perf_counter()
             notes |= self.examination.notes(self.iterate, self.once_s)
+            values["examination_s"] = time.perf_counter() - begun
         elif self.examination:
             notes[Note.UNEXAMINED] = UNEXAMINED
         if garbage > LITTER:

@@ -170,6 +170,8 @@ ROWS = (
     _recorded("compile_s", "compile time", "before any iteration", Unit.SECONDS, join=Join.LARGEST),
     _recorded("warmup_s", "warm-up", "iterations before the samples", Unit.SECONDS),
     _recorded("warmup_iterations", "warm-up iterations", "before the samples", Unit.COUNT),
+    _recorded("examination_s", "examination", "looking for odd behaviour, after the samples",
+              Unit.SECONDS),
     _recorded("power_w", "power", "while energy was measured", Unit.WATTS),
     _recorded("sm_clock_hz", "clock", "of the multiprocessors, behind each sample", Unit.HERTZ),
     _recorded("throttled_s", "throttled", "time at a lowered clock", Unit.SECONDS),

@@ -26,7 +26,7 @@ from attnbench.records import (
 from attnbench.records.notes import Note
 from attnbench.records.outcomes import OUTCOMES
 from attnbench.running.race import next_pair
-from attnbench.running.suspicion import with_sign
+from attnbench.running.suspicion import is_suspicious, with_sign
 from attnbench.running.visit_costs import VisitCosts, assumed_rates
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
@@ -224,13 +224,24 @@ class Agenda:
 
     def visit_s(self, planned: Planned) -> float:
         """Predicted seconds of one visit to a case."""
-        return self.visit_costs.seconds(planned, self.settings)
+        return self.visit_costs.seconds(planned, self.settings, self.is_suspicious(planned))
+
+    def is_suspicious(self, planned: Planned) -> bool:
+        """Whether this round's visit to a case is to look for odd behaviour in it."""
+        return is_suspicious(
+            planned,
+            [*self.on_curve(planned)],
+            again=self.round > 0,
+            iteration_s=self.costs.iteration_s(planned),
+            samples_s=self.settings.sample_s,
+        )
 
     def timeout_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Seconds until the process of a case is killed; `wall_s` of an iteration if known."""
         visit_s = self.visit_s(planned)
         if wall_s:
-            visit_s = self.visit_costs.seconds_of_measured(planned, self.settings, wall_s)
+            examined = self.is_suspicious(planned)
+            visit_s = self.visit_costs.seconds_of_measured(planned, self.settings, wall_s, examined)
         compiling_s = COMPILING_S if planned.compiles or planned.tunes else 0.0
         longest_s = max(AT_LEAST_S, OVERTIME * visit_s) + compiling_s
         limit_s = self.request.case_timeout_s

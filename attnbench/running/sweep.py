@@ -20,7 +20,6 @@ from attnbench.running.order import Visit
 from attnbench.running.pace import Pace
 from attnbench.running.process import Process, ask_fresh
 from attnbench.running.race import CUT_OFF, LEAST_S, Round, run_of, turns
-from attnbench.running.suspicion import is_suspicious
 
 # Called with a block, the series just timed, and the runs of each series timed so far, by round.
 ObserveBlock: TypeAlias = Callable[[Block, Sequence[str], Mapping[str, tuple[Run, ...]]], None]
@@ -123,19 +122,11 @@ def race(agenda: Agenda, processes: Round, cases: Sequence[Planned]) -> list[Run
 
 def build(agenda: Agenda, planned: Planned) -> Build:
     """What a process is to build for a case, and how it is to be measured."""
-    settings = agenda.settings
-    suspicious = is_suspicious(
-        planned,
-        [*agenda.on_curve(planned)],
-        again=agenda.round > 0,
-        iteration_s=agenda.costs.iteration_s(planned),
-        samples_s=settings.sample_s,
-    )
     return Build(
         **of_case(planned.case),
-        **settings.worker_settings,
+        **agenda.settings.worker_settings,
         filled=planned.filled,
-        suspicious=suspicious,
+        suspicious=agenda.is_suspicious(planned),
     )
 
 

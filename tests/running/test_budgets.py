@@ -9,6 +9,7 @@ import pytest
 from attnbench.analysis.costs import CORE, PRODUCTS, CostKind, Costs, peak_rates
 from attnbench.analysis.summary import summary
 from attnbench.records import Cause, Mode, Outcome, Part
+from attnbench.running.agenda import Agenda
 from attnbench.running.race import turns
 from tests import sweeps
 from tests.doubles.machine import Machine
@@ -152,6 +153,52 @@ def test_what_processes_take_besides_iterations_is_learnt():
     assert agenda.costs.predicted(CostKind.WEIGHING, PLAN[0]) == pytest.approx(3.0, abs=0.1)
     assert 80.0 < machine.now - 50.0 <= 100.0
     assert not agenda.over_budget
+
+
+class Examining(Machine):
+    """A machine that looks for odd behaviour for `examination_s(case)` where it is asked to."""
+
+    def __init__(self, examination_s, **how):
+        super().__init__(fate=self.examined, **how)
+        self.examination_s = examination_s
+
+    def examined(self, case, do):
+        if do != "finish" or not self.builds[-1].suspicious:
+            return None
+        examination_s = self.examination_s(case)
+        values = {"warmup_s": self.seconds(case), "examination_s": examination_s}
+        notes = {"examined": "yes"}
+        told = {"values": values, "notes": notes, "needs_new_process": False}
+        return {"outcome": "ok", "after_s": examination_s, **told}
+
+
+ALONE = [planned("a", n, 10**6) for n in (128, 256, 512, 1024)]
+
+
+def test_looking_for_odd_behaviour_is_expected_only_where_it_is_due():
+    """Of 20 s it takes 10 at the shortest length, and would take 10 again from 512 on."""
+    machine = Examining(lambda case: 10.0, seconds=lambda case: 0.01)
+    agenda = sweep(machine, ALONE, replace(REQUEST, budget_s=20.0))
+    ends = [outcomes(machine)[line.case.key, Part.TIME, 0].outcome for line in ALONE]
+    assert ends == [Outcome.OK, Outcome.OK, Outcome.SKIPPED, Outcome.SKIPPED]
+    assert agenda.costs.predicted(CostKind.TIMING, ALONE[1]) <= 0.1
+    agenda.begin(0)
+    assert agenda.visit_s(ALONE[2]) - agenda.visit_s(ALONE[1]) == pytest.approx(10.0, abs=0.01)
+
+
+def test_looking_for_odd_behaviour_counts_in_the_time_limit_of_a_case():
+    """An examination of an hour is no reason to wait as long where none is due."""
+    machine = Examining(lambda case: 3600.0)
+    sweep(machine, ALONE[:1], replace(REQUEST, rounds=1))
+    agenda = Agenda(
+        request=replace(REQUEST, case_timeout_s=None),
+        plan=ALONE,
+        memory_bytes=1e12,
+        earlier=outcomes(machine).values(),
+    )
+    without, due = (agenda.timeout_s(line, 0.1) for line in ALONE[1:3])
+    assert without == 60.0
+    assert due >= 5 * 3600.0
 
 
 def test_a_visit_is_expected_to_take_what_one_took():
