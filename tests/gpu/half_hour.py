@@ -1,6 +1,7 @@
-"""Half an hour on a machine with a GPU, in four calls, each useful alone, the best first.
+"""Half an hour on a machine with a GPU, in five calls, each useful alone, the best first.
 
-    questions   whether a sweep works, what the machine is, and the tests marked `gpu`
+    smoke       two minutes: a small sweep to its end, which is a figure
+    questions   what the machine is, and the tests marked `gpu`
     figure      Fig. 2 at 131,072 tokens and six lengths in both modes, and the claims judged by it
     bfloat16    sub-layers as models use them, fused forms first; decoding limited by bytes
     doubts      where launches show, and with replays; warm and cold caches; energy; other timers
@@ -8,7 +9,8 @@
 `python -m tests.gpu.half_hour questions --out DIR` takes at most nine minutes. DIR/questions then
 has a log of each command, answers in `answers.jsonl` as soon as they are found, and journals and
 reports of sweeps. What fails or is cut off costs no other command; the next call resumes sweeps,
-and does not do again what went well. Without a GPU the script is tried at tiny sizes:
+and does not do again what went well, of commands that run tests no test that passed: after the code
+was changed, take another DIR. Without a GPU the script is tried at tiny sizes:
 
     python -m tests.emulated python -m tests.gpu.half_hour figure --tiny --out DIR
 """
@@ -76,7 +78,7 @@ def carried_out(name, limit_s, words, folder):
         print("no time left")
         return -1
     log, ended = folder / f"{name}.log", ("timeout", f"-k{GRACE_S}", str(limit_s - GRACE_S))
-    how = {"cwd": ROOT, "env": environment(folder), "stdin": subprocess.DEVNULL}
+    how = {"cwd": ROOT, "env": environment(folder, name), "stdin": subprocess.DEVNULL}
     with (
         open(log, "ab") as output,
         subprocess.Popen((*ended, *words), stdout=output, stderr=output, **how) as process,
@@ -90,8 +92,8 @@ def carried_out(name, limit_s, words, folder):
     return code
 
 
-def environment(folder):
-    """Variables of every command: this repository, where answers go, and caches that outlive it.
+def environment(folder, name):
+    """Variables of a command: this repository, where answers go, and caches that outlive it.
 
     Tests run in several processes, each of which compiles by itself.
     """
@@ -105,6 +107,7 @@ def environment(folder):
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "MPLBACKEND": "agg",
         "ATTNBENCH_ANSWERS": str(folder / "answers.jsonl"),
+        "ATTNBENCH_PASSED": str(folder / f"{name}.passed"),
         "NO_COLOR": "1",
     }
 
@@ -123,15 +126,21 @@ def swept(folder, name, limit_s, tiny, *options):
     return name, limit_s, (*words, *options, *out)
 
 
-def questions(folder, tiny):
-    """A sweep, what the machine is, and the tests, first those that need the device alone.
+def smoke(folder, tiny):
+    """All that a sweep consists of, and of each kind of launches one mechanism: fused, few, many.
 
-    Memory is filled by one test of endings, which therefore runs before the others. Forecast of the
-    sweep: 8 of 12 cases in 1 round, 36 s.
+    Forecast: 12 of 12 cases in 1 round, 49 s.
     """
-    smoke = "fastformer,transformer" if tiny else "fastformer,transformer,gated_delta_net"
-    sizes = () if tiny else ("--lengths", "512,8192", "--quick", "--causal")
-    yield swept(folder, "smoke", 105.0, tiny, "--models", smoke, *sizes)
+    models = ("--models", "transformer,linear_transformer" + ",gated_delta_net" * (not tiny))
+    sizes = () if tiny else ("--lengths", "512,8192", "--quick")
+    yield swept(folder, "smoke", 120.0, tiny, *models, "--causal", *sizes)
+
+
+def questions(folder, tiny):
+    """What the machine is, and the tests, first those that need the device alone.
+
+    Memory is filled by one test of endings, which therefore runs before the others.
+    """
     alone = python("-m", "pytest", "-m", "gpu", "-v", "-rA", "-p", "no:cacheprovider")
     alone += ("-o", "filterwarnings=default")  # of other versions than those of this project
     # rewriting assertions, pytest would import modules past what emulates a GPU
@@ -142,15 +151,18 @@ def questions(folder, tiny):
     yield "doctor", 60.0, python("-m", "attnbench", "doctor", "--device", "cuda")
     for name, file, limit_s, how, which in (
         ("timing", "timing", 80.0, alone, ""),
-        ("memory", "memory", 60.0, alone, ""),
+        ("memory", "memory", 80.0, alone, ""),
         ("asked", "questions", 80.0, alone, "not flex"),
+        ("decoding", "decoding", 60.0, several, "not forgetting"),
         ("fills", "endings", 45.0, alone, "memory"),
         ("endings", "endings", 80.0, several, "not memory"),
         ("flex", "questions", 60.0, alone, "flex"),
-        ("parity", "parity", 90.0, several, "not compiled"),
+        ("parity", "parity", 90.0, several, "not compiled and not forgetting"),
         ("compiled", "parity", 90.0, several, f"compiled and ({COMPILED})"),
     ):
         yield name, limit_s, (*how, f"tests/gpu/test_{file}.py", "-k", which)
+    both = ("tests/gpu/test_decoding.py", "tests/gpu/test_parity.py")
+    yield "forgetting", 60.0, (*several, *both, "-k", "forgetting and not compiled")
 
 
 def figure(folder, tiny):
@@ -201,7 +213,7 @@ def doubts(folder, tiny):
     yield "stopwatch", 170.0, python(*module, "--rounds", "3", *compared, *sizes)
 
 
-STEPS = {step.__name__: step for step in (questions, figure, bfloat16, doubts)}
+STEPS = {step.__name__: step for step in (smoke, questions, figure, bfloat16, doubts)}
 
 if __name__ == "__main__":
     main()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,8 @@ from tests.gpu.test_parity import every
 
 ROOT = Path(__file__).parents[2]
 HELD = {
-    "questions": {"smoke/report.html", "asked.log", "timing.log", "compiled.log"},
+    "smoke": {"smoke/sweep.jsonl", "smoke/fig2.png", "smoke/report.html"},
+    "questions": {"asked.log", "decoding.log", "forgetting.log", "timing.log", "compiled.log"},
     "figure": {"fig2/sweep.jsonl", "fig2/fig2.png", "fig2/report.html", "claims.log"},
     "bfloat16": {"attention/report.html", "decode/sweep.jsonl", "decode/report.html"},
     "doubts": {"cliff/sweep.jsonl", "replayed/report.html", "stopwatch.log"},
@@ -73,6 +75,19 @@ def test_a_step_fits_into_its_time_with_the_budgets_of_its_sweeps(step, tmp_path
             assert 0 < budget_s < limit_s - AROUND_S
             budgets_s += budget_s
     assert budgets_s < STEP_S
+
+
+@pytest.mark.long
+def test_the_smoke_step_is_two_minutes_of_what_no_mechanism_refuses(tmp_path):
+    ((_, limit_s, words),) = STEPS["smoke"](tmp_path / "smoke", False)
+    assert limit_s <= 120
+    env = {**os.environ, **emulated.environment(tmp_path, EMULATED_CUDA_MEMORY=79)}
+    command, output = [*words, "--dry-run"], {"capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=ROOT, env=env, **output, check=False)
+    assert done.returncode == 0, done.stderr
+    planned, measured = done.stdout.count("1 round "), re.search(r"(\d+) of \1 cases", done.stdout)
+    assert measured, done.stdout
+    assert planned == int(measured[1]) == 12
 
 
 def test_compiled_forms_are_chosen_by_whole_names():

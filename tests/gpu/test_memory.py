@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from attnbench.attention.checks.trial import causal_values
 from attnbench.devices.finding import find
 from attnbench.measuring.subject import subject_of
 from attnbench.mechanisms.catalogue.registry import card
@@ -14,6 +15,14 @@ from tests.measuring.cases import case
 pytestmark = pytest.mark.gpu
 
 BLOCK = 1 << 20  # bytes that torch's allocator may add to each large tensor
+FUSED = {
+    "transformer": "sdpa",
+    "grouped_query": "sdpa",
+    "latent": "absorbed",
+    "sliding_window": "blocked",
+    "differential": "sdpa",
+    "native_sparse": "blocked",
+}
 LARGE = {"level": Level.CORE, "batch": 2, "heads": 8, "seq_len": 2048, "width": 128}
 
 
@@ -64,22 +73,21 @@ def test_what_is_counted_is_the_same_as_on_a_cpu(answer):
     assert here["operators"] == pytest.approx(there["operators"], rel=0.2)
 
 
-@pytest.mark.parametrize("causal", [True, False])
+def fused():
+    """Mechanisms with a form that fused kernels compute, full or causal."""
+    for name, form in FUSED.items():
+        for causal in causal_values(card(name).causality):
+            yield pytest.param(name, form, causal, id=f"{name}-{form}{'-causal' * causal}")
+
+
+@pytest.mark.parametrize("padding", [0.0, 0.3], ids=["plain", "padded"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(
-    ("mechanism", "form"),
-    [
-        ("transformer", "sdpa"),
-        ("grouped_query", "sdpa"),
-        ("latent", "absorbed"),
-        ("sliding_window", "blocked"),
-        ("differential", "sdpa"),
-    ],
-)
-def test_fused_attention_stores_no_scores(mechanism, form, dtype, causal, answer):
-    """Heads of all but the first share keys, which not every fused kernel can."""
-    sizes = {**LARGE, "dtype": dtype, "causal": causal}
+@pytest.mark.parametrize(("mechanism", "form", "causal"), list(fused()))
+def test_fused_attention_stores_no_scores(mechanism, form, causal, dtype, padding, answer):
+    """Heads of all but the first share keys, which not every fused kernel can; nor do all take a
+    mask."""
+    sizes = {**LARGE, "dtype": dtype, "causal": causal, "padding": padding}
     values, notes = weighed(case(mechanism, form=form, **sizes))
-    answer(f"kernel of {mechanism} in {dtype}, causal {causal}", notes)
+    answer(f"kernel of {mechanism} in {dtype}, causal {causal}, padding {padding}", notes)
     assert values["allocated_delta_bytes"] < 2 * 8 * 2048**2 * 2
     assert "math" not in notes["attention_kernel"]
