@@ -107,17 +107,34 @@ def on_hand(argument: Any) -> Any:
 
 
 class Launches(TorchDispatchMode):
-    """Counts operators that launch a kernel."""
+    """Counts operators that launch a kernel, and names those for which the host waits.
+
+    They are those that tensors without data allow: the others raise.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
+        self.waits: set[str] = set()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         self.count += not func.is_view and not any(name in str(func) for name in NO_KERNEL)
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        if waits(func, args, out):
+            self.waits.add(str(func))
+        return out
+
+
+def waits(func: Any, args: tuple[Any, ...], out: Any) -> bool:
+    """Whether an operator fetches from pageable memory, or looks for where a mask is true."""
+    name = str(func)
+    if "copy" in name:
+        sources = [x for x in args if isinstance(x, Tensor) and x.device.type == "cpu" and x.dim()]
+        return bool(sources) and out.device == WITHOUT_DATA
+    chosen = args[1] if "index_put" in name or "index.Tensor" in name else ()
+    return any(index is not None and index.dtype == torch.bool for index in chosen)
 
 
 @dataclass(frozen=True)
@@ -127,6 +144,7 @@ class Iteration:
     form: str
     fused: list[Fused]
     launches: int
+    waits: set[str]
 
     def faults(self) -> list[str]:
         """Those of all calls, each once."""
@@ -164,12 +182,13 @@ def iterated(name: str, w: Workload, choice: SDPBackend | None = None) -> Iterat
             _, state = module.prefill(x[:, :-1], module.start(w.batch, w.seq_len))
             gpu.fused.clear()
             launches.count = 0
+            launches.waits.clear()
             module.step(x[:, -1:], state)
         else:
             y = module(x, mask)
         if trains:
             backward(y)
-    return Iteration(form, gpu.fused, launches.count)
+    return Iteration(form, gpu.fused, launches.count, launches.waits)
 
 
 def backward(y: Tensor) -> None:

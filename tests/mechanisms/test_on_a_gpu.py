@@ -20,7 +20,7 @@ QUEUE = 1000  # launches that a GPU's queue holds: beyond them an iteration take
 LENGTHS = (17, 130, pytest.param(512, marks=pytest.mark.long), 1000)
 DECODING = [name for name in registry.names() if not registry.card(name).no_decode_reason]
 WAITS = [name for name in registry.names() if registry.card(name).waits]
-FROM = {"native_sparse": 1025, "smart_bird": 512}  # tokens from which they do
+FROM = {"native_sparse": 1025, "smart_bird": 300}  # tokens with which they do
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +88,33 @@ def test_an_iteration_fits_the_queue_or_the_card_says_why_not(name, seq_len, mod
         pytest.skip("torch compares what it computes again, which tensors without data do not bear")
     launches = iterated(name, workload(name, seq_len, mode, TOKENS // seq_len)).launches
     assert launches < QUEUE or registry.card(name).launches
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.DECODE])
+@pytest.mark.parametrize("name", registry.names())
+def test_no_iteration_waits_for_the_gpu(name, mode):
+    """Nor does it copy from the host; what needs the size of a choice fails without data."""
+    waiting(name, 300)
+    if mode is Mode.DECODE and name not in DECODING:
+        pytest.skip("does not decode")
+    if name == "sinkhorn":
+        mode = Mode.INFERENCE  # what torch computes again it compares, and that needs data
+    padding = 0 if mode is Mode.DECODE else 0.3
+    assert iterated(name, workload(name, 300, mode, padding=padding)).waits == set()
+
+
+def test_waits_that_need_no_data_are_found():
+    x, chosen = (torch.empty(8, dtype=t, device=WITHOUT_DATA) for t in (torch.float, torch.bool))
+
+    def store():
+        x[chosen] = 1.0
+
+    found = []
+    for call in (store, lambda: torch.ones(2).to(x), lambda: x.copy_(torch.ones(8)), x.exp):
+        with Launches() as launches:
+            call()
+        found.append(bool(launches.waits))
+    assert found == [True, True, True, False]
 
 
 @pytest.mark.parametrize("name", ["compressive_transformer", "etc", "transformer_xl"])
