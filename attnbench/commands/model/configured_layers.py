@@ -63,7 +63,7 @@ def layers_with_fields(
 ALL_HEADS = ("cohere2", "granitemoehybrid", "llama", "olmo3", "olmo_hybrid", "phi3")
 OWN_WIDTH = (
     *("deepseek_v4", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4"),
-    *("ernie4_5", "hunyuan_v1_dense", "internlm3", "ministral3", "seed_oss"),
+    *("ernie4_5", "helium", "hunyuan_v1_dense", "internlm3", "ministral3", "seed_oss"),
     *("gpt_oss", "llama4_text", "minimax_m2", "nemotron_h", "qwen3", "qwen3_5_moe_text"),
     *("qwen3_5_text", "qwen3_next"),
 )

@@ -95,10 +95,11 @@ CHUNKS = _last(FULL, CHUNKED, 4, "no_rope_layer_interval")  # where positions ar
 # how the types of models whose caches were compared order layers that their files do not list
 BY_TYPE: Mapping[str, Order] = MappingProxyType(
     {
-        "cohere deepseek_v2 deepseek_v3 ernie4_5 gemma glm4 glm4_moe glm4_moe_lite granite"
-        " granitemoe hunyuan_v1_dense hunyuan_v1_moe internlm3 kimi_k2 llama minimax_m2 ministral3"
-        " mistral mixtral olmo olmo2 phi3 qwen2 qwen3 qwen3_moe seed_oss smollm3"
-        " starcoder2": _windows,
+        "apertus arcee bitnet cohere deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe flex_olmo"
+        " gemma glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoeshared helium"
+        " hunyuan_v1_dense hunyuan_v1_moe internlm3 kimi_k2 llama minimax_m2 ministral3"
+        " mistral mixtral nemotron olmo olmo2 olmoe phi3 phimoe qwen2 qwen3 qwen3_moe"
+        " seed_oss smollm3 stablelm starcoder2": _windows,
         "cohere2": _last(FULL, SLIDING, 4, "sliding_window_pattern"),
         "deepseek_v32 glm_moe_dsa": _last(INDEXED, INDEXED, 1),
         "deepseek_v4": _marked("compress_ratios", RATIOS),

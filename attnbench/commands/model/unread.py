@@ -47,6 +47,7 @@ FREE_NAMES = frozenset(
         *("seconds_per_chunk", "num_code_groups", "mlp_only_layers", "use_head_wise_attn_gate"),
         *("linear_num_key_value_heads", "mamba_proj_bias", "index_share_for_mtp_iteration"),
         *("per_layer_config", "lm_head_bias", "pruned_heads", "embedding_rank"),
+        *("moe_layer_start_index", "moe_layer_end_index"),
     )
 )
 
