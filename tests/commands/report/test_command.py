@@ -40,8 +40,8 @@ def test_a_report_and_its_page_open_with_what_the_sweep_found(folder: Path):
     page, text = ((folder / name).read_text() for name in ("report.html", "tables.md"))
     assert page.startswith("<!DOCTYPE html>")
     assert "## What the sweep found" in text
-    parts = ["Fastest in inference", "The answer in inference at N"]
-    for shown, order in ((page, ["Request", *parts]), (text, [*parts, "Request"])):
+    found, answer, request = "Fastest in inference", "The answer in inference at N", "Request"
+    for shown, order in ((page, [found, request, answer]), (text, [found, answer, request])):
         where = [shown.index(part) for part in order]
         assert where == sorted(where)
     found = json.loads(report(folder, "--json").stdout)
@@ -100,7 +100,8 @@ def test_bad_conditions_are_reported_on_the_terminal_and_on_the_page(folder: Pat
     done = report(rewrite(folder, busy))
     assert "warning: the machine was busy: load 99.0" in done.stderr
     page = (folder / "report.html").read_text()
-    assert page.index("the machine was busy: load 99.0") < page.index("<img")
+    assert "the machine was busy: load 99.0" in page
+    assert page.index('href="#warnings">1 warning</a>') < page.index("<img")
 
 
 @pytest.mark.parametrize("kept", [1, 2, 4, 16])
