@@ -33,6 +33,7 @@ def tried(folder, *arguments, **settings):
     env.pop("PYTEST_XDIST_WORKER", None)  # this process has the emulated device alone
     # rewriting assertions, pytest would import modules of the package past `startup`
     plain = ("--assert=plain", "-p", "no:cacheprovider")
+    plain += ("-o", "filterwarnings=default")  # other versions than the pinned ones warn, too
     command = [sys.executable, "-m", "pytest", "-m", "gpu", *plain, *arguments]
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
